@@ -1,0 +1,178 @@
+"""Models of the transformers library: CLIP, SigLIP, ALIGN, BLIP and whoever looks like them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from PIL.Image import Image
+from torch import Tensor, nn
+
+from fair_tta.backends.base import Tokens
+from fair_tta.backends.guard import untouched
+from fair_tta.backends.tower import TextTower
+from fair_tta.errors import ModelError, PromptError, TowerError
+
+PROBE = ("a dog", "a black cat.")
+"""Two short sentences of different length, to look at what a text tower does."""
+
+_NO_LIMIT = 512  # for text towers and tokenizers that name no longest sentence
+
+
+class TransformersBackend:
+    """A transformers dual encoder with its image processor and tokenizer.
+
+    Args:
+        model: has `get_text_features` and `get_image_features`, or is BLIP's retrieval model, of
+            which the image-text-contrastive half is used.
+        image_processor: the model's image processor.
+        tokenizer: the model's tokenizer.
+    """
+
+    def __init__(self, model: Any, image_processor: Any, tokenizer: Any) -> None:
+        if not hasattr(model, "get_text_features") and hasattr(model, "clip"):
+            model = model.clip  # CLIPSegForImageSegmentation carries its CLIP along
+        self.model: Any = model
+        self._is_blip = all(hasattr(model, name) for name in ("text_encoder", "text_proj"))
+        if not self._is_blip and not hasattr(model, "get_image_features"):
+            raise ModelError(
+                f"`model` should be a dual encoder of images and text; {type(model).__name__} "
+                "has no `get_image_features` and `get_text_features`."
+            )
+        self._image_processor = image_processor
+        self._tokenizer = tokenizer
+        self._length = _context_length(model, tokenizer)
+        # SigLIP was trained on padded sentences without a mask; its tokenizer makes one all the same
+        self._uses_mask = "siglip" not in str(getattr(model.config, "model_type", ""))
+        self._image_arguments = _parameters(getattr(model, "get_image_features", None))
+        self._tower = TextTower(model, self._text_features, self.tokenize(PROBE))
+
+    @property
+    def name(self) -> str:
+        """Class and origin of the model."""
+        origin = getattr(self.model, "name_or_path", "")
+        return type(self.model).__name__ + (f" ({origin})" if origin else "")
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+        return next(self.model.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the weights."""
+        dtype: torch.dtype = self.model.dtype
+        return dtype
+
+    @property
+    def scale(self) -> float:
+        """``exp(logit_scale)``; 1 / temperature for ALIGN; 1 for BLIP, which stores none."""
+        log_scale = getattr(self.model, "logit_scale", None)
+        if log_scale is not None:
+            log_scale = log_scale.detach().double()
+            if hasattr(self.model, "max_log_logit_scale"):  # AIMv2 clips when it uses it
+                log_scale = log_scale.clamp(0, self.model.max_log_logit_scale)
+            return float(log_scale.exp())
+        temperature = getattr(self.model, "temperature", None)
+        return 1.0 if temperature is None else 1.0 / float(temperature.detach())
+
+    @property
+    def tower(self) -> TextTower:
+        """The text tower."""
+        return self._tower
+
+    def encode_images(self, images: Sequence[Image]) -> Tensor:
+        """Features from the model's own image processor and vision tower."""
+        inputs = self._image_processor(images=list(images), return_tensors="pt")
+        inputs = {
+            key: value.to(self.device, self.dtype if value.is_floating_point() else None)
+            for key, value in inputs.items()
+            if key == "pixel_values" or key in self._image_arguments
+        }
+        with untouched(self.model), torch.no_grad():
+            if self._is_blip:
+                hidden = self.model.vision_model(**inputs).last_hidden_state
+                features: Tensor = self.model.vision_proj(hidden[:, 0])
+                return features
+            return _pooled(self.model.get_image_features(**inputs))
+
+    def tokenize(self, texts: Sequence[str]) -> Tokens:
+        """Whole sentences, padded to the model's full length on the tokenizer's side."""
+        rows = self._tokenizer(list(texts), padding=False, truncation=False)["input_ids"]
+        for text, row in zip(texts, rows, strict=True):
+            check_length(text, len(row), self._length)
+        pad = self._tokenizer.pad_token_id
+        ids = torch.full((len(rows), self._length), 0 if pad is None else pad)
+        mask = torch.zeros_like(ids, dtype=torch.bool)
+        left = getattr(self._tokenizer, "padding_side", "right") == "left"
+        for i, row in enumerate(rows):
+            columns = slice(self._length - len(row), None) if left else slice(0, len(row))
+            ids[i, columns] = torch.tensor(row)
+            mask[i, columns] = True
+        return Tokens(ids.to(self.device), mask.to(self.device))
+
+    def embed_tokens(self, ids: Tensor) -> Tensor:
+        """Token embeddings of the text tower."""
+        _require_splice(self._tower, self.name)
+        return self._tower.embed(ids)
+
+    def encode_text(self, tokens: Tokens) -> Tensor:
+        """The model's own text features."""
+        return self._tower.encode(tokens)
+
+    def encode_prompts(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
+        """Text features of spliced prompts."""
+        _require_splice(self._tower, self.name)
+        return self._tower.encode_from(tokens, embeddings)
+
+    def _text_features(self, ids: Tensor, mask: Tensor) -> Tensor:
+        inputs = {"input_ids": ids, "attention_mask": mask.long()}
+        if not self._uses_mask:
+            del inputs["attention_mask"]
+        if self._is_blip:
+            hidden = self.model.text_encoder(**inputs).last_hidden_state
+            features: Tensor = self.model.text_proj(hidden[:, 0])
+            return features
+        return _pooled(self.model.get_text_features(**inputs))
+
+
+def check_length(text: str, length: int, limit: int) -> None:
+    """Raise `PromptError` when a sentence does not fit into the model."""
+    if length > limit:
+        raise PromptError(
+            f"the prompt {text!r} has {length} tokens, the model takes at most {limit}: "
+            "shorten the template or the name."
+        )
+
+
+def _require_splice(tower: TextTower, name: str) -> None:
+    if not tower.can_splice:
+        raise TowerError(
+            f"the prompts of {name} cannot be tuned: {tower.reason}. "
+            "Adapters that need no prompt gradient work, such as ZeroShot()."
+        )
+
+
+def _pooled(output: Any) -> Tensor:
+    """Features from what transformers returns: a tensor (4.x) or an object (5.x)."""
+    features: Tensor = output if isinstance(output, Tensor) else output.pooler_output
+    return features[:, 0] if features.ndim == 3 else features  # FLAVA projects every position
+
+
+def _parameters(function: Any) -> frozenset[str]:
+    return frozenset() if function is None else frozenset(inspect.signature(function).parameters)
+
+
+def _context_length(model: nn.Module, tokenizer: Any) -> int:
+    """The longest sentence that both the tokenizer and the table of positions admit."""
+    text = getattr(model.config, "text_config", model.config)
+    positions = getattr(text, "max_position_embeddings", None)
+    if positions is None:
+        return min(tokenizer.model_max_length, _NO_LIMIT)
+    for module in model.modules():  # RoBERTa's positions start after the padding index
+        if isinstance(module, nn.Embedding) and module.num_embeddings == positions:
+            positions -= 0 if module.padding_idx is None else module.padding_idx + 1
+            break
+    return int(min(tokenizer.model_max_length, positions))

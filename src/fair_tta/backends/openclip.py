@@ -1,0 +1,163 @@
+"""Models of the open_clip library: CLIP, CustomTextCLIP with any text tower, CoCa."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from PIL.Image import Image
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fair_tta.backends.base import Tokens
+from fair_tta.backends.hf import PROBE, _require_splice, check_length
+from fair_tta.backends.guard import untouched
+from fair_tta.backends.tower import TextTower
+
+
+class OpenClipBackend:
+    """An open_clip model with its preprocessing and tokenizer.
+
+    Args:
+        model: has `encode_image` and `encode_text`.
+        preprocess: the model's own transform, PIL image to tensor.
+        tokenizer: the model's own tokenizer, sentences to ids.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        preprocess: Callable[[Image], Tensor],
+        tokenizer: Callable[..., Tensor],
+    ) -> None:
+        self.model: Any = model
+        self._preprocess = preprocess
+        self._tokenizer = tokenizer
+        self._takes_length = "context_length" in inspect.signature(tokenizer).parameters
+        self._pad, pads_with_end = _padding(tokenizer)
+        self._text_call = _TextCall(model)
+        # The tower keeps its tables on `model` (CLIP) or on `model.text` (all others).
+        self._text: Any = getattr(model, "text", model)
+        appends_cls = getattr(self._text, "cls_emb", None) is not None
+        # CoCa's mask lets its appended class token see one position of padding; where padding and
+        # end of text are the same token, the first of them is the end.
+        slack = int(appends_cls or pads_with_end)
+        self._tower = TextTower(model, self._text_features, self.tokenize(PROBE), slack)
+
+    @property
+    def name(self) -> str:
+        """Class of the model and of its text tower."""
+        tower = getattr(self.model, "text", None)
+        inside = "" if tower is None else f" with {type(tower).__name__}"
+        return f"open_clip {type(self.model).__name__}{inside}"
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+        return next(self.model.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the vision tower's weights, in which images are passed."""
+        weights: Any = list(self.model.visual.parameters())
+        dtype: torch.dtype = next((w for w in weights if w.ndim == 4), weights[0]).dtype
+        return dtype
+
+    @property
+    def scale(self) -> float:
+        """``exp(logit_scale)``."""
+        log_scale: Any = self.model.logit_scale
+        return float(log_scale.detach().double().exp())
+
+    @property
+    def tower(self) -> TextTower:
+        """The text tower."""
+        return self._tower
+
+    def encode_images(self, images: Sequence[Image]) -> Tensor:
+        """Features from the model's own preprocessing and vision tower."""
+        with untouched(self.model), torch.no_grad():
+            pixels = torch.stack([self._preprocess(image) for image in images])
+            pixels = pixels.to(self.device, self.dtype)
+            features: Tensor = self.model.encode_image(pixels, normalize=False)
+        return features
+
+    def tokenize(self, texts: Sequence[str]) -> Tokens:
+        """Whole sentences at the model's full length."""
+        ids = self._tokenizer(list(texts))
+        mask = ids != self._pad
+        length = ids.shape[1]
+        for i in mask[:, -2:].any(1).nonzero().flatten().tolist():  # nearly full: truncated?
+            check_length(texts[i], self._true_length(texts[i], length), length)
+        return Tokens(ids.to(self.device), mask.to(self.device))
+
+    def _true_length(self, text: str, length: int) -> int:
+        """How many tokens a sentence has when the tokenizer is given more room."""
+        if not self._takes_length:
+            return length + int(self._tokenizer([text])[0, -1] != self._pad)
+        return int((self._tokenizer([text], context_length=8 * length) != self._pad).sum())
+
+    def embed_tokens(self, ids: Tensor) -> Tensor:
+        """Token embeddings of the text tower."""
+        _require_splice(self._tower, self.name)
+        return self._tower.embed(ids)
+
+    def encode_text(self, tokens: Tokens) -> Tensor:
+        """The model's own text features."""
+        return self._tower.encode(tokens)
+
+    def encode_prompts(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
+        """Text features of spliced prompts."""
+        _require_splice(self._tower, self.name)
+        return self._tower.encode_from(tokens, embeddings)
+
+    def _text_features(self, ids: Tensor, _mask: Tensor) -> Tensor:
+        """`encode_text`, with the tower's tables shortened for the call if the ids are shorter."""
+        tables = self._short_tables(ids.shape[1])
+        features: Tensor = functional_call(self._text_call, tables, (ids,))
+        return features
+
+    def _short_tables(self, length: int) -> dict[str, Tensor]:
+        """The first rows of the table of positions and of the attention mask.
+
+        An appended class token keeps its own position, the last one.
+        """
+        rows = getattr(self._text, "positional_embedding", None)
+        if not isinstance(rows, Tensor):
+            return {}  # a tower of transformers, which takes any length
+        appended = 0 if getattr(self._text, "cls_emb", None) is None else 1
+        if length + appended >= rows.shape[0]:
+            return {}
+        prefix = "model." if self._text is self.model else "model.text."
+        short = torch.cat([rows[:length], rows[rows.shape[0] - appended :]])
+        tables = {prefix + "positional_embedding": short}
+        mask = getattr(self._text, "attn_mask", None)
+        if mask is not None:
+            tables[prefix + "attn_mask"] = mask[: len(short), : len(short)]
+        return tables
+
+
+class _TextCall(nn.Module):
+    """`functional_call` needs a module whose forward is the text call."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor) -> Tensor:
+        features: Tensor = self.model.encode_text(ids, normalize=False)
+        return features
+
+
+def _padding(tokenizer: Any) -> tuple[int, bool]:
+    """Padding id, and whether it is also the end of text.
+
+    open_clip's own tokenizer pads with 0, its wrappers as the wrapped tokenizer does.
+    """
+    inner = getattr(tokenizer, "tokenizer", tokenizer)
+    pad = getattr(inner, "pad_token_id", None)
+    if pad is None:
+        return 0, False
+    return int(pad), pad == getattr(inner, "eos_token_id", None)

@@ -1,0 +1,183 @@
+"""Decide, by looking at it, what kind of model an object is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from fair_tta.backends.base import Backend
+from fair_tta.backends.guard import untouched
+from fair_tta.backends.hf import TransformersBackend
+from fair_tta.backends.openclip import OpenClipBackend
+from fair_tta.errors import ModelError
+
+_ACCEPTED = (
+    "a transformers model (with `processor=` if it has no `name_or_path`), a transformers "
+    "zero-shot pipeline, open_clip's (model, preprocess, tokenizer), an open_clip model, the "
+    "directory or hub id of a transformers model, 'open_clip:NAME/TAG', or an object that "
+    "satisfies fair_tta.Backend"
+)
+_CLIP_VOCABULARY = 49408
+
+
+def resolve(model: Any, processor: Any = None) -> Backend:
+    """Make a `Backend` of whatever the user has.
+
+    Args:
+        model: see the error text for what is accepted.
+        processor: for a transformers model, its processor or ``(image_processor, tokenizer)``.
+    """
+    if isinstance(model, str | Path):
+        with untouched():  # building a model draws random numbers
+            return _from_string(str(model), processor)
+    if isinstance(model, tuple | list):
+        return _from_tuple(tuple(model))
+    model = getattr(model, "_orig_mod", model)  # torch.compile
+    model = model.module if isinstance(model, nn.DataParallel) else model
+    if _is_pipeline(model):
+        processor = processor or (model.image_processor, model.tokenizer)
+        return _from_transformers(model.model, processor)
+    if isinstance(model, nn.Module) and hasattr(model, "config") and hasattr(model, "dtype"):
+        return _from_transformers(model, processor)
+    if isinstance(model, nn.Module) and hasattr(model, "encode_image"):
+        _no_processor(processor)
+        return OpenClipBackend(model, _open_clip_preprocess(model), _open_clip_tokenizer(model))
+    if isinstance(model, Backend):
+        _no_processor(processor)
+        return model
+    raise ModelError(f"`model` should be {_ACCEPTED} (got {_describe(model)}).")
+
+
+def _from_string(name: str, processor: Any) -> Backend:
+    if name.startswith("open_clip:"):
+        _no_processor(processor)
+        return _load_open_clip(name.removeprefix("open_clip:"))
+    if (Path(name) / "open_clip_config.json").is_file() and not (Path(name) / "config.json").exists():
+        return _load_open_clip(f"local-dir:{name}")
+    import transformers
+
+    try:
+        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+        blip = "BlipForImageTextRetrieval" in (getattr(config, "architectures", None) or ())
+        kind = transformers.BlipForImageTextRetrieval if blip else transformers.AutoModel
+        model = kind.from_pretrained(name, trust_remote_code=False, weights_only=True)
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"`model={name!r}` could not be loaded: {error} If it is an open_clip model, write "
+            "'open_clip:NAME/TAG'."
+        ) from error
+    return _from_transformers(model.eval(), processor or _load_processor(name))
+
+
+def _load_open_clip(name: str) -> Backend:
+    import open_clip
+
+    schema = name.startswith(("hf-hub:", "local-dir:"))
+    architecture, _, tag = (name, "", "") if schema else name.partition("/")
+    if not schema and (architecture not in open_clip.list_models() or not tag):
+        raise ModelError(
+            f"'open_clip:{name}' should be 'open_clip:NAME/TAG' with a name of "
+            "open_clip.list_models() and a tag of open_clip.list_pretrained() or the path of a "
+            "checkpoint."
+        )
+    try:
+        model, _, preprocess = open_clip.create_model_and_transforms(
+            architecture, pretrained=tag or None, weights_only=True
+        )
+        tokenizer = open_clip.get_tokenizer(architecture)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ModelError(f"'open_clip:{name}' could not be loaded: {error}") from error
+    return OpenClipBackend(model.eval(), preprocess, tokenizer)
+
+
+def _from_tuple(parts: tuple[Any, ...]) -> Backend:
+    if len(parts) == 2 and hasattr(parts[0], "config"):
+        return _from_transformers(*parts)
+    if len(parts) == 3 and hasattr(parts[0], "encode_image") and callable(parts[1]):
+        model, preprocess, tokenizer = parts
+        if callable(tokenizer) and not hasattr(tokenizer, "transforms"):
+            return OpenClipBackend(model, preprocess, tokenizer)
+        raise ModelError(
+            "`model=(model, preprocess, tokenizer)` should end with the tokenizer, as of "
+            f"open_clip.get_tokenizer(name) (got {_describe(tokenizer)})."
+        )
+    raise ModelError(
+        f"`model` should be {_ACCEPTED} (got a tuple of "
+        f"{', '.join(_describe(part) for part in parts)})."
+    )
+
+
+def _from_transformers(model: Any, processor: Any) -> Backend:
+    if processor is None:
+        name = getattr(model, "name_or_path", "")
+        if not name:
+            raise ModelError(
+                f"{type(model).__name__} does not say where it came from (`name_or_path` is "
+                "empty): pass `processor=` (a processor, or (image_processor, tokenizer))."
+            )
+        processor = _load_processor(name)
+    if isinstance(processor, tuple | list) and len(processor) == 2:
+        image_processor, tokenizer = processor
+    else:
+        image_processor = getattr(processor, "image_processor", None)
+        tokenizer = getattr(processor, "tokenizer", None)
+    if not callable(image_processor) or not callable(tokenizer):
+        raise ModelError(
+            "`processor` should be a transformers processor with image_processor and tokenizer, "
+            f"or (image_processor, tokenizer) (got {_describe(processor)})."
+        )
+    return TransformersBackend(model, image_processor, tokenizer)
+
+
+def _load_processor(name: str) -> Any:
+    import transformers
+
+    try:
+        with untouched():
+            return transformers.AutoProcessor.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"no processor was found at {name!r} ({error}): pass `processor=` (a processor, or "
+            "(image_processor, tokenizer))."
+        ) from error
+
+
+def _open_clip_preprocess(model: Any) -> Any:
+    from open_clip.transform import PreprocessCfg, image_transform_v2
+
+    settings = getattr(model.visual, "preprocess_cfg", None)
+    if settings is None:
+        raise ModelError(
+            "this open_clip model does not carry its preprocessing (`model.visual."
+            "preprocess_cfg`): pass `model=(model, preprocess, tokenizer)`."
+        )
+    return image_transform_v2(PreprocessCfg(**settings), is_train=False)
+
+
+def _open_clip_tokenizer(model: Any) -> Any:
+    import open_clip
+
+    text = getattr(model, "text", model)
+    if getattr(text, "vocab_size", None) == _CLIP_VOCABULARY and hasattr(text, "token_embedding"):
+        return open_clip.SimpleTokenizer(context_length=text.context_length)
+    raise ModelError(
+        "this open_clip model does not say which tokenizer it was trained with: pass "
+        "`model=(model, preprocess, open_clip.get_tokenizer(name))`."
+    )
+
+
+def _is_pipeline(model: Any) -> bool:
+    return getattr(model, "task", None) == "zero-shot-image-classification" and all(
+        hasattr(model, name) for name in ("model", "tokenizer", "image_processor")
+    )
+
+
+def _no_processor(processor: Any) -> None:
+    if processor is not None:
+        raise ModelError("`processor` goes with a transformers model only.")
+
+
+def _describe(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__name__}"

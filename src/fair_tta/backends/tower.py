@@ -1,0 +1,191 @@
+"""Run any text tower from token embeddings instead of token ids.
+
+One route serves every model: the tower is called as always, with ordinary ids, and a temporary
+forward hook on its token-embedding layer returns our embeddings. Ids still drive masks, positions
+and pooling. Which layer that is, and whether the padded tail may be cut, is found out by looking at
+what the tower does with two sentences, not by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fair_tta.backends.base import Tokens
+from fair_tta.backends.guard import untouched
+from fair_tta.errors import TowerError
+
+TextCall = Callable[[Tensor, Tensor], Tensor]
+"""``(ids [prompts, length], mask [prompts, length]) -> features [prompts, dim]``"""
+
+
+class TextTower:
+    """A text tower that can be fed with embeddings.
+
+    Args:
+        root: the module that holds the tower.
+        call: the model's own text features from ids and mask; must also take shortened ids.
+        probe: at least one tokenised sentence, shorter than the full length.
+        slack: how many columns of padding to keep when the tail is cut.
+    """
+
+    def __init__(self, root: nn.Module, call: TextCall, probe: Tokens, slack: int = 0) -> None:
+        self._root = root
+        self._own_call = call
+        self._slack = slack
+        self._cut = False
+        self._layer, self.reason = _find_embedding(root, self._call, probe)
+        if self._layer is not None:
+            self._check_splice(probe)
+        if self._layer is not None:
+            self._cut = self._tail_is_free(probe)
+
+    @property
+    def can_splice(self) -> bool:
+        """Whether embeddings can be replaced; if not, `reason` says why."""
+        return self._layer is not None
+
+    @property
+    def cuts_tail(self) -> bool:
+        """Whether padding after the last real token is left out (exact for this tower)."""
+        return self._cut
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Token embeddings as the tower's own layer makes them, without gradient."""
+        with untouched(self._root), torch.no_grad():
+            embeddings: Tensor = self._require_layer()(ids)
+        return embeddings
+
+    def encode(self, tokens: Tokens) -> Tensor:
+        """The model's own features, with the tail cut where that is exact, without gradient."""
+        tokens = self._shorten(tokens)
+        with torch.no_grad():
+            return self._call(tokens.ids, tokens.mask)
+
+    def encode_from(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
+        """Features of `embeddings` ``[prompts, length, width]`` standing in for `tokens`."""
+        tokens = self._shorten(tokens)
+        return self._encode_from(tokens, embeddings[:, : tokens.ids.shape[1]])
+
+    def _call(self, ids: Tensor, mask: Tensor) -> Tensor:
+        with untouched(self._root):
+            return self._own_call(ids, mask)
+
+    def _require_layer(self) -> nn.Module:
+        if self._layer is None:
+            raise TowerError(self.reason)
+        return self._layer
+
+    def _shorten(self, tokens: Tokens) -> Tokens:
+        if not self._cut:
+            return tokens
+        length = used_length(tokens) + self._slack
+        return Tokens(tokens.ids[:, :length], tokens.mask[:, :length])
+
+    def _encode_from(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
+        with _output_replaced(self._require_layer(), tokens.ids, embeddings):
+            return self._call(tokens.ids, tokens.mask)
+
+    @torch.no_grad()
+    def _check_splice(self, probe: Tokens) -> None:
+        """Replacing embeddings by themselves must change nothing, replacing them by others must."""
+        embeddings = self.embed(probe.ids)
+        own = self._call(probe.ids, probe.mask)
+        same = self._encode_from(probe, embeddings)
+        other = self._encode_from(probe, embeddings.flip(-1))
+        if not _agree(same, own) or _agree(other, own):
+            self._layer = None
+            self.reason = "its features do not follow its token embeddings"
+
+    @torch.no_grad()
+    def _tail_is_free(self, probe: Tokens) -> bool:
+        """Do features ignore what stands in the tail, and stay the same when it is cut off?"""
+        length = used_length(probe) + self._slack
+        if length >= probe.ids.shape[1]:
+            return False
+        embeddings = self.embed(probe.ids)
+        own = self._encode_from(probe, embeddings)
+        noisy = embeddings.clone()
+        noisy[:, length:] = 10 * embeddings[:, :1].flip(-1) + 1
+        if not torch.allclose(self._encode_from(probe, noisy), own, rtol=1e-6, atol=1e-7):
+            return False
+        short = Tokens(probe.ids[:, :length], probe.mask[:, :length])
+        try:
+            cut = self._encode_from(short, embeddings[:, :length])
+        except (RuntimeError, ValueError, IndexError):  # the tower takes its full length only
+            return False
+        return _agree(cut, own)
+
+
+def used_length(tokens: Tokens) -> int:
+    """How many columns hold a real token in some row, counted from the left."""
+    return int(tokens.mask.any(0).nonzero().max()) + 1
+
+
+def _agree(a: Tensor, b: Tensor) -> bool:
+    """Equal up to the rounding of their dtype, relative to the size of the features."""
+    tolerance = 1e-4 if a.dtype in (torch.float32, torch.float64) else 5e-2
+    a, b = a.double(), b.double()
+    return bool((a - b).norm() <= tolerance * b.norm())
+
+
+@contextmanager
+def _output_replaced(layer: nn.Module, ids: Tensor, value: Tensor) -> Iterator[None]:
+    used = False
+
+    def replace(_module: nn.Module, _args: Any, output: Tensor) -> Tensor | None:
+        nonlocal used
+        if output.shape[:-1] != ids.shape:
+            return None
+        used = True
+        return value.to(output.dtype, copy=True)  # BLIP adds positions in place
+
+    handle = layer.register_forward_hook(replace)
+    try:
+        yield
+    finally:
+        handle.remove()
+    if not used:
+        raise TowerError("the text tower did not ask its embedding layer for the prompts")
+
+
+@torch.no_grad()
+def _find_embedding(
+    root: nn.Module, call: TextCall, probe: Tokens
+) -> tuple[nn.Module | None, str]:
+    """The layer that turns the ids, and nothing else, into ``[prompts, length, width]``."""
+    found: list[nn.Module] = []
+
+    def watch(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        takes_ids = (
+            bool(args)
+            and isinstance(args[0], Tensor)
+            and args[0].shape == probe.ids.shape
+            and not args[0].is_floating_point()
+            and bool((args[0] == probe.ids).all())
+        )
+        gives_vectors = isinstance(output, Tensor) and output.shape[:-1] == probe.ids.shape
+        if takes_ids and gives_vectors and output.is_floating_point():
+            found.append(module)
+
+    handles = [
+        module.register_forward_hook(watch)
+        for module in root.modules()
+        if next(module.children(), None) is None
+    ]
+    try:
+        call(probe.ids, probe.mask)
+    finally:
+        for handle in handles:
+            handle.remove()
+    if len(found) == 1:
+        return found[0], ""
+    return None, (
+        "no layer turns its token ids into embeddings"
+        if not found
+        else f"{len(found)} layers turn its token ids into embeddings"
+    )

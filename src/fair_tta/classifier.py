@@ -1,0 +1,220 @@
+"""The classifier: images in, predictions out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL.Image import Image
+from torch import Tensor
+from typing_extensions import Self
+
+from fair_tta._extras import require
+from fair_tta.adapters import Adapter, Outcome, ZeroShot
+from fair_tta.backends import Backend, resolve
+from fair_tta.entropy import normalised_entropy
+from fair_tta.errors import FairTTAError, ImageError, ModelError, PromptError
+from fair_tta.images import ImageInput, is_single_image, load_image
+from fair_tta.prediction import Prediction
+from fair_tta.prompts import Names, Templates, parse_names, parse_sensitive
+from fair_tta.simplex import distance, flip_margin
+from fair_tta.task import Task, unit
+
+
+class FairTPTClassifier:
+    """A zero-shot classifier that adapts its prompt to each image on its own.
+
+    Args:
+        model: a transformers model, a transformers zero-shot pipeline, open_clip's
+            ``(model, preprocess, tokenizer)``, an open_clip model, the directory or hub id of a
+            transformers model, ``"open_clip:NAME/TAG"``, or your own `Backend`. It comes back as
+            it was: weights, flags, mode, hooks, dtype, device and random states.
+        targets: names of the classes, or ``{label: phrase}``.
+        sensitive: names of the values of the attribute that should not matter, ``{label: phrase}``,
+            or ``{attribute: names}`` for several attributes.
+        template: a sentence with the slots ``{target}`` and ``{sensitive}``, or `Templates`.
+        adapter: the method.
+        processor: for a transformers model that does not know its own, its processor or
+            ``(image_processor, tokenizer)``.
+        scale: inverse temperature of the softmax; the model's own if None.
+        batch_size: how many images are encoded at once. It does not change the answers.
+
+    Example:
+        >>> clf = FairTPTClassifier(  # doctest: +SKIP
+        ...     "openai/clip-vit-base-patch32",
+        ...     targets={"water bird": "of a water bird", "land bird": "of a land bird"},
+        ...     sensitive=["on water", "on land"],
+        ...     template="This is a picture {target} {sensitive}.",
+        ... )
+        >>> clf.predict("bird.jpg").label  # doctest: +SKIP
+        'land bird'
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        targets: Names,
+        sensitive: Names | Mapping[str, Names] | None = None,
+        template: str | Templates = "a photo of a {target}.",
+        *,
+        adapter: Adapter | None = None,
+        processor: Any = None,
+        scale: float | None = None,
+        batch_size: int = 16,
+    ) -> None:
+        names, attributes = parse_names("targets", targets), parse_sensitive(sensitive)
+        if isinstance(template, str):
+            template = Templates.from_sentence(template)
+        if not isinstance(template, Templates):
+            raise PromptError(f"`template` should be a sentence or Templates (got {template!r}).")
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise FairTTAError(f"`batch_size` should be at least 1 (got {batch_size!r}).")
+        if scale is not None and not 0 < scale < float("inf"):
+            raise FairTTAError(f"`scale` should be a positive number (got {scale!r}).")
+        self.backend: Backend = resolve(model, processor)
+        self.task = Task(self.backend, names, attributes, template, scale)
+        self.batch_size = batch_size
+        self.adapter: Adapter = self._checked(ZeroShot() if adapter is None else adapter)
+
+    def with_adapter(self, adapter: Adapter) -> Self:
+        """The same classifier with another method; prompts and their features are shared."""
+        other = copy.copy(self)
+        other.adapter = self._checked(adapter)
+        return other
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Labels of the classes, in the order of `predict_proba`."""
+        return tuple(self.task.targets)
+
+    @property
+    def sensitive(self) -> dict[str, tuple[str, ...]]:
+        """Labels of the sensitive values, by attribute."""
+        return {attribute: tuple(names) for attribute, names in self.task.sensitive.items()}
+
+    @overload
+    def predict(self, images: ImageInput, *, progress: bool = ...) -> Prediction: ...
+    @overload
+    def predict(
+        self, images: Sequence[ImageInput], *, progress: bool = ...
+    ) -> list[Prediction]: ...
+    @overload
+    def predict(
+        self, images: Iterable[ImageInput], *, progress: bool = ...
+    ) -> Iterator[Prediction]: ...
+    def predict(self, images: Any, *, progress: bool = False) -> Any:
+        """Classify one image, a list of images, or a stream of images.
+
+        Args:
+            images: one image (PIL image, path, bytes, array or tensor), a list, tuple, 4-D array
+                or 4-D tensor of images, or any iterable.
+            progress: show a progress bar.
+
+        Returns:
+            One `Prediction` for one image, a list for a list, and a lazy iterator, at most
+            `batch_size` images ahead, for any other iterable.
+
+        Raises:
+            ImageError: an image cannot be read. A stream first yields what came before it.
+        """
+        if is_single_image(images):
+            return self._predict_batch([load_image(images)])[0]
+        if isinstance(images, Mapping) or not hasattr(images, "__iter__"):
+            raise ImageError(
+                "`images` should be an image (PIL image, path, bytes, array or tensor) or an "
+                f"iterable of images (got {type(images).__name__})."
+            )
+        stream = self._stream(images, progress)
+        is_batch = isinstance(images, Sequence | np.ndarray | Tensor)
+        return list(stream) if is_batch else stream
+
+    def predict_proba(self, images: Any, *, progress: bool = False) -> npt.NDArray[np.float64]:
+        """Probabilities in the order of `targets`: ``[targets]``, or ``[images, targets]``."""
+        if is_single_image(images):
+            return np.array(list(self.predict(images).probabilities.values()))
+        rows = [list(p.probabilities.values()) for p in self._stream(images, progress)]
+        return np.array(rows, dtype=np.float64).reshape(-1, len(self.targets))
+
+    def _stream(self, images: Iterable[Any], progress: bool) -> Iterator[Prediction]:
+        if progress:
+            images = require("tqdm.auto", "progress").tqdm(images, unit="image")
+        batch: list[Image] = []
+        for index, image in enumerate(images):
+            try:
+                batch.append(load_image(image))
+            except ImageError as error:
+                yield from self._predict_batch(batch)  # lose nothing
+                raise ImageError(f"image {index}: {error}") from error
+            if len(batch) == self.batch_size:
+                yield from self._predict_batch(batch)
+                batch = []
+        yield from self._predict_batch(batch)
+
+    def _predict_batch(self, images: list[Image]) -> list[Prediction]:
+        """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
+        if not images:
+            return []
+        with torch.inference_mode(False), torch.no_grad():
+            features = unit(self.backend.encode_images(images)).unsqueeze(1)  # [images, views, dim]
+            zero_shot = ZeroShot().adapt(self.task, features)
+            if not zero_shot.probabilities.isfinite().all():
+                raise ModelError(
+                    f"{self.backend.name} gives features that are not finite; if it runs in half "
+                    "precision, try float32."
+                )
+            adapted = self.adapter.adapt(self.task, features)
+            return [self._prediction(zero_shot, adapted, i) for i in range(len(images))]
+
+    def _prediction(self, before: Outcome, after: Outcome, index: int) -> Prediction:
+        warnings = after.warnings[index] if after.warnings else ()
+        if not after.probabilities[index].isfinite().all():
+            warnings += ("adaptation gave values that are not finite; this is the zero-shot answer",)
+            after = before
+        p, q = before.probabilities[index], after.probabilities[index]
+        moved, margin = float(distance(p, q)), float(flip_margin(p))
+        attributes = self.task.sensitive.items()
+        return Prediction(
+            label=self.targets[int(q.argmax())],
+            probabilities=_named(self.targets, q),
+            zero_shot=_named(self.targets, p),
+            sensitive={a: _named(names, after.sensitive[a][index]) for a, names in attributes},
+            sensitive_zero_shot={
+                a: _named(names, before.sensitive[a][index]) for a, names in attributes
+            },
+            entropy=_entropy(q),
+            entropy_zero_shot=_entropy(p),
+            sensitive_entropy={a: _entropy(after.sensitive[a][index]) for a, _ in attributes},
+            sensitive_entropy_zero_shot={
+                a: _entropy(before.sensitive[a][index]) for a, _ in attributes
+            },
+            distance=moved,
+            flip_margin=margin,
+            certified_unchanged=moved < margin,
+            warnings=warnings,
+        )
+
+    def _checked(self, adapter: Adapter) -> Adapter:
+        """Refuse an adapter that cannot work here, before any work is done."""
+        if isinstance(adapter, type) or not isinstance(adapter, Adapter):
+            raise FairTTAError(
+                f"`adapter` should be an instance of an adapter such as ZeroShot() (got {adapter!r})."
+            )
+        if adapter.needs_sensitive and not self.task.sensitive:
+            raise PromptError(
+                f"{type(adapter).__name__} needs to know what should not matter: pass `sensitive`."
+            )
+        if adapter.needs_prompt_gradient:
+            _ = self.task.context  # raises TowerError if embeddings cannot be replaced
+        return adapter
+
+
+def _named(names: Iterable[str], values: Tensor) -> dict[str, float]:
+    return dict(zip(names, values.tolist(), strict=True))
+
+
+def _entropy(probabilities: Tensor) -> float:
+    return float(normalised_entropy(probabilities.log()))

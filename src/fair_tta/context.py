@@ -1,0 +1,181 @@
+"""The shared context: the template's own tokens, found in every tokenised prompt.
+
+A tokenizer may split a word differently beside another word, so nothing is counted or tokenised
+apart. Whole prompts are tokenised, with their own name and with other words in its place: tokens
+that change belong to the name, tokens that stay belong to the template. A token that is made of
+both (as in ``"{target}s"``) changes, so it stays with the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fair_tta.backends.base import Tokens
+from fair_tta.errors import PromptError
+from fair_tta.prompts import Prompt
+
+_FILLERS = ("qqq", "xzx", "7")  # words that share no token with a name and merge with no punctuation
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """Tokenised prompts that know where the shared context sits in them.
+
+    Attributes:
+        texts: the sentences.
+        tokens: ids and mask, ``[prompts, length]``.
+        slots: ``[prompts, length]``, which vector of the context stands here, -1 for fixed tokens.
+    """
+
+    texts: tuple[str, ...]
+    tokens: Tokens
+    slots: Tensor
+
+    def splice(self, embeddings: Tensor, context: Tensor) -> Tensor:
+        """Put context vectors into token embeddings.
+
+        Args:
+            embeddings: ``[prompts, length, width]``, those of `tokens`.
+            context: ``[..., vectors, width]``.
+
+        Returns:
+            ``[..., prompts, length, width]``, differentiable in both.
+        """
+        vectors = context[..., self.slots.clamp(min=0), :]
+        return torch.where((self.slots >= 0).unsqueeze(-1), vectors, embeddings)
+
+
+class SharedContext:
+    """The tokens of the template, numbered once for all sets of prompts.
+
+    Args:
+        tokenize: the backend's tokenizer.
+        prompts: the sets that define the context, in order.
+    """
+
+    def __init__(
+        self,
+        tokenize: Callable[[Sequence[str]], Tokens],
+        prompts: Sequence[Sequence[Prompt]],
+    ) -> None:
+        self._tokenize = tokenize
+        self._ids: dict[str, list[int]] = {}
+        self.token_ids: list[int] = []
+        """Token ids of the context, in the order of the sentence."""
+        for group in prompts:
+            for sequence in dict.fromkeys(tuple(ids) for _, ids in self._find(group)):
+                self.token_ids = _merge(self.token_ids, sequence)
+
+    def place(self, prompts: Sequence[Prompt]) -> PromptSet:
+        """Tokenise prompts and find the context in them."""
+        texts = tuple(prompt.text for prompt in prompts)
+        tokens = self._tokenize(texts)
+        slots = torch.full(tokens.ids.shape, -1)
+        matches: dict[tuple[int, ...], list[int]] = {}
+        for row, (positions, ids) in enumerate(self._find(prompts)):
+            if tuple(ids) not in matches:
+                matches[tuple(ids)] = _match(ids, self.token_ids)
+            columns = tokens.mask[row].nonzero().flatten().cpu()[positions]
+            slots[row, columns] = torch.tensor(matches[tuple(ids)], dtype=slots.dtype)
+        return PromptSet(texts, tokens, slots.to(tokens.ids.device))
+
+    def _find(self, prompts: Sequence[Prompt]) -> list[tuple[list[int], list[int]]]:
+        """For each prompt the template's tokens: positions among the real tokens, and ids."""
+        self._look_up([*_FILLERS, *(p.text for p in prompts)])
+        self._look_up(text for i in range(len(prompts)) for _, text in _variants(prompts, i))
+        found = []
+        for index, prompt in enumerate(prompts):
+            own = self._ids[prompt.text]
+            positions = self._template_positions(prompts, index)
+            found.append((positions, [own[position] for position in positions]))
+        return found
+
+    def _template_positions(self, prompts: Sequence[Prompt], index: int) -> list[int]:
+        own = self._ids[prompts[index].text]
+        start, stop = _changed(own, [self._ids[filler] for filler in _FILLERS])
+        positions = set(range(start, stop))  # all but begin and end of text
+        variants: dict[int, list[list[int]]] = {}
+        for part, text in _variants(prompts, index):
+            variants.setdefault(part, []).append(self._ids[text])
+        for part, others in variants.items():
+            start, stop = _changed(own, others)
+            if start >= stop:
+                raise PromptError(
+                    f"the name {prompts[index].parts[part].text!r} leaves no token of its own in "
+                    f"{prompts[index].text!r}: this tokenizer does not know it. Use other words."
+                )
+            positions -= set(range(start, stop))
+        return sorted(positions)
+
+    def _look_up(self, texts: Iterable[str]) -> None:
+        new = [text for text in dict.fromkeys(texts) if text not in self._ids]
+        if new:
+            tokens = self._tokenize(new)
+            self._ids.update((text, tokens.row(i)) for i, text in enumerate(new))
+
+
+def _variants(prompts: Sequence[Prompt], index: int) -> list[tuple[int, str]]:
+    """The prompt with other words in place of each name: fillers, and its neighbours' names."""
+    prompt = prompts[index]
+    neighbours = (prompts[index - 1], prompts[(index + 1) % len(prompts)])
+    return [
+        (i, prompt.with_name(i, words))
+        for i, part in enumerate(prompt.parts)
+        if part.slot is not None
+        for words in (*_FILLERS, *(other.parts[i].text for other in neighbours))
+        if words != part.text
+    ]
+
+
+def _changed(own: list[int], variants: list[list[int]]) -> tuple[int, int]:
+    """The span of `own` outside which all variants agree with it."""
+    start = min(_common(own, other) for other in variants)
+    end = min(_common(own[::-1], other[::-1]) for other in variants)
+    return start, len(own) - end
+
+
+def _common(a: list[int], b: list[int]) -> int:
+    """Length of the common beginning."""
+    for i, (x, y) in enumerate(zip(a, b, strict=False)):
+        if x != y:
+            return i
+    return min(len(a), len(b))
+
+
+def _match(a: Sequence[int], b: Sequence[int]) -> list[int]:
+    """A longest common subsequence: for each of `a` the index of its partner in `b`, or -1."""
+    length = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
+    for i in reversed(range(len(a))):
+        for j in reversed(range(len(b))):
+            length[i][j] = (
+                length[i + 1][j + 1] + 1
+                if a[i] == b[j]
+                else max(length[i + 1][j], length[i][j + 1])
+            )
+    partner = [-1] * len(a)
+    i = j = 0
+    while i < len(a) and j < len(b):
+        if a[i] == b[j]:
+            partner[i] = j
+            i, j = i + 1, j + 1
+        elif length[i + 1][j] >= length[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return partner
+
+
+def _merge(a: Sequence[int], b: Sequence[int]) -> list[int]:
+    """A shortest sequence that contains both `a` and `b` in order."""
+    merged: list[int] = []
+    done = 0
+    for i, partner in enumerate(_match(a, b)):
+        if partner >= 0:
+            merged += b[done:partner]
+            done = partner + 1
+        merged.append(a[i])
+    return [*merged, *b[done:]]

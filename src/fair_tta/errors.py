@@ -1,0 +1,23 @@
+"""What fair-tta raises when the input, not the code, is at fault."""
+
+from __future__ import annotations
+
+
+class FairTTAError(ValueError):
+    """Base class: catch it to catch everything fair-tta raises on purpose."""
+
+
+class ImageError(FairTTAError):
+    """An image could not be read. The message has the path (if there is one) and the reason."""
+
+
+class PromptError(FairTTAError):
+    """Template or names cannot be made into prompts for this model."""
+
+
+class ModelError(FairTTAError):
+    """The object passed as `model` cannot be used, or its processor or tokenizer is missing."""
+
+
+class TowerError(ModelError):
+    """The text tower does not let token embeddings be replaced, so its prompts cannot be tuned."""

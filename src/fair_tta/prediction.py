@@ -1,0 +1,66 @@
+"""The answer for one image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+
+class Score(TypedDict):
+    """One entry of what a transformers zero-shot pipeline returns."""
+
+    score: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The answer for one image, next to the zero-shot answer.
+
+    Attributes:
+        label: the most probable target.
+        probabilities: ``{target: probability}`` after adaptation.
+        zero_shot: the same before adaptation.
+        sensitive: ``{attribute: {value: probability}}`` after adaptation.
+        sensitive_zero_shot: the same before adaptation.
+        entropy: normalised entropy of `probabilities`: 0 is certain, 1 is indifferent.
+        entropy_zero_shot: the same before adaptation.
+        sensitive_entropy: ``{attribute: normalised entropy}`` after adaptation.
+        sensitive_entropy_zero_shot: the same before adaptation.
+        distance: how far the probabilities moved, half their l1 distance, between 0 and 1.
+        flip_margin: how far the zero-shot probabilities must move before the label can change.
+        certified_unchanged: the move was shorter than the margin, so no flip was possible.
+        learning_rate: the rate used, None if nothing was tuned.
+        views_kept: how many views the method kept, None if it uses none.
+        warnings: what went wrong or was bounded on the way, empty if nothing.
+    """
+
+    label: str
+    probabilities: dict[str, float]
+    zero_shot: dict[str, float]
+    sensitive: dict[str, dict[str, float]]
+    sensitive_zero_shot: dict[str, dict[str, float]]
+    entropy: float
+    entropy_zero_shot: float
+    sensitive_entropy: dict[str, float]
+    sensitive_entropy_zero_shot: dict[str, float]
+    distance: float
+    flip_margin: float
+    certified_unchanged: bool
+    learning_rate: float | None = None
+    views_kept: int | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def flipped(self) -> bool:
+        """Whether the label differs from the zero-shot label."""
+        return self.label != max(self.zero_shot, key=self.zero_shot.__getitem__)
+
+    def to_dict(self) -> list[Score]:
+        """Scores in the shape of the transformers zero-shot pipeline, best first."""
+        best_first = sorted(self.probabilities.items(), key=lambda item: -item[1])
+        return [{"score": score, "label": label} for label, score in best_first]
+
+    def __str__(self) -> str:
+        scores = ", ".join(f"{s['label']} {s['score']:.3f}" for s in self.to_dict())
+        return f"{self.label} ({scores})"

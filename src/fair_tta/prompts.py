@@ -1,0 +1,214 @@
+"""From one template and some names to the target, sensitive and joint prompts.
+
+The template ``"A photo of a {sensitive} celebrity {target}."`` holds three sentences. The *target*
+prompt is the sentence without the sensitive slot, the *sensitive* prompt the sentence without the
+target slot, and the *joint* prompt has both. A prompt keeps its parts (`Part`), so that later the
+words of the template can be told from the words of the names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from fair_tta.errors import PromptError
+
+Names = Sequence[str] | Mapping[str, str]
+"""Names of classes, or ``{label: phrase}`` when the label is not what the sentence should say."""
+
+_TARGET, _SENSITIVE = "target", "sensitive"
+_SLOT_NAMES = {
+    "{target}": _TARGET,
+    "[T-CLS]": _TARGET,
+    "{}": _TARGET,
+    "{sensitive}": _SENSITIVE,
+    "[S-CLS]": _SENSITIVE,
+}
+_SLOT = re.compile(r"\{[^{}]*\}|\[T-CLS\]|\[S-CLS\]")
+_CLOSING = ".,;:!?)]…。，、！？；："  # punctuation that takes no space before it
+_ALLOWED = "`{target}` (also `[T-CLS]` or a bare `{}`) and `{sensitive}` (also `[S-CLS]`)"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a sentence: words of the template, or (``slot`` not None) something to fill in."""
+
+    text: str
+    slot: str | None = None
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A sentence for one class. Parts with a slot are names, the others belong to the template."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        """The whole sentence."""
+        return "".join(part.text for part in self.parts)
+
+    def with_name(self, index: int, name: str) -> str:
+        """The sentence with another name in part `index`."""
+        return "".join(name if i == index else part.text for i, part in enumerate(self.parts))
+
+
+class Templates:
+    """The three sentences, where one sentence with two slots does not give what is wanted.
+
+    Args:
+        target: sentence with a `{target}` slot.
+        sensitive: sentence with a `{sensitive}` slot, or None if no sensitive prompts are needed.
+        joint: sentence with both slots, or None if no joint prompts are needed.
+
+    Example:
+        >>> templates = Templates.from_sentence("A photo of a {sensitive} celebrity {target}.")
+        >>> print(templates)
+        target: A photo of a celebrity {target}.
+        sensitive: A photo of a {sensitive} celebrity.
+        joint: A photo of a {sensitive} celebrity {target}.
+    """
+
+    def __init__(self, target: str, sensitive: str | None = None, joint: str | None = None) -> None:
+        self.target = _parse("template.target", target, {_TARGET})
+        self.sensitive = (
+            None if sensitive is None else _parse("template.sensitive", sensitive, {_SENSITIVE})
+        )
+        self.joint = (
+            None if joint is None else _parse("template.joint", joint, {_TARGET, _SENSITIVE})
+        )
+
+    @classmethod
+    def from_sentence(cls, template: str) -> Templates:
+        """Take the three sentences from one, as in the paper's table of prompts."""
+        sentence = _parse("template", template, None)
+        slots = {part.slot for part in sentence}
+        if _TARGET not in slots:
+            raise PromptError(
+                f"`template` should have a slot for the target, {_ALLOWED} (got {template!r})."
+            )
+        if _SENSITIVE not in slots:
+            return cls(template)
+        return cls(_without(sentence, _SENSITIVE), _without(sentence, _TARGET), _render(sentence))
+
+    def __str__(self) -> str:
+        lines = (("target", self.target), ("sensitive", self.sensitive), ("joint", self.joint))
+        return "\n".join(f"{name}: {_render(s)}" for name, s in lines if s is not None)
+
+    def target_prompts(self, targets: Mapping[str, str]) -> list[Prompt]:
+        """One prompt for each target."""
+        return [_fill(self.target, {_TARGET: phrase}) for phrase in targets.values()]
+
+    def sensitive_prompts(self, names: Mapping[str, str]) -> list[Prompt]:
+        """One prompt for each value of a sensitive attribute."""
+        if self.sensitive is None:
+            raise PromptError(
+                "`sensitive` names were given, but `template` has no slot for them: put "
+                "`{sensitive}` where they belong, or pass "
+                "`template=Templates(target=..., sensitive=...)`."
+            )
+        return [_fill(self.sensitive, {_SENSITIVE: phrase}) for phrase in names.values()]
+
+    def joint_prompts(self, targets: Mapping[str, str], names: Mapping[str, str]) -> list[Prompt]:
+        """One prompt for each pair, target by target: ``[(y0,s0), (y0,s1), .., (y1,s0), ..]``."""
+        if self.joint is None:
+            raise PromptError(
+                "joint prompts are needed, but `template` does not say what they are: use one "
+                "sentence with both slots, or `Templates(target=..., sensitive=..., joint=...)`."
+            )
+        pairs = product(targets.values(), names.values())
+        return [_fill(self.joint, {_TARGET: y, _SENSITIVE: s}) for y, s in pairs]
+
+
+def parse_names(argument: str, names: Names) -> dict[str, str]:
+    """Check class names and return them as ``{label: phrase}``."""
+    if isinstance(names, str) or not isinstance(names, (Mapping, Iterable)):
+        raise PromptError(f"`{argument}` should be a list of names (got {names!r}).")
+    pairs = list(names.items()) if isinstance(names, Mapping) else [(n, n) for n in names]
+    for pair in pairs:
+        if not all(isinstance(text, str) and text.strip() for text in pair):
+            raise PromptError(f"`{argument}` should hold non-empty strings (got {pair[1]!r}).")
+    if len(pairs) < 2:
+        got = [label for label, _ in pairs]
+        raise PromptError(f"`{argument}` should name at least two values (got {got}).")
+    for position, what in ((0, "labels"), (1, "phrases")):
+        texts = [pair[position].strip() for pair in pairs]
+        twice = sorted({text for text in texts if texts.count(text) > 1})
+        if twice:
+            raise PromptError(f"`{argument}` should have distinct {what} ({twice} came twice).")
+    return {label: phrase.strip() for label, phrase in pairs}
+
+
+def parse_sensitive(
+    sensitive: Names | Mapping[str, Names] | None,
+) -> dict[str, dict[str, str]]:
+    """Check sensitive names and return them as ``{attribute: {label: phrase}}``.
+
+    A list or a ``{label: phrase}`` is one attribute, called ``"sensitive"``.
+    """
+    if sensitive is None:
+        return {}
+    if isinstance(sensitive, Mapping):
+        if not sensitive:
+            raise PromptError("`sensitive` should name at least two values (got {}).")
+        if not any(isinstance(value, str) for value in sensitive.values()):
+            return {
+                str(attribute): parse_names(f"sensitive[{attribute!r}]", names)  # type: ignore[arg-type]
+                for attribute, names in sensitive.items()
+            }
+    return {"sensitive": parse_names("sensitive", sensitive)}  # type: ignore[arg-type]
+
+
+def _parse(argument: str, sentence: str, required: set[str] | None) -> tuple[Part, ...]:
+    """Cut a sentence into parts; `required` slots must be there and no others."""
+    if not isinstance(sentence, str):
+        raise PromptError(f"`{argument}` should be a sentence (got {sentence!r}).")
+    parts: list[Part] = []
+    end = 0
+    for match in _SLOT.finditer(sentence):
+        slot = _SLOT_NAMES.get(match.group())
+        if slot is None:
+            raise PromptError(
+                f"`{argument}` has the unknown slot {match.group()!r}; the slots are {_ALLOWED}."
+            )
+        if match.start() > end:
+            parts.append(Part(sentence[end : match.start()]))
+        parts.append(Part(match.group(), slot))
+        end = match.end()
+    if end < len(sentence):
+        parts.append(Part(sentence[end:]))
+    if any("{" in part.text or "}" in part.text for part in parts if part.slot is None):
+        raise PromptError(f"`{argument}` has an unmatched brace (got {sentence!r}).")
+    slots = {part.slot for part in parts if part.slot is not None}
+    if required is not None and slots != required:
+        wanted = " and ".join(f"`{{{slot}}}`" for slot in sorted(required, reverse=True))
+        raise PromptError(f"`{argument}` should have {wanted} and no other slot ({sentence!r}).")
+    return tuple(parts)
+
+
+def _render(sentence: tuple[Part, ...]) -> str:
+    return "".join(part.text if part.slot is None else f"{{{part.slot}}}" for part in sentence)
+
+
+def _without(sentence: tuple[Part, ...], slot: str) -> str:
+    """The sentence without a slot; a doubled space or a space before punctuation goes with it."""
+    text = _render(sentence)
+    marker = f"{{{slot}}}"
+    while marker in text:
+        left, right = text.split(marker, 1)
+        gap = " " if left != left.rstrip() or right != right.lstrip() else ""
+        left, right = left.rstrip(), right.lstrip()
+        if not left or not right or right[0] in _CLOSING:
+            gap = ""
+        text = left + gap + right
+    return text
+
+
+def _fill(sentence: tuple[Part, ...], phrases: Mapping[str, str]) -> Prompt:
+    return Prompt(
+        tuple(
+            part if part.slot is None else Part(phrases[part.slot], part.slot) for part in sentence
+        )
+    )

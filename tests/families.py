@@ -1,0 +1,271 @@
+"""Tiny random models of every family, built from configs: seeded, no download."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import open_clip
+import torch
+import transformers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+
+WIDTH, LAYERS, HEADS, SIZE, DIM = 32, 2, 4, 32, 16
+WORDS = (
+    "a an the photo picture of this is on in with person celebrity bird water land cat dog male "
+    "female woman man smiling not young old white black asian indian eastern hair dark blond qqq "
+    "xzx wearing glasses makeup painting small big red blue it at one two"
+).split()
+
+
+# --- tokenizers ------------------------------------------------------------------------------
+
+
+@lru_cache
+def clip_tokenizer() -> Any:
+    """The real CLIP vocabulary, which open_clip ships."""
+    simple = open_clip.SimpleTokenizer()
+    vocab = dict(simple.encoder)
+    vocab["<|startoftext|>"] = vocab.pop("<start_of_text>")
+    vocab["<|endoftext|>"] = vocab.pop("<end_of_text>")
+    merges = [" ".join(pair) for pair in simple.bpe_ranks]
+    return transformers.CLIPTokenizer(
+        vocab=vocab, merges=[tuple(m.split(" ")) for m in merges], model_max_length=77
+    )
+
+
+@lru_cache
+def bert_tokenizer() -> Any:
+    """WordPiece with whole words, single characters and punctuation."""
+    characters = [chr(c) for c in range(33, 127)]
+    pieces = [*WORDS, *characters, *("##" + c for c in characters if c.isalnum())]
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocab = {token: i for i, token in enumerate(dict.fromkeys([*special, *pieces]))}
+    return transformers.BertTokenizer(vocab=vocab, model_max_length=512)
+
+
+@lru_cache
+def unigram_tokenizer(kind: str) -> Any:
+    """SentencePiece-like, trained on a handful of sentences: pieces depend on their neighbours."""
+    inner = Tokenizer(models.Unigram())
+    inner.normalizer = normalizers.NFKC()
+    inner.pre_tokenizer = pre_tokenizers.Metaspace()
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    trainer = trainers.UnigramTrainer(
+        vocab_size=300,
+        special_tokens=special,
+        unk_token="<unk>",
+        initial_alphabet=[chr(c) for c in range(33, 127)],
+        show_progress=False,
+    )
+    sentences = [f"{a} {b}, {c}." for a in WORDS for b in WORDS[::7] for c in WORDS[::11]]
+    inner.train_from_iterator(sentences, trainer)
+    ends = {token: inner.token_to_id(token) for token in ("<s>", "</s>")}
+    if kind == "roberta":  # begin and end
+        template = "<s> $A </s>"
+    else:  # SigLIP: end only
+        template = "$A </s>"
+    inner.post_processor = processors.TemplateProcessing(
+        single=template, special_tokens=list(ends.items())
+    )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=inner,
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        pad_token="<pad>" if kind == "roberta" else "</s>",
+        padding_side="left" if kind == "siglip-left" else "right",
+        model_max_length=512 if kind == "roberta" else 64,
+    )
+
+
+# --- transformers ----------------------------------------------------------------------------
+
+
+def _text(**more: Any) -> dict[str, Any]:
+    return {
+        "hidden_size": WIDTH,
+        "intermediate_size": 2 * WIDTH,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "projection_dim": DIM,
+        **more,
+    }
+
+
+def _vision(**more: Any) -> dict[str, Any]:
+    return _text(image_size=SIZE, patch_size=8, **more)
+
+
+def _clip_ids(tokenizer: Any) -> dict[str, Any]:
+    return {
+        "vocab_size": len(tokenizer),
+        "max_position_embeddings": 77,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+
+
+def _bert(tokenizer: Any, **more: Any) -> dict[str, Any]:
+    return _text(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=64,
+        pad_token_id=tokenizer.pad_token_id,
+        **more,
+    )
+
+
+def _images(kind: Any = transformers.CLIPImageProcessor, **more: Any) -> Any:
+    size = {"height": SIZE, "width": SIZE}
+    if kind is transformers.CLIPImageProcessor:
+        return kind(size={"shortest_edge": SIZE}, crop_size=size, **more)
+    return kind(size=size, **more)
+
+
+def clip() -> tuple[Any, Any, Any]:
+    tokenizer = clip_tokenizer()
+    config = transformers.CLIPConfig(
+        text_config=_text(**_clip_ids(tokenizer)), vision_config=_vision(), projection_dim=DIM
+    )
+    return transformers.CLIPModel(config), _images(), tokenizer
+
+
+def clipseg() -> tuple[Any, Any, Any]:
+    tokenizer = clip_tokenizer()
+    config = transformers.CLIPSegConfig(
+        text_config=_text(**_clip_ids(tokenizer)), vision_config=_vision(), projection_dim=DIM
+    )
+    processor = transformers.ViTImageProcessor(size={"height": SIZE, "width": SIZE})
+    return transformers.CLIPSegModel(config), processor, tokenizer
+
+
+def metaclip2() -> tuple[Any, Any, Any]:
+    tokenizer = unigram_tokenizer("roberta")
+    config = transformers.MetaClip2Config(
+        text_config=_text(**_clip_ids(tokenizer)), vision_config=_vision(), projection_dim=DIM
+    )
+    return transformers.MetaClip2Model(config), _images(), tokenizer
+
+
+def _siglip_text(tokenizer: Any) -> dict[str, Any]:
+    return _text(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=64,
+        projection_size=WIDTH,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+
+
+def siglip() -> tuple[Any, Any, Any]:
+    tokenizer = unigram_tokenizer("siglip")
+    config = transformers.SiglipConfig(
+        text_config=_siglip_text(tokenizer), vision_config=_vision()
+    )
+    processor = transformers.SiglipImageProcessor(size={"height": SIZE, "width": SIZE})
+    return transformers.SiglipModel(config), processor, tokenizer
+
+
+def siglip2() -> tuple[Any, Any, Any]:
+    tokenizer = unigram_tokenizer("siglip-left")
+    config = transformers.Siglip2Config(
+        text_config=_siglip_text(tokenizer), vision_config=_text(patch_size=8, num_patches=16)
+    )
+    processor = transformers.Siglip2ImageProcessor(patch_size=8, max_num_patches=16)
+    return transformers.Siglip2Model(config), processor, tokenizer
+
+
+def altclip() -> tuple[Any, Any, Any]:
+    tokenizer = unigram_tokenizer("roberta")
+    text = _bert(tokenizer, project_dim=WIDTH, pooler_fn="cls")
+    config = transformers.AltCLIPConfig(
+        text_config=text, vision_config=_vision(), projection_dim=DIM
+    )
+    return transformers.AltCLIPModel(config), _images(), tokenizer
+
+
+def chinese_clip() -> tuple[Any, Any, Any]:
+    tokenizer = bert_tokenizer()
+    config = transformers.ChineseCLIPConfig(
+        text_config=_bert(tokenizer), vision_config=_vision(), projection_dim=DIM
+    )
+    processor = transformers.ChineseCLIPImageProcessor(
+        size={"height": SIZE, "width": SIZE}, crop_size={"height": SIZE, "width": SIZE}
+    )
+    return transformers.ChineseCLIPModel(config), processor, tokenizer
+
+
+def align() -> tuple[Any, Any, Any]:
+    tokenizer = bert_tokenizer()
+    vision = {
+        "image_size": SIZE,
+        "hidden_dim": WIDTH,
+        "width_coefficient": 0.2,
+        "depth_coefficient": 0.2,
+        "num_hidden_layers": 4,
+        "in_channels": [8, 8],
+        "out_channels": [8, 160],
+        "kernel_sizes": [3, 3],
+        "strides": [1, 2],
+        "expand_ratios": [1, 2],
+        "num_block_repeats": [1, 1],
+        "depthwise_padding": [],
+    }
+    config = transformers.AlignConfig(
+        text_config=_bert(tokenizer), vision_config=vision, projection_dim=WIDTH,
+        temperature_init_value=0.1,
+    )
+    processor = transformers.EfficientNetImageProcessor(size={"height": SIZE, "width": SIZE})
+    return transformers.AlignModel(config), processor, tokenizer
+
+
+def dual_encoder() -> tuple[Any, Any, Any]:
+    tokenizer = bert_tokenizer()
+    config = transformers.VisionTextDualEncoderConfig.from_vision_text_configs(
+        transformers.ViTConfig(**_vision()), transformers.BertConfig(**_bert(tokenizer)),
+        projection_dim=DIM,
+    )
+    processor = transformers.ViTImageProcessor(size={"height": SIZE, "width": SIZE})
+    return transformers.VisionTextDualEncoderModel(config), processor, tokenizer
+
+
+def blip() -> tuple[Any, Any, Any]:
+    tokenizer = bert_tokenizer()
+    config = transformers.BlipConfig(
+        text_config=_bert(tokenizer, encoder_hidden_size=WIDTH),
+        vision_config=_vision(),
+        projection_dim=DIM,
+        image_text_hidden_size=DIM,
+    )
+    processor = transformers.BlipImageProcessor(size={"height": SIZE, "width": SIZE})
+    return transformers.BlipForImageTextRetrieval(config), processor, tokenizer
+
+
+TRANSFORMERS: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
+    "CLIP": clip,
+    "CLIPSeg": clipseg,
+    "MetaCLIP 2": metaclip2,
+    "SigLIP": siglip,
+    "SigLIP 2": siglip2,
+    "AltCLIP": altclip,
+    "Chinese-CLIP": chinese_clip,
+    "ALIGN": align,
+    "VisionTextDualEncoder": dual_encoder,
+    "BLIP ITC": blip,
+}
+
+
+def seeded(build: Callable[[], Any]) -> Any:
+    """Build with a fixed seed and weights large enough that features differ visibly."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        parts = build()
+        model = parts[0]
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                if weight.ndim > 1 and "logit" not in name:
+                    weight.normal_(std=0.3 if "embed" in name else weight[0].numel() ** -0.5)
+    model.eval()
+    return parts
