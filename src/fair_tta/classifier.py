@@ -14,15 +14,22 @@ from torch import Tensor
 from typing_extensions import Self
 
 from fair_tta._extras import require
+from fair_tta import adapters
 from fair_tta.adapters import Adapter, Outcome, ZeroShot
 from fair_tta.backends import Backend, resolve
 from fair_tta.entropy import normalised_entropy
-from fair_tta.errors import FairTTAError, ImageError, ModelError, PromptError
+from fair_tta.errors import FairTTAError, ImageError, ModelError, PromptError, TowerError
 from fair_tta.images import ImageInput, is_single_image, load_image
 from fair_tta.prediction import Prediction
 from fair_tta.prompts import Names, Templates, parse_names, parse_sensitive
 from fair_tta.simplex import distance, flip_margin
 from fair_tta.task import Task, unit
+
+_GRADIENT_FREE = [
+    f"{name}()"
+    for name in adapters.__all__
+    if getattr(getattr(adapters, name), "needs_prompt_gradient", None) is False
+]
 
 
 class FairTPTClassifier:
@@ -208,7 +215,13 @@ class FairTPTClassifier:
                 f"{type(adapter).__name__} needs to know what should not matter: pass `sensitive`."
             )
         if adapter.needs_prompt_gradient:
-            _ = self.task.context  # raises TowerError if embeddings cannot be replaced
+            try:
+                _ = self.task.context
+            except TowerError as error:
+                raise TowerError(
+                    f"{type(adapter).__name__} tunes the prompt, but {error}. "
+                    f"These adapters need no prompt gradient: {', '.join(_GRADIENT_FREE)}."
+                ) from error
         return adapter
 
 

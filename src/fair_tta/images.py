@@ -23,7 +23,7 @@ ImageInput: TypeAlias = (
 )
 
 _CHANNELS = (1, 2, 3, 4)  # grey, grey + alpha, RGB, RGB + alpha
-_TOLERANCE = 1e-3  # how far resizing may overshoot 0..1
+_TOLERANCE = 1e-3  # how far floats may overshoot 0..1: under half a level, so rounding clips it
 _ORIENTATION = 0x0112  # the EXIF tag
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -151,7 +151,7 @@ def _to_uint8(pixels: _Array, what: str, *, from_pil: bool = False) -> _Array:
     if dtype == np.uint8:
         return pixels
     if dtype.kind == "b":
-        return np.where(pixels, np.uint8(255), np.uint8(0))
+        return _round(pixels * 255)
     if dtype.kind == "u" and dtype.itemsize == 2:
         return _halve_depth(pixels)
     if dtype.kind not in "iuf":
@@ -161,7 +161,7 @@ def _to_uint8(pixels: _Array, what: str, *, from_pil: bool = False) -> _Array:
     with np.errstate(invalid="ignore"):
         low, high = float(pixels.min()), float(pixels.max())  # nan if there is one
     if is_float and low >= -_TOLERANCE and high <= 1 + _TOLERANCE:
-        return _round(pixels.astype(np.float32).clip(0, 1) * 255)
+        return _round(pixels.astype(np.float32) * 255)
     if low >= 0 and high <= 255 and (from_pil or not is_float):
         return _round(pixels)
     if low >= 0 and high <= 65535 and from_pil and not is_float:

@@ -12,11 +12,8 @@ from torch import Tensor, nn
 
 from fair_tta.backends.base import Tokens
 from fair_tta.backends.guard import untouched
-from fair_tta.backends.tower import TextTower
-from fair_tta.errors import ModelError, PromptError, TowerError
-
-PROBE = ("a dog", "a black cat.")
-"""Two short sentences of different length, to look at what a text tower does."""
+from fair_tta.backends.tower import PROBE, TextTower, check_length
+from fair_tta.errors import ModelError
 
 _NO_LIMIT = 512  # for text towers and tokenizers that name no longest sentence
 
@@ -47,7 +44,9 @@ class TransformersBackend:
         # SigLIP was trained on padded sentences without a mask; its tokenizer makes one all the same
         self._uses_mask = "siglip" not in str(getattr(model.config, "model_type", ""))
         self._image_arguments = _parameters(getattr(model, "get_image_features", None))
-        self._tower = TextTower(model, self._text_features, self.tokenize(PROBE))
+        text = getattr(model, "text_encoder" if self._is_blip else "text_model", model)
+        name = f"{type(text).__name__} of {self.name}"
+        self._tower = TextTower(model, name, self._text_features, self.tokenize(PROBE))
 
     @property
     def name(self) -> str:
@@ -115,7 +114,6 @@ class TransformersBackend:
 
     def embed_tokens(self, ids: Tensor) -> Tensor:
         """Token embeddings of the text tower."""
-        _require_splice(self._tower, self.name)
         return self._tower.embed(ids)
 
     def encode_text(self, tokens: Tokens) -> Tensor:
@@ -124,7 +122,6 @@ class TransformersBackend:
 
     def encode_prompts(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
         """Text features of spliced prompts."""
-        _require_splice(self._tower, self.name)
         return self._tower.encode_from(tokens, embeddings)
 
     def _text_features(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -136,23 +133,6 @@ class TransformersBackend:
             features: Tensor = self.model.text_proj(hidden[:, 0])
             return features
         return _pooled(self.model.get_text_features(**inputs))
-
-
-def check_length(text: str, length: int, limit: int) -> None:
-    """Raise `PromptError` when a sentence does not fit into the model."""
-    if length > limit:
-        raise PromptError(
-            f"the prompt {text!r} has {length} tokens, the model takes at most {limit}: "
-            "shorten the template or the name."
-        )
-
-
-def _require_splice(tower: TextTower, name: str) -> None:
-    if not tower.can_splice:
-        raise TowerError(
-            f"the prompts of {name} cannot be tuned: {tower.reason}. "
-            "Adapters that need no prompt gradient work, such as ZeroShot()."
-        )
 
 
 def _pooled(output: Any) -> Tensor:

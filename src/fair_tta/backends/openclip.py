@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fair_tta.backends.base import Tokens
-from fair_tta.backends.hf import PROBE, _require_splice, check_length
 from fair_tta.backends.guard import untouched
-from fair_tta.backends.tower import TextTower
+from fair_tta.backends.tower import PROBE, TextTower, check_length
 
 
 class OpenClipBackend:
@@ -44,7 +43,8 @@ class OpenClipBackend:
         # CoCa's mask lets its appended class token see one position of padding; where padding and
         # end of text are the same token, the first of them is the end.
         slack = int(appends_cls or pads_with_end)
-        self._tower = TextTower(model, self._text_features, self.tokenize(PROBE), slack)
+        probe = self.tokenize(PROBE)
+        self._tower = TextTower(model, f"of {self.name}", self._text_features, probe, slack)
 
     @property
     def name(self) -> str:
@@ -94,14 +94,21 @@ class OpenClipBackend:
         return Tokens(ids.to(self.device), mask.to(self.device))
 
     def _true_length(self, text: str, length: int) -> int:
-        """How many tokens a sentence has when the tokenizer is given more room."""
+        """How many tokens a sentence has when the tokenizer is given more room.
+
+        What is lost for want of room is counted, since end of text may not show among the real
+        tokens: SigLIP pads with it, CLIPA strips it.
+        """
         if not self._takes_length:
             return length + int(self._tokenizer([text])[0, -1] != self._pad)
-        return int((self._tokenizer([text], context_length=8 * length) != self._pad).sum())
+        kept, real = (
+            int((self._tokenizer([text], context_length=room) != self._pad).sum())
+            for room in (length, 8 * length)
+        )
+        return length + real - kept
 
     def embed_tokens(self, ids: Tensor) -> Tensor:
         """Token embeddings of the text tower."""
-        _require_splice(self._tower, self.name)
         return self._tower.embed(ids)
 
     def encode_text(self, tokens: Tokens) -> Tensor:
@@ -110,7 +117,6 @@ class OpenClipBackend:
 
     def encode_prompts(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
         """Text features of spliced prompts."""
-        _require_splice(self._tower, self.name)
         return self._tower.encode_from(tokens, embeddings)
 
     def _text_features(self, ids: Tensor, _mask: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ _ACCEPTED = (
     "satisfies fair_tta.Backend"
 )
 _CLIP_VOCABULARY = 49408
+_LOADING = (OSError, ValueError, RuntimeError, pickle.UnpicklingError)  # what a bad load raises
 
 
 def resolve(model: Any, processor: Any = None) -> Backend:
@@ -63,7 +65,7 @@ def _from_string(name: str, processor: Any) -> Backend:
         blip = "BlipForImageTextRetrieval" in (getattr(config, "architectures", None) or ())
         kind = transformers.BlipForImageTextRetrieval if blip else transformers.AutoModel
         model = kind.from_pretrained(name, trust_remote_code=False, weights_only=True)
-    except (OSError, ValueError) as error:
+    except _LOADING as error:
         raise ModelError(
             f"`model={name!r}` could not be loaded: {error} If it is an open_clip model, write "
             "'open_clip:NAME/TAG'."
@@ -87,7 +89,7 @@ def _load_open_clip(name: str) -> Backend:
             architecture, pretrained=tag or None, weights_only=True
         )
         tokenizer = open_clip.get_tokenizer(architecture)
-    except (OSError, RuntimeError, ValueError) as error:
+    except _LOADING as error:
         raise ModelError(f"'open_clip:{name}' could not be loaded: {error}") from error
     return OpenClipBackend(model.eval(), preprocess, tokenizer)
 

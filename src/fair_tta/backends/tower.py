@@ -17,10 +17,13 @@ from torch import Tensor, nn
 
 from fair_tta.backends.base import Tokens
 from fair_tta.backends.guard import untouched
-from fair_tta.errors import TowerError
+from fair_tta.errors import PromptError, TowerError
 
 TextCall = Callable[[Tensor, Tensor], Tensor]
 """``(ids [prompts, length], mask [prompts, length]) -> features [prompts, dim]``"""
+
+PROBE = ("a dog", "a black cat.")
+"""Two short sentences of different length, to look at what a text tower does."""
 
 
 class TextTower:
@@ -28,12 +31,16 @@ class TextTower:
 
     Args:
         root: the module that holds the tower.
+        name: what to call the tower in messages.
         call: the model's own text features from ids and mask; must also take shortened ids.
         probe: at least one tokenised sentence, shorter than the full length.
         slack: how many columns of padding to keep when the tail is cut.
     """
 
-    def __init__(self, root: nn.Module, call: TextCall, probe: Tokens, slack: int = 0) -> None:
+    def __init__(
+        self, root: nn.Module, name: str, call: TextCall, probe: Tokens, slack: int = 0
+    ) -> None:
+        self.name = name
         self._root = root
         self._own_call = call
         self._slack = slack
@@ -77,7 +84,7 @@ class TextTower:
 
     def _require_layer(self) -> nn.Module:
         if self._layer is None:
-            raise TowerError(self.reason)
+            raise TowerError(f"the text tower {self.name} cannot be tuned: {self.reason}")
         return self._layer
 
     def _shorten(self, tokens: Tokens) -> Tokens:
@@ -153,6 +160,15 @@ def _output_replaced(layer: nn.Module, ids: Tensor, value: Tensor) -> Iterator[N
         raise TowerError("the text tower did not ask its embedding layer for the prompts")
 
 
+def check_length(text: str, length: int, limit: int) -> None:
+    """Raise `PromptError` when a sentence does not fit into the model."""
+    if length > limit:
+        raise PromptError(
+            f"the prompt {text!r} has {length} tokens, the model takes at most {limit}: "
+            "shorten the template or the name."
+        )
+
+
 @torch.no_grad()
 def _find_embedding(
     root: nn.Module, call: TextCall, probe: Tokens
@@ -182,6 +198,8 @@ def _find_embedding(
     finally:
         for handle in handles:
             handle.remove()
+    if len(found) > 1:  # NLLB's table of positions takes the ids too, to see where padding is
+        found = [layer for layer in found if _ignores_position(layer, probe.ids)]
     if len(found) == 1:
         return found[0], ""
     return None, (
@@ -189,3 +207,10 @@ def _find_embedding(
         if not found
         else f"{len(found)} layers turn its token ids into embeddings"
     )
+
+
+def _ignores_position(layer: nn.Module, ids: Tensor) -> bool:
+    """Whether a token has the same vector wherever it stands, as in a table of tokens."""
+    here: Tensor = layer(ids)
+    there: Tensor = layer(ids.flip(1))
+    return torch.equal(here, there.flip(1))

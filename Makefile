@@ -1,0 +1,59 @@
+# Every target makes .venv by itself and installs into it what the target needs. The files .venv/.made,
+# .venv/.base, .venv/.test ... say what is there already, so a second run is quick; a step that was
+# interrupted has left no such file and is done again. The package is installed editable: only a change
+# of pyproject.toml installs again.
+
+PYTHON ?= python3
+BIN := .venv/bin/python
+# A user's PIP_* variables and pip.conf apply, so mirrors and CPU-only wheels need no change here.
+INSTALL := $(BIN) -m pip install --quiet --disable-pip-version-check --editable
+# Above 4 processes, importing torch costs more than the tests. A file stays in one process.
+WORKERS ?= -n auto --maxprocesses 4 --dist loadfile
+
+.DEFAULT_GOAL := help
+# Two pips must not write to one environment at the same time.
+.NOTPARALLEL:
+.PHONY: help demo test lint docs clean
+
+help:
+	@echo "make demo   classify a picture with a tiny model, offline"
+	@echo "make test   run the tests, offline (make test ARGS='-k prompts' passes options to pytest)"
+	@echo "make lint   check style (ruff) and types (mypy)"
+	@echo "make docs   build the documentation into site/"
+	@echo "make clean  remove .venv, site/ and all caches"
+	@echo "Each installs what it needs into .venv. Another Python: make test PYTHON=python3.12"
+
+demo: .venv/.base
+	$(BIN) examples/zero_shot.py
+
+test: .venv/.test
+	HF_HUB_OFFLINE=1 $(BIN) -m pytest $(WORKERS) $(ARGS)
+
+lint: .venv/.lint
+	$(BIN) -m ruff check
+	$(BIN) -m ruff format --check
+	$(BIN) -m mypy
+
+docs: .venv/.docs
+	$(BIN) -m mkdocs build --strict --quiet
+
+clean:
+	rm -rf .venv site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests examples -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "fair-tta needs Python 3.10 or newer, this is " + sys.version.split()[0] + ": try make PYTHON=python3.12")'
+	@echo "making the virtual environment .venv"
+	@$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/.base: .venv/.made pyproject.toml
+	@echo "installing fair-tta and its dependencies into .venv (minutes the first time: PyTorch is large)"
+	@$(INSTALL) .
+	@touch $@
+
+# The test environment has what its users have, and more; likewise the two others.
+.venv/.test .venv/.lint .venv/.docs: .venv/.base
+	@echo "installing the tools of 'make $(subst .venv/.,,$@)' into .venv"
+	@$(INSTALL) '.[$(subst .venv/.,,$@)]'
+	@touch $@

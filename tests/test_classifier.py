@@ -1,0 +1,339 @@
+"""The three lines of the contract."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import families
+import numpy as np
+import pytest
+import torch
+from checks import SENSITIVE, TARGETS, TEMPLATE, picture
+from torch import Tensor
+
+from fair_tta import (
+    FairTPTClassifier,
+    FairTTAError,
+    ImageError,
+    Outcome,
+    Prediction,
+    PromptError,
+    Templates,
+    ZeroShot,
+)
+from fair_tta.backends import TransformersBackend
+from fair_tta.task import Task
+
+
+@pytest.fixture(scope="module")
+def backend() -> TransformersBackend:
+    return TransformersBackend(*families.seeded(families.clip))
+
+
+@pytest.fixture(scope="module")
+def clf(backend: TransformersBackend) -> FairTPTClassifier:
+    return FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, batch_size=2)
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Puts a given probability on the first class."""
+
+    probability: float = 0.9
+    needs_sensitive: ClassVar[bool] = True
+    needs_prompt_gradient: ClassVar[bool] = False
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        outcome = ZeroShot().adapt(task, features)
+        rest = (1 - self.probability) / (len(task.targets) - 1)
+        moved = torch.full_like(outcome.probabilities, rest)
+        moved[:, 0] = self.probability
+        notes = tuple(("a note",) for _ in features)
+        return Outcome(moved, outcome.sensitive, notes)
+
+
+def test_a_prediction_says_it_all(clf: FairTPTClassifier) -> None:
+    p = clf.predict(picture())
+    assert isinstance(p, Prediction)
+    assert list(p.probabilities) == list(TARGETS)
+    assert p.label == max(p.probabilities, key=p.probabilities.__getitem__)
+    assert p.probabilities == p.zero_shot
+    assert set(p.sensitive["place"]) == {"water", "land"}
+    assert p.sensitive == p.sensitive_zero_shot
+    for probabilities, entropy in (
+        (p.probabilities, p.entropy),
+        (p.zero_shot, p.entropy_zero_shot),
+        (p.sensitive["place"], p.sensitive_entropy["place"]),
+        (p.sensitive_zero_shot["place"], p.sensitive_entropy_zero_shot["place"]),
+    ):
+        values = list(probabilities.values())
+        assert sum(values) == pytest.approx(1, abs=1e-6)
+        expected = -sum(v * math.log(v) for v in values) / math.log(len(values))
+        assert entropy == pytest.approx(expected, abs=1e-5)
+    assert p.distance == 0
+    assert p.certified_unchanged
+    assert not p.flipped
+    assert p.learning_rate is None
+    assert p.views_kept is None
+    assert p.warnings == ()
+    assert str(p).startswith(p.label)
+    with pytest.raises(FrozenInstanceError):
+        p.label = "other"  # type: ignore[misc]
+
+
+def test_to_dict_has_the_shape_of_the_pipeline(clf: FairTPTClassifier) -> None:
+    rows = clf.predict(picture()).to_dict()
+    assert [set(row) for row in rows] == [{"score", "label"}] * 3
+    scores = [row["score"] for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert all(type(score) is float for score in scores)
+
+
+def test_an_adapters_answer_stands_beside_zero_shots(clf: FairTPTClassifier) -> None:
+    plain, moved = clf.predict(picture()), clf.with_adapter(Moves(0.9)).predict(picture())
+    assert moved.zero_shot == plain.probabilities
+    assert moved.probabilities["cat"] == pytest.approx(0.9)
+    assert moved.label == "cat"
+    assert moved.flipped == (plain.label != "cat")
+    assert moved.warnings == ("a note",)
+    p, q = np.array(list(moved.zero_shot.values())), np.array(list(moved.probabilities.values()))
+    assert moved.distance == pytest.approx(np.abs(p - q).sum() / 2, abs=1e-6)
+    top = np.sort(p)[::-1]
+    assert moved.flip_margin == pytest.approx((top[0] - top[1]) / 2, abs=1e-6)
+    assert moved.certified_unchanged == (moved.distance < moved.flip_margin)
+
+
+def test_numerical_failure_gives_the_zero_shot_answer_and_a_warning(
+    clf: FairTPTClassifier,
+) -> None:
+    failed = clf.with_adapter(Moves(float("nan"))).predict(picture())
+    assert failed.probabilities == failed.zero_shot == clf.predict(picture()).probabilities
+    assert failed.warnings == (
+        "a note",
+        "adaptation gave values that are not finite; this is the zero-shot answer",
+    )
+
+
+def test_one_list_and_stream_agree(clf: FairTPTClassifier) -> None:
+    pictures = [picture(i, (30 + i, 40)) for i in range(5)]
+    many = clf.predict(pictures)
+    assert isinstance(many, list)
+    stream = clf.predict(p for p in pictures)
+    assert isinstance(stream, Iterator)
+    for one, batched, streamed in zip(map(clf.predict, pictures), many, stream, strict=True):
+        assert batched == streamed
+        assert one.label == batched.label
+        assert one.probabilities == pytest.approx(batched.probabilities, abs=1e-4)
+    assert many == clf.predict(tuple(pictures))
+    backwards = clf.predict(pictures[::-1])[::-1]
+    for a, b in zip(many, backwards, strict=True):
+        assert a.label == b.label
+        assert a.probabilities == pytest.approx(b.probabilities, abs=1e-4)
+    assert clf.predict([]) == []
+
+
+def test_a_stream_is_lazy_and_may_be_endless(clf: FairTPTClassifier) -> None:
+    taken = 0
+
+    def endless() -> Iterator[Any]:
+        nonlocal taken
+        for i in itertools.count():
+            taken += 1
+            yield picture(i)
+
+    stream = clf.predict(endless())
+    assert taken == 0
+    next(stream)
+    assert taken == clf.batch_size == 2
+    for _ in range(4):
+        next(stream)
+    assert taken == 6
+
+
+def test_a_bad_image_in_a_stream_loses_nothing(clf: FairTPTClassifier, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jpg"
+    bad.write_bytes(b"not a picture")
+    got = []
+    with pytest.raises(ImageError, match=r"image 3: .*bad\.jpg"):
+        for prediction in clf.predict(iter([picture(0), picture(1), picture(2), bad, picture(4)])):
+            got.append(prediction)  # noqa: PERF402
+    assert len(got) == 3
+    with pytest.raises(ImageError, match=r"bad\.jpg"):
+        clf.predict(bad)
+
+
+def test_every_kind_of_image_gives_the_same_answer(
+    clf: FairTPTClassifier, tmp_path: Path
+) -> None:
+    image = picture()
+    image.save(tmp_path / "a.png")
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    array = np.asarray(image)
+    expected = clf.predict(image)
+    for same in (
+        tmp_path / "a.png",
+        str(tmp_path / "a.png"),
+        buffer.getvalue(),
+        array,
+        array.transpose(2, 0, 1),
+        array / 255,
+        torch.tensor(array).permute(2, 0, 1),
+        torch.tensor(array).permute(2, 0, 1) / 255,
+    ):
+        assert clf.predict(same) == expected
+    batch = np.stack([array, array])
+    assert clf.predict(batch) == clf.predict([image, image])
+    assert clf.predict(torch.tensor(batch).permute(0, 3, 1, 2)) == clf.predict([image, image])
+
+
+@pytest.mark.parametrize("wrong", [3, None, {"image": 1}, object()])
+def test_what_is_no_image(clf: FairTPTClassifier, wrong: Any) -> None:
+    with pytest.raises(ImageError, match="`images` should be an image"):
+        clf.predict(wrong)
+    with pytest.raises(ImageError):
+        clf.predict([wrong])
+
+
+def test_predict_proba(clf: FairTPTClassifier) -> None:
+    pictures = [picture(0), picture(1), picture(2)]
+    table = clf.predict_proba(pictures)
+    assert table.shape == (3, 3)
+    assert table.sum(1) == pytest.approx(np.ones(3), abs=1e-6)
+    assert clf.predict_proba(picture(1)) == pytest.approx(table[1], abs=1e-5)
+    assert clf.predict_proba(iter(pictures)).tolist() == table.tolist()
+    assert clf.predict_proba([]).shape == (0, 3)
+    assert clf.targets == ("cat", "dog", "bird")
+    assert clf.sensitive == {"place": ("water", "land")}
+
+
+def test_progress_bar(clf: FairTPTClassifier, capfd: pytest.CaptureFixture[str]) -> None:
+    clf.predict([picture()], progress=True)
+    assert "1/1" in capfd.readouterr().err
+    clf.predict([picture()])
+    assert capfd.readouterr().err == ""
+
+
+def test_progress_bar_without_tqdm(
+    clf: FairTPTClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "tqdm.auto", None)
+    with pytest.raises(ImportError, match=r"pip install 'fair-tta\[progress\]'"):
+        clf.predict([picture()], progress=True)
+
+
+def test_with_adapter_shares_the_text_side(clf: FairTPTClassifier) -> None:
+    calls = []
+    layer = clf.backend.tower._layer  # type: ignore[attr-defined]
+    clf.predict(picture())
+    handle = layer.register_forward_hook(lambda *_: calls.append(1))
+    other = clf.with_adapter(Moves())
+    other.predict([picture(0), picture(1)])
+    handle.remove()
+    assert not calls  # prompts were not encoded again
+    assert other.task is clf.task
+    assert clf.adapter == ZeroShot()
+
+
+def test_permuting_names_permutes_the_answer(backend: TransformersBackend) -> None:
+    names = ["cat", "black dog", "water bird", "photo"]
+    expected = FairTPTClassifier(backend, names).predict(picture()).probabilities
+    for order in itertools.permutations(names):
+        p = FairTPTClassifier(backend, list(order)).predict(picture()).probabilities
+        assert p == pytest.approx(expected, abs=1e-5)
+
+
+def test_labels_and_phrases(backend: TransformersBackend) -> None:
+    names = FairTPTClassifier(backend, ["of a cat", "of a dog"], template="a picture {target}.")
+    labels = FairTPTClassifier(
+        backend, {"c": "of a cat", "d": "of a dog"}, template="a picture {target}."
+    )
+    assert labels.predict(picture()).label in ("c", "d")
+    assert labels.predict_proba(picture()).tolist() == names.predict_proba(picture()).tolist()
+
+
+def test_scale(backend: TransformersBackend) -> None:
+    flat = FairTPTClassifier(backend, ["cat", "dog"], scale=1e-6).predict_proba(picture())
+    assert flat == pytest.approx([0.5, 0.5], abs=1e-4)
+    own = FairTPTClassifier(backend, ["cat", "dog"])
+    same = FairTPTClassifier(backend, ["cat", "dog"], scale=backend.scale)
+    assert same.predict_proba(picture()).tolist() == own.predict_proba(picture()).tolist()
+
+
+def test_scaling_image_features_changes_nothing(backend: TransformersBackend) -> None:
+    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE)
+    features = torch.randn(3, 1, 16, generator=torch.Generator().manual_seed(0))
+    from fair_tta.task import unit
+
+    a = ZeroShot().adapt(clf.task, unit(features)).probabilities
+    b = ZeroShot().adapt(clf.task, unit(7 * features)).probabilities
+    torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"targets": ["cat"]}, PromptError, "`targets` should name at least two values"),
+        ({"targets": ["Cat", "cat"]}, PromptError, "'Cat' and 'cat' give the same tokens"),
+        ({"sensitive": ["x"]}, PromptError, "`sensitive` should name at least two values"),
+        ({"sensitive": ["MALE", "male"]}, PromptError, "`sensitive` should be told apart"),
+        ({"template": "a photo"}, PromptError, "should have a slot for the target"),
+        ({"template": "a {target}"}, PromptError, "`template` has no slot for them"),
+        ({"template": "{target} {sensitive}"}, PromptError, "words besides its slots"),
+        ({"template": 3}, PromptError, "should be a sentence or Templates"),
+        ({"template": "a {target} {sensitive}" + " very" * 80}, PromptError, "at most 77"),
+        ({"targets": ["cat", "very " * 80 + "dog"]}, PromptError, "at most 77"),
+        ({"adapter": ZeroShot}, FairTTAError, r"`adapter` should be an instance"),
+        ({"adapter": "tpt"}, FairTTAError, r"`adapter` should be an instance"),
+        ({"adapter": Moves(), "sensitive": None}, PromptError, "Moves needs to know what"),
+        ({"batch_size": 0}, FairTTAError, "`batch_size` should be at least 1"),
+        ({"scale": 0}, FairTTAError, "`scale` should be a positive number"),
+        ({"scale": math.nan}, FairTTAError, "`scale` should be a positive number"),
+    ],
+)
+def test_clear_errors(
+    backend: TransformersBackend, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    good = {
+        "targets": ["cat", "dog"],
+        "sensitive": ["male", "female"],
+        "template": "a photo of a {sensitive} {target}.",
+    }
+    with pytest.raises(error, match=message):
+        FairTPTClassifier(backend, **(good | arguments))
+
+
+def test_a_sensitive_slot_may_stay_empty(backend: TransformersBackend) -> None:
+    clf = FairTPTClassifier(backend, ["cat", "dog"], template="a photo of a {sensitive} {target}.")
+    plain = FairTPTClassifier(backend, ["cat", "dog"], template="a photo of a {target}.")
+    assert clf.predict_proba(picture()).tolist() == plain.predict_proba(picture()).tolist()
+
+
+def test_separate_templates(backend: TransformersBackend) -> None:
+    clf = FairTPTClassifier(
+        backend,
+        ["cat", "dog"],
+        ["male", "female"],
+        Templates(target="a photo of a {target}.", sensitive="this is {sensitive}."),
+    )
+    assert set(clf.predict(picture()).sensitive["sensitive"]) == {"male", "female"}
+
+
+def test_several_attributes(backend: TransformersBackend) -> None:
+    clf = FairTPTClassifier(
+        backend,
+        ["cat", "dog"],
+        {"sex": ["male", "female"], "age": {"y": "young", "o": "old"}},
+        "a photo of a {sensitive} {target}.",
+    )
+    p = clf.predict(picture())
+    assert {a: list(v) for a, v in p.sensitive.items()} == {
+        "sex": ["male", "female"],
+        "age": ["y", "o"],
+    }

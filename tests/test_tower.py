@@ -1,0 +1,126 @@
+"""Text towers that are unlike the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import families
+import pytest
+import torch
+from checks import SENSITIVE, TARGETS, TEMPLATE, picture
+from torch import Tensor, nn
+
+from fair_tta import FairTPTClassifier, Outcome, TowerError, ZeroShot
+from fair_tta.backends import Tokens, TransformersBackend
+from fair_tta.backends.tower import TextTower
+from fair_tta.task import Task
+
+PROBE = Tokens(
+    torch.tensor([[1, 2, 0, 0, 0, 0], [3, 4, 5, 6, 0, 0]]),
+    torch.tensor([[1, 1, 0, 0, 0, 0], [1, 1, 1, 1, 0, 0]]).bool(),
+)
+
+
+@dataclass(frozen=True)
+class NeedsGradient:
+    needs_sensitive: ClassVar[bool] = False
+    needs_prompt_gradient: ClassVar[bool] = True
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        return ZeroShot().adapt(task, features)
+
+
+class Tower(nn.Module):
+    """A bag of words, in the manner given."""
+
+    def __init__(self, manner: str) -> None:
+        super().__init__()
+        self.manner = manner
+        self.words = nn.Embedding(8, 4)
+        self.more = nn.Embedding(8, 4)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        vectors = self.words(ids)
+        if self.manner == "one-hot":
+            vectors = nn.functional.one_hot(ids, 8).float() @ self.words.weight
+        if self.manner == "two tables":
+            vectors = vectors + self.more(ids)
+        if self.manner == "ignores its table":
+            vectors = self.words.weight[ids].detach()
+        if self.manner == "forgets the mask":
+            return vectors.mean(1)
+        if self.manner == "fixed length" and ids.shape[1] != 6:
+            raise ValueError("length")
+        return (vectors * mask[..., None]).sum(1)
+
+
+def tower(manner: str) -> TextTower:
+    torch.manual_seed(0)
+    module = Tower(manner)
+    if manner == "one-hot":
+        module.forward = lambda ids, mask: (  # type: ignore[method-assign]
+            (nn.functional.one_hot(ids, 8).float() @ module.words.weight) * mask[..., None]
+        ).sum(1)
+    return TextTower(module, manner, module, PROBE)
+
+
+@pytest.mark.parametrize(
+    ("manner", "reason"),
+    [
+        ("one-hot", "no layer turns its token ids into embeddings"),
+        ("two tables", "2 layers turn its token ids into embeddings"),
+        ("ignores its table", "its features do not follow its token embeddings"),
+    ],
+)
+def test_towers_that_cannot_be_spliced(manner: str, reason: str) -> None:
+    it = tower(manner)
+    assert not it.can_splice
+    assert it.encode(PROBE).shape == (2, 4)  # the model's own features are there all the same
+    for call in (lambda: it.embed(PROBE.ids), lambda: it.encode_from(PROBE, torch.ones(2, 6, 4))):
+        with pytest.raises(TowerError, match=f"the text tower {manner} cannot be tuned: {reason}"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("manner", "cuts"), [("masks", True), ("forgets the mask", False), ("fixed length", False)]
+)
+def test_whether_the_tail_may_be_cut_is_found_out(manner: str, cuts: bool) -> None:
+    it = tower(manner)
+    assert it.can_splice
+    assert it.cuts_tail is cuts
+    assert torch.allclose(it.encode(PROBE), it.encode_from(PROBE, it.embed(PROBE.ids)))
+
+
+def unspliceable() -> tuple[Any, Any, Any]:
+    """A CLIP whose token embedding is a matrix product, as after some quantisations."""
+    model, images, tokenizer = families.seeded(families.clip)
+    table = model.text_model.embeddings.token_embedding
+
+    class Product(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inside = nn.ModuleList([table])
+            self.weight = table.weight
+
+        def forward(self, ids: Tensor) -> Tensor:
+            return torch.nn.functional.embedding(ids, self.weight)
+
+    model.text_model.embeddings.token_embedding = Product()
+    return model, images, tokenizer
+
+
+def test_zero_shot_works_without_splicing_and_others_say_what_does() -> None:
+    model, images, tokenizer = unspliceable()
+    backend = TransformersBackend(model, images, tokenizer)
+    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE)
+    twin = TransformersBackend(*families.seeded(families.clip))
+    expected = FairTPTClassifier(twin, TARGETS, SENSITIVE, TEMPLATE).predict(picture())
+    assert clf.predict(picture()).probabilities == pytest.approx(expected.probabilities, abs=1e-5)
+    with pytest.raises(
+        TowerError,
+        match=r"NeedsGradient tunes the prompt, but the text tower CLIPText\w+ of CLIPModel cannot "
+        r"be tuned: .*These adapters need no prompt gradient: ZeroShot\(\)",
+    ):
+        clf.with_adapter(NeedsGradient())
+    FairTPTClassifier(twin, TARGETS, SENSITIVE, TEMPLATE, adapter=NeedsGradient())
