@@ -103,5 +103,3 @@ def assert_zero_shot_is(backend: Any, logits_per_image: Any, tolerance: float = 
     expected = logits_per_image(images, sentences).double().softmax(-1)
     ours = torch.tensor(clf.predict_proba(images))
     torch.testing.assert_close(ours, expected, rtol=0, atol=tolerance)
-
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -17,3 +18,28 @@ def _quiet() -> None:
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+
+
+@pytest.fixture
+def tiny_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where pages name models of the hub and pictures, tiny stand-ins lie in the current folder."""
+    import open_clip
+
+    import families
+    from checks import picture
+
+    model, images, tokenizer = families.seeded(families.clip)
+    folder = tmp_path / "openai" / "clip-vit-base-patch32"
+    model.save_pretrained(folder)
+    transformers.CLIPProcessor(images, tokenizer).save_pretrained(folder)
+    picture().save(tmp_path / "bird.jpg")
+    (tmp_path / "birds").mkdir()
+    for i in range(3):
+        picture(i).save(tmp_path / "birds" / f"{i}.jpg")
+    vision = {"image_size": 32, "layers": 2, "width": 32, "patch_size": 8, "head_width": 8}
+    text = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 4, "layers": 2}
+    tiny = families.seeded(lambda: (open_clip.CLIP(16, vision, text),))[0]
+    transform = open_clip.image_transform(32, is_train=False)
+    monkeypatch.setattr(
+        open_clip, "create_model_and_transforms", lambda *_, **__: (tiny, transform, transform)
+    )

@@ -29,10 +29,8 @@ def clip_tokenizer() -> Any:
     vocab = dict(simple.encoder)
     vocab["<|startoftext|>"] = vocab.pop("<start_of_text>")
     vocab["<|endoftext|>"] = vocab.pop("<end_of_text>")
-    merges = [" ".join(pair) for pair in simple.bpe_ranks]
-    return transformers.CLIPTokenizer(
-        vocab=vocab, merges=[tuple(m.split(" ")) for m in merges], model_max_length=77
-    )
+    merges: Any = list(simple.bpe_ranks)
+    return transformers.CLIPTokenizer(vocab=vocab, merges=merges, model_max_length=77)
 
 
 @lru_cache
@@ -161,9 +159,7 @@ def _siglip_text(tokenizer: Any) -> dict[str, Any]:
 
 def siglip() -> tuple[Any, Any, Any]:
     tokenizer = unigram_tokenizer("siglip")
-    config = transformers.SiglipConfig(
-        text_config=_siglip_text(tokenizer), vision_config=_vision()
-    )
+    config = transformers.SiglipConfig(text_config=_siglip_text(tokenizer), vision_config=_vision())
     processor = transformers.SiglipImageProcessor(size={"height": SIZE, "width": SIZE})
     return transformers.SiglipModel(config), processor, tokenizer
 
@@ -214,7 +210,9 @@ def align() -> tuple[Any, Any, Any]:
         "depthwise_padding": [],
     }
     config = transformers.AlignConfig(
-        text_config=_bert(tokenizer), vision_config=vision, projection_dim=WIDTH,
+        text_config=_bert(tokenizer),
+        vision_config=vision,
+        projection_dim=WIDTH,
         temperature_init_value=0.1,
     )
     processor = transformers.EfficientNetImageProcessor(size={"height": SIZE, "width": SIZE})
@@ -224,7 +222,8 @@ def align() -> tuple[Any, Any, Any]:
 def dual_encoder() -> tuple[Any, Any, Any]:
     tokenizer = bert_tokenizer()
     config = transformers.VisionTextDualEncoderConfig.from_vision_text_configs(
-        transformers.ViTConfig(**_vision()), transformers.BertConfig(**_bert(tokenizer)),
+        transformers.ViTConfig(**_vision()),
+        transformers.BertConfig(**_bert(tokenizer)),
         projection_dim=DIM,
     )
     processor = transformers.ViTImageProcessor(size={"height": SIZE, "width": SIZE})

@@ -15,6 +15,8 @@ from unittest.mock import patch
 
 import open_clip
 import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+
 from families import (
     DIM,
     HEADS,
@@ -25,7 +27,6 @@ from families import (
     bert_tokenizer,
     unigram_tokenizer,
 )
-from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
 # --- tokenizers ------------------------------------------------------------------------------
 
@@ -125,7 +126,9 @@ def tiny_text_config(kind: str) -> Any:
             f"{side}_{key}": value
             for side in ("encoder", "decoder")
             for key, value in {
-                "layers": LAYERS, "attention_heads": HEADS, "ffn_dim": 2 * WIDTH
+                "layers": LAYERS,
+                "attention_heads": HEADS,
+                "ffn_dim": 2 * WIDTH,
             }.items()  # fmt: skip
         }
         return transformers.M2M100Config(d_model=WIDTH, max_position_embeddings=128, **sides, **ids)

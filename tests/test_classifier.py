@@ -10,13 +10,13 @@ from dataclasses import FrozenInstanceError, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import families
 import numpy as np
 import pytest
 import torch
-from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from torch import Tensor
 
+import families
+from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from fair_tta import (
     FairTPTClassifier,
     FairTTAError,
@@ -160,17 +160,16 @@ def test_a_bad_image_in_a_stream_loses_nothing(clf: FairTPTClassifier, tmp_path:
     bad = tmp_path / "bad.jpg"
     bad.write_bytes(b"not a picture")
     got = []
+    pictures: list[Any] = [picture(0), picture(1), picture(2), bad, picture(4)]
     with pytest.raises(ImageError, match=r"image 3: .*bad\.jpg"):
-        for prediction in clf.predict(iter([picture(0), picture(1), picture(2), bad, picture(4)])):
-            got.append(prediction)  # noqa: PERF402
+        for prediction in clf.predict(iter(pictures)):
+            got.append(prediction)
     assert len(got) == 3
     with pytest.raises(ImageError, match=r"bad\.jpg"):
         clf.predict(bad)
 
 
-def test_every_kind_of_image_gives_the_same_answer(
-    clf: FairTPTClassifier, tmp_path: Path
-) -> None:
+def test_every_kind_of_image_gives_the_same_answer(clf: FairTPTClassifier, tmp_path: Path) -> None:
     image = picture()
     image.save(tmp_path / "a.png")
     buffer = io.BytesIO()
@@ -188,9 +187,10 @@ def test_every_kind_of_image_gives_the_same_answer(
         torch.tensor(array).permute(2, 0, 1) / 255,
     ):
         assert clf.predict(same) == expected
-    batch = np.stack([array, array])
+    batch: Any = np.stack([array, array])
     assert clf.predict(batch) == clf.predict([image, image])
-    assert clf.predict(torch.tensor(batch).permute(0, 3, 1, 2)) == clf.predict([image, image])
+    tensors: Any = torch.tensor(batch).permute(0, 3, 1, 2)
+    assert clf.predict(tensors) == clf.predict([image, image])
 
 
 @pytest.mark.parametrize("wrong", [3, None, {"image": 1}, object()])
@@ -220,9 +220,7 @@ def test_progress_bar(clf: FairTPTClassifier, capfd: pytest.CaptureFixture[str])
     assert capfd.readouterr().err == ""
 
 
-def test_progress_bar_without_tqdm(
-    clf: FairTPTClassifier, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_bar_without_tqdm(clf: FairTPTClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "tqdm.auto", None)
     with pytest.raises(ImportError, match=r"pip install 'fair-tta\[progress\]'"):
         clf.predict([picture()], progress=True)

@@ -11,7 +11,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import numpy as np
@@ -302,7 +302,7 @@ def test_every_way_to_a_file_gives_the_same_picture(kind: str, tmp_path: Path) -
     buffer = io.BytesIO(data)
     buffer.seek(0, os.SEEK_END)
     with path.open("rb") as file, os.scandir(os.fsencode(tmp_path)) as entries:
-        ways = [str(path), path, next(entries), data, bytearray(data), memoryview(data)]
+        ways: list[Any] = [str(path), path, next(entries), data, bytearray(data), memoryview(data)]
         ways += [file, buffer, Stream(data)]
         for way in ways:
             assert is_single_image(way)
@@ -493,7 +493,7 @@ BROKEN += [KeyError, TypeError, AssertionError, RecursionError, OverflowError, A
 def test_whatever_breaks_is_an_image_error_with_its_cause(kind: type[Exception]) -> None:
     error = kind("why")
     with pytest.raises(ImageError, match=r"cannot read Stream: '?why") as caught:
-        load_image(Stream(error=error))
+        load_image(cast("Any", Stream(error=error)))
     assert caught.value.__cause__ is error
     image = picture("RGB")
     with mock.patch.object(Image.Image, "load", side_effect=error):
@@ -505,7 +505,7 @@ def test_whatever_breaks_is_an_image_error_with_its_cause(kind: type[Exception])
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, MemoryError, SystemExit])
 def test_what_is_not_the_images_fault_passes(kind: type[BaseException]) -> None:
     with pytest.raises(kind):
-        load_image(Stream(error=kind()))
+        load_image(cast("Any", Stream(error=kind())))
 
 
 def test_text_file_is_refused(tmp_path: Path) -> None:
@@ -577,7 +577,8 @@ def test_every_half_is_the_same_level_in_numpy_and_torch() -> None:
 @given(st.integers(0, 255))
 @light
 def test_bfloat16_is_within_a_level(level: int) -> None:
-    got = load_image(torch.full((3, 5, 5), level / 255, dtype=torch.bfloat16)).getpixel((0, 0))
+    grey = torch.full((3, 5, 5), level / 255, dtype=torch.bfloat16)
+    got: Any = load_image(grey).getpixel((0, 0))
     assert all(abs(value - level) <= 1 for value in got)
     assert level not in (0, 255) or got == (level,) * 3
 
@@ -599,7 +600,8 @@ def test_doubtful_layout_follows_the_library(shape: tuple[int, int, int]) -> Non
 
 @pytest.mark.parametrize("shape", [(1, 1), (5, 1), (1, 5), (5, 1, 3), (3, 1, 5), (1, 5, 5)])
 def test_an_axis_of_one_is_no_obstacle(shape: tuple[int, ...]) -> None:
-    want = {(5, 1, 3): (1, 5), (3, 1, 5): (5, 1), (1, 5, 5): (5, 5)}.get(shape, shape[1::-1])
+    known: dict[Any, Any] = {(5, 1, 3): (1, 5), (3, 1, 5): (5, 1), (1, 5, 5): (5, 5)}
+    want = known.get(shape, shape[1::-1])
     assert load_image(noise(*shape)).size == want
 
 
@@ -665,7 +667,8 @@ def test_a_float_is_a_level_or_refused(value: float) -> None:
         assert not -0.00099 <= value <= 1.00099
     else:
         assert -0.00101 <= value <= 1.00101
-        assert abs(got.getpixel((0, 0))[0] - min(max(value, 0.0), 1.0) * 255) < 0.501
+        level: Any = got.getpixel((0, 0))
+        assert abs(level[0] - min(max(value, 0.0), 1.0) * 255) < 0.501
 
 
 @pytest.mark.parametrize(

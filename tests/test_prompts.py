@@ -165,7 +165,7 @@ def test_sensitive_attributes() -> None:
     with pytest.raises(PromptError, match="at least two"):
         parse_sensitive({})
     with pytest.raises(PromptError, match="non-empty strings"):
-        parse_sensitive({"a": "b", "sex": ["male", "female"]})  # type: ignore[dict-item]
+        parse_sensitive({"a": "b", "sex": ["male", "female"]})
 
 
 words = st.text(st.characters(exclude_characters="{}[]"), max_size=8)

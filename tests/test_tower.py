@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import families
 import pytest
 import torch
-from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from torch import Tensor, nn
 
+import families
+from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from fair_tta import FairTPTClassifier, Outcome, TowerError, ZeroShot
 from fair_tta.backends import Tokens, TransformersBackend
 from fair_tta.backends.tower import TextTower
@@ -41,7 +41,7 @@ class Tower(nn.Module):
         self.more = nn.Embedding(8, 4)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        vectors = self.words(ids)
+        vectors: Tensor = self.words(ids)
         if self.manner == "one-hot":
             vectors = nn.functional.one_hot(ids, 8).float() @ self.words.weight
         if self.manner == "two tables":
@@ -74,12 +74,13 @@ def tower(manner: str) -> TextTower:
     ],
 )
 def test_towers_that_cannot_be_spliced(manner: str, reason: str) -> None:
-    it = tower(manner)
+    it: Any = tower(manner)
     assert not it.can_splice
     assert it.encode(PROBE).shape == (2, 4)  # the model's own features are there all the same
-    for call in (lambda: it.embed(PROBE.ids), lambda: it.encode_from(PROBE, torch.ones(2, 6, 4))):
-        with pytest.raises(TowerError, match=f"the text tower {manner} cannot be tuned: {reason}"):
-            call()
+    with pytest.raises(TowerError, match=f"the text tower {manner} cannot be tuned: {reason}"):
+        it.embed(PROBE.ids)
+    with pytest.raises(TowerError, match=f"the text tower {manner} cannot be tuned: {reason}"):
+        it.encode_from(PROBE, torch.ones(2, 6, 4))
 
 
 @pytest.mark.parametrize(

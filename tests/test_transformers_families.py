@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import families
 import pytest
 import torch
+
+import families
 from checks import (
     assert_cut_is,
     assert_gradient_is_right,
     assert_splice_is_exact,
     assert_zero_shot_is,
 )
-
 from fair_tta.backends import Tokens, TransformersBackend
 
 MAY_NOT_CUT = {"SigLIP", "SigLIP 2"}  # METHODS 6.2: pooled at the last, padded position
@@ -85,9 +85,7 @@ def test_zero_shot_is_the_models_own_answer(family: tuple[str, Any, Any, Any]) -
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_zero_shot_in_half_precision(
-    family: tuple[str, Any, Any, Any], dtype: torch.dtype
-) -> None:
+def test_zero_shot_in_half_precision(family: tuple[str, Any, Any, Any], dtype: torch.dtype) -> None:
     name, model, images, tokenizer = family
     model.to(dtype)
     backend = TransformersBackend(model, images, tokenizer)

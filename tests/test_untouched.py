@@ -7,13 +7,13 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import families
 import numpy as np
 import open_clip
 import pytest
 import torch
-from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 
+import families
+from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from fair_tta import FairTPTClassifier, ModelError
 
 
@@ -98,7 +98,7 @@ def buffers(model: Any) -> Any:
 def random_states(_model: Any) -> Any:
     return (
         random.getstate(),
-        [np.asarray(part).tolist() for part in np.random.get_state()],  # noqa: NPY002
+        [np.asarray(part).tolist() for part in np.random.get_state()],
         torch.get_rng_state().tolist(),
     )
 
@@ -179,9 +179,11 @@ def test_features_that_are_not_finite_are_an_error(loaded: tuple[Any, Any]) -> N
     model, parts = loaded
     clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE)
     handle = layer_of(model, "vision").register_forward_hook(
-        lambda _m, _a, out: torch.full_like(out, torch.nan)
-        if isinstance(out, torch.Tensor)
-        else (torch.full_like(out[0], torch.nan), *out[1:])
+        lambda _m, _a, out: (
+            torch.full_like(out, torch.nan)
+            if isinstance(out, torch.Tensor)
+            else (torch.full_like(out[0], torch.nan), *out[1:])
+        )
     )
     with pytest.raises(ModelError, match="not finite"):
         clf.predict(picture())

@@ -13,8 +13,8 @@ from PIL.Image import Image
 from torch import Tensor
 from typing_extensions import Self
 
-from fair_tta._extras import require
 from fair_tta import adapters
+from fair_tta._extras import require
 from fair_tta.adapters import Adapter, Outcome, ZeroShot
 from fair_tta.backends import Backend, resolve
 from fair_tta.entropy import normalised_entropy
@@ -25,6 +25,7 @@ from fair_tta.prompts import Names, Templates, parse_names, parse_sensitive
 from fair_tta.simplex import distance, flip_margin
 from fair_tta.task import Task, unit
 
+NOT_FINITE = "adaptation gave values that are not finite; this is the zero-shot answer"
 _GRADIENT_FREE = [
     f"{name}()"
     for name in adapters.__all__
@@ -103,10 +104,13 @@ class FairTPTClassifier:
         """Labels of the sensitive values, by attribute."""
         return {attribute: tuple(names) for attribute, names in self.task.sensitive.items()}
 
+    # A path is a sequence of strings too, and a sequence an iterable: the first that fits counts.
     @overload
-    def predict(self, images: ImageInput, *, progress: bool = ...) -> Prediction: ...
+    def predict(  # type: ignore[overload-overlap]
+        self, images: ImageInput, *, progress: bool = ...
+    ) -> Prediction: ...
     @overload
-    def predict(
+    def predict(  # type: ignore[overload-overlap]
         self, images: Sequence[ImageInput], *, progress: bool = ...
     ) -> list[Prediction]: ...
     @overload
@@ -179,7 +183,7 @@ class FairTPTClassifier:
     def _prediction(self, before: Outcome, after: Outcome, index: int) -> Prediction:
         warnings = after.warnings[index] if after.warnings else ()
         if not after.probabilities[index].isfinite().all():
-            warnings += ("adaptation gave values that are not finite; this is the zero-shot answer",)
+            warnings += (NOT_FINITE,)
             after = before
         p, q = before.probabilities[index], after.probabilities[index]
         moved, margin = float(distance(p, q)), float(flip_margin(p))
@@ -208,7 +212,7 @@ class FairTPTClassifier:
         """Refuse an adapter that cannot work here, before any work is done."""
         if isinstance(adapter, type) or not isinstance(adapter, Adapter):
             raise FairTTAError(
-                f"`adapter` should be an instance of an adapter such as ZeroShot() (got {adapter!r})."
+                f"`adapter` should be an instance such as ZeroShot() (got {adapter!r})."
             )
         if adapter.needs_sensitive and not self.task.sensitive:
             raise PromptError(

@@ -18,7 +18,7 @@ from fair_tta.backends.base import Tokens
 from fair_tta.errors import PromptError
 from fair_tta.prompts import Prompt
 
-_FILLERS = ("qqq", "xzx", "7")  # words that share no token with a name and merge with no punctuation
+_FILLERS = ("qqq", "xzx", "7")  # differ in their first and last token, merge with no punctuation
 
 
 @dataclass(frozen=True)

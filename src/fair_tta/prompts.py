@@ -155,7 +155,7 @@ def parse_sensitive(
             raise PromptError("`sensitive` should name at least two values (got {}).")
         if not any(isinstance(value, str) for value in sensitive.values()):
             return {
-                str(attribute): parse_names(f"sensitive[{attribute!r}]", names)  # type: ignore[arg-type]
+                str(attribute): parse_names(f"sensitive[{attribute!r}]", names)
                 for attribute, names in sensitive.items()
             }
     return {"sensitive": parse_names("sensitive", sensitive)}  # type: ignore[arg-type]

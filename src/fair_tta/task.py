@@ -49,7 +49,9 @@ class Task:
         _check_distinct(backend, "targets", self.targets, target_prompts)
         for attribute, names in self.sensitive.items():
             _check_distinct(backend, "sensitive", names, sensitive_prompts[attribute])
-        self._shared = SharedContext(backend.tokenize, [target_prompts, *sensitive_prompts.values()])
+        self._shared = SharedContext(
+            backend.tokenize, [target_prompts, *sensitive_prompts.values()]
+        )
         if not self._shared.token_ids:
             raise PromptError(
                 f"`template` should have words besides its slots, there is no context to adapt "
@@ -101,7 +103,7 @@ class Task:
         repeat = episodes.numel()
         tokens = Tokens(prompts.tokens.ids.repeat(repeat, 1), prompts.tokens.mask.repeat(repeat, 1))
         features = unit(self.backend.encode_prompts(tokens, spliced.flatten(0, -3)))
-        return features.unflatten(0, (*episodes, len(prompts.texts)))
+        return features.reshape(*episodes, len(prompts.texts), -1)
 
     def log_probabilities(self, images: Tensor, texts: Tensor) -> Tensor:
         """``log softmax(scale * cosine)``: ``[..., n, dim], [..., k, dim] -> [..., n, k]``."""

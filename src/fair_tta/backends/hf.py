@@ -41,7 +41,7 @@ class TransformersBackend:
         self._image_processor = image_processor
         self._tokenizer = tokenizer
         self._length = _context_length(model, tokenizer)
-        # SigLIP was trained on padded sentences without a mask; its tokenizer makes one all the same
+        # SigLIP was trained on padded sentences without a mask; its tokenizer makes one anyway
         self._uses_mask = "siglip" not in str(getattr(model.config, "model_type", ""))
         self._image_arguments = _parameters(getattr(model, "get_image_features", None))
         text = getattr(model, "text_encoder" if self._is_blip else "text_model", model)
@@ -57,7 +57,8 @@ class TransformersBackend:
     @property
     def device(self) -> torch.device:
         """Device of the weights."""
-        return next(self.model.parameters()).device
+        device: torch.device = next(self.model.parameters()).device
+        return device
 
     @property
     def dtype(self) -> torch.dtype:
@@ -150,7 +151,7 @@ def _context_length(model: nn.Module, tokenizer: Any) -> int:
     text = getattr(model.config, "text_config", model.config)
     positions = getattr(text, "max_position_embeddings", None)
     if positions is None:
-        return min(tokenizer.model_max_length, _NO_LIMIT)
+        return int(min(tokenizer.model_max_length, _NO_LIMIT))
     for module in model.modules():  # RoBERTa's positions start after the padding index
         if isinstance(module, nn.Embedding) and module.num_embeddings == positions:
             positions -= 0 if module.padding_idx is None else module.padding_idx + 1

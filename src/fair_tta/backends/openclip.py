@@ -35,7 +35,9 @@ class OpenClipBackend:
         self._preprocess = preprocess
         self._tokenizer = tokenizer
         self._takes_length = "context_length" in inspect.signature(tokenizer).parameters
-        self._pad, pads_with_end = _padding(tokenizer)
+        padding, pads_with_end = _padding(tokenizer)
+        self._has_padding_token = padding is not None
+        self._pad = padding or 0  # open_clip's own tokenizer pads with 0
         self._text_call = _TextCall(model)
         # The tower keeps its tables on `model` (CLIP) or on `model.text` (all others).
         self._text: Any = getattr(model, "text", model)
@@ -56,7 +58,8 @@ class OpenClipBackend:
     @property
     def device(self) -> torch.device:
         """Device of the weights."""
-        return next(self.model.parameters()).device
+        device: torch.device = next(self.model.parameters()).device
+        return device
 
     @property
     def dtype(self) -> torch.dtype:
@@ -88,6 +91,8 @@ class OpenClipBackend:
         """Whole sentences at the model's full length."""
         ids = self._tokenizer(list(texts))
         mask = ids != self._pad
+        if not self._has_padding_token:  # 0 is also the "!" of "!=": close the gaps
+            mask = (mask.cumsum(1) > 0) & (mask.flip(1).cumsum(1).flip(1) > 0)
         length = ids.shape[1]
         for i in mask[:, -2:].any(1).nonzero().flatten().tolist():  # nearly full: truncated?
             check_length(texts[i], self._true_length(texts[i], length), length)
@@ -157,13 +162,8 @@ class _TextCall(nn.Module):
         return features
 
 
-def _padding(tokenizer: Any) -> tuple[int, bool]:
-    """Padding id, and whether it is also the end of text.
-
-    open_clip's own tokenizer pads with 0, its wrappers as the wrapped tokenizer does.
-    """
-    inner = getattr(tokenizer, "tokenizer", tokenizer)
+def _padding(tokenizer: Any) -> tuple[int | None, bool]:
+    """Id of the padding token if there is one, and whether it is also the end of text."""
+    inner = getattr(tokenizer, "tokenizer", tokenizer)  # open_clip wraps those of transformers
     pad = getattr(inner, "pad_token_id", None)
-    if pad is None:
-        return 0, False
-    return int(pad), pad == getattr(inner, "eos_token_id", None)
+    return pad, pad is not None and pad == getattr(inner, "eos_token_id", None)

@@ -56,7 +56,7 @@ def _from_string(name: str, processor: Any) -> Backend:
     if name.startswith("open_clip:"):
         _no_processor(processor)
         return _load_open_clip(name.removeprefix("open_clip:"))
-    if (Path(name) / "open_clip_config.json").is_file() and not (Path(name) / "config.json").exists():
+    if [file.name for file in Path(name).glob("*config.json")] == ["open_clip_config.json"]:
         return _load_open_clip(f"local-dir:{name}")
     import transformers
 

@@ -170,9 +170,7 @@ def check_length(text: str, length: int, limit: int) -> None:
 
 
 @torch.no_grad()
-def _find_embedding(
-    root: nn.Module, call: TextCall, probe: Tokens
-) -> tuple[nn.Module | None, str]:
+def _find_embedding(root: nn.Module, call: TextCall, probe: Tokens) -> tuple[nn.Module | None, str]:
     """The layer that turns the ids, and nothing else, into ``[prompts, length, width]``."""
     found: list[nn.Module] = []
 

@@ -1,0 +1,98 @@
+"""Habits: importing does nothing, public names are documented, docs and README run."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import fair_tta
+
+ROOT = Path(__file__).parents[1]
+MODULES = [
+    importlib.import_module(info.name)
+    for info in pkgutil.walk_packages(fair_tta.__path__, "fair_tta.")
+]
+
+
+def run(code: str) -> str:
+    process = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", "-c", code], capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+def test_importing_defines_names_and_does_nothing_else() -> None:
+    out = run(
+        "import logging, random, sys, warnings, numpy, torch\n"
+        "state = torch.get_rng_state(), random.getstate()\n"
+        "import fair_tta\n"
+        "assert torch.equal(state[0], torch.get_rng_state()) and state[1] == random.getstate()\n"
+        "heavy = {'transformers', 'open_clip', 'torchjd', 'torchvision', 'matplotlib'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    assert out == "[]\n"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)
+def test_docstrings_are_there_and_run(module: ModuleType) -> None:
+    assert module.__doc__
+    results = doctest.testmod(module)
+    assert results.failed == 0
+
+
+def test_every_public_name_is_documented() -> None:
+    reference = (ROOT / "docs" / "reference.md").read_text()
+    for name in fair_tta.__all__:
+        if name == "__version__":
+            continue
+        thing = getattr(fair_tta, name)
+        assert inspect.getdoc(thing), name
+        assert re.search(rf"::: fair_tta\.{name}\b", reference), f"{name} is not in the reference"
+
+
+def test_version_is_the_one_in_pyproject() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    assert f'version = "{fair_tta.__version__}"' in text
+    assert f"version: {fair_tta.__version__}" in (ROOT / "CITATION.cff").read_text()
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.usefixtures("tiny_hub")
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_python_on_pages_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of one page run in order, in one namespace; models of the hub are tiny stand-ins."""
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "page"}
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
+def test_examples_run_and_are_short(script: Path, tmp_path: Path) -> None:
+    assert len(script.read_text().splitlines()) <= 60
+    process = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout
+
+
+def test_no_words_that_promise_too_much() -> None:
+    for page in PAGES:
+        text = page.read_text().lower()
+        for phrase in ("removes bias", "bias-free", "unbiased", "guarantees fair", "is fair"):
+            assert phrase not in text, (page.name, phrase)
