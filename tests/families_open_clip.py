@@ -118,19 +118,16 @@ def tiny_text_config(kind: str) -> Any:
     }
     if kind == "mt5":
         return transformers.MT5Config(
-            d_model=WIDTH, d_kv=WIDTH // HEADS, d_ff=2 * WIDTH, num_layers=LAYERS, num_heads=HEADS,
+            d_model=WIDTH,
+            d_kv=WIDTH // HEADS,
+            d_ff=2 * WIDTH,
+            num_layers=LAYERS,
+            num_heads=HEADS,
             **ids,
-        )  # fmt: skip
+        )
     if kind == "nllb":
-        sides = {
-            f"{side}_{key}": value
-            for side in ("encoder", "decoder")
-            for key, value in {
-                "layers": LAYERS,
-                "attention_heads": HEADS,
-                "ffn_dim": 2 * WIDTH,
-            }.items()  # fmt: skip
-        }
+        sizes: dict[str, Any] = {"layers": LAYERS, "attention_heads": HEADS, "ffn_dim": 2 * WIDTH}
+        sides = {f"{s}_{k}": v for s in ("encoder", "decoder") for k, v in sizes.items()}
         return transformers.M2M100Config(d_model=WIDTH, max_position_embeddings=128, **sides, **ids)
     kinds: Any = {
         "bert": transformers.BertConfig,

@@ -109,8 +109,13 @@ def tables() -> str:
             "### Families",
             "",
             *_table(
-                ["library", "family", "prompts can be tuned", "padded tail is cut",
-                 "inverse temperature"],
+                [
+                    "library",
+                    "family",
+                    "prompts can be tuned",
+                    "padded tail is cut",
+                    "inverse temperature",
+                ],
                 _families(),
             ),
             "",
@@ -120,8 +125,14 @@ def tables() -> str:
             f"shrunk, the splice is exact ({100 * good / len(outcomes):.1f} %).",
             "",
             *_table(
-                ["model class, text tower", "attention", "pooled at", "prompts can be tuned",
-                 "padded tail is cut", "models"],
+                [
+                    "model class, text tower",
+                    "attention",
+                    "pooled at",
+                    "prompts can be tuned",
+                    "padded tail is cut",
+                    "models",
+                ],
                 _structures(outcomes),
             ),
             "",
@@ -129,7 +140,7 @@ def tables() -> str:
             "",
             *([f"- `{n}`: {o.problem}" for n, o in outcomes.items() if o.problem] or ["None."]),
         ]
-    )  # fmt: skip
+    )
 
 
 def _families() -> Iterator[list[str]]:

@@ -8,6 +8,7 @@ from typing import Any
 import open_clip
 import pytest
 import torch
+from open_clip.tokenizer import HFTokenizer
 
 import families
 from checks import (
@@ -150,7 +151,7 @@ def test_class_token_after_the_padding() -> None:
     config = shrunk("ViT-L-14-CLIPA")
     model, preprocess, _ = families.seeded(lambda: build(config))
     with registered(config):
-        tokenizer = open_clip.HFTokenizer("bert", context_length=32, tokenizer_mode="clips")
+        tokenizer = HFTokenizer("bert", context_length=32, tokenizer_mode="clips")
     tokenizer.tokenizer.bos_token, tokenizer.tokenizer.eos_token = "[MASK]", "[SEP]"
     backend = OpenClipBackend(model, preprocess, tokenizer)
     tokens = backend.tokenize(["a cat"])
