@@ -7,8 +7,6 @@ PYTHON ?= python3
 BIN := .venv/bin/python
 # A user's PIP_* variables and pip.conf apply, so mirrors and CPU-only wheels need no change here.
 INSTALL := $(BIN) -m pip install --quiet --disable-pip-version-check --editable
-# Above 4 processes, importing torch costs more than the tests. A file stays in one process.
-WORKERS ?= -n auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 # Two pips must not write to one environment at the same time.
@@ -27,7 +25,7 @@ demo: .venv/.base
 	$(BIN) examples/zero_shot.py
 
 test: .venv/.test
-	HF_HUB_OFFLINE=1 $(BIN) -m pytest $(WORKERS) $(ARGS)
+	HF_HUB_OFFLINE=1 $(BIN) -m pytest $(ARGS)
 
 lint: .venv/.lint
 	$(BIN) -m ruff check

@@ -95,9 +95,9 @@ def assert_zero_shot_is(backend: Any, logits_per_image: Any, tolerance: float = 
     Args:
         logits_per_image: ``(images, sentences) -> [images, sentences]``, the model's own answer.
     """
-    from fair_tta import FairTPTClassifier
+    from fair_tta import FairTPTClassifier, ZeroShot
 
-    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE)
+    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, adapter=ZeroShot())
     images = [picture(0), picture(1, (33, 77))]
     sentences = [f"a photo of a {phrase}." for phrase in TARGETS.values()]
     expected = logits_per_image(images, sentences).double().softmax(-1)

@@ -38,7 +38,9 @@ def backend() -> TransformersBackend:
 
 @pytest.fixture(scope="module")
 def clf(backend: TransformersBackend) -> FairTPTClassifier:
-    return FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, batch_size=2)
+    return FairTPTClassifier(
+        backend, TARGETS, SENSITIVE, TEMPLATE, adapter=ZeroShot(), batch_size=2
+    )
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Moves:
     probability: float = 0.9
     needs_sensitive: ClassVar[bool] = True
     needs_prompt_gradient: ClassVar[bool] = False
+    needs_views: ClassVar[bool] = False
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         outcome = ZeroShot().adapt(task, features)

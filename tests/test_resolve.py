@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import open_clip
@@ -119,7 +120,7 @@ class Table:
         return torch.tensor(np.array(colours), dtype=torch.float32)
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
-        rows = [[hash(word) % 97 + 1 for word in text.split()] for text in texts]
+        rows = [[crc32(word.encode()) % 997 + 1 for word in text.split()] for text in texts]
         ids = torch.zeros(len(rows), max(map(len, rows))).long()
         for i, row in enumerate(rows):
             ids[i, : len(row)] = torch.tensor(row)

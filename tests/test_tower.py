@@ -26,6 +26,7 @@ PROBE = Tokens(
 class NeedsGradient:
     needs_sensitive: ClassVar[bool] = False
     needs_prompt_gradient: ClassVar[bool] = True
+    needs_views: ClassVar[bool] = False
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         return ZeroShot().adapt(task, features)

@@ -15,7 +15,7 @@ from typing_extensions import Self
 
 from fair_tta import adapters
 from fair_tta._extras import require
-from fair_tta.adapters import Adapter, Outcome, ZeroShot
+from fair_tta.adapters import Adapter, FairTPT, Outcome, ZeroShot
 from fair_tta.backends import Backend, resolve
 from fair_tta.entropy import normalised_entropy
 from fair_tta.errors import FairTTAError, ImageError, ModelError, PromptError, TowerError
@@ -23,7 +23,9 @@ from fair_tta.images import ImageInput, is_single_image, load_image
 from fair_tta.prediction import Prediction
 from fair_tta.prompts import Names, Templates, parse_names, parse_sensitive
 from fair_tta.simplex import distance, flip_margin
-from fair_tta.task import Task, unit
+from fair_tta.task import Task
+from fair_tta.views import AugMix
+from fair_tta.vision import Vision
 
 NOT_FINITE = "adaptation gave values that are not finite; this is the zero-shot answer"
 _GRADIENT_FREE = [
@@ -45,11 +47,15 @@ class FairTPTClassifier:
         sensitive: names of the values of the attribute that should not matter, ``{label: phrase}``,
             or ``{attribute: names}`` for several attributes.
         template: a sentence with the slots ``{target}`` and ``{sensitive}``, or `Templates`.
-        adapter: the method.
+        adapter: the method; `FairTPT()` if sensitive names are given and `ZeroShot()` otherwise.
         processor: for a transformers model that does not know its own, its processor or
             ``(image_processor, tokenizer)``.
         scale: inverse temperature of the softmax; the model's own if None.
-        batch_size: how many images are encoded at once. It does not change the answers.
+        views: how further views of an image are made: a strategy such as ``AugMix(64)``, a
+            function of an image and a random generator, or a tensor or list of pictures.
+        seed: with the content of an image it seeds the image's views, so an answer depends neither
+            on the order of images nor on what ran before.
+        batch_size: how many images are worked on at once. It does not change the answers.
 
     Example:
         >>> clf = FairTPTClassifier(  # doctest: +SKIP
@@ -72,6 +78,8 @@ class FairTPTClassifier:
         adapter: Adapter | None = None,
         processor: Any = None,
         scale: float | None = None,
+        views: Any = AugMix(),  # noqa: B008
+        seed: int = 0,
         batch_size: int = 16,
     ) -> None:
         names, attributes = parse_names("targets", targets), parse_sensitive(sensitive)
@@ -85,13 +93,21 @@ class FairTPTClassifier:
             raise FairTTAError(f"`scale` should be a positive number (got {scale!r}).")
         self.backend: Backend = resolve(model, processor)
         self.task = Task(self.backend, names, attributes, template, scale)
+        self.vision = Vision(self.backend, views, seed)
         self.batch_size = batch_size
-        self.adapter: Adapter = self._checked(ZeroShot() if adapter is None else adapter)
+        default = FairTPT() if attributes else ZeroShot()
+        self.adapter: Adapter = self._checked(default if adapter is None else adapter)
 
     def with_adapter(self, adapter: Adapter) -> Self:
-        """The same classifier with another method; prompts and their features are shared."""
+        """The same classifier with another method; features of prompts and views are shared."""
         other = copy.copy(self)
         other.adapter = self._checked(adapter)
+        return other
+
+    def with_views(self, views: Any, seed: int | None = None) -> Self:
+        """The same classifier with other views; features of prompts are shared."""
+        other = copy.copy(self)
+        other.vision = Vision(self.backend, views, self.vision.seed if seed is None else seed)
         return other
 
     @property
@@ -170,7 +186,7 @@ class FairTPTClassifier:
         if not images:
             return []
         with torch.inference_mode(False), torch.no_grad():
-            features = unit(self.backend.encode_images(images)).unsqueeze(1)  # [images, views, dim]
+            features = self.vision.features(images, self.adapter.needs_views)
             zero_shot = ZeroShot().adapt(self.task, features)
             if not zero_shot.probabilities.isfinite().all():
                 raise ModelError(
@@ -189,7 +205,7 @@ class FairTPTClassifier:
         moved, margin = float(distance(p, q)), float(flip_margin(p))
         attributes = self.task.sensitive.items()
         return Prediction(
-            label=self.targets[int(q.argmax())],
+            label=self.targets[int(q.argmax() if after.labels is None else after.labels[index])],
             probabilities=_named(self.targets, q),
             zero_shot=_named(self.targets, p),
             sensitive={a: _named(names, after.sensitive[a][index]) for a, names in attributes},
@@ -205,6 +221,9 @@ class FairTPTClassifier:
             distance=moved,
             flip_margin=margin,
             certified_unchanged=moved < margin,
+            learning_rate=_number(after.learning_rate, index),
+            relative_step=_number(after.relative_step, index),
+            views_kept=after.views_kept,
             warnings=warnings,
         )
 
@@ -231,6 +250,10 @@ class FairTPTClassifier:
 
 def _named(names: Iterable[str], values: Tensor) -> dict[str, float]:
     return dict(zip(names, values.tolist(), strict=True))
+
+
+def _number(values: Tensor | None, index: int) -> float | None:
+    return None if values is None else float(values[index])
 
 
 def _entropy(probabilities: Tensor) -> float:

@@ -35,6 +35,25 @@ class PromptSet:
     tokens: Tokens
     slots: Tensor
 
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, rows: slice) -> PromptSet:
+        tokens = Tokens(self.tokens.ids[rows], self.tokens.mask[rows])
+        return PromptSet(self.texts[rows], tokens, self.slots[rows])
+
+    def trim(self, tokens: Tokens) -> PromptSet:
+        """The same prompts with fewer columns, as in `tokens`."""
+        return PromptSet(self.texts, tokens, self.slots[:, : tokens.ids.shape[1]])
+
+    def shift(self, offset: int | Tensor) -> PromptSet:
+        """The same prompts with vectors `offset` places further on, one offset or one per prompt.
+
+        So several copies of the context can lie one after another in one tensor.
+        """
+        by = torch.as_tensor(offset, device=self.slots.device).reshape(-1, 1)
+        return PromptSet(self.texts, self.tokens, torch.where(self.slots < 0, -1, self.slots + by))
+
     def splice(self, embeddings: Tensor, context: Tensor) -> Tensor:
         """Put context vectors into token embeddings.
 
@@ -47,6 +66,18 @@ class PromptSet:
         """
         vectors = context[..., self.slots.clamp(min=0), :]
         return torch.where((self.slots >= 0).unsqueeze(-1), vectors, embeddings)
+
+
+def concatenate(sets: Sequence[PromptSet]) -> PromptSet:
+    """One set of all prompts, in order."""
+    return PromptSet(
+        tuple(text for prompts in sets for text in prompts.texts),
+        Tokens(
+            torch.cat([prompts.tokens.ids for prompts in sets]),
+            torch.cat([prompts.tokens.mask for prompts in sets]),
+        ),
+        torch.cat([prompts.slots for prompts in sets]),
+    )
 
 
 class SharedContext:

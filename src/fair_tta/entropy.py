@@ -1,4 +1,4 @@
-"""Entropy of predictions, in log space."""
+"""Entropy of predictions, in log space: marginals over views and the confidence filter."""
 
 from __future__ import annotations
 
@@ -29,3 +29,30 @@ def normalised_entropy(log_probabilities: Tensor) -> Tensor:
     # the clamp keeps 0 * -inf (and its gradient) from becoming NaN
     logs = log_probabilities.clamp(min=torch.finfo(log_probabilities.dtype).min)
     return (probabilities * -logs).sum(-1) / math.log(log_probabilities.shape[-1])
+
+
+def marginal(log_probabilities: Tensor) -> Tensor:
+    """Log of the mean probability over views: ``[..., views, K] -> [..., K]``."""
+    return log_probabilities.logsumexp(-2) - math.log(log_probabilities.shape[-2])
+
+
+def count_kept(views: int, rho: float) -> int:
+    """How many of the views the filter keeps: ``max(1, floor(rho * views))``.
+
+    A hair is added before rounding down, so that 0.29 of 100 views are 29, not 28.
+    """
+    return max(1, math.floor(rho * views + 1e-9))
+
+
+def most_confident(log_probabilities: Tensor, rho: float) -> Tensor:
+    """Indices of the views with the lowest entropy, ties in the order of the views.
+
+    Args:
+        log_probabilities: ``[..., views, K]``
+        rho: the fraction to keep.
+
+    Returns:
+        ``[..., kept]``
+    """
+    entropy = normalised_entropy(log_probabilities)
+    return entropy.argsort(dim=-1, stable=True)[..., : count_kept(entropy.shape[-1], rho)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
+from itertools import product
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +15,11 @@ from fair_tta.backends.base import Backend, Tokens
 from fair_tta.context import PromptSet, SharedContext
 from fair_tta.errors import PromptError
 from fair_tta.prompts import Prompt, Templates
+
+T = TypeVar("T")
+
+TOKENS_AT_ONCE = 1024
+"""How many tokens run through the text tower at once when a gradient is wanted: bounds memory."""
 
 
 class Task:
@@ -41,6 +48,7 @@ class Task:
         self.sensitive = {attribute: dict(names) for attribute, names in sensitive.items()}
         self.templates = templates
         self.scale = backend.scale if scale is None else float(scale)
+        self._memory: dict[Hashable, Any] = {}
         target_prompts = templates.target_prompts(self.targets)
         sensitive_prompts = {
             attribute: templates.sensitive_prompts(names)
@@ -62,7 +70,6 @@ class Task:
             attribute: self._shared.place(prompts)
             for attribute, prompts in sensitive_prompts.items()
         }
-        self._joint: dict[str, PromptSet] = {}
 
     @cached_property
     def context(self) -> Tensor:
@@ -73,20 +80,49 @@ class Task:
     @cached_property
     def target_features(self) -> Tensor:
         """Unit features of the target prompts as they are, ``[targets, dim]``."""
-        return self._own_features(self.target_prompts)
+        return self.own_features(self.target_prompts)
 
     @cached_property
     def sensitive_features(self) -> dict[str, Tensor]:
         """Unit features of the sensitive prompts as they are, ``{attribute: [values, dim]}``."""
-        return {name: self._own_features(p) for name, p in self.sensitive_prompts.items()}
+        return {name: self.own_features(p) for name, p in self.sensitive_prompts.items()}
 
     def joint_prompts(self, attribute: str) -> PromptSet:
         """Prompts of all (target, sensitive value) pairs, target by target."""
-        if attribute not in self._joint:
-            names = self.sensitive[attribute]
-            prompts = self.templates.joint_prompts(self.targets, names)
-            self._joint[attribute] = self._shared.place(prompts)
-        return self._joint[attribute]
+        names = self.sensitive[attribute]
+        return self.remember(
+            ("joint", attribute),
+            lambda: self._shared.place(self.templates.joint_prompts(self.targets, names)),
+        )
+
+    @cached_property
+    def product(self) -> Task:
+        """The same task with one sensitive attribute: all combinations of the attributes' values.
+
+        The phrases of a combination follow one another in the sensitive slot.
+        """
+        if len(self.sensitive) < 2:
+            return self
+        combinations = product(*(names.items() for names in self.sensitive.values()))
+        names = {
+            " x ".join(label for label, _ in values): " ".join(phrase for _, phrase in values)
+            for values in combinations
+        }
+        attribute = " x ".join(self.sensitive)
+        return Task(self.backend, self.targets, {attribute: names}, self.templates, self.scale)
+
+    def remember(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Make something that does not depend on an image once."""
+        if key not in self._memory:
+            self._memory[key] = make()
+        value: T = self._memory[key]
+        return value
+
+    def own_features(self, prompts: PromptSet) -> Tensor:
+        """Unit features of prompts as they are, from the model's own call: ``[prompts, dim]``."""
+        rows = _at_once(prompts, 8 * TOKENS_AT_ONCE)
+        parts = [self.backend.encode_text(prompts[i : i + rows].tokens) for i in _steps(prompts, rows)]
+        return unit(torch.cat(parts))
 
     def encode(self, prompts: PromptSet, context: Tensor) -> Tensor:
         """Unit features of prompts under another context, differentiable in it.
@@ -98,25 +134,89 @@ class Task:
         Returns:
             ``[..., prompts, dim]``
         """
+        prompts = self._trimmed(prompts)
         spliced = prompts.splice(self.backend.embed_tokens(prompts.tokens.ids), context)
         episodes = spliced.shape[:-3]
         repeat = episodes.numel()
         tokens = Tokens(prompts.tokens.ids.repeat(repeat, 1), prompts.tokens.mask.repeat(repeat, 1))
         features = unit(self.backend.encode_prompts(tokens, spliced.flatten(0, -3)))
-        return features.reshape(*episodes, len(prompts.texts), -1)
+        return features.reshape(*episodes, len(prompts), -1)
+
+    def encode_many(self, prompts: PromptSet, context: Tensor) -> Tensor:
+        """`encode` without gradient, a bounded number of tokens at a time.
+
+        Args:
+            prompts: ``prompts``
+            context: ``[episodes, vectors, width]``
+
+        Returns:
+            ``[episodes, prompts, dim]``
+        """
+        with torch.no_grad():
+            blocks = _blocks(self._trimmed(prompts), context, 8 * TOKENS_AT_ONCE)
+            return torch.cat(
+                [torch.cat([self.encode(p, c) for p, c, _, _ in row], 1) for row in blocks]
+            )
+
+    def pull_back(self, prompts: PromptSet, context: Tensor, cotangent: Tensor) -> Tensor:
+        """The gradient with respect to the context, from that with respect to the features.
+
+        Args:
+            prompts: ``prompts``
+            context: ``[episodes, vectors, width]``
+            cotangent: ``[episodes, prompts, dim]``
+
+        Returns:
+            ``[episodes, vectors, width]``. Only a bounded number of tokens is kept for it at a time.
+        """
+        gradient = torch.zeros_like(context)
+        for row in _blocks(self._trimmed(prompts), context, TOKENS_AT_ONCE):
+            for some, part, episodes, rows in row:
+                with torch.enable_grad():
+                    leaf = part.detach().requires_grad_()
+                    features = self.encode(some, leaf)
+                (pulled,) = torch.autograd.grad(features, leaf, cotangent[episodes, rows])
+                gradient[episodes] += pulled
+        return gradient
 
     def log_probabilities(self, images: Tensor, texts: Tensor) -> Tensor:
         """``log softmax(scale * cosine)``: ``[..., n, dim], [..., k, dim] -> [..., n, k]``."""
         return (self.scale * images @ texts.transpose(-1, -2)).log_softmax(-1)
 
-    def _own_features(self, prompts: PromptSet) -> Tensor:
-        return unit(self.backend.encode_text(prompts.tokens))
+    def _trimmed(self, prompts: PromptSet) -> PromptSet:
+        """Without padding that does not matter, if the backend knows of such."""
+        shorten = getattr(self.backend, "shorten", None)
+        return prompts if shorten is None else prompts.trim(shorten(prompts.tokens))
 
 
 def unit(features: Tensor) -> Tensor:
     """Features of length one, in float32 (float64 stays)."""
     wide = features if features.dtype == torch.float64 else features.float()
     return normalize(wide, dim=-1)
+
+
+def _at_once(prompts: PromptSet, tokens: int) -> int:
+    return max(1, tokens // prompts.tokens.ids.shape[1])
+
+
+def _steps(items: Sequence[Any] | PromptSet, size: int) -> range:
+    return range(0, len(items), size)
+
+
+def _blocks(
+    prompts: PromptSet, context: Tensor, tokens: int
+) -> list[list[tuple[PromptSet, Tensor, slice, slice]]]:
+    """Cut episodes x prompts into blocks of at most so many tokens (at least one prompt)."""
+    rows = min(len(prompts), _at_once(prompts, tokens))
+    episodes = max(1, _at_once(prompts, tokens) // len(prompts))
+    return [
+        [
+            (prompts[i : i + rows], context[e : e + episodes], slice(e, e + episodes),
+             slice(i, i + rows))
+            for i in range(0, len(prompts), rows)
+        ]
+        for e in range(0, len(context), episodes)
+    ]  # fmt: skip
 
 
 def _check_distinct(

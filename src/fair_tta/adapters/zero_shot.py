@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fair_tta.adapters.base import Outcome
+from fair_tta.adapters.base import Outcome, probabilities
 from fair_tta.task import Task
 
 
@@ -31,14 +31,11 @@ class ZeroShot:
 
     needs_sensitive: ClassVar[bool] = False
     needs_prompt_gradient: ClassVar[bool] = False
+    needs_views: ClassVar[bool] = False
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """See `Adapter.adapt`."""
-        image = features[:, 0]
         return Outcome(
-            task.log_probabilities(image, task.target_features).exp(),
-            {
-                attribute: task.log_probabilities(image, texts).exp()
-                for attribute, texts in task.sensitive_features.items()
-            },
+            probabilities(task, features, task.target_features),
+            {a: probabilities(task, features, t) for a, t in task.sensitive_features.items()},
         )

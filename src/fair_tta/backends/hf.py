@@ -85,11 +85,33 @@ class TransformersBackend:
 
     def encode_images(self, images: Sequence[Image]) -> Tensor:
         """Features from the model's own image processor and vision tower."""
+        return self._image_features(self._preprocess(images))
+
+    def preprocess(self, images: Sequence[Image]) -> Tensor | None:
+        """Pixels ``[images, 3, height, width]`` as the model wants them.
+
+        None if it wants something else, as SigLIP 2 does, which takes patches of any number.
+        """
+        inputs = self._preprocess(images)
+        pixels = inputs["pixel_values"]
+        return pixels if len(inputs) == 1 and pixels.ndim == 4 else None
+
+    def encode_pixels(self, pixels: Tensor) -> Tensor:
+        """Features of preprocessed pixels."""
+        return self._image_features({"pixel_values": pixels})
+
+    def _preprocess(self, images: Sequence[Image]) -> dict[str, Tensor]:
         inputs = self._image_processor(images=list(images), return_tensors="pt")
+        return {
+            key: value
+            for key, value in inputs.items()
+            if key == "pixel_values" or key in self._image_arguments
+        }
+
+    def _image_features(self, inputs: dict[str, Tensor]) -> Tensor:
         inputs = {
             key: value.to(self.device, self.dtype if value.is_floating_point() else None)
             for key, value in inputs.items()
-            if key == "pixel_values" or key in self._image_arguments
         }
         with untouched(self.model), torch.no_grad():
             if self._is_blip:
@@ -112,6 +134,10 @@ class TransformersBackend:
             ids[i, columns] = torch.tensor(row)
             mask[i, columns] = True
         return Tokens(ids.to(self.device), mask.to(self.device))
+
+    def shorten(self, tokens: Tokens) -> Tokens:
+        """Leave out the padded tail where that is exact."""
+        return self._tower.shorten(tokens)
 
     def embed_tokens(self, ids: Tensor) -> Tensor:
         """Token embeddings of the text tower."""

@@ -81,8 +81,16 @@ class OpenClipBackend:
 
     def encode_images(self, images: Sequence[Image]) -> Tensor:
         """Features from the model's own preprocessing and vision tower."""
+        return self.encode_pixels(self.preprocess(images))
+
+    def preprocess(self, images: Sequence[Image]) -> Tensor:
+        """Pixels ``[images, 3, height, width]`` as the model wants them."""
+        with untouched():  # a transform of the user's may draw random numbers
+            return torch.stack([self._preprocess(image) for image in images])
+
+    def encode_pixels(self, pixels: Tensor) -> Tensor:
+        """Features of preprocessed pixels."""
         with untouched(self.model), torch.no_grad():
-            pixels = torch.stack([self._preprocess(image) for image in images])
             pixels = pixels.to(self.device, self.dtype)
             features: Tensor = self.model.encode_image(pixels, normalize=False)
         return features
@@ -111,6 +119,10 @@ class OpenClipBackend:
             for room in (length, 8 * length)
         )
         return length + real - kept
+
+    def shorten(self, tokens: Tokens) -> Tokens:
+        """Leave out the padded tail where that is exact."""
+        return self._tower.shorten(tokens)
 
     def embed_tokens(self, ids: Tensor) -> Tensor:
         """Token embeddings of the text tower."""

@@ -67,15 +67,22 @@ class TextTower:
             embeddings: Tensor = self._require_layer()(ids)
         return embeddings
 
+    def shorten(self, tokens: Tokens) -> Tokens:
+        """Leave out the padded tail where that is exact."""
+        if not self._cut:
+            return tokens
+        length = used_length(tokens) + self._slack
+        return Tokens(tokens.ids[:, :length], tokens.mask[:, :length])
+
     def encode(self, tokens: Tokens) -> Tensor:
         """The model's own features, with the tail cut where that is exact, without gradient."""
-        tokens = self._shorten(tokens)
+        tokens = self.shorten(tokens)
         with torch.no_grad():
             return self._call(tokens.ids, tokens.mask)
 
     def encode_from(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
         """Features of `embeddings` ``[prompts, length, width]`` standing in for `tokens`."""
-        tokens = self._shorten(tokens)
+        tokens = self.shorten(tokens)
         return self._encode_from(tokens, embeddings[:, : tokens.ids.shape[1]])
 
     def _call(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -86,12 +93,6 @@ class TextTower:
         if self._layer is None:
             raise TowerError(f"the text tower {self.name} cannot be tuned: {self.reason}")
         return self._layer
-
-    def _shorten(self, tokens: Tokens) -> Tokens:
-        if not self._cut:
-            return tokens
-        length = used_length(tokens) + self._slack
-        return Tokens(tokens.ids[:, :length], tokens.mask[:, :length])
 
     def _encode_from(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
         with _output_replaced(self._require_layer(), tokens.ids, embeddings):

@@ -1,0 +1,51 @@
+"""FairTPT-MO: FairTPT with a direction that neither loss objects to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fair_tta.adapters.prompt_tuning import PromptTuning
+from fair_tta.directions import Direction, UPGrad, check_lambda
+from fair_tta.learning_rate import ELRA, RatePolicy
+from fair_tta.objectives import Loss, SLoss
+
+
+@dataclass(frozen=True)
+class FairTPTMO(PromptTuning):
+    """Fairness-aware test-time prompt tuning with several objectives.
+
+    ``min_t (l(Y; t), -l(S; t))`` by Jacobian descent: the two gradients become one direction that
+    raises neither loss, `UPGrad` with preference ``(1, lam)``. Otherwise as `FairTPT`.
+
+    *Fairness-Aware Test-Time Prompt Tuning*, 2026.
+
+    Differences from the reference implementation: there is none in public; see `UPGrad` for what
+    differs from TorchJD's defaults. ``lam = inf`` is the preference ``(0, 1)``.
+
+    Args:
+        lam: the preference for the sensitive term, from 0 to infinity.
+        loss: the terms.
+        rate: how far to step.
+        rho: the fraction of views to keep, those with the most certain target.
+        steps: how often to step.
+
+    Example:
+        >>> FairTPTMO().lam
+        100.0
+    """
+
+    lam: float = 100.0
+    loss: Loss = SLoss()
+    rate: RatePolicy = ELRA()
+    rho: float = 0.75
+    steps: int = 1
+    needs_sensitive: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_lambda(self.lam)
+
+    def recipe(self) -> tuple[Loss, Direction]:
+        """See `PromptTuning.recipe`."""
+        return self.loss, UPGrad(self.lam)
