@@ -58,7 +58,7 @@ class Moves:
         moved = torch.full_like(outcome.probabilities, rest)
         moved[:, 0] = self.probability
         notes = tuple(("a note",) for _ in features)
-        return Outcome(moved, outcome.sensitive, notes)
+        return Outcome(moved, outcome.sensitive, warnings=notes)
 
 
 def test_a_prediction_says_it_all(clf: FairTPTClassifier) -> None:

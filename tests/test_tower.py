@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import families
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
-from fair_tta import FairTPTClassifier, Outcome, TowerError, ZeroShot
+from fair_tta import FairTPTClassifier, OrthCali, Outcome, TowerError, Zero, ZeroShot
 from fair_tta.backends import Tokens, TransformersBackend
 from fair_tta.backends.tower import TextTower
 from fair_tta.task import Task
@@ -115,14 +115,17 @@ def unspliceable() -> tuple[Any, Any, Any]:
 def test_zero_shot_works_without_splicing_and_others_say_what_does() -> None:
     model, images, tokenizer = unspliceable()
     backend = TransformersBackend(model, images, tokenizer)
-    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE)
+    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, adapter=ZeroShot())
     twin = TransformersBackend(*families.seeded(families.clip))
-    expected = FairTPTClassifier(twin, TARGETS, SENSITIVE, TEMPLATE).predict(picture())
-    assert clf.predict(picture()).probabilities == pytest.approx(expected.probabilities, abs=1e-5)
+    expected = FairTPTClassifier(twin, TARGETS, SENSITIVE, TEMPLATE, adapter=ZeroShot())
+    for adapter in (ZeroShot(), Zero(), OrthCali()):
+        ours = clf.with_adapter(adapter).predict(picture()).probabilities
+        theirs = expected.with_adapter(adapter).predict(picture()).probabilities
+        assert ours == pytest.approx(theirs, abs=1e-5)
     with pytest.raises(
         TowerError,
         match=r"NeedsGradient tunes the prompt, but the text tower CLIPText\w+ of CLIPModel cannot "
-        r"be tuned: .*These adapters need no prompt gradient: ZeroShot\(\)",
+        r"be tuned: .*These adapters need no prompt gradient: OrthCali\(\), Zero\(\), ZeroShot\(\)",
     ):
         clf.with_adapter(NeedsGradient())
     FairTPTClassifier(twin, TARGETS, SENSITIVE, TEMPLATE, adapter=NeedsGradient())

@@ -1,27 +1,26 @@
-"""Random views of an image: crops, flips and AugMix, made in bulk as TPT makes them one by one.
+"""Random views of an image: crops, flips and AugMix, made in bulk.
 
 Differences from the public TPT code:
 
 * The size of the views is a parameter. There the affine operations are hard-wired to 224 pixels,
-  which breaks models of other resolutions; translations scale with the real width and height.
+  which breaks models of other resolutions. Translations scale with the real width and height.
 * All randomness comes from one explicit generator and is drawn before any work begins, a row of
-  numbers per view. There crops use torch's global state and AugMix numpy's, so a view depends on
-  what ran before it. Here neither `n` nor the number of threads changes a bit of view i.
-* AugMix is for every image, as the paper says. There only the fine-grained datasets get it.
-* Chains are mixed as pixels and normalised afterwards. There each chain is normalised first: the
-  same, because the weights add up to one.
+  numbers per view: neither `n` nor the number of threads changes a bit of a view. There crops use
+  torch's global state and AugMix numpy's, so that views depend on what ran before.
+* AugMix is for every image, as the paper says. There only fine-grained datasets get it.
+* Chains are mixed as pixels and normalised afterwards. There each is normalised first, which is
+  the same because the weights add up to one.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -32,15 +31,13 @@ from fair_tta import augment
 from fair_tta.augment import Pixels
 from fair_tta.errors import FairTTAError
 
-_Floats: TypeAlias = npt.NDArray[np.float32]
-_Uniform: TypeAlias = npt.NDArray[np.float64]  # numbers in [0, 1)
-Step: TypeAlias = "partial[Pixels]"
+_Uniform: TypeAlias = npt.NDArray[np.float64]  # numbers from 0 to 1, as drawn
 
 _AREA = (0.08, 1.0)  # of a crop, as a part of the image's
 _RATIO = (3 / 4, 4 / 3)  # of a crop, width to height
 _TRIES = 10  # to find a crop that lies inside the image
-_DEPTH = 3  # most operations in a chain
 _PER_CROP = 4 * _TRIES + 1  # numbers drawn for a crop and a flip
+_DEPTH = 3  # most operations in a chain
 
 
 @runtime_checkable
@@ -57,7 +54,7 @@ class Views(Protocol):
         """Views 1 to n - 1 with values from 0 to 255: ``[n - 1, height, width, 3]``.
 
         Args:
-            image: an RGB picture of any size.
+            image: a picture of any size.
             size: height and width of the views.
             generator: the only source of randomness.
         """
@@ -69,6 +66,7 @@ class Identity:
 
     @property
     def n(self) -> int:
+        """Number of views, including the image itself."""
         return 1
 
     def __call__(
@@ -79,7 +77,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class CropFlip:
-    """Random crops of 8 to 100 percent of the area, each mirrored with probability 1/2.
+    """Random crops of 8 to 100 percent of the image's area, mirrored with probability 1/2.
 
     Args:
         n: number of views, including the image itself.
@@ -93,27 +91,34 @@ class CropFlip:
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> npt.NDArray[np.float32]:
-        return render(image, size, self.draw(image.size, size, generator))
+        return render(image, size, self.draw(image, size, generator))
 
     def draw(
-        self, source: tuple[int, int], size: tuple[int, int], generator: np.random.Generator
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> list[Recipe]:
-        """What to do to an image of width and height `source`."""
-        return [_draw_crop(row, source) for row in generator.random((self.n - 1, _PER_CROP))]
+        """What to do for each view; only the image's size is looked at."""
+        return [
+            Recipe(*_draw_crop(row, image)) for row in generator.random((self.n - 1, _PER_CROP))
+        ]
 
 
 @dataclass(frozen=True)
 class AugMix:
     """Crops as of `CropFlip`, each mixed with randomly altered copies of itself.
 
-    A view is ``m * crop + (1 - m) * sum_k w_k chain_k(crop)`` with m ~ Beta(1, 1),
-    w ~ Dirichlet(1, ..., 1) and one to three operations per chain (Hendrycks et al., 2020, with
-    the settings of TPT; Shu et al., 2022). See the module for the differences from its code.
+    A view is ``m * crop + (1 - m) * sum_k w_k * chain_k(crop)`` with m ~ Beta(1, 1),
+    w ~ Dirichlet(1, ..., 1) and chains of one to three operations: AugMix (Hendrycks et al., 2020)
+    with the settings of TPT (Shu et al., 2022). `fair_tta.views` says what differs from its code.
 
     Args:
         n: number of views, including the image itself.
-        severity: from above 0 to 10; an operation's strength is uniform between 0.1 and this.
+        severity: up to 10; the level of an operation is uniform between 0.1 and this.
         width: number of chains.
+
+    Example:
+        >>> image = Image.new("RGB", (500, 375))
+        >>> AugMix(8)(image, (224, 224), content_generator(image, seed=0)).shape
+        (7, 224, 224, 3)
     """
 
     n: int = 64
@@ -131,30 +136,31 @@ class AugMix:
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> npt.NDArray[np.float32]:
-        return render(image, size, self.draw(image.size, size, generator))
+        return render(image, size, self.draw(image, size, generator))
 
     def draw(
-        self, source: tuple[int, int], size: tuple[int, int], generator: np.random.Generator
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> list[Recipe]:
-        """What to do to an image of width and height `source`."""
-        numbers = generator.random((self.n - 1, _PER_CROP + 1 + self.width * (2 + 3 * _DEPTH)))
-        return [self._draw(row, source, size) for row in numbers]
+        """What to do for each view; only the image's size is looked at."""
+        per_chain = 2 + 3 * _DEPTH
+        numbers = generator.random((self.n - 1, _PER_CROP + 1 + self.width * per_chain))
+        recipes = []
+        for row in numbers:
+            skip, chains = row[_PER_CROP], row[_PER_CROP + 1 :].reshape(self.width, per_chain)
+            shares = -np.log1p(-chains[:, 0])  # exponential: their ratios are Dirichlet(1, ..., 1)
+            weights = (1 - skip) * shares / shares.sum()
+            steps = tuple(self._draw_chain(chain, size) for chain in chains[:, 1:].tolist())
+            crop = _draw_crop(row[:_PER_CROP], image)
+            recipes.append(Recipe(*crop, (float(skip), *weights.tolist()), steps))
+        return recipes
 
-    def _draw(self, row: _Uniform, source: tuple[int, int], size: tuple[int, int]) -> Recipe:
-        crop = _draw_crop(row[:_PER_CROP], source)
-        skip, row = float(row[_PER_CROP]), row[_PER_CROP + 1 :]
-        shares, depths, row = row[: self.width], row[self.width : 2 * self.width], row[2 * self.width :]
-        shares = -np.log1p(-shares)  # exponential, so their parts of the sum are Dirichlet(1, ..)
-        shares *= (1 - skip) / max(shares.sum(), 1e-300)
-        steps = [_draw_step(*numbers, self.severity, size) for numbers in row.reshape(-1, 3).tolist()]
-        return Recipe(
-            crop.box,
-            crop.flip,
-            (skip, *shares.tolist()),
-            tuple(
-                tuple(steps[_DEPTH * k : _DEPTH * k + 1 + int(_DEPTH * depth)])
-                for k, depth in enumerate(depths.tolist())
-            ),
+    def _draw_chain(
+        self, numbers: list[float], size: tuple[int, int]
+    ) -> tuple[partial[Pixels], ...]:
+        depth = 1 + int(_DEPTH * numbers[0])
+        return tuple(
+            _step(which, 0.1 + (self.severity - 0.1) * level, 1 if sign < 0.5 else -1, size)
+            for which, level, sign in zip(*[iter(numbers[1 : 1 + 3 * depth])] * 3, strict=True)
         )
 
 
@@ -166,26 +172,25 @@ class Recipe:
         box: top, left, height and width of the crop.
         flip: whether the crop is mirrored.
         weights: of the crop itself and of each chain; they add up to one.
-        chains: operations to apply to the crop, one after another.
+        chains: operations to apply to the crop one after another.
     """
 
     box: tuple[int, int, int, int]
     flip: bool
     weights: tuple[float, ...] = (1.0,)
-    chains: tuple[tuple[Step, ...], ...] = ()
+    chains: tuple[tuple[partial[Pixels], ...], ...] = ()
 
 
 def render(
     image: Image.Image, size: tuple[int, int], recipes: list[Recipe]
 ) -> npt.NDArray[np.float32]:
-    """Makes the views that were drawn, on as many threads as torch may use."""
-    picture = image.convert("RGB")
+    """Makes the views of the recipes, on as many threads as torch uses."""
+    picture = _rgb(image)
     plain, mirrored = np.array(picture), np.array(ImageOps.mirror(picture))
     views = np.empty((len(recipes), *size, 3), np.float32)
-    threads = max(1, min(torch.get_num_threads(), len(recipes)))
     todo = deque(zip(views, recipes, strict=True))
 
-    def work(product: _Floats) -> None:
+    def work(product: npt.NDArray[np.float32]) -> None:
         while True:
             try:
                 view, recipe = todo.popleft()
@@ -202,68 +207,68 @@ def render(
                 for step in chain:
                     pixels = step(pixels)
                 view += np.multiply(pixels, weight, out=product, dtype=np.float32)
-            np.minimum(view, 255, out=view)  # rounding may make the weights more than one
+            np.minimum(view, 255, out=view)  # rounded weights may add up to more than one
 
-    scratch = np.empty((threads, *size, 3), np.float32)
-    if threads == 1:
-        work(scratch[0])
+    products = np.empty((max(1, min(torch.get_num_threads(), len(recipes))), *size, 3), np.float32)
+    if len(products) == 1:
+        work(products[0])
     else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, scratch))
+        with ThreadPoolExecutor(len(products)) as pool:
+            list(pool.map(work, products))
     return views
 
 
 def resize(pixels: Pixels, size: tuple[int, int]) -> Pixels:
-    """Bilinear, averaging when it shrinks; at most 1 level from PIL, and several times faster."""
+    """Bilinear with antialiasing, at most 1 level from PIL's and several times faster."""
     batch = torch.from_numpy(np.ascontiguousarray(pixels))[None].permute(0, 3, 1, 2)
     scaled = torch.nn.functional.interpolate(batch, size, mode="bilinear", antialias=True)
-    return np.ascontiguousarray(scaled.permute(0, 2, 3, 1).numpy()[0])
+    return np.ascontiguousarray(scaled.permute(0, 2, 3, 1)[0].numpy())
 
 
 def content_generator(image: Image.Image, seed: int) -> np.random.Generator:
-    """A generator that depends on the seed and on the size and pixels of the image only."""
-    picture = image.convert("RGB")
+    """A generator that depends on the seed and on the size and pixels of the image, only."""
+    picture = _rgb(image)
     digest = blake2b(f"{seed} {picture.width} {picture.height} ".encode(), digest_size=16)
     digest.update(picture.tobytes())
     return np.random.default_rng(int.from_bytes(digest.digest(), "big"))
 
 
-def _draw_crop(row: _Uniform, source: tuple[int, int]) -> Recipe:
-    """As torchvision's RandomResizedCrop does: a box and whether to flip it."""
-    width, height = source
+def _draw_crop(row: _Uniform, image: Image.Image) -> tuple[tuple[int, int, int, int], bool]:
+    """A box as torchvision's RandomResizedCrop chooses it, and whether to mirror it."""
+    width, height = image.size
+    flip = bool(row[-1] < 0.5)
     for area, ratio, down, right in row[:-1].reshape(_TRIES, 4).tolist():
         area = width * height * (_AREA[0] + (_AREA[1] - _AREA[0]) * area)
         ratio = _RATIO[0] * (_RATIO[1] / _RATIO[0]) ** ratio
         w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < w <= width and 0 < h <= height:
-            box = int(down * (height - h + 1)), int(right * (width - w + 1)), h, w
-            break
-    else:  # the largest box in the centre whose ratio is allowed
-        w = min(width, round(height * _RATIO[1]))
-        h = min(height, round(width / _RATIO[0]))
-        box = (height - h) // 2, (width - w) // 2, h, w
-    return Recipe(box, flip=bool(row[-1] < 0.5))
+            return (int(down * (height - h + 1)), int(right * (width - w + 1)), h, w), flip
+    # Long and narrow: the largest box in the centre whose ratio is allowed.
+    w, h = min(width, round(height * _RATIO[1])), min(height, round(width / _RATIO[0]))
+    return ((height - h) // 2, (width - w) // 2, h, w), flip
 
 
-def _draw_step(
-    which: float, level: float, sign: float, severity: float, size: tuple[int, int]
-) -> Step:
-    """One of nine operations, its strength a tenth of `level` of the most it can be."""
-    strength = (0.1 + (severity - 0.1) * level) / 10
+def _step(which: float, level: float, sign: int, size: tuple[int, int]) -> partial[Pixels]:
+    """One of the nine operations; level 10 is the strongest."""
+    part = level / 10
     height, width = size
-    towards = 1 if sign < 0.5 else -1
-    make: tuple[Callable[[], Step], ...] = (
-        lambda: partial(augment.autocontrast),
-        lambda: partial(augment.equalize),
-        lambda: partial(augment.posterize, bits=4 - int(4 * strength)),
-        lambda: partial(augment.solarize, threshold=256 - int(256 * strength)),
-        lambda: partial(augment.rotate, degrees=towards * int(30 * strength)),
-        lambda: partial(augment.shear_x, level=towards * 0.3 * strength),
-        lambda: partial(augment.shear_y, level=towards * 0.3 * strength),
-        lambda: partial(augment.translate_x, pixels=towards * int(width / 3 * strength)),
-        lambda: partial(augment.translate_y, pixels=towards * int(height / 3 * strength)),
+    steps: tuple[tuple[Any, dict[str, float]], ...] = (
+        (augment.autocontrast, {}),
+        (augment.equalize, {}),
+        (augment.posterize, {"bits": 4 - int(4 * part)}),
+        (augment.solarize, {"threshold": 256 - int(256 * part)}),
+        (augment.rotate, {"degrees": sign * int(30 * part)}),
+        (augment.shear_x, {"level": sign * 0.3 * part}),
+        (augment.shear_y, {"level": sign * 0.3 * part}),
+        (augment.translate_x, {"pixels": sign * int(width / 3 * part)}),
+        (augment.translate_y, {"pixels": sign * int(height / 3 * part)}),
     )
-    return make[int(which * len(make))]()
+    operation, parameter = steps[int(which * len(steps))]
+    return partial(operation, **parameter)
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _check_count(name: str, value: int) -> None:
