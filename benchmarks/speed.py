@@ -1,0 +1,258 @@
+"""What fairness costs next to the vision tower: ratios from one interleaved run, medians.
+
+    python benchmarks/speed.py              all tables; ViT-L/14 takes long on a small machine
+    python benchmarks/speed.py --quick      ViT-B/32 and a tiny CLIP, fewer repetitions
+
+Weights are random: time does not depend on them. Nothing here is asserted in a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import os
+import platform
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import open_clip
+import torch
+import transformers
+from PIL import Image
+
+from fair_tta import (
+    ELRA,
+    TPT,
+    AugMix,
+    CropFlip,
+    FairTPT,
+    FairTPTClassifier,
+    FairTPTMO,
+    OrthCali,
+    Zero,
+    ZeroShot,
+)
+from fair_tta.views import content_generator
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+TARGETS = ["male", "female"]
+SENSITIVE = [
+    "White", "Southeast Asian", "Middle Eastern", "Black", "Indian", "Latino Hispanic",
+    "East Asian",
+]  # fmt: skip
+TEMPLATE = "A photo of a {sensitive} {target} person."
+
+
+def photo(seed: int) -> Image.Image:
+    """A smooth random picture of 500 x 375 pixels."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (12, 16, 3), dtype=np.uint8)
+    return Image.fromarray(pixels).resize((500, 375), Image.Resampling.BICUBIC)
+
+
+def interleaved(jobs: dict[str, Callable[[int], Any]], repeat: int) -> dict[str, float]:
+    """Median seconds of each job, run in turn so that the machine's moods hit all alike."""
+    times: dict[str, list[float]] = {name: [] for name in jobs}
+    for i in range(repeat + 1):  # the first round warms up
+        for name, job in jobs.items():
+            start = time.perf_counter()
+            job(i)
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(t[1:]) for name, t in times.items()}
+
+
+def open_clip_model(name: str) -> Any:
+    logging.disable(logging.WARNING)
+    model, _, preprocess = open_clip.create_model_and_transforms(name)
+    return model.eval(), preprocess, open_clip.get_tokenizer(name)
+
+
+def transformers_model(name: str) -> Any:
+    """A random CLIP of the size of OpenAI's, with the vocabulary that open_clip ships."""
+    import families
+
+    large = name == "ViT-L-14"
+    text = {"hidden_size": 768 if large else 512, "intermediate_size": 3072 if large else 2048,
+            "num_attention_heads": 12 if large else 8, "num_hidden_layers": 12}  # fmt: skip
+    vision = {"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16,
+              "num_hidden_layers": 24, "patch_size": 14} if large else {}  # fmt: skip
+    config = transformers.CLIPConfig(
+        text_config=text, vision_config=vision, projection_dim=768 if large else 512
+    )
+    processor = (transformers.CLIPImageProcessor(), families.clip_tokenizer())
+    return transformers.CLIPModel(config).eval(), processor
+
+
+def methods(model: Any, name: str, repeat: int) -> None:
+    """Items 1 and 2: each method against Zero, and Zero against the bare vision tower."""
+    torch.manual_seed(0)
+    clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE, scale=100.0)
+    backend: Any = clf.backend
+    pixels = torch.randn(64, 3, 224, 224)
+
+    def bare(chunk: int) -> Callable[[int], Any]:
+        return lambda _: [backend.encode_pixels(part) for part in pixels.split(chunk)]
+
+    def whole(adapter: Any) -> Callable[[int], Any]:
+        one = clf.with_adapter(adapter)
+
+        def run(i: int) -> Any:
+            one.vision._kept.clear()  # every call makes its views and encodes them
+            return one.predict(photo(i))
+
+        return run
+
+    jobs = {f"bare {chunk}": bare(chunk) for chunk in (16, 32, 64)}
+    jobs |= {"Zero": whole(Zero()), "TPT": whole(TPT()), "FairTPT": whole(FairTPT()),
+             "FairTPT-MO": whole(FairTPTMO())}  # fmt: skip
+    times = interleaved(jobs, repeat)
+    best = min(t for job, t in times.items() if job.startswith("bare"))
+    print(f"\n## {name}: seconds per image, 64 views, 2 targets, 7 sensitive names")
+    print(f"{'bare vision tower, best chunk':34} {best:8.3f}")
+    for job in ("Zero", "TPT", "FairTPT", "FairTPT-MO"):
+        against_zero, against_bare = times[job] / times["Zero"], times[job] / best
+        print(f"{job:34} {times[job]:8.3f}   {against_zero:5.2f} x Zero  {against_bare:5.2f} x bare")
+
+
+def views(repeat: int) -> None:
+    """Item 3: making 64 views, against one picture at a time with PIL."""
+    from augmix_reference import reference_views
+
+    size = (224, 224)
+    times = interleaved(
+        {
+            "PIL one by one": lambda i: reference_views(photo(i), 64, size, np.random.default_rng(i)),
+            "AugMix": lambda i: AugMix()(photo(i), size, content_generator(photo(i), i)),
+            "CropFlip": lambda i: CropFlip()(photo(i), size, content_generator(photo(i), i)),
+        },
+        repeat,
+    )
+    print("\n## 64 views of a 500 x 375 picture")
+    for job, seconds in times.items():
+        print(f"{job:34} {seconds:8.3f}   {times['PIL one by one'] / seconds:5.1f} x faster")
+
+
+def text_side(model: Any, name: str, repeat: int) -> None:
+    """Item 4: FairTPT's text time against the literal algorithm of the tests."""
+    import literal
+
+    clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE, scale=100.0, adapter=FairTPT())
+    network, _, tokenizer = model
+    text = literal.LiteralText(network, "openclip", tokenizer)
+    templates = clf.task.templates
+
+    def parts(prompts: Any) -> Any:
+        return [[(part.text, part.slot is not None) for part in p.parts] for p in prompts]
+
+    names = next(iter(clf.task.sensitive.values()))
+    plain = literal.Task(
+        parts(templates.target_prompts(clf.task.targets)), [parts(templates.sensitive_prompts(names))]
+    )
+    features = torch.nn.functional.normalize(torch.randn(1, 64, clf.task.target_features.shape[1]), dim=-1)
+    times = interleaved(
+        {
+            "literal": lambda _: literal.fair_tpt(text, plain, features[0]),
+            "FairTPT": lambda _: clf.adapter.adapt(clf.task, features),
+        },
+        repeat,
+    )
+    print(f"\n## {name}: text side of FairTPT, seconds per image")
+    for job, seconds in times.items():
+        print(f"{job:34} {seconds:8.3f}   {times['literal'] / seconds:5.1f} x faster")
+
+
+def batches(repeat: int) -> None:
+    """Item 5: 32 images in one call against one by one, on a tiny CLIP."""
+    import families
+
+    tiny = families.seeded(families.clip)
+    print("\n## a tiny CLIP: milliseconds per image, 32 images in one call against one by one")
+    for label, kept in (("whole calls, 64 AugMix views", False), ("views encoded before", True)):
+        for name, adapter in (("TPT", TPT()), ("FairTPT", FairTPT()), ("FairTPT-MO", FairTPTMO())):
+            clf = FairTPTClassifier(
+                (tiny[0], tiny[1:]), TARGETS, SENSITIVE, TEMPLATE, adapter=adapter, batch_size=32
+            )
+            photos = [photo(i).resize((64, 48)) for i in range(32)]
+            clf.predict(photos)
+
+            def run(together: bool, clf: Any = clf, photos: Any = photos, kept: bool = kept) -> Any:
+                if not kept:
+                    clf.vision._kept.clear()
+                return clf.predict(photos) if together else [clf.predict(p) for p in photos]
+
+            times = interleaved({"one": lambda _: run(False), "all": lambda _: run(True)}, repeat)
+            one, together = (1000 * times[job] / 32 for job in ("one", "all"))
+            print(f"{label:30} {name:11} {one:8.2f} {together:8.2f}   {one / together:5.1f} x faster")
+
+
+def many_classes(model: Any, name: str) -> None:
+    """Item 6: TPT with many targets: time and memory above the loaded model."""
+    print(f"\n## {name}: TPT with many targets, text side")
+    base = 0.0
+    for count in (250, 500, 1000):
+        names = [f"thing {i}" for i in range(count)]
+        clf = FairTPTClassifier(model, names, template="a photo of a {target}.", adapter=TPT())
+        features = torch.nn.functional.normalize(torch.randn(1, 64, 512), dim=-1)
+        _ = clf.task.target_features
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        base = base or before
+        start = time.perf_counter()
+        clf.adapter.adapt(clf.task, features)
+        seconds = time.perf_counter() - start
+        peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base) / 2**20
+        print(f"{count:6} targets {seconds:8.2f} s   {1000 * seconds / count:6.1f} ms per target   "
+              f"peak memory above the loaded model {peak:5.2f} GB")  # fmt: skip
+
+
+def sweep(model: Any, name: str) -> None:
+    """Item 7: twenty settings over the same images against one."""
+    clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE, scale=100.0)
+    settings: list[Any] = [ZeroShot(), Zero(0.1), Zero(0.3), OrthCali(), OrthCali(0), TPT()]
+    settings += [FairTPT(lam=lam, rho=rho) for lam in (0.0, 1.0, 100.0, math.inf) for rho in (0.5, 0.75)]
+    settings += [FairTPTMO(lam=lam) for lam in (1.0, 100.0, 5000.0)]
+    settings += [TPT(rate=ELRA()), FairTPT(rate=ELRA(beta=0.02)), FairTPT(rate=ELRA(beta=0.05))]
+    photos = [photo(i) for i in range(4)]
+
+    def run(some: list[Any]) -> float:
+        clf.vision._kept.clear()
+        start = time.perf_counter()
+        for adapter in some:
+            clf.with_adapter(adapter).predict(photos)
+        return time.perf_counter() - start
+
+    run(settings)
+    one = statistics.median(run([FairTPT()]) for _ in range(3))
+    all_of_them = statistics.median(run(settings) for _ in range(3))
+    print(f"\n## {name}: {len(settings)} settings over 4 images")
+    print(f"one setting {one:.2f} s, all {all_of_them:.2f} s: {all_of_them / one:.2f} x")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="without ViT-L/14, fewer repetitions")
+    quick = parser.parse_args().quick
+    repeat = 3 if quick else 7
+    print(f"python {platform.python_version()}, torch {torch.__version__}, {os.cpu_count()} cores, "
+          f"{torch.get_num_threads()} threads, {platform.machine()}")  # fmt: skip
+    b32 = open_clip_model("ViT-B-32")
+    views(repeat)
+    batches(repeat)
+    text_side(b32, "open_clip ViT-B-32", repeat)
+    many_classes(b32, "open_clip ViT-B-32")
+    methods(b32, "open_clip ViT-B-32", repeat)
+    sweep(b32, "open_clip ViT-B-32")
+    methods(transformers_model("ViT-B-32"), "transformers ViT-B-32", repeat)
+    if not quick:
+        methods(open_clip_model("ViT-L-14"), "open_clip ViT-L-14", 1)
+        methods(transformers_model("ViT-L-14"), "transformers ViT-L-14", 1)
+
+
+if __name__ == "__main__":
+    main()
