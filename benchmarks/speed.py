@@ -118,7 +118,9 @@ def methods(model: Any, name: str, repeat: int) -> None:
     print(f"{'bare vision tower, best chunk':34} {best:8.3f}")
     for job in ("Zero", "TPT", "FairTPT", "FairTPT-MO"):
         against_zero, against_bare = times[job] / times["Zero"], times[job] / best
-        print(f"{job:34} {times[job]:8.3f}   {against_zero:5.2f} x Zero  {against_bare:5.2f} x bare")
+        print(
+            f"{job:34} {times[job]:8.3f}   {against_zero:5.2f} x Zero  {against_bare:5.2f} x bare"
+        )
 
 
 def views(repeat: int) -> None:
@@ -128,7 +130,9 @@ def views(repeat: int) -> None:
     size = (224, 224)
     times = interleaved(
         {
-            "PIL one by one": lambda i: reference_views(photo(i), 64, size, np.random.default_rng(i)),
+            "PIL one by one": lambda i: reference_views(
+                photo(i), 64, size, np.random.default_rng(i)
+            ),
             "AugMix": lambda i: AugMix()(photo(i), size, content_generator(photo(i), i)),
             "CropFlip": lambda i: CropFlip()(photo(i), size, content_generator(photo(i), i)),
         },
@@ -153,9 +157,12 @@ def text_side(model: Any, name: str, repeat: int) -> None:
 
     names = next(iter(clf.task.sensitive.values()))
     plain = literal.Task(
-        parts(templates.target_prompts(clf.task.targets)), [parts(templates.sensitive_prompts(names))]
+        parts(templates.target_prompts(clf.task.targets)),
+        [parts(templates.sensitive_prompts(names))],
     )
-    features = torch.nn.functional.normalize(torch.randn(1, 64, clf.task.target_features.shape[1]), dim=-1)
+    features = torch.nn.functional.normalize(
+        torch.randn(1, 64, clf.task.target_features.shape[1]), dim=-1
+    )
     times = interleaved(
         {
             "literal": lambda _: literal.fair_tpt(text, plain, features[0]),
@@ -189,7 +196,9 @@ def batches(repeat: int) -> None:
 
             times = interleaved({"one": lambda _: run(False), "all": lambda _: run(True)}, repeat)
             one, together = (1000 * times[job] / 32 for job in ("one", "all"))
-            print(f"{label:30} {name:11} {one:8.2f} {together:8.2f}   {one / together:5.1f} x faster")
+            print(
+                f"{label:30} {name:11} {one:8.2f} {together:8.2f}   {one / together:5.1f} x faster"
+            )
 
 
 def many_classes(model: Any, name: str) -> None:
@@ -215,7 +224,9 @@ def sweep(model: Any, name: str) -> None:
     """Item 7: twenty settings over the same images against one."""
     clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE, scale=100.0)
     settings: list[Any] = [ZeroShot(), Zero(0.1), Zero(0.3), OrthCali(), OrthCali(0), TPT()]
-    settings += [FairTPT(lam=lam, rho=rho) for lam in (0.0, 1.0, 100.0, math.inf) for rho in (0.5, 0.75)]
+    settings += [
+        FairTPT(lam=lam, rho=rho) for lam in (0.0, 1.0, 100.0, math.inf) for rho in (0.5, 0.75)
+    ]
     settings += [FairTPTMO(lam=lam) for lam in (1.0, 100.0, 5000.0)]
     settings += [TPT(rate=ELRA()), FairTPT(rate=ELRA(beta=0.02)), FairTPT(rate=ELRA(beta=0.05))]
     photos = [photo(i) for i in range(4)]

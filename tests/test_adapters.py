@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
-import families
 import pytest
 import torch
-from checks import picture
 from torch import Tensor
 
+import families
+from checks import picture
 from fair_tta import (
     ELRA,
     TPT,
@@ -58,7 +57,12 @@ ADAPTERS: dict[str, Any] = {
 
 def classifier(**more: Any) -> FairTPTClassifier:
     backend = more.pop("backend", None) or TransformersBackend(*families.seeded(families.clip))
-    settings = {"targets": TARGETS, "sensitive": SENSITIVE, "template": TEMPLATE, "scale": 30.0}
+    settings: dict[str, Any] = {
+        "targets": TARGETS,
+        "sensitive": SENSITIVE,
+        "template": TEMPLATE,
+        "scale": 30.0,
+    }
     return FairTPTClassifier(backend, **(settings | {"views": AugMix(8)} | more))
 
 
@@ -68,8 +72,9 @@ def plain() -> FairTPTClassifier:
 
 
 @pytest.fixture(params=ADAPTERS)
-def adapter(request: pytest.FixtureRequest) -> Iterator[Adapter]:
-    yield ADAPTERS[request.param]
+def adapter(request: pytest.FixtureRequest) -> Adapter:
+    chosen: Adapter = ADAPTERS[request.param]
+    return chosen
 
 
 def test_is_a_frozen_strategy(adapter: Adapter) -> None:
@@ -80,9 +85,7 @@ def test_is_a_frozen_strategy(adapter: Adapter) -> None:
     assert type(adapter).__doc__
 
 
-def test_batch_order_and_history_do_not_matter(
-    plain: FairTPTClassifier, adapter: Adapter
-) -> None:
+def test_batch_order_and_history_do_not_matter(plain: FairTPTClassifier, adapter: Adapter) -> None:
     pictures = [picture(i, (40 + i, 30)) for i in range(5)]
     alone = [classifier(adapter=adapter, backend=plain.backend).predict(p) for p in pictures]
     clf = classifier(adapter=adapter, backend=plain.backend, batch_size=3)
@@ -199,7 +202,9 @@ def test_moves_what_it_should_move(plain: FairTPTClassifier) -> None:
     tpt = plain.with_adapter(TPT()).predict(pictures)
     assert sum(p.entropy - p.entropy_zero_shot for p in tpt) < 0
     fair = plain.with_adapter(FairTPT()).predict(pictures)
-    rise = [p.sensitive_entropy[a] - p.sensitive_entropy_zero_shot[a] for p in fair for a in SENSITIVE]
+    rise = [
+        p.sensitive_entropy[a] - p.sensitive_entropy_zero_shot[a] for p in fair for a in SENSITIVE
+    ]
     assert sum(rise) > 0
 
 

@@ -15,13 +15,13 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
-import families
-import literal
 import open_clip
 import pytest
 import torch
 from torch import Tensor
 
+import families
+import literal
 from fair_tta import (
     ELRA,
     TPT,
@@ -43,7 +43,7 @@ TARGETS = {"cat": "cat", "dog": "black dog", "bird": "water bird"}
 ONE = {"sex": {"m": "male", "f": "female"}}
 TWO = {**ONE, "age": {"y": "young", "o": "old", "n": "not old"}}
 TEMPLATE = "a photo of a {sensitive} {target} on water."
-LOSSES = {"S": SLoss, "TS": TSLoss, "super-TS": SuperTSLoss}
+LOSSES: dict[str, Any] = {"S": SLoss, "TS": TSLoss, "super-TS": SuperTSLoss}
 LAMBDAS = [0.0, 1.0, 100.0, math.inf]
 ATTRIBUTES = ["one", "two independent", "two joint"]
 
@@ -110,8 +110,6 @@ def views_of(task: Task, count: int = 16, seed: int = 0) -> Tensor:
     return unit(towards + 0.6 * torch.randn(count, dim, generator=generator))
 
 
-
-
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_fair_tpt_equals_the_literal_algorithm(name: str, loss: str) -> None:
@@ -169,7 +167,13 @@ def test_tpt_equals_the_literal_algorithm(name: str, steps: int, rate: str) -> N
     }
     ours = TPT(rate=policies[rate][0], steps=steps).adapt(case.task, views[None])
     theirs = literal.fair_tpt(
-        case.text, case.plain, views.double(), loss="T", rate=policies[rate][1], rho=0.1, steps=steps
+        case.text,
+        case.plain,
+        views.double(),
+        loss="T",
+        rate=policies[rate][1],
+        rho=0.1,
+        steps=steps,
     )
     torch.testing.assert_close(
         ours.probabilities[0].double(), theirs.probabilities, rtol=0, atol=1e-4
@@ -191,9 +195,7 @@ def test_several_steps(steps: int, loss: str) -> None:
             rate=("fixed", 5e-3, torch.optim.AdamW), steps=steps,
         )  # fmt: skip
         probabilities = ours.adapt(case.task, views[None]).probabilities[0]
-        torch.testing.assert_close(
-            probabilities.double(), theirs.probabilities, rtol=0, atol=1e-4
-        )
+        torch.testing.assert_close(probabilities.double(), theirs.probabilities, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -228,9 +230,7 @@ def test_projection_after_tuning(name: str, lam: float) -> None:
     method = FairTPT(rate=ELRA(max_relative_step=math.inf)) >> OrthCali(lam)
     ours = method.adapt(case.task, views[None])
     tuned = literal.fair_tpt(case.text, case.plain, views.double())
-    theirs = literal.orthcali(
-        case.text, case.plain, views.double(), lam, context=tuned.context
-    )
+    theirs = literal.orthcali(case.text, case.plain, views.double(), lam, context=tuned.context)
     torch.testing.assert_close(
         ours.probabilities[0], theirs.to(ours.probabilities.dtype), rtol=0, atol=1e-4
     )

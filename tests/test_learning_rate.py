@@ -70,9 +70,7 @@ def test_the_scale_of_the_objective_does_not_matter() -> None:
         (1.0, math.inf, NO_STEP),
     ],
 )
-def test_degenerate_cases_are_bounded_and_noted(
-    gradient: float, target: float, note: str
-) -> None:
+def test_degenerate_cases_are_bounded_and_noted(gradient: float, target: float, note: str) -> None:
     """The second image is ordinary and must not notice."""
     ordinary = torch.full((2, 2), 0.1)
     g = torch.stack([torch.full((2, 2), gradient), ordinary])

@@ -6,14 +6,14 @@ import math
 from fractions import Fraction
 from typing import Any
 
-import families
 import numpy as np
 import pytest
 import torch
-from checks import make_task
 from hypothesis import given
 from hypothesis import strategies as st
 
+import families
+from checks import make_task
 from fair_tta import SLoss, SuperTSLoss, TSLoss
 from fair_tta.backends import TransformersBackend
 from fair_tta.entropy import count_kept, marginal, most_confident
@@ -109,7 +109,12 @@ def test_product_attribute() -> None:
     from fair_tta import Templates
 
     two = {"sex": {"m": "male", "f": "female"}, "age": {"y": "young", "o": "old"}}
-    task = Task(backend, {"a": "cat", "b": "dog"}, two, Templates.from_sentence("a {sensitive} {target} here"))
+    task = Task(
+        backend,
+        {"a": "cat", "b": "dog"},
+        two,
+        Templates.from_sentence("a {sensitive} {target} here"),
+    )
     assert task.product.sensitive == {
         "sex x age": {
             "m x y": "male young", "m x o": "male old",
@@ -117,7 +122,9 @@ def test_product_attribute() -> None:
         }
     }  # fmt: skip
     assert torch.equal(task.product.context, task.context)
-    assert [len(SLoss(joint=joint).objective(task).terms[1].prompts) for joint in (False, True)] == [4, 4]
+    assert [
+        len(SLoss(joint=joint).objective(task).terms[1].prompts) for joint in (False, True)
+    ] == [4, 4]
     assert SLoss().objective(task).terms[1].groups == ((1, 2), (1, 2))
     assert SLoss(joint=True).objective(task).terms[1].groups == ((1, 4),)
 

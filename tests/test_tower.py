@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+import transformers
 from torch import Tensor, nn
 
 import families
-from checks import SENSITIVE, TARGETS, TEMPLATE, picture
+from checks import SENSITIVE, TARGETS, TEMPLATE, assert_splice_is_exact, picture
 from fair_tta import FairTPTClassifier, OrthCali, Outcome, TowerError, Zero, ZeroShot
 from fair_tta.backends import Tokens, TransformersBackend
 from fair_tta.backends.tower import TextTower
@@ -95,21 +96,53 @@ def test_whether_the_tail_may_be_cut_is_found_out(manner: str, cuts: bool) -> No
 
 
 def unspliceable() -> tuple[Any, Any, Any]:
-    """A CLIP whose token embedding is a matrix product, as after some quantisations."""
+    """A CLIP that looks its tokens up without a layer of its own."""
     model, images, tokenizer = families.seeded(families.clip)
-    table = model.text_model.embeddings.token_embedding
-
-    class Product(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inside = nn.ModuleList([table])
-            self.weight = table.weight
-
-        def forward(self, ids: Tensor) -> Tensor:
-            return torch.nn.functional.embedding(ids, self.weight)
-
-    model.text_model.embeddings.token_embedding = Product()
+    embeddings = model.text_model.embeddings
+    weight = embeddings.token_embedding.weight
+    del embeddings.token_embedding
+    embeddings.token_embedding = lambda ids: torch.nn.functional.embedding(ids, weight)
     return model, images, tokenizer
+
+
+class Wrapped(nn.Module):
+    """A table with more around it, as adapters for fine-tuning have it."""
+
+    def __init__(self, table: nn.Embedding) -> None:
+        super().__init__()
+        self.table = table
+        self.low = nn.Embedding(table.num_embeddings, 2)
+        self.up = nn.Linear(2, table.embedding_dim)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        vectors: Tensor = self.table(ids) + self.up(self.low(ids))
+        return vectors
+
+
+def test_a_wrapped_table_is_replaced_as_a_whole() -> None:
+    model, images, tokenizer = families.seeded(families.clip)
+    embeddings = model.text_model.embeddings
+    embeddings.token_embedding = Wrapped(embeddings.token_embedding)
+    backend = TransformersBackend(model, images, tokenizer)
+    assert isinstance(backend.tower._layer, Wrapped)
+    assert_splice_is_exact(
+        backend,
+        lambda t: model.get_text_features(t.ids, attention_mask=t.mask.long()).pooler_output,
+    )
+
+
+def test_equally_long_prompts_without_padding() -> None:
+    """transformers drops AIMv2's causal mask when a batch has no padding: then nothing is cut."""
+    tokenizer = families.clip_tokenizer()
+    sizes = families._text(**families._clip_ids(tokenizer))
+    config = transformers.Aimv2Config(
+        text_config=sizes, vision_config=families._vision(), projection_dim=16
+    )
+    model = families.seeded(lambda: (transformers.Aimv2Model(config),))[0]
+    backend = TransformersBackend(model, families._images(), tokenizer)
+    two = backend.encode_text(backend.tokenize(["a cat", "a dog"]))
+    three = backend.encode_text(backend.tokenize(["a cat", "a dog", "a very big black dog"]))
+    torch.testing.assert_close(two, three[:2], rtol=1e-4, atol=1e-5)
 
 
 def test_zero_shot_works_without_splicing_and_others_say_what_does() -> None:

@@ -17,7 +17,7 @@ from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from fair_tta import FairTPTClassifier, ModelError
 
 
-class Broken(RuntimeError):
+class Broken(Exception):
     pass
 
 

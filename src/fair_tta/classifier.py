@@ -17,6 +17,7 @@ from fair_tta import adapters
 from fair_tta._extras import require
 from fair_tta.adapters import Adapter, FairTPT, Outcome, ZeroShot
 from fair_tta.backends import Backend, resolve
+from fair_tta.backends.guard import untouched
 from fair_tta.entropy import normalised_entropy
 from fair_tta.errors import FairTTAError, ImageError, ModelError, PromptError, TowerError
 from fair_tta.images import ImageInput, is_single_image, load_image
@@ -78,7 +79,7 @@ class FairTPTClassifier:
         adapter: Adapter | None = None,
         processor: Any = None,
         scale: float | None = None,
-        views: Any = AugMix(),  # noqa: B008
+        views: Any = AugMix(),
         seed: int = 0,
         batch_size: int = 16,
     ) -> None:
@@ -150,12 +151,7 @@ class FairTPTClassifier:
         """
         if is_single_image(images):
             return self._predict_batch([load_image(images)])[0]
-        if isinstance(images, Mapping) or not hasattr(images, "__iter__"):
-            raise ImageError(
-                "`images` should be an image (PIL image, path, bytes, array or tensor) or an "
-                f"iterable of images (got {type(images).__name__})."
-            )
-        stream = self._stream(images, progress)
+        stream = self._stream(_checked_images(images), progress)
         is_batch = isinstance(images, Sequence | np.ndarray | Tensor)
         return list(stream) if is_batch else stream
 
@@ -163,7 +159,8 @@ class FairTPTClassifier:
         """Probabilities in the order of `targets`: ``[targets]``, or ``[images, targets]``."""
         if is_single_image(images):
             return np.array(list(self.predict(images).probabilities.values()))
-        rows = [list(p.probabilities.values()) for p in self._stream(images, progress)]
+        stream = self._stream(_checked_images(images), progress)
+        rows = [list(p.probabilities.values()) for p in stream]
         return np.array(rows, dtype=np.float64).reshape(-1, len(self.targets))
 
     def _stream(self, images: Iterable[Any], progress: bool) -> Iterator[Prediction]:
@@ -185,7 +182,7 @@ class FairTPTClassifier:
         """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
         if not images:
             return []
-        with torch.inference_mode(False), torch.no_grad():
+        with untouched(), torch.no_grad():
             features = self.vision.features(images, self.adapter.needs_views)
             zero_shot = ZeroShot().adapt(self.task, features)
             if not zero_shot.probabilities.isfinite().all():
@@ -246,6 +243,16 @@ class FairTPTClassifier:
                     f"These adapters need no prompt gradient: {', '.join(_GRADIENT_FREE)}."
                 ) from error
         return adapter
+
+
+def _checked_images(images: Any) -> Iterable[Any]:
+    if isinstance(images, Mapping) or not hasattr(images, "__iter__"):
+        raise ImageError(
+            "`images` should be an image (PIL image, path, bytes, array or tensor) or an "
+            f"iterable of images (got {type(images).__name__})."
+        )
+    several: Iterable[Any] = images
+    return several
 
 
 def _named(names: Iterable[str], values: Tensor) -> dict[str, float]:

@@ -9,6 +9,7 @@ both (as in ``"{target}s"``) changes, so it stays with the name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -116,8 +117,10 @@ class SharedContext:
 
     def _find(self, prompts: Sequence[Prompt]) -> list[tuple[list[int], list[int]]]:
         """For each prompt the template's tokens: positions among the real tokens, and ids."""
-        self._look_up([*_FILLERS, *(p.text for p in prompts)])
-        self._look_up(text for i in range(len(prompts)) for _, text in _variants(prompts, i))
+        self._look_up(prompt.text for prompt in prompts)
+        self._look_up(_FILLERS, skip_long=True)
+        variants = (text for i in range(len(prompts)) for _, text in _variants(prompts, i))
+        self._look_up(variants, skip_long=True)
         found = []
         for index, prompt in enumerate(prompts):
             own = self._ids[prompt.text]
@@ -127,11 +130,12 @@ class SharedContext:
 
     def _template_positions(self, prompts: Sequence[Prompt], index: int) -> list[int]:
         own = self._ids[prompts[index].text]
-        start, stop = _changed(own, [self._ids[filler] for filler in _FILLERS])
+        start, stop = _changed(own, [self._ids[word] for word in _FILLERS if word in self._ids])
         positions = set(range(start, stop))  # all but begin and end of text
         variants: dict[int, list[list[int]]] = {}
         for part, text in _variants(prompts, index):
-            variants.setdefault(part, []).append(self._ids[text])
+            if text in self._ids:
+                variants.setdefault(part, []).append(self._ids[text])
         for part, others in variants.items():
             start, stop = _changed(own, others)
             if start >= stop:
@@ -142,10 +146,23 @@ class SharedContext:
             positions -= set(range(start, stop))
         return sorted(positions)
 
-    def _look_up(self, texts: Iterable[str]) -> None:
+    def ids(self, text: str) -> list[int]:
+        """The real token ids of a prompt that was among those of the constructor."""
+        return self._ids[text]
+
+    def _look_up(self, texts: Iterable[str], skip_long: bool = False) -> None:
+        """Tokenise what is new. A variant may be too long where the prompt itself is not."""
         new = [text for text in dict.fromkeys(texts) if text not in self._ids]
-        if new:
-            tokens = self._tokenize(new)
+        try:
+            tokens = self._tokenize(new) if new else None
+        except PromptError:
+            if not skip_long:
+                raise
+            for text in new:
+                with suppress(PromptError):
+                    self._ids[text] = self._tokenize([text]).row(0)
+            return
+        if tokens is not None:
             self._ids.update((text, tokens.row(i)) for i, text in enumerate(new))
 
 

@@ -24,7 +24,9 @@ BOUNDED = "the step was bounded at {radius:g} times the norm of the context"
 Gradient = Callable[[Tensor], Tensor]
 """``[points, images, vectors, width]`` contexts -> gradients there, of the same shape."""
 
-_GAUSS = tuple((0.5 + side * math.sqrt(0.15), weight / 18) for side, weight in ((-1, 5), (0, 8), (1, 5)))
+_GAUSS = tuple(
+    (0.5 + side * math.sqrt(0.15), weight / 18) for side, weight in ((-1, 5), (0, 8), (1, 5))
+)
 
 
 class Stepper(Protocol):
@@ -71,7 +73,9 @@ class FixedRate:
     def __post_init__(self) -> None:
         if not (self.lr >= 0 and math.isfinite(self.lr)):
             raise FairTTAError(f"`lr` should be a number from 0 on (got {self.lr!r}).")
-        if not (isinstance(self.optimizer, type) and issubclass(self.optimizer, torch.optim.Optimizer)):
+        if not (
+            isinstance(self.optimizer, type) and issubclass(self.optimizer, torch.optim.Optimizer)
+        ):
             raise FairTTAError(
                 f"`optimizer` should be a class of torch.optim (got {self.optimizer!r})."
             )
@@ -184,4 +188,5 @@ class _ElraStepper:
 
 def _norm(x: Tensor) -> Tensor:
     """Length of each image's tensor, in float64: ``[images, ...] -> [images]``."""
-    return x.double().flatten(1).norm(dim=1)
+    length: Tensor = x.double().flatten(1).norm(dim=1)
+    return length

@@ -6,6 +6,7 @@ should fall, the sensitive attribute's should rise, so it enters with a minus si
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -60,7 +61,7 @@ class Objective:
     copies: int = 1
 
 
-class Loss(Protocol):
+class Loss(Hashable, Protocol):
     """Says what is minimised; hashable, so that its prompts are made once per task."""
 
     def objective(self, task: Task) -> Objective:

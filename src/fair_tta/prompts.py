@@ -127,9 +127,9 @@ def parse_names(argument: str, names: Names) -> dict[str, str]:
     if isinstance(names, str) or not isinstance(names, (Mapping, Iterable)):
         raise PromptError(f"`{argument}` should be a list of names (got {names!r}).")
     pairs = list(names.items()) if isinstance(names, Mapping) else [(n, n) for n in names]
-    for pair in pairs:
-        if not all(isinstance(text, str) and text.strip() for text in pair):
-            raise PromptError(f"`{argument}` should hold non-empty strings (got {pair[1]!r}).")
+    for text in (text for pair in pairs for text in pair):
+        if not isinstance(text, str) or not text.strip():
+            raise PromptError(f"`{argument}` should hold non-empty strings (got {text!r}).")
     if len(pairs) < 2:
         got = [label for label, _ in pairs]
         raise PromptError(f"`{argument}` should name at least two values (got {got}).")
@@ -155,10 +155,16 @@ def parse_sensitive(
             raise PromptError("`sensitive` should name at least two values (got {}).")
         if not any(isinstance(value, str) for value in sensitive.values()):
             return {
-                str(attribute): parse_names(f"sensitive[{attribute!r}]", names)
+                _attribute(attribute): parse_names(f"sensitive[{attribute!r}]", names)
                 for attribute, names in sensitive.items()
             }
     return {"sensitive": parse_names("sensitive", sensitive)}  # type: ignore[arg-type]
+
+
+def _attribute(name: str) -> str:
+    if not isinstance(name, str):
+        raise PromptError(f"the attributes of `sensitive` should be strings (got {name!r}).")
+    return name
 
 
 def _parse(argument: str, sentence: str, required: set[str] | None) -> tuple[Part, ...]:

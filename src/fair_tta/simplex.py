@@ -29,8 +29,8 @@ def flip_margin(p: Tensor) -> Tensor:
 def collapse_distance(p: Tensor) -> Tensor:
     """The largest distance from `p` to a vector with the same leading entry, ``[..., K] -> [...]``.
 
-    Statement (ii): ``distance(p, q) > collapse_distance(p)`` implies that the leading entries of `p`
-    and `q` differ. The maximum is attained where the leading entry and a set of m others share
+    Statement (ii): ``distance(p, q) > collapse_distance(p)`` implies that the leading entries of
+    `p` and `q` differ. The maximum is attained where the leading entry and a set of m others share
     everything, ``1 / (1 + m)`` each; for each m the m smallest others are the farthest, so no
     search over sets is needed.
     """
@@ -40,9 +40,7 @@ def collapse_distance(p: Tensor) -> Tensor:
     sizes = torch.arange(count + 1, device=p.device)
     share = 1 / (1 + sizes.to(p.dtype))  # [m]
     chosen = torch.arange(count, device=p.device) < sizes[:, None]  # [m, K - 1]
-    gaps = torch.where(
-        chosen, (others.unsqueeze(-2) - share[:, None]).abs(), others.unsqueeze(-2)
-    )
+    gaps = torch.where(chosen, (others.unsqueeze(-2) - share[:, None]).abs(), others.unsqueeze(-2))
     return ((largest - share).abs() + gaps.sum(-1)).amax(-1) / 2
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
-from itertools import product
+from itertools import islice, product
 from typing import Any, TypeVar
 
 import torch
@@ -54,22 +54,32 @@ class Task:
             attribute: templates.sensitive_prompts(names)
             for attribute, names in self.sensitive.items()
         }
-        _check_distinct(backend, "targets", self.targets, target_prompts)
-        for attribute, names in self.sensitive.items():
-            _check_distinct(backend, "sensitive", names, sensitive_prompts[attribute])
-        self._shared = SharedContext(
-            backend.tokenize, [target_prompts, *sensitive_prompts.values()]
-        )
-        if not self._shared.token_ids:
-            raise PromptError(
-                f"`template` should have words besides its slots, there is no context to adapt "
-                f"in {target_prompts[0].text!r}."
-            )
+        # a few joint prompts, because a joint sentence of its own may have words of its own
+        joint = []
+        if templates.joint is not None:
+            joint = [
+                templates.joint_prompts(_first_two(self.targets), _first_two(names))
+                for names in self.sensitive.values()
+            ]
+        sets = [target_prompts, *sensitive_prompts.values()]
+        self._shared = SharedContext(backend.tokenize, [*sets, *joint])
+        arguments = ["targets", *["sensitive"] * len(sensitive_prompts)]
+        for argument, names, prompts in zip(
+            arguments, (self.targets, *self.sensitive.values()), sets, strict=True
+        ):
+            self._check_distinct(argument, names, prompts)
         self.target_prompts = self._shared.place(target_prompts)
         self.sensitive_prompts = {
             attribute: self._shared.place(prompts)
             for attribute, prompts in sensitive_prompts.items()
         }
+        for placed in (self.target_prompts, *self.sensitive_prompts.values()):
+            bare = (placed.slots < 0).all(1).nonzero().flatten().tolist()
+            if bare:
+                raise PromptError(
+                    "`template` should have words besides its slots, there is no context to adapt "
+                    f"in {placed.texts[bare[0]]!r}."
+                )
 
     @cached_property
     def context(self) -> Tensor:
@@ -121,7 +131,9 @@ class Task:
     def own_features(self, prompts: PromptSet) -> Tensor:
         """Unit features of prompts as they are, from the model's own call: ``[prompts, dim]``."""
         rows = _at_once(prompts, 8 * TOKENS_AT_ONCE)
-        parts = [self.backend.encode_text(prompts[i : i + rows].tokens) for i in _steps(prompts, rows)]
+        parts = [
+            self.backend.encode_text(prompts[i : i + rows].tokens) for i in _steps(prompts, rows)
+        ]
         return unit(torch.cat(parts))
 
     def encode(self, prompts: PromptSet, context: Tensor) -> Tensor:
@@ -167,7 +179,7 @@ class Task:
             cotangent: ``[episodes, prompts, dim]``
 
         Returns:
-            ``[episodes, vectors, width]``. Only a bounded number of tokens is kept for it at a time.
+            ``[episodes, vectors, width]``. Only a bounded number of tokens is worked on at a time.
         """
         gradient = torch.zeros_like(context)
         for row in _blocks(self._trimmed(prompts), context, TOKENS_AT_ONCE):
@@ -183,6 +195,18 @@ class Task:
         """``log softmax(scale * cosine)``: ``[..., n, dim], [..., k, dim] -> [..., n, k]``."""
         return (self.scale * images @ texts.transpose(-1, -2)).log_softmax(-1)
 
+    def _check_distinct(
+        self, argument: str, names: Mapping[str, str], prompts: list[Prompt]
+    ) -> None:
+        seen: dict[tuple[int, ...], str] = {}
+        for label, prompt in zip(names, prompts, strict=True):
+            other = seen.setdefault(tuple(self._shared.ids(prompt.text)), label)
+            if other != label:
+                raise PromptError(
+                    f"`{argument}` should be told apart by the model, but {other!r} and {label!r} "
+                    "give the same tokens: use other words."
+                )
+
     def _trimmed(self, prompts: PromptSet) -> PromptSet:
         """Without padding that does not matter, if the backend knows of such."""
         shorten = getattr(self.backend, "shorten", None)
@@ -193,6 +217,10 @@ def unit(features: Tensor) -> Tensor:
     """Features of length one, in float32 (float64 stays)."""
     wide = features if features.dtype == torch.float64 else features.float()
     return normalize(wide, dim=-1)
+
+
+def _first_two(names: Mapping[str, str]) -> dict[str, str]:
+    return dict(islice(names.items(), 2))
 
 
 def _at_once(prompts: PromptSet, tokens: int) -> int:
@@ -217,18 +245,3 @@ def _blocks(
         ]
         for e in range(0, len(context), episodes)
     ]  # fmt: skip
-
-
-def _check_distinct(
-    backend: Backend, argument: str, names: Mapping[str, str], prompts: list[Prompt]
-) -> None:
-    tokens = backend.tokenize([prompt.text for prompt in prompts])
-    seen: dict[tuple[int, ...], str] = {}
-    for i, label in enumerate(names):
-        row = tuple(tokens.row(i))
-        if row in seen:
-            raise PromptError(
-                f"`{argument}` should be told apart by the model, but {seen[row]!r} and {label!r} "
-                "give the same tokens: use other words."
-            )
-        seen[row] = label

@@ -14,6 +14,7 @@ Differences from the public TPT code:
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -190,7 +191,7 @@ def render(
     views = np.empty((len(recipes), *size, 3), np.float32)
     todo = deque(zip(views, recipes, strict=True))
 
-    def work(product: npt.NDArray[np.float32]) -> None:
+    def work(stack: npt.NDArray[np.uint8]) -> None:
         while True:
             try:
                 view, recipe = todo.popleft()
@@ -201,20 +202,21 @@ def render(
                 left = picture.width - left - width
             source = mirrored if recipe.flip else plain
             crop = resize(source[top : top + height, left : left + width], size)
-            np.multiply(crop, recipe.weights[0], out=view, dtype=np.float32)
-            for weight, chain in zip(recipe.weights[1:], recipe.chains, strict=True):
-                pixels = crop
-                for step in chain:
-                    pixels = step(pixels)
-                view += np.multiply(pixels, weight, out=product, dtype=np.float32)
+            stack[0] = crop
+            for pixels, chain in zip(stack[1:], recipe.chains, strict=True):
+                pixels[:] = functools.reduce(lambda result, step: step(result), chain, crop)
+            weights = np.array(recipe.weights, np.float32)
+            np.einsum("k,khwc->hwc", weights, stack, dtype=np.float32, out=view, casting="unsafe")
             np.minimum(view, 255, out=view)  # rounded weights may add up to more than one
 
-    products = np.empty((max(1, min(torch.get_num_threads(), len(recipes))), *size, 3), np.float32)
-    if len(products) == 1:
-        work(products[0])
+    chains = max((len(recipe.chains) for recipe in recipes), default=0)
+    threads = max(1, min(torch.get_num_threads(), len(recipes)))
+    stacks = np.empty((threads, 1 + chains, *size, 3), np.uint8)
+    if threads == 1:
+        work(stacks[0])
     else:
-        with ThreadPoolExecutor(len(products)) as pool:
-            list(pool.map(work, products))
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, stacks))
     return views
 
 

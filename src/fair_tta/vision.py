@@ -19,7 +19,7 @@ from fair_tta.task import unit
 from fair_tta.views import Views, content_generator
 
 CustomViews = Callable[[Image.Image, np.random.Generator], Iterable[Any]]
-"""Views of one's own: an image and a random generator in, more images out (of any accepted kind)."""
+"""Views of one's own: an image and a random generator in, more images (of any kind) out."""
 
 _PIXELS_AT_ONCE = 32 * 3 * 224 * 224
 _SIZE = (224, 224)  # of views for a model that does not say its own
@@ -41,7 +41,7 @@ class Vision:
         self.backend = backend
         self.views: Views | CustomViews = _parse_views(views)
         self.seed = seed
-        self._spec: _PixelSpec | None | bool = False  # not looked at yet
+        self._spec: _PixelSpec | bool | None = False  # not looked at yet
         self._kept: OrderedDict[Any, Tensor] = OrderedDict()
 
     def features(self, images: Sequence[Image.Image], with_views: bool) -> Tensor:

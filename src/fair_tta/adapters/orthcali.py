@@ -87,9 +87,7 @@ class OrthCali:
         spurious = torch.cat(sensitive, -2)
         q = target.double()
         if self.lam > 0:
-            differences = torch.cat(
-                [_differences(z, target.shape[-2]) for z in joint], -2
-            )
+            differences = torch.cat([_differences(z, target.shape[-2]) for z in joint], -2)
             q = calibrate(q, differences, self.lam)
         return unit(project_out(q, spurious)).to(target.dtype)
 
@@ -101,7 +99,8 @@ def calibrate(q: Tensor, differences: Tensor, lam: float) -> Tensor:
     """
     s = differences.double() / math.sqrt(differences.shape[-2])
     small = torch.eye(s.shape[-2], dtype=s.dtype, device=s.device) + lam * s @ s.mT
-    return q - lam * torch.linalg.solve(small, s @ q.mT).mT @ s
+    calibrated: Tensor = q - lam * torch.linalg.solve(small, s @ q.mT).mT @ s
+    return calibrated
 
 
 def project_out(q: Tensor, spurious: Tensor) -> Tensor:
@@ -109,11 +108,13 @@ def project_out(q: Tensor, spurious: Tensor) -> Tensor:
     _, sizes, basis = torch.linalg.svd(spurious.double(), full_matrices=False)
     rank = sizes > sizes[..., :1] * 1e-6
     basis = basis * rank.unsqueeze(-1)
-    return q - q @ basis.mT @ basis
+    rest: Tensor = q - q @ basis.mT @ basis
+    return rest
 
 
 def _differences(joint: Tensor, targets: int) -> Tensor:
-    """All ``z_i - z_j`` with the same target: ``[..., targets * values, dim] -> [..., pairs, dim]``."""
-    by_target = joint.double().unflatten(-2, (targets, -1))
+    """All ``z_i - z_j`` with the same target: ``[.., targets * values, dim] -> [.., pairs, dim]``."""
+    by_target: Tensor = joint.double().unflatten(-2, (targets, -1))
     first, second = zip(*combinations(range(by_target.shape[-2]), 2), strict=True)
-    return (by_target[..., list(first), :] - by_target[..., list(second), :]).flatten(-3, -2)
+    pairs: Tensor = by_target[..., list(first), :] - by_target[..., list(second), :]
+    return pairs.flatten(-3, -2)

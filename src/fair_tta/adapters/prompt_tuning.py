@@ -22,7 +22,7 @@ from fair_tta.tuning import Tuned, tune
 class PromptTuning:
     """A method that fits the context and then classifies view 0 with it.
 
-    A subclass is a frozen dataclass with `rate`, `rho` and `steps` that says its loss and direction.
+    A subclass is a frozen dataclass with `rate`, `rho` and `steps`; it says its loss and direction.
     """
 
     needs_prompt_gradient: ClassVar[bool] = True

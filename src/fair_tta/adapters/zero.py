@@ -19,8 +19,8 @@ from fair_tta.task import Task
 class Zero:
     """The majority vote of the most confident views, each at zero temperature.
 
-    ``argmax_y sum_i [y = argmax_y' p(y' | view i)]`` over the ``max(1, floor(rho N))`` views with the
-    lowest target entropy. `Prediction.probabilities` are the shares of the votes. Nothing is
+    ``argmax_y sum_i [y = argmax_y' p(y' | view i)]`` over the ``max(1, floor(rho N))`` views with
+    the lowest target entropy. `Prediction.probabilities` are the shares of the votes. Nothing is
     tuned, so the sensitive probabilities stay as they are.
 
     Farina et al., *Frustratingly Easy Test-Time Adaptation of Vision-Language Models*, 2024.

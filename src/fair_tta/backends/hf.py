@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fair_tta.backends.base import Tokens
 from fair_tta.backends.guard import untouched
-from fair_tta.backends.tower import PROBE, TextTower, check_length
+from fair_tta.backends.tower import TextCall, TextTower, check_length, tokenized_probe
 from fair_tta.errors import ModelError
 
 _NO_LIMIT = 512  # for text towers and tokenizers that name no longest sentence
@@ -32,21 +32,14 @@ class TransformersBackend:
         if not hasattr(model, "get_text_features") and hasattr(model, "clip"):
             model = model.clip  # CLIPSegForImageSegmentation carries its CLIP along
         self.model: Any = model
-        self._is_blip = all(hasattr(model, name) for name in ("text_encoder", "text_proj"))
-        if not self._is_blip and not hasattr(model, "get_image_features"):
-            raise ModelError(
-                f"`model` should be a dual encoder of images and text; {type(model).__name__} "
-                "has no `get_image_features` and `get_text_features`."
-            )
+        text_call, self._image_call = _calls(model)
         self._image_processor = image_processor
         self._tokenizer = tokenizer
-        self._length = _context_length(model, tokenizer)
-        # SigLIP was trained on padded sentences without a mask; its tokenizer makes one anyway
-        self._uses_mask = "siglip" not in str(getattr(model.config, "model_type", ""))
         self._image_arguments = _parameters(getattr(model, "get_image_features", None))
-        text = getattr(model, "text_encoder" if self._is_blip else "text_model", model)
+        text = _text_module(model)
+        self._length = _context_length(model, text, tokenizer)
         name = f"{type(text).__name__} of {self.name}"
-        self._tower = TextTower(model, name, self._text_features, self.tokenize(PROBE))
+        self._tower = TextTower(model, name, text_call, tokenized_probe(self.tokenize))
 
     @property
     def name(self) -> str:
@@ -101,7 +94,8 @@ class TransformersBackend:
         return self._image_features({"pixel_values": pixels})
 
     def _preprocess(self, images: Sequence[Image]) -> dict[str, Tensor]:
-        inputs = self._image_processor(images=list(images), return_tensors="pt")
+        with untouched():  # a processor of the user's may draw random numbers
+            inputs = self._image_processor(images=list(images), return_tensors="pt")
         return {
             key: value
             for key, value in inputs.items()
@@ -114,11 +108,7 @@ class TransformersBackend:
             for key, value in inputs.items()
         }
         with untouched(self.model), torch.no_grad():
-            if self._is_blip:
-                hidden = self.model.vision_model(**inputs).last_hidden_state
-                features: Tensor = self.model.vision_proj(hidden[:, 0])
-                return features
-            return _pooled(self.model.get_image_features(**inputs))
+            return self._image_call(inputs)
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """Whole sentences, padded to the model's full length on the tokenizer's side."""
@@ -151,15 +141,41 @@ class TransformersBackend:
         """Text features of spliced prompts."""
         return self._tower.encode_from(tokens, embeddings)
 
-    def _text_features(self, ids: Tensor, mask: Tensor) -> Tensor:
-        inputs = {"input_ids": ids, "attention_mask": mask.long()}
-        if not self._uses_mask:
-            del inputs["attention_mask"]
-        if self._is_blip:
-            hidden = self.model.text_encoder(**inputs).last_hidden_state
-            features: Tensor = self.model.text_proj(hidden[:, 0])
+
+def _calls(model: Any) -> tuple[TextCall, Callable[[dict[str, Tensor]], Tensor]]:
+    """The model's own text and image features. (Closures over the model alone: no cycles.)"""
+    if all(hasattr(model, name) for name in ("text_encoder", "text_proj", "vision_proj")):  # BLIP
+
+        def blip_text(ids: Tensor, mask: Tensor) -> Tensor:
+            hidden = model.text_encoder(input_ids=ids, attention_mask=mask.long())
+            features: Tensor = model.text_proj(hidden.last_hidden_state[:, 0])
             return features
-        return _pooled(self.model.get_text_features(**inputs))
+
+        def blip_image(inputs: dict[str, Tensor]) -> Tensor:
+            features: Tensor = model.vision_proj(
+                model.vision_model(**inputs).last_hidden_state[:, 0]
+            )
+            return features
+
+        return blip_text, blip_image
+    if not all(hasattr(model, name) for name in ("get_text_features", "get_image_features")):
+        raise ModelError(
+            f"`model` should be a dual encoder of images and text; {type(model).__name__} "
+            "does not have both `get_image_features` and `get_text_features`."
+        )
+    # SigLIP was trained on padded sentences without a mask; its tokenizer may make one anyway
+    uses_mask = "siglip" not in str(getattr(model.config, "model_type", ""))
+
+    def text(ids: Tensor, mask: Tensor) -> Tensor:
+        masks = {"attention_mask": mask.long()} if uses_mask else {}
+        return _pooled(model.get_text_features(input_ids=ids, **masks))
+
+    return text, lambda inputs: _pooled(model.get_image_features(**inputs))
+
+
+def _text_module(model: Any) -> Any:
+    names = ("text_model", "text_encoder")
+    return next((getattr(model, name) for name in names if hasattr(model, name)), model)
 
 
 def _pooled(output: Any) -> Tensor:
@@ -172,14 +188,13 @@ def _parameters(function: Any) -> frozenset[str]:
     return frozenset() if function is None else frozenset(inspect.signature(function).parameters)
 
 
-def _context_length(model: nn.Module, tokenizer: Any) -> int:
+def _context_length(model: Any, text: nn.Module, tokenizer: Any) -> int:
     """The longest sentence that both the tokenizer and the table of positions admit."""
-    text = getattr(model.config, "text_config", model.config)
-    positions = getattr(text, "max_position_embeddings", None)
+    config = getattr(model.config, "text_config", model.config)
+    positions = getattr(config, "max_position_embeddings", None)
     if positions is None:
         return int(min(tokenizer.model_max_length, _NO_LIMIT))
-    for module in model.modules():  # RoBERTa's positions start after the padding index
-        if isinstance(module, nn.Embedding) and module.num_embeddings == positions:
+    for name, module in text.named_modules():  # RoBERTa's positions start after the padding index
+        if "position" in name and isinstance(module, nn.Embedding):
             positions -= 0 if module.padding_idx is None else module.padding_idx + 1
-            break
     return int(min(tokenizer.model_max_length, positions))

@@ -13,7 +13,8 @@ from torch.func import functional_call
 
 from fair_tta.backends.base import Tokens
 from fair_tta.backends.guard import untouched
-from fair_tta.backends.tower import PROBE, TextTower, check_length
+from fair_tta.backends.tower import TextCall, TextTower, check_length, tokenized_probe
+from fair_tta.errors import ModelError
 
 
 class OpenClipBackend:
@@ -38,15 +39,12 @@ class OpenClipBackend:
         padding, pads_with_end = _padding(tokenizer)
         self._has_padding_token = padding is not None
         self._pad = padding or 0  # open_clip's own tokenizer pads with 0
-        self._text_call = _TextCall(model)
-        # The tower keeps its tables on `model` (CLIP) or on `model.text` (all others).
-        self._text: Any = getattr(model, "text", model)
-        appends_cls = getattr(self._text, "cls_emb", None) is not None
+        appends_cls = getattr(getattr(model, "text", model), "cls_emb", None) is not None
         # CoCa's mask lets its appended class token see one position of padding; where padding and
         # end of text are the same token, the first of them is the end.
         slack = int(appends_cls or pads_with_end)
-        probe = self.tokenize(PROBE)
-        self._tower = TextTower(model, f"of {self.name}", self._text_features, probe, slack)
+        probe = tokenized_probe(self.tokenize)
+        self._tower = TextTower(model, f"of {self.name}", _text_call(model), probe, slack)
 
     @property
     def name(self) -> str:
@@ -98,6 +96,11 @@ class OpenClipBackend:
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """Whole sentences at the model's full length."""
         ids = self._tokenizer(list(texts))
+        if not isinstance(ids, Tensor):
+            raise ModelError(
+                "the tokenizer should turn sentences into a tensor of ids, as those of "
+                f"open_clip.get_tokenizer(name) do (got {type(ids).__name__})."
+            )
         mask = ids != self._pad
         if not self._has_padding_token:  # 0 is also the "!" of "!=": close the gaps
             mask = (mask.cumsum(1) > 0) & (mask.flip(1).cumsum(1).flip(1) > 0)
@@ -136,33 +139,8 @@ class OpenClipBackend:
         """Text features of spliced prompts."""
         return self._tower.encode_from(tokens, embeddings)
 
-    def _text_features(self, ids: Tensor, _mask: Tensor) -> Tensor:
-        """`encode_text`, with the tower's tables shortened for the call if the ids are shorter."""
-        tables = self._short_tables(ids.shape[1])
-        features: Tensor = functional_call(self._text_call, tables, (ids,))
-        return features
 
-    def _short_tables(self, length: int) -> dict[str, Tensor]:
-        """The first rows of the table of positions and of the attention mask.
-
-        An appended class token keeps its own position, the last one.
-        """
-        rows = getattr(self._text, "positional_embedding", None)
-        if not isinstance(rows, Tensor):
-            return {}  # a tower of transformers, which takes any length
-        appended = 0 if getattr(self._text, "cls_emb", None) is None else 1
-        if length + appended >= rows.shape[0]:
-            return {}
-        prefix = "model." if self._text is self.model else "model.text."
-        short = torch.cat([rows[:length], rows[rows.shape[0] - appended :]])
-        tables = {prefix + "positional_embedding": short}
-        mask = getattr(self._text, "attn_mask", None)
-        if mask is not None:
-            tables[prefix + "attn_mask"] = mask[: len(short), : len(short)]
-        return tables
-
-
-class _TextCall(nn.Module):
+class _TextModule(nn.Module):
     """`functional_call` needs a module whose forward is the text call."""
 
     def __init__(self, model: Any) -> None:
@@ -172,6 +150,38 @@ class _TextCall(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         features: Tensor = self.model.encode_text(ids, normalize=False)
         return features
+
+
+def _text_call(model: Any) -> TextCall:
+    """`encode_text`, with the tower's tables shortened for the call if the ids are shorter."""
+    module = _TextModule(model)
+
+    def call(ids: Tensor, _mask: Tensor) -> Tensor:
+        features: Tensor = functional_call(module, _short_tables(model, ids.shape[1]), (ids,))
+        return features
+
+    return call
+
+
+def _short_tables(model: Any, length: int) -> dict[str, Tensor]:
+    """The first rows of the table of positions and of the attention mask, if they are longer.
+
+    An appended class token keeps its own position, the last one.
+    """
+    text = getattr(model, "text", model)  # CLIP keeps the tables itself, all others on `text`
+    rows = getattr(text, "positional_embedding", None)
+    if not isinstance(rows, Tensor):
+        return {}  # a tower of transformers, which takes any length
+    appended = 0 if getattr(text, "cls_emb", None) is None else 1
+    if length + appended >= rows.shape[0]:
+        return {}
+    prefix = "model." if text is model else "model.text."
+    short = torch.cat([rows[:length], rows[rows.shape[0] - appended :]])
+    tables = {prefix + "positional_embedding": short}
+    mask = getattr(text, "attn_mask", None)
+    if mask is not None:
+        tables[prefix + "attn_mask"] = mask[: len(short), : len(short)]
+    return tables
 
 
 def _padding(tokenizer: Any) -> tuple[int | None, bool]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ _ACCEPTED = (
     "satisfies fair_tta.Backend"
 )
 _CLIP_VOCABULARY = 49408
-_LOADING = (OSError, ValueError, RuntimeError, pickle.UnpicklingError)  # what a bad load raises
 
 
 def resolve(model: Any, processor: Any = None) -> Backend:
@@ -35,9 +33,12 @@ def resolve(model: Any, processor: Any = None) -> Backend:
         with untouched():  # building a model draws random numbers
             return _from_string(str(model), processor)
     if isinstance(model, tuple | list):
-        return _from_tuple(tuple(model))
-    model = getattr(model, "_orig_mod", model)  # torch.compile
-    model = model.module if isinstance(model, nn.DataParallel) else model
+        _no_processor(processor)
+        return _from_tuple(tuple(map(_unwrapped, model)))
+    model = _unwrapped(model)
+    if isinstance(model, Backend):
+        _no_processor(processor)
+        return model
     if _is_pipeline(model):
         processor = processor or (model.image_processor, model.tokenizer)
         return _from_transformers(model.model, processor)
@@ -46,9 +47,6 @@ def resolve(model: Any, processor: Any = None) -> Backend:
     if isinstance(model, nn.Module) and hasattr(model, "encode_image"):
         _no_processor(processor)
         return OpenClipBackend(model, _open_clip_preprocess(model), _open_clip_tokenizer(model))
-    if isinstance(model, Backend):
-        _no_processor(processor)
-        return model
     raise ModelError(f"`model` should be {_ACCEPTED} (got {_describe(model)}).")
 
 
@@ -63,13 +61,23 @@ def _from_string(name: str, processor: Any) -> Backend:
     try:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
         blip = "BlipForImageTextRetrieval" in (getattr(config, "architectures", None) or ())
-        kind = transformers.BlipForImageTextRetrieval if blip else transformers.AutoModel
-        model = kind.from_pretrained(name, trust_remote_code=False, weights_only=True)
-    except _LOADING as error:
+        kind: Any = transformers.BlipForImageTextRetrieval if blip else transformers.AutoModel
+        model, report = kind.from_pretrained(
+            name, trust_remote_code=False, weights_only=True, output_loading_info=True
+        )
+    except ImportError:
+        raise
+    except Exception as error:  # a broken file raises almost anything
         raise ModelError(
             f"`model={name!r}` could not be loaded: {error} If it is an open_clip model, write "
             "'open_clip:NAME/TAG'."
         ) from error
+    if report["missing_keys"]:
+        some = sorted(report["missing_keys"])[0]
+        raise ModelError(
+            f"`model={name!r}` is not a whole {type(model).__name__}: weights are missing, such as "
+            f"{some!r}."
+        )
     return _from_transformers(model.eval(), processor or _load_processor(name))
 
 
@@ -89,7 +97,9 @@ def _load_open_clip(name: str) -> Backend:
             architecture, pretrained=tag or None, weights_only=True
         )
         tokenizer = open_clip.get_tokenizer(architecture)
-    except _LOADING as error:
+    except ImportError:
+        raise
+    except Exception as error:  # a broken file raises almost anything
         raise ModelError(f"'open_clip:{name}' could not be loaded: {error}") from error
     return OpenClipBackend(model.eval(), preprocess, tokenizer)
 
@@ -168,6 +178,12 @@ def _open_clip_tokenizer(model: Any) -> Any:
         "this open_clip model does not say which tokenizer it was trained with: pass "
         "`model=(model, preprocess, open_clip.get_tokenizer(name))`."
     )
+
+
+def _unwrapped(model: Any) -> Any:
+    """What `torch.compile` and `DataParallel` wrap."""
+    model = getattr(model, "_orig_mod", model)
+    return model.module if isinstance(model, nn.DataParallel) else model
 
 
 def _is_pipeline(model: Any) -> bool:

@@ -8,7 +8,7 @@ what the tower does with two sentences, not by its name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,13 +17,16 @@ from torch import Tensor, nn
 
 from fair_tta.backends.base import Tokens
 from fair_tta.backends.guard import untouched
-from fair_tta.errors import PromptError, TowerError
+from fair_tta.errors import ModelError, PromptError, TowerError
 
 TextCall = Callable[[Tensor, Tensor], Tensor]
 """``(ids [prompts, length], mask [prompts, length]) -> features [prompts, dim]``"""
 
-PROBE = ("a dog", "a black cat.")
-"""Two short sentences of different length, to look at what a text tower does."""
+_PROBES = (
+    ("a dog", "a black cat."),
+    ("a", "a cat"),
+    ("a",),
+)  # the next, if the model is that short
 
 
 class TextTower:
@@ -45,7 +48,10 @@ class TextTower:
         self._own_call = call
         self._slack = slack
         self._cut = False
-        self._layer, self.reason = _find_embedding(root, self._call, probe)
+        try:
+            self._layer, self.reason = _find_embedding(root, self._call, probe)
+        except (AttributeError, TypeError, RuntimeError, ValueError) as error:
+            raise ModelError(f"the text tower {name} does not take sentences: {error}") from error
         if self._layer is not None:
             self._check_splice(probe)
         if self._layer is not None:
@@ -95,7 +101,8 @@ class TextTower:
         return self._layer
 
     def _encode_from(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
-        with _output_replaced(self._require_layer(), tokens.ids, embeddings):
+        layer = self._require_layer()
+        with untouched(self._root), _output_replaced(layer, tokens.ids, embeddings):
             return self._call(tokens.ids, tokens.mask)
 
     @torch.no_grad()
@@ -121,12 +128,17 @@ class TextTower:
         noisy[:, length:] = 10 * embeddings[:, :1].flip(-1) + 1
         if not torch.allclose(self._encode_from(probe, noisy), own, rtol=1e-6, atol=1e-7):
             return False
-        short = Tokens(probe.ids[:, :length], probe.mask[:, :length])
-        try:
-            cut = self._encode_from(short, embeddings[:, :length])
-        except (RuntimeError, ValueError, IndexError):  # the tower takes its full length only
-            return False
-        return _agree(cut, own)
+        # a lone sentence has no padding left at all, which some towers take for "no mask needed"
+        for rows in (slice(None), slice(-1, None)):
+            length = used_length(Tokens(probe.ids[rows], probe.mask[rows])) + self._slack
+            short = Tokens(probe.ids[rows, :length], probe.mask[rows, :length])
+            try:
+                cut = self._encode_from(short, embeddings[rows, :length])
+            except (RuntimeError, ValueError, IndexError):  # the tower takes its full length only
+                return False
+            if not _agree(cut, own[rows]):
+                return False
+        return True
 
 
 def used_length(tokens: Tokens) -> int:
@@ -161,6 +173,16 @@ def _output_replaced(layer: nn.Module, ids: Tensor, value: Tensor) -> Iterator[N
         raise TowerError("the text tower did not ask its embedding layer for the prompts")
 
 
+def tokenized_probe(tokenize: Callable[[Sequence[str]], Tokens]) -> Tokens:
+    """Two short sentences of different length, to look at what a text tower does with them."""
+    for sentences in _PROBES[:-1]:
+        try:
+            return tokenize(sentences)
+        except PromptError:
+            continue
+    return tokenize(_PROBES[-1])
+
+
 def check_length(text: str, length: int, limit: int) -> None:
     """Raise `PromptError` when a sentence does not fit into the model."""
     if length > limit:
@@ -187,24 +209,21 @@ def _find_embedding(root: nn.Module, call: TextCall, probe: Tokens) -> tuple[nn.
         if takes_ids and gives_vectors and output.is_floating_point():
             found.append(module)
 
-    handles = [
-        module.register_forward_hook(watch)
-        for module in root.modules()
-        if next(module.children(), None) is None
-    ]
+    handles = [module.register_forward_hook(watch) for module in root.modules()]
     try:
         call(probe.ids, probe.mask)
     finally:
         for handle in handles:
             handle.remove()
-    if len(found) > 1:  # NLLB's table of positions takes the ids too, to see where padding is
-        found = [layer for layer in found if _ignores_position(layer, probe.ids)]
-    if len(found) == 1:
-        return found[0], ""
+    # NLLB's table of positions takes the ids too, and a wrapper (LoRA) contains the table it wraps.
+    tables = [layer for layer in dict.fromkeys(found) if _ignores_position(layer, probe.ids)]
+    outermost = [a for a in tables if not any(a is not b and a in b.modules() for b in tables)]
+    if len(outermost) == 1:
+        return outermost[0], ""
     return None, (
         "no layer turns its token ids into embeddings"
-        if not found
-        else f"{len(found)} layers turn its token ids into embeddings"
+        if not outermost
+        else f"{len(outermost)} layers turn its token ids into embeddings"
     )
 
 
