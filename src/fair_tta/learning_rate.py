@@ -24,8 +24,9 @@ BOUNDED = "the step was bounded at {radius:g} times the norm of the context"
 Gradient = Callable[[Tensor], Tensor]
 """``[points, images, vectors, width]`` contexts -> gradients there, of the same shape."""
 
-_GAUSS = tuple(
-    (0.5 + side * math.sqrt(0.15), weight / 18) for side, weight in ((-1, 5), (0, 8), (1, 5))
+_RADAU = (  # places on the way from 0 to 1 and their weights, besides 0 with weight 1/9
+    ((6 - math.sqrt(6)) / 10, (16 + math.sqrt(6)) / 36),
+    ((6 + math.sqrt(6)) / 10, (16 - math.sqrt(6)) / 36),
 )
 
 
@@ -46,13 +47,16 @@ class Stepper(Protocol):
 class RatePolicy(Protocol):
     """Says how far to go along a direction."""
 
-    def start(self, context: Tensor, gradient: Tensor, target_gradient: Gradient) -> Stepper:
+    def start(
+        self, context: Tensor, gradient: Tensor, target: Tensor, target_at: Gradient
+    ) -> Stepper:
         """Look at the first gradient and get ready.
 
         Args:
             context: where all steps start.
             gradient: the gradient there.
-            target_gradient: the gradient of the target's loss at other contexts.
+            target: the gradient of the target's loss there.
+            target_at: the gradient of the target's loss at other contexts.
         """
         ...
 
@@ -80,7 +84,9 @@ class FixedRate:
                 f"`optimizer` should be a class of torch.optim (got {self.optimizer!r})."
             )
 
-    def start(self, context: Tensor, gradient: Tensor, target_gradient: Gradient) -> Stepper:
+    def start(
+        self, context: Tensor, gradient: Tensor, target: Tensor, target_at: Gradient
+    ) -> Stepper:
         """See `RatePolicy.start`."""
         return _FixedStepper(self, context)
 
@@ -109,9 +115,10 @@ class ELRA:
         D    = |l(Y; t - eta0 g) - l(Y; t)|        how much it changes the target loss
         eta  = eta0 beta / D                       the rate, for all steps
 
-    D is computed as the integral of the slope of l(Y) along the trial step, by Gauss's rule with
-    three points: equal to the difference up to terms of seventh order in `sigma`, but not lost in
-    rounding where the difference is small, so that answers do not depend on the size of the batch.
+    D is computed as the integral of the slope of l(Y) along the trial step, by Radau's rule with
+    three points, the start being one: equal to the difference up to terms of sixth order in `sigma`,
+    but not lost in rounding where the difference is small, so that answers do not depend on the
+    size of the batch.
 
     The relative step ``eta |g| / |t| = sigma beta / D`` grows without bound as D goes to zero;
     it is bounded by `max_relative_step`. On 500 photos with a small CLIP the relative steps of
@@ -137,15 +144,17 @@ class ELRA:
             if not value > 0 or (math.isinf(value) and name != "max_relative_step"):
                 raise FairTTAError(f"`{name}` should be a positive number (got {value!r}).")
 
-    def start(self, context: Tensor, gradient: Tensor, target_gradient: Gradient) -> Stepper:
+    def start(
+        self, context: Tensor, gradient: Tensor, target: Tensor, target_at: Gradient
+    ) -> Stepper:
         """See `RatePolicy.start`."""
         size, slope = _norm(context), _norm(gradient)
         trial_rate = torch.where(slope > 0, self.sigma * size / slope, 0.0)
         step = -trial_rate[:, None, None] * gradient.double()
-        points = torch.stack([context.double() + part * step for part, _ in _GAUSS])
-        slopes = (target_gradient(points.to(context.dtype)).double() * step).flatten(2).sum(-1)
-        weights = slopes.new_tensor([weight for _, weight in _GAUSS])
-        change = (weights @ slopes).abs()
+        points = torch.stack([context.double() + part * step for part, _ in _RADAU])
+        slopes = (target_at(points.to(context.dtype)).double() * step).flatten(2).sum(-1)
+        weights = slopes.new_tensor([weight for _, weight in _RADAU])
+        change = ((target.double() * step).flatten(1).sum(-1) / 9 + weights @ slopes).abs()
         largest = torch.where(slope > 0, self.max_relative_step * size / slope, 0.0)
         wanted = trial_rate * self.beta / change  # inf where the target does not change at all
         rate = torch.minimum(wanted, largest)

@@ -121,6 +121,10 @@ class Task:
         attribute = " x ".join(self.sensitive)
         return Task(self.backend, self.targets, {attribute: names}, self.templates, self.scale)
 
+    def count_tokens(self, prompts: PromptSet) -> int:
+        """How many tokens the text tower sees of these prompts."""
+        return self._trimmed(prompts).tokens.ids.numel()
+
     def remember(self, key: Hashable, make: Callable[[], T]) -> T:
         """Make something that does not depend on an image once."""
         if key not in self._memory:

@@ -66,16 +66,17 @@ def tune(
     start = (start if start.dtype == torch.float64 else start.float()).expand(len(views), -1, -1)
     target = objective.terms[0]
 
-    def target_gradient(points: Tensor) -> Tensor:
+    def target_at(points: Tensor) -> Tensor:
         repeated = views.repeat(len(points), 1, 1)
-        return _term_gradient(task, target, repeated, points.flatten(0, 1), None).view_as(points)
+        return _term_gradient(task, target, repeated, points.flatten(0, 1)).view_as(points)
 
     context, stepper = start, None
     for _ in range(steps):
-        cache = loss if context is start else None
-        gradient = _gradient(task, objective, direction, views, context, cache)
+        key = loss if context is start else None
+        gradients = _gradients(task, objective, direction, views, context, key)
+        gradient = combine(direction, gradients)
         if stepper is None:
-            stepper = rate.start(start, gradient, target_gradient)
+            stepper = rate.start(start, gradient, gradients[:, 0], target_at)
         context = stepper.step(gradient)
     move = (context.double() - start.double()).flatten(1).norm(dim=1)
     return Tuned(
@@ -88,43 +89,48 @@ def tune(
     )
 
 
-def _gradient(
+def _gradients(
     task: Task,
     objective: Objective,
     direction: Direction,
     views: Tensor,
     context: Tensor,
-    cache: Hashable | None,
+    key: Hashable | None,
 ) -> Tensor:
-    """The direction of descent of each image, ``[images, vectors, width]``.
+    """The gradients of the terms, ``[images, terms, vectors, width]``; the target's is always there.
 
-    At the initial context, `cache` is the key of what does not depend on the images.
+    At the initial context, `key` is that of what does not depend on the images.
     """
-    wanted = direction.wants(len(objective.terms))
+    wanted = [True, *direction.wants(len(objective.terms))[1:]]
     gradients = [
-        _term_gradient(task, term, views, context, None if cache is None else (cache, i))
+        _term_gradient(task, term, views, context, None if key is None else (key, i))
         if is_wanted
         else torch.zeros_like(context)
         for i, (term, is_wanted) in enumerate(zip(objective.terms, wanted, strict=True))
     ]
-    return combine(direction, torch.stack(gradients, dim=1))
+    return torch.stack(gradients, dim=1)
 
 
 def _term_gradient(
-    task: Task, term: Term, views: Tensor, context: Tensor, cache: Hashable | None
+    task: Task, term: Term, views: Tensor, context: Tensor, key: Hashable | None = None
 ) -> Tensor:
-    """First through the small head to the features, then through the text tower."""
-    few = len(term.prompts) * term.prompts.tokens.ids.shape[1] <= 8 * TOKENS_AT_ONCE
-    if cache is not None and len(views) == 1 and few:
-        leaf, features = task.remember((cache, "graph"), lambda: _graph(task, term, context))
-        cotangent = _head(task, term, views, features.detach())
+    """The gradient of one term, ``[images, vectors, width]``."""
+    tokens = len(context) * task.count_tokens(term.prompts)
+    if key is not None and len(views) == 1 and tokens <= TOKENS_AT_ONCE:
+        # the features of the initial context do not depend on the image: forward once for all
+        leaf, features = task.remember((key, "graph"), lambda: _graph(task, term, context))
+        cotangent = _head(task, term, views, features)
         return torch.autograd.grad(features, leaf, cotangent, retain_graph=True)[0]
-    if cache is not None:
-        features = task.remember(
-            (cache, "features"), lambda: task.encode_many(term.prompts, context[:1])
-        ).expand(len(views), -1, -1)
-    else:
+    if key is None and tokens <= TOKENS_AT_ONCE:
+        leaf, features = _graph(task, term, context)
+        return torch.autograd.grad(features, leaf, _head(task, term, views, features))[0]
+    # First through the small head to the features, then through the text tower part by part.
+    if key is None:
         features = task.encode_many(term.prompts, context)
+    else:
+        features = task.remember(
+            (key, "features"), lambda: task.encode_many(term.prompts, context[:1])
+        ).expand(len(views), -1, -1)
     return task.pull_back(term.prompts, context, _head(task, term, views, features))
 
 

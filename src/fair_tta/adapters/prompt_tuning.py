@@ -11,6 +11,7 @@ from torch import Tensor
 from fair_tta.adapters.base import Outcome, probabilities
 from fair_tta.adapters.orthcali import OrthCali
 from fair_tta.adapters.zero import check_rho
+from fair_tta.context import concatenate
 from fair_tta.directions import Direction
 from fair_tta.errors import FairTTAError
 from fair_tta.learning_rate import RatePolicy
@@ -98,15 +99,15 @@ def _features(task: Task, tuned: Tuned, features: Tensor) -> tuple[Tensor, dict[
     With a context per target, each target is scored with its own, and the sensitive attribute
     with that of the answer.
     """
-    vectors = len(task.context)
+    vectors, context = len(task.context), tuned.context
+    names, sets = list(task.sensitive_prompts), list(task.sensitive_prompts.values())
+    if tuned.copies == 1:
+        every = task.encode_many(concatenate([task.target_prompts, *sets]), context)
+        target, *sensitive = every.split([len(task.targets), *map(len, sets)], dim=1)
+        return target, dict(zip(names, sensitive, strict=True))
     own = own_context(task.target_prompts, tuned.copies, vectors)
-    target = task.encode_many(own, tuned.context)
-    context = tuned.context
-    if tuned.copies > 1:
-        answer = probabilities(task, features, target).nan_to_num().argmax(-1)
-        copies = context.unflatten(1, (tuned.copies, vectors))
-        context = copies[torch.arange(len(answer), device=answer.device), answer]
-    sensitive = {
-        a: task.encode_many(prompts, context) for a, prompts in task.sensitive_prompts.items()
-    }
-    return target, sensitive
+    target = task.encode_many(own, context)
+    answer = probabilities(task, features, target).nan_to_num().argmax(-1)
+    copies = context.unflatten(1, (tuned.copies, vectors))
+    context = copies[torch.arange(len(answer), device=answer.device), answer]
+    return target, {a: task.encode_many(p, context) for a, p in zip(names, sets, strict=True)}
