@@ -1,4 +1,4 @@
-"""Every method on two drawn birds with a tiny random CLIP: no download, no meaning in the numbers."""
+"""Every method on two drawn birds with a tiny random CLIP: no download, the numbers mean nothing."""
 
 import open_clip
 import torch
@@ -33,7 +33,9 @@ def draw(ground: str) -> Image.Image:
 
 
 print("entropy: 0 is certain, 1 is indifferent; step: how far the prompt's context moved\n")
-print(f"{'method':12} {'picture':8} {'answer':11} {'p(water)':>8} {'place entropy':>20} {'step':>6}")
+print(
+    f"{'method':12} {'picture':8} {'answer':11} {'p(water)':>8} {'place entropy':>20} {'step':>6}"
+)
 for adapter in (ZeroShot(), Zero(), TPT(), OrthCali(), FairTPT(), FairTPTMO()):
     pictures = {"on blue": draw("blue"), "on green": draw("green")}
     for name, p in zip(
@@ -44,6 +46,6 @@ for adapter in (ZeroShot(), Zero(), TPT(), OrthCali(), FairTPT(), FairTPTMO()):
         )
         step = "" if p.relative_step is None else f"{p.relative_step:.2f}"
         print(
-            f"{type(adapter).__name__:12} {name:8} {p.label:11} {p.probabilities['water bird']:8.3f} "
-            f"{before:10.3f} -> {after:.3f}  {step:>6}"
+            f"{type(adapter).__name__:10} {name:8} {p.label:11} "
+            f"{p.probabilities['water bird']:8.3f} {before:10.3f} -> {after:.3f}  {step:>6}"
         )

@@ -9,7 +9,7 @@ from typing import Any
 import open_clip
 import torch
 import transformers
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 WIDTH, LAYERS, HEADS, SIZE, DIM = 32, 2, 4, 32, 16
 WORDS = (
@@ -45,27 +45,23 @@ def bert_tokenizer() -> Any:
 
 @lru_cache
 def unigram_tokenizer(kind: str) -> Any:
-    """SentencePiece-like, trained on a handful of sentences: pieces depend on their neighbours."""
-    inner = Tokenizer(models.Unigram())
+    """SentencePiece-like: some whole words, fragments, characters; pieces depend on neighbours."""
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    space = "\u2581"
+    fragments = "th in er al or le ot it mal ir nd ing ou en".split()
+    pieces = [
+        *((token, 0.0) for token in special),
+        *((space + word, -6.0) for word in WORDS[::2]),
+        *((space + letter, -7.0) for letter in "abcpw"),
+        *((fragment, -8.0) for fragment in fragments),
+        *((character, -10.0) for character in (space, *map(chr, range(33, 127)))),
+    ]
+    inner = Tokenizer(models.Unigram(pieces, unk_id=special.index("<unk>")))
     inner.normalizer = normalizers.NFKC()
     inner.pre_tokenizer = pre_tokenizers.Metaspace()
-    special = ["<s>", "<pad>", "</s>", "<unk>"]
-    trainer = trainers.UnigramTrainer(
-        vocab_size=300,
-        special_tokens=special,
-        unk_token="<unk>",
-        initial_alphabet=[chr(c) for c in range(33, 127)],
-        show_progress=False,
-    )
-    sentences = [f"{a} {b}, {c}." for a in WORDS for b in WORDS[::7] for c in WORDS[::11]]
-    inner.train_from_iterator(sentences, trainer)
-    ends = {token: inner.token_to_id(token) for token in ("<s>", "</s>")}
-    if kind == "roberta":  # begin and end
-        template = "<s> $A </s>"
-    else:  # SigLIP: end only
-        template = "$A </s>"
+    template = "<s> $A </s>" if kind == "roberta" else "$A </s>"  # SigLIP: end only
     inner.post_processor = processors.TemplateProcessing(
-        single=template, special_tokens=list(ends.items())
+        single=template, special_tokens=[("<s>", 0), ("</s>", 2)]
     )
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=inner,

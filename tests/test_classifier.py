@@ -200,6 +200,8 @@ def test_every_kind_of_image_gives_the_same_answer(clf: FairTPTClassifier, tmp_p
 def test_what_is_no_image(clf: FairTPTClassifier, wrong: Any) -> None:
     with pytest.raises(ImageError, match="`images` should be an image"):
         clf.predict(wrong)
+    with pytest.raises(ImageError, match="`images` should be an image"):
+        clf.predict_proba(wrong)
     with pytest.raises(ImageError):
         clf.predict([wrong])
 
@@ -324,6 +326,18 @@ def test_separate_templates(backend: TransformersBackend) -> None:
         Templates(target="a photo of a {target}.", sensitive="this is {sensitive}."),
     )
     assert set(clf.predict(picture()).sensitive["sensitive"]) == {"male", "female"}
+
+
+def test_words_of_the_joint_sentence_alone_are_context_too(backend: TransformersBackend) -> None:
+    clf = FairTPTClassifier(
+        backend,
+        ["cat", "dog"],
+        ["male", "female"],
+        Templates("a {target}.", "a {sensitive}.", "an image showing a {sensitive} {target}."),
+    )
+    assert ((clf.task.joint_prompts("sensitive").slots >= 0).sum(1) == 5).all()
+    with pytest.raises(PromptError, match="no context to adapt in 'cat'"):
+        FairTPTClassifier(backend, ["cat", "dog"], None, Templates("{target}"))
 
 
 def test_several_attributes(backend: TransformersBackend) -> None:

@@ -8,12 +8,15 @@ from typing import Any
 import open_clip
 import pytest
 import torch
+import transformers
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 import families
 from fair_tta import PromptError, Templates
 from fair_tta.backends import Tokens
+from fair_tta.backends.tower import check_length
 from fair_tta.context import PromptSet, SharedContext
 from fair_tta.prompts import Prompt, parse_names
 from test_prompts import PAIRS
@@ -219,3 +222,35 @@ def test_splice_puts_vectors_in_place_and_nowhere_else() -> None:
                 slot = int(slots[row, column])
                 expected = context[episode, slot] if slot >= 0 else embeddings[row, column]
                 assert torch.equal(spliced[episode, row, column], expected)
+
+
+def test_one_name_the_tokenizer_does_not_know() -> None:
+    """All fillers are unknown words too; then its neighbours show where the name is."""
+    inner = Tokenizer(
+        models.WordLevel({"<unk>": 0, "a": 1, "cat": 2, "here": 3, "dog": 4}, "<unk>")
+    )
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>")
+    prompts = Templates("a {target} here").target_prompts({n: n for n in ("cat", "dog", "zebu")})
+    shared = SharedContext(tokenize_with(tokenizer), [prompts])
+    assert shared.token_ids == [1, 3]
+    assert (shared.place(prompts).slots[:, :3] == torch.tensor([0, -1, 1])).all()
+
+
+def test_prompts_that_just_fit() -> None:
+    """Words in place of a name may be longer than the name; that must not matter."""
+    tokenizer = families.clip_tokenizer()
+    plain = tokenize_with(tokenizer)
+
+    def tokenize(texts: Sequence[str]) -> Tokens:
+        for text in texts:
+            check_length(text, len(tokenizer(text)["input_ids"]), 8)
+        return plain(texts)
+
+    prompts = Templates("a photo of a {target}.").target_prompts({"cat": "cat", "dog": "dog"})
+    shared = SharedContext(tokenize, [prompts])
+    assert len(shared.token_ids) == 5
+    with pytest.raises(PromptError, match="at most 8"):
+        SharedContext(tokenize, [Templates("a photo of a {target}.").target_prompts(
+            {"cat": "cat", "dog": "big dog"}
+        )])  # fmt: skip

@@ -251,3 +251,49 @@ def test_missing_processors_and_tokenizers(registered: str, tmp_path: Path) -> N
     clip.vocab_size = 100
     with pytest.raises(ModelError, match="does not say which tokenizer"):
         resolve(clip)
+
+
+def test_a_directory_without_all_weights_is_refused(tmp_path: Path) -> None:
+    model, images, tokenizer = families.seeded(families.clip)
+    transformers.CLIPForImageClassification(model.config).save_pretrained(tmp_path)
+    transformers.CLIPProcessor(images, tokenizer).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="is not a whole CLIPModel: weights are missing, such as"):
+        resolve(tmp_path)
+
+
+def test_a_broken_file_is_a_model_error(saved: Path, tmp_path: Path) -> None:
+    for file in saved.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "model.safetensors").write_bytes(b"short")
+    with pytest.raises(ModelError, match="could not be loaded"):
+        resolve(tmp_path)
+
+
+def test_wrappers_inside_tuples_and_modules_that_are_backends(registered: str) -> None:
+    model, _, preprocess = open_clip.create_model_and_transforms(registered)
+    tokenizer = open_clip.get_tokenizer(registered)
+    expected = answer((model, preprocess, tokenizer))
+    wrapped = answer((torch.nn.DataParallel(model), preprocess, tokenizer))
+    assert np.array_equal(wrapped, expected)
+
+    class Own(Table, torch.nn.Module):
+        config = None
+
+    assert resolve(own := Own()) is own
+    with pytest.raises(ModelError, match="`processor` goes with a transformers model only"):
+        resolve((model, preprocess, tokenizer), "processor")
+    with pytest.raises(ModelError, match="should turn sentences into a tensor of ids"):
+        resolve((model, preprocess, families.clip_tokenizer()))
+
+
+def test_models_that_see_but_do_not_read() -> None:
+    model, images, tokenizer = families.seeded(families.clip)
+
+    class OnlyImages(torch.nn.Module):
+        config = model.config
+        dtype = torch.float32
+
+        def get_image_features(self) -> None: ...
+
+    with pytest.raises(ModelError, match="OnlyImages does not have both"):
+        resolve(OnlyImages(), (images, tokenizer))

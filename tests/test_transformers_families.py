@@ -15,6 +15,7 @@ from checks import (
     assert_splice_is_exact,
     assert_zero_shot_is,
 )
+from fair_tta import PromptError
 from fair_tta.backends import Tokens, TransformersBackend
 
 MAY_NOT_CUT = {"SigLIP", "SigLIP 2"}  # METHODS 6.2: pooled at the last, padded position
@@ -92,3 +93,19 @@ def test_zero_shot_in_half_precision(family: tuple[str, Any, Any, Any], dtype: t
     assert backend.dtype == dtype
     assert backend.tower.cuts_tail is (name not in MAY_NOT_CUT)
     assert_zero_shot_is(backend, own_logits(name, model, images, tokenizer), tolerance=1e-2)
+
+
+def test_the_longest_sentence(family: tuple[str, Any, Any, Any]) -> None:
+    """What fits works, one token more is refused; RoBERTa's positions start after its padding."""
+    name, model, images, tokenizer = family
+    backend = TransformersBackend(model, images, tokenizer)
+    longest = {"AltCLIP": 62, "Chinese-CLIP": 64, "ALIGN": 64, "VisionTextDualEncoder": 64}
+    limit = longest.get(name, 64 if name in NO_MASK or "BLIP" in name else 77)
+    words: list[str] = []
+    while len(tokenizer(" ".join([*words, "a"]))["input_ids"]) <= limit:
+        words.append("a")
+    tokens = backend.tokenize([" ".join(words)])
+    assert tokens.ids.shape[1] == limit
+    assert backend.encode_text(tokens).isfinite().all()
+    with pytest.raises(PromptError, match=f"the model takes at most {limit}"):
+        backend.tokenize([" ".join([*words, "a"])])

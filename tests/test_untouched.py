@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import random
+import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import torch
 
 import families
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
-from fair_tta import FairTPTClassifier, ModelError
+from fair_tta import CropFlip, FairTPTClassifier, ModelError, ZeroShot
 
 
 class Broken(Exception):
@@ -70,6 +72,17 @@ def layer_of(model: Any, tower: str) -> Any:
     return next(modules[name] for name in names if name in modules)
 
 
+def draw_in(module: Any) -> Any:
+    """Make a module draw from all global generators, as dropout does."""
+
+    def hook(*_: Any) -> None:
+        random.random()
+        np.random.rand()
+        torch.rand(1)
+
+    return module.register_forward_hook(hook)
+
+
 def use_and_fail(model: Any, parts: Any) -> None:
     """Fail in the middle of construction, of a prediction, and of a spliced call."""
     for tower, calls in (("text", 0), ("text", 2), ("text", 4), ("text", 6), ("vision", 0)):
@@ -112,7 +125,10 @@ ITEMS: dict[str, Callable[[Any], Any]] = {
     "dtype and device": lambda model: [(p.dtype, p.device) for p in model.parameters()],
     "tables": buffers,
     "random states": random_states,
-    "attributes": lambda model: [sorted(vars(m)) for m in model.modules()],
+    "attributes": lambda model: [
+        {k: v for k, v in vars(m).items() if isinstance(v, int | float | str | bool | None)}
+        for m in model.modules()
+    ],
 }
 
 
@@ -130,7 +146,8 @@ def test_comes_back_as_it_was(loaded: tuple[Any, Any], item: str, fails: bool) -
     layer_of(model, "text").eval()  # a mixture of modes
     for i, parameter in enumerate(model.parameters()):
         parameter.requires_grad_(i % 2 == 0)
-    model.register_forward_hook(lambda *_: None)
+    draw_in(layer_of(model, "text"))
+    draw_in(layer_of(model, "vision"))
     before = copy.copy(ITEMS[item](model))
     if fails:
         use_and_fail(model, parts)
@@ -188,3 +205,31 @@ def test_features_that_are_not_finite_are_an_error(loaded: tuple[Any, Any]) -> N
     with pytest.raises(ModelError, match="not finite"):
         clf.predict(picture())
     handle.remove()
+
+
+def test_autocast_of_the_caller_does_not_reach_the_answers(loaded: tuple[Any, Any]) -> None:
+    _, parts = loaded
+    expected = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE).predict_proba([picture()])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE)
+        assert np.array_equal(clf.predict_proba([picture()]), expected)
+    assert np.array_equal(clf.predict_proba([picture()]), expected)
+
+
+def test_threads_take_turns(loaded: tuple[Any, Any]) -> None:
+    _, parts = loaded
+    clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=CropFlip(4))
+    pictures = [picture(i) for i in range(12)]
+    expected = [clf.predict(p) for p in pictures]
+    others = [clf.with_views(CropFlip(4)) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(others[i % 4].predict, p) for i, p in enumerate(pictures)]
+        assert [job.result() for job in jobs] == expected
+
+
+def test_nothing_keeps_the_backend_alive(loaded: tuple[Any, Any]) -> None:
+    clf = FairTPTClassifier(loaded[1], TARGETS, SENSITIVE, TEMPLATE, adapter=ZeroShot())
+    clf.predict(picture())
+    backend = weakref.ref(clf.backend)
+    del clf
+    assert backend() is None

@@ -116,9 +116,9 @@ class ELRA:
         eta  = eta0 beta / D                       the rate, for all steps
 
     D is computed as the integral of the slope of l(Y) along the trial step, by Radau's rule with
-    three points, the start being one: equal to the difference up to terms of sixth order in `sigma`,
-    but not lost in rounding where the difference is small, so that answers do not depend on the
-    size of the batch.
+    three points, the start being one: equal to the difference up to terms of sixth order in
+    `sigma`, but not lost in rounding where the difference is small, so that answers do not depend
+    on the size of the batch.
 
     The relative step ``eta |g| / |t| = sigma beta / D`` grows without bound as D goes to zero;
     it is bounded by `max_relative_step`. On 500 photos with a small CLIP the relative steps of

@@ -97,7 +97,7 @@ def _gradients(
     context: Tensor,
     key: Hashable | None,
 ) -> Tensor:
-    """The gradients of the terms, ``[images, terms, vectors, width]``; the target's is always there.
+    """The gradients of the terms, ``[images, terms, vectors, width]``, the target's in any case.
 
     At the initial context, `key` is that of what does not depend on the images.
     """

@@ -17,8 +17,8 @@ class FairTPT(PromptTuning):
 
     ``min_t 1/(1+lam) l(Y; t) - lam/(1+lam) l(S; t)``: lower the entropy of the mean target
     prediction over views and raise that of the sensitive attribute's, on the same views, with one
-    context t for both. `SLoss`, `TSLoss` and `SuperTSLoss` are the paper's variants of the second term. The
-    step is as long as changes the target loss by `ELRA.beta`.
+    context t for both. `SLoss`, `TSLoss` and `SuperTSLoss` are the paper's variants of the second
+    term. The step is as long as changes the target loss by `ELRA.beta`.
 
     *Fairness-Aware Test-Time Prompt Tuning*, 2026.
 

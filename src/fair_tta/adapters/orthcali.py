@@ -113,7 +113,7 @@ def project_out(q: Tensor, spurious: Tensor) -> Tensor:
 
 
 def _differences(joint: Tensor, targets: int) -> Tensor:
-    """All ``z_i - z_j`` with the same target: ``[.., targets * values, dim] -> [.., pairs, dim]``."""
+    """All ``z_i - z_j`` of the same target: ``[.., targets * values, dim] -> [.., pairs, dim]``."""
     by_target: Tensor = joint.double().unflatten(-2, (targets, -1))
     first, second = zip(*combinations(range(by_target.shape[-2]), 2), strict=True)
     pairs: Tensor = by_target[..., list(first), :] - by_target[..., list(second), :]
