@@ -1,4 +1,4 @@
-"""Every method on two drawn birds with a tiny random CLIP: no download, the numbers mean nothing."""
+"""Every method on two drawn birds with a tiny random CLIP: the numbers mean nothing."""
 
 import open_clip
 import torch

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,28 +23,30 @@ from PIL import Image
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 
+_LEVELS = np.arange(256)
 _EVEN = np.uint32(0x00FF00FF)  # two of the four bytes of a packed pixel, each with 8 bits of room
 
 
 def autocontrast(image: Pixels) -> Pixels:
     """Stretches each channel: its darkest value becomes 0, its brightest 255."""
     rows = image.reshape(len(image), -1)  # reduced in two steps: numpy is slow over short rows
-    low = rows.min(0).reshape(-1, 3).min(0).astype(float)[:, None]
-    high = rows.max(0).reshape(-1, 3).max(0).astype(float)[:, None]
-    flat = low >= high
-    scale = np.where(flat, 1, 255 / np.maximum(high - low, 1))
-    return _look_up(image, np.arange(256) * scale - np.where(flat, 0, low * scale))
+    lowest, highest = rows.min(0), rows.max(0)
+    tables = []
+    for channel in range(3):
+        low, high = int(lowest[channel::3].min()), int(highest[channel::3].max())
+        scale = 255 / (high - low) if low < high else 1.0
+        tables.append(_LEVELS * scale - (low * scale if low < high else 0.0))
+    return _look_up(image, tables)
 
 
 def equalize(image: Pixels) -> Pixels:
     """Makes the histogram of each channel as flat as a map of its levels can."""
-    table = np.tile(np.arange(256), (3, 1))
-    counts = np.array(Image.fromarray(image).histogram()).reshape(3, 256)
-    for levels, count in zip(table, counts, strict=True):
+    histogram = np.array(Image.fromarray(image).histogram())
+    tables = []
+    for count in (histogram[:256], histogram[256:512], histogram[512:]):
         step = int(count.sum() - count[count.nonzero()[0][-1]]) // 255
-        if step > 0:
-            levels[:] = (step // 2 + count.cumsum() - count) // step
-    return _look_up(image, table)
+        tables.append((step // 2 + count.cumsum() - count) // step if step > 0 else _LEVELS)
+    return _look_up(image, tables)
 
 
 def posterize(image: Pixels, bits: int) -> Pixels:
@@ -92,15 +95,23 @@ def rotate(image: Pixels, degrees: float) -> Pixels:
     corners >>= 8
     corners &= _EVEN
     odd = np.einsum("kn,kn->n", corners, weights)
-    even >>= 8
-    return _unpack((even & _EVEN) | (odd & ~_EVEN)).reshape(image.shape)
+    turned = np.empty_like(image)
+    for channel, (total, byte) in enumerate(((even, 1), (odd, 1), (even, 3))):
+        high = total.astype("<u4", copy=False).view(np.uint8)[byte::4]
+        turned[..., channel] = high.reshape(turned.shape[:2])
+    return turned
 
 
-def _look_up(image: Pixels, table: npt.NDArray[np.float64] | npt.NDArray[np.int64]) -> Pixels:
-    """Maps the values of channel c by table[c]; fractions are cut off."""
-    levels = table.clip(0, 255).astype(np.uint8).reshape(-1)
-    start = np.tile(np.array([0, 256, 512], np.int16), image.shape[1])
-    return levels.take(image.reshape(len(image), -1) + start).reshape(image.shape)
+def _look_up(image: Pixels, tables: Sequence[npt.NDArray[Any]]) -> Pixels:
+    """Maps the values of channel c by tables[c]; fractions are cut off."""
+    levels = np.concatenate([table.clip(0, 255) for table in tables], dtype=np.uint8, casting="unsafe")
+    return levels.take(image.reshape(len(image), -1) + _starts(image.shape[1])).reshape(image.shape)
+
+
+@functools.lru_cache(maxsize=8)
+def _starts(width: int) -> npt.NDArray[np.int16]:
+    """Where the table of each value in a row starts."""
+    return np.tile(np.array([0, 256, 512], np.int16), width)
 
 
 def _shear(image: Pixels, level: float, *, axis: int) -> Pixels:
@@ -111,33 +122,39 @@ def _shear(image: Pixels, level: float, *, axis: int) -> Pixels:
     size, lines = image.shape[axis], image.shape[1 - axis]
     offset = level * (np.arange(lines) + 0.5)
     whole = np.floor(offset).astype(np.int64)
-    weight = np.rint((offset - whole) * 256).astype(np.uint16)  # of the second neighbour
-    weight = weight[:, None, None] if axis == 1 else np.repeat(weight, 3).reshape(1, lines, 3)
+    second = np.rint((offset - whole) * 256).astype(np.uint16)  # weight of the second neighbour
 
     def at(band: slice, start: int, stop: int) -> tuple[slice, slice]:
         return (band, slice(start, stop)) if axis == 1 else (slice(start, stop), band)
 
-    every = slice(None)
-    ends = image[at(every, 0, 1)], image[at(every, size - 1, size)]
-    padded = np.concatenate((ends[0], image, ends[1]), axis)
-    moved = np.zeros_like(padded[at(every, 1, size + 2)], dtype=np.uint16)
+    moved = np.zeros((lines, size + 1, 3) if axis == 1 else (size + 1, lines, 3), np.uint8)
     breaks = [0, *(np.flatnonzero(whole[1:] != whole[:-1]) + 1).tolist(), lines]
     for band in map(slice, breaks, breaks[1:]):
-        shift = int(whole[band.start]) + 1
-        start, stop = max(0, -shift), min(size + 1, size + 2 - shift)
+        shift = int(whole[band.start])
+        start, stop = max(0, -shift), min(size + 1, size - shift)
         if start < stop:
-            moved[at(band, start, stop)] = padded[at(band, start + shift, stop + shift)]
-    blend = moved[at(every, 0, size)] * (256 - weight)
-    blend += moved[at(every, 1, size + 1)] * weight
+            moved[at(band, start, stop)] = image[at(band, start + shift, stop + shift)]
+        if 0 < start <= size + 1:  # the pixels at the border have themselves as second neighbour
+            moved[at(band, start - 1, start)] = image[at(band, 0, 1)]
+        if 0 <= stop <= size:
+            moved[at(band, stop, stop + 1)] = image[at(band, size - 1, size)]
+    weights = np.stack([256 - second, second])
+    if axis == 0:
+        weights = np.repeat(weights, 3, axis=1)
+    both = np.lib.stride_tricks.as_strided(
+        moved, (2, len(image), 3 * image.shape[1]), (moved.strides[axis], moved.strides[0], 1)
+    )
+    rule = "kh,khn->hn" if axis == 1 else "kn,khn->hn"
+    blend = np.einsum(rule, weights, both, dtype=np.uint16, casting="unsafe")
     blend >>= 8
-    sheared = blend.astype(np.uint8)
+    sheared = blend.astype(np.uint8).reshape(image.shape)
 
     # What is blended with a pixel beyond the border may itself lie beyond it.
-    place = np.array([[-2], [-1], [size - 1], [size]]) - whole
-    centre = place + 0.5 + offset
-    beyond = (place >= 0) & (place < size) & ((centre < 0) | (centre >= size))
-    line, place = beyond.nonzero()[1], place[beyond]
-    sheared[(line, place) if axis == 1 else (place, line)] = 0
+    line = np.arange(lines)
+    for place in (-2 - whole, -1 - whole, size - 1 - whole, size - whole):
+        centre = place + 0.5 + offset
+        beyond = (place >= 0) & (place < size) & ((centre < 0) | (centre >= size))
+        sheared[(line[beyond], place[beyond]) if axis == 1 else (place[beyond], line[beyond])] = 0
     return sheared
 
 
@@ -176,11 +193,3 @@ def _pack(image: Pixels) -> npt.NDArray[np.uint32]:
     packed[0, 1:-1], packed[-1, 1:-1] = packed[1, 1:-1], packed[-2, 1:-1]
     packed[:, 0], packed[:, -1] = packed[:, 1], packed[:, -2]
     return packed.reshape(-1)
-
-
-def _unpack(packed: npt.NDArray[np.uint32]) -> Pixels:
-    values = packed.astype("<u4", copy=False).view(np.uint8).reshape(-1, 4)
-    image = np.empty((len(packed), 3), np.uint8)
-    for channel in range(3):  # three strided copies are faster than one of short rows
-        image[:, channel] = values[:, channel]
-    return image
