@@ -104,7 +104,9 @@ def rotate(image: Pixels, degrees: float) -> Pixels:
 
 def _look_up(image: Pixels, tables: Sequence[npt.NDArray[Any]]) -> Pixels:
     """Maps the values of channel c by tables[c]; fractions are cut off."""
-    levels = np.concatenate([table.clip(0, 255) for table in tables], dtype=np.uint8, casting="unsafe")
+    levels = np.concatenate(
+        [table.clip(0, 255) for table in tables], dtype=np.uint8, casting="unsafe"
+    )
     return levels.take(image.reshape(len(image), -1) + _starts(image.shape[1])).reshape(image.shape)
 
 

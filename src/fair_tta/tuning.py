@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -102,12 +103,15 @@ def _gradients(
     At the initial context, `key` is that of what does not depend on the images.
     """
     wanted = [True, *direction.wants(len(objective.terms))[1:]]
-    gradients = [
-        _term_gradient(task, term, views, context, None if key is None else (key, i))
-        if is_wanted
-        else torch.zeros_like(context)
-        for i, (term, is_wanted) in enumerate(zip(objective.terms, wanted, strict=True))
-    ]
+    gradients = []
+    for i, (term, is_wanted) in enumerate(zip(objective.terms, wanted, strict=True)):
+        if not is_wanted:
+            gradients.append(torch.zeros_like(context))
+        elif key is None:
+            gradients.append(_term_gradient(task, term, views, context))
+        else:  # the same for all weights and rates
+            make = partial(_term_gradient, task, term, views, context, (key, i))
+            gradients.append(task.recall((key, i), views, make))
     return torch.stack(gradients, dim=1)
 
 
