@@ -90,7 +90,7 @@ def transformers_model(name: str) -> Any:
     return transformers.CLIPModel(config).eval(), processor
 
 
-def methods(model: Any, name: str, repeat: int) -> None:
+def methods(model: Any, name: str, repeat: int, chunks: tuple[int, ...] = (16, 32, 64)) -> None:
     """Items 1 and 2: each method against Zero, and Zero against the bare vision tower."""
     torch.manual_seed(0)
     clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE, scale=100.0)
@@ -109,7 +109,7 @@ def methods(model: Any, name: str, repeat: int) -> None:
 
         return run
 
-    jobs = {f"bare {chunk}": bare(chunk) for chunk in (16, 32, 64)}
+    jobs = {f"bare {chunk}": bare(chunk) for chunk in chunks}
     jobs |= {"Zero": whole(Zero()), "TPT": whole(TPT()), "FairTPT": whole(FairTPT()),
              "FairTPT-MO": whole(FairTPTMO())}  # fmt: skip
     times = interleaved(jobs, repeat)
@@ -261,8 +261,8 @@ def main() -> None:
     sweep(b32, "open_clip ViT-B-32")
     methods(transformers_model("ViT-B-32"), "transformers ViT-B-32", repeat)
     if not quick:
-        methods(open_clip_model("ViT-L-14"), "open_clip ViT-L-14", 1)
-        methods(transformers_model("ViT-L-14"), "transformers ViT-L-14", 1)
+        methods(open_clip_model("ViT-L-14"), "open_clip ViT-L-14", 2, chunks=(32,))
+        methods(transformers_model("ViT-L-14"), "transformers ViT-L-14", 2, chunks=(32,))
 
 
 if __name__ == "__main__":

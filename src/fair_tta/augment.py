@@ -51,7 +51,8 @@ def equalize(image: Pixels) -> Pixels:
 
 def posterize(image: Pixels, bits: int) -> Pixels:
     """Keeps the highest `bits` of each value."""
-    return image & np.uint8(0xFF & ~(0xFF >> bits))
+    kept: Pixels = image & np.uint8(0xFF & ~(0xFF >> bits))
+    return kept
 
 
 def solarize(image: Pixels, threshold: int) -> Pixels:
@@ -89,12 +90,15 @@ def rotate(image: Pixels, degrees: float) -> Pixels:
     """Turns the picture counter-clockwise about its centre."""
     if degrees % 360 == 0:
         return image
-    sources, weights = _rotation(*image.shape[:2], degrees)
-    corners = _pack(image).take(sources, mode="clip")
-    even = np.einsum("kn,kn->n", corners & _EVEN, weights)
-    corners >>= 8
-    corners &= _EVEN
-    odd = np.einsum("kn,kn->n", corners, weights)
+    height, width, _ = image.shape
+    first, weights = _rotation(height, width, degrees)
+    packed = _pack(image)
+    even, odd, corner, product = np.zeros((4, height * width), np.uint32)
+    for step, weight in zip((0, 1, width + 2, width + 3), weights, strict=True):
+        packed[step:].take(first, mode="clip", out=corner)
+        even += np.multiply(np.bitwise_and(corner, _EVEN, out=product), weight, out=product)
+        corner >>= 8
+        odd += np.multiply(np.bitwise_and(corner, _EVEN, out=product), weight, out=product)
     turned = np.empty_like(image)
     for channel, (total, byte) in enumerate(((even, 1), (odd, 1), (even, 3))):
         high = total.astype("<u4", copy=False).view(np.uint8)[byte::4]
@@ -107,7 +111,11 @@ def _look_up(image: Pixels, tables: Sequence[npt.NDArray[Any]]) -> Pixels:
     levels = np.concatenate(
         [table.clip(0, 255) for table in tables], dtype=np.uint8, casting="unsafe"
     )
-    return levels.take(image.reshape(len(image), -1) + _starts(image.shape[1])).reshape(image.shape)
+    mapped = np.empty((len(image), 3 * image.shape[1]), np.uint8)
+    rows, starts = image.reshape(mapped.shape), _starts(image.shape[1])
+    for part in range(0, len(image), 64):
+        levels.take(rows[part : part + 64] + starts, mode="clip", out=mapped[part : part + 64])
+    return mapped.reshape(image.shape)
 
 
 @functools.lru_cache(maxsize=8)
@@ -136,10 +144,9 @@ def _shear(image: Pixels, level: float, *, axis: int) -> Pixels:
         start, stop = max(0, -shift), min(size + 1, size - shift)
         if start < stop:
             moved[at(band, start, stop)] = image[at(band, start + shift, stop + shift)]
-        if 0 < start <= size + 1:  # the pixels at the border have themselves as second neighbour
-            moved[at(band, start - 1, start)] = image[at(band, 0, 1)]
-        if 0 <= stop <= size:
-            moved[at(band, stop, stop + 1)] = image[at(band, size - 1, size)]
+        border, end = (start - 1, 0) if shift < 0 else (stop, size - 1)
+        if 0 <= border <= size:  # a pixel at the border has itself as its second neighbour
+            moved[at(band, border, border + 1)] = image[at(band, end, end + 1)]
     weights = np.stack([256 - second, second])
     if axis == 0:
         weights = np.repeat(weights, 3, axis=1)
@@ -149,11 +156,11 @@ def _shear(image: Pixels, level: float, *, axis: int) -> Pixels:
     rule = "kh,khn->hn" if axis == 1 else "kn,khn->hn"
     blend = np.einsum(rule, weights, both, dtype=np.uint16, casting="unsafe")
     blend >>= 8
-    sheared = blend.astype(np.uint8).reshape(image.shape)
+    sheared: Pixels = blend.astype(np.uint8).reshape(image.shape)
 
     # What is blended with a pixel beyond the border may itself lie beyond it.
     line = np.arange(lines)
-    for place in (-2 - whole, -1 - whole, size - 1 - whole, size - whole):
+    for place in (-2 - whole, -1 - whole) if level < 0 else (size - 1 - whole, size - whole):
         centre = place + 0.5 + offset
         beyond = (place >= 0) & (place < size) & ((centre < 0) | (centre >= size))
         sheared[(line[beyond], place[beyond]) if axis == 1 else (place[beyond], line[beyond])] = 0
@@ -181,8 +188,7 @@ def _rotation(
     rank = (weights - exact).argsort(0, kind="stable").argsort(0, kind="stable")
     weights += rank < 256 - weights.sum(0)  # those with the largest remainders are rounded up
     first = np.where(inside, (top + 1) * (width + 2) + left + 1, 0).reshape(-1)
-    sources = first.astype(np.intp) + np.array([[0], [1], [width + 2], [width + 3]])
-    return sources, (weights * inside).astype(np.uint32).reshape(4, -1)
+    return first.astype(np.intp), (weights * inside).astype(np.uint32).reshape(4, -1)
 
 
 def _pack(image: Pixels) -> npt.NDArray[np.uint32]:

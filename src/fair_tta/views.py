@@ -73,6 +73,7 @@ class Identity:
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> npt.NDArray[np.float32]:
+        """See `Views`."""
         return np.empty((0, *size, 3), np.float32)
 
 
@@ -92,6 +93,7 @@ class CropFlip:
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> npt.NDArray[np.float32]:
+        """See `Views`."""
         return render(image, size, self.draw(image, size, generator))
 
     def draw(
@@ -137,6 +139,7 @@ class AugMix:
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> npt.NDArray[np.float32]:
+        """See `Views`."""
         return render(image, size, self.draw(image, size, generator))
 
     def draw(
@@ -202,6 +205,9 @@ def render(
                 left = picture.width - left - width
             source = mirrored if recipe.flip else plain
             crop = resize(source[top : top + height, left : left + width], size)
+            if not recipe.chains:
+                view[:] = crop
+                continue
             stack[0] = crop
             for pixels, chain in zip(stack[1:], recipe.chains, strict=True):
                 pixels[:] = functools.reduce(lambda result, step: step(result), chain, crop)
