@@ -267,6 +267,18 @@ def test_bad_views(plain: FairTPTClassifier, views: Any) -> None:
         classifier(backend=plain.backend, views=views)
 
 
+def test_views_of_different_number(plain: FairTPTClassifier) -> None:
+    def views(image: Any, _: Any) -> list[Any]:
+        return [image] * (image.width % 3)
+
+    pictures = [picture(0, (30, 40)), picture(1, (31, 40))]
+    clf = classifier(backend=plain.backend, views=views)
+    with pytest.raises(FairTTAError, match=r"as many views of each image of a batch \(got 1"):
+        clf.predict(pictures)
+    one_by_one = classifier(backend=plain.backend, views=views, batch_size=1)
+    assert [p.views_kept for p in one_by_one.predict(pictures)] == [1, 1]
+
+
 def test_bad_seed(plain: FairTPTClassifier) -> None:
     with pytest.raises(FairTTAError, match="`seed` should be a whole number"):
         classifier(backend=plain.backend, seed=0.5)

@@ -60,6 +60,12 @@ class Vision:
         size = next(iter(found.values())).nbytes if found else 1
         while len(self._kept) * size > _CACHE_BYTES:
             self._kept.popitem(last=False)
+        counts = {len(found[key]) for key in keys}
+        if len(counts) > 1:
+            raise FairTTAError(
+                "`views` should give as many views of each image of a batch (got "
+                f"{' and '.join(map(str, sorted(counts)))} counting the image): use batch_size=1."
+            )
         return torch.stack([found[key] for key in keys])
 
     def _encode(self, images: list[Image.Image], with_views: bool) -> list[Tensor]:
