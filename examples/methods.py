@@ -34,7 +34,7 @@ def draw(ground: str) -> Image.Image:
 
 print("entropy: 0 is certain, 1 is indifferent; step: how far the prompt's context moved\n")
 print(
-    f"{'method':12} {'picture':8} {'answer':11} {'p(water)':>8} {'place entropy':>20} {'step':>6}"
+    f"{'method':10} {'picture':8} {'answer':11} {'p(water)':>8} {'place entropy':>20} {'step':>6}"
 )
 for adapter in (ZeroShot(), Zero(), TPT(), OrthCali(), FairTPT(), FairTPTMO()):
     pictures = {"on blue": draw("blue"), "on green": draw("green")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import random
 import weakref
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import torch
 
 import families
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
-from fair_tta import CropFlip, FairTPTClassifier, ModelError, ZeroShot
+from fair_tta import CropFlip, FairTPT, FairTPTClassifier, ModelError, ZeroShot
 
 
 class Broken(Exception):
@@ -221,9 +222,9 @@ def test_threads_take_turns(loaded: tuple[Any, Any]) -> None:
     clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=CropFlip(4))
     pictures = [picture(i) for i in range(12)]
     expected = [clf.predict(p) for p in pictures]
-    others = [clf.with_views(CropFlip(4)) for _ in range(4)]
+    fresh = clf.with_views(CropFlip(4))
     with ThreadPoolExecutor(4) as pool:
-        jobs = [pool.submit(others[i % 4].predict, p) for i, p in enumerate(pictures)]
+        jobs = [pool.submit(fresh.predict, p) for p in pictures]
         assert [job.result() for job in jobs] == expected
 
 
@@ -233,3 +234,22 @@ def test_nothing_keeps_the_backend_alive(loaded: tuple[Any, Any]) -> None:
     backend = weakref.ref(clf.backend)
     del clf
     assert backend() is None
+
+
+@pytest.mark.parametrize("adapter", [ZeroShot(), FairTPT()])
+@pytest.mark.parametrize("how", ["pickle", "deepcopy"])
+def test_a_classifier_can_be_copied_and_sent(
+    loaded: tuple[Any, Any], adapter: Any, how: str
+) -> None:
+    views = [picture(5), picture(6)]
+    clf = FairTPTClassifier(loaded[1], TARGETS, SENSITIVE, TEMPLATE, adapter=adapter, views=views)
+    expected = clf.predict(picture())
+    other = pickle.loads(pickle.dumps(clf)) if how == "pickle" else copy.deepcopy(clf)
+    backends: tuple[Any, Any] = other.backend, clf.backend
+    assert backends[0].model is not backends[1].model
+    with torch.no_grad():
+        for parameter in loaded[0].parameters():
+            parameter.zero_()  # the copy does not hang on the original
+    assert other.predict(picture()) == expected
+    other.vision._kept.clear()
+    assert other.predict(picture()) == expected

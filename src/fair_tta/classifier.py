@@ -182,7 +182,7 @@ class FairTPTClassifier:
         """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
         if not images:
             return []
-        with untouched(), torch.no_grad():
+        with untouched(getattr(self.backend, "model", None)), torch.no_grad():
             features = self.vision.features(images, self.adapter.needs_views)
             zero_shot = ZeroShot().adapt(self.task, features)
             if not zero_shot.probabilities.isfinite().all():

@@ -86,6 +86,10 @@ class Task:
                     f"in {placed.texts[bare[0]]!r}."
                 )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what can be made again: graphs of autograd cannot be copied or sent."""
+        return self.__dict__ | {"_memory": {}, "_recent": OrderedDict()}
+
     @cached_property
     def context(self) -> Tensor:
         """The initial context, ``[vectors, width]``: the embeddings of the template's words."""

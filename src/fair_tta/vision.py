@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -153,12 +154,17 @@ def _digest(image: Image.Image) -> tuple[Any, ...]:
     return image.size, blake2b(image.tobytes(), digest_size=16).digest()
 
 
+def _fixed(
+    pictures: list[Image.Image], _image: Image.Image, _generator: np.random.Generator
+) -> list[Image.Image]:
+    return pictures
+
+
 def _parse_views(views: Any) -> Views | CustomViews:
     if isinstance(views, Views) and not isinstance(views, type):
         return views
     if isinstance(views, Tensor | np.ndarray | list | tuple):
-        fixed = [load_image(view) for view in views]
-        return lambda image, generator: fixed
+        return partial(_fixed, [load_image(view) for view in views])
     if callable(views) and not isinstance(views, type):
         custom: CustomViews = views
         return custom

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -143,21 +144,9 @@ class TransformersBackend:
 
 
 def _calls(model: Any) -> tuple[TextCall, Callable[[dict[str, Tensor]], Tensor]]:
-    """The model's own text and image features. (Closures over the model alone: no cycles.)"""
-    if all(hasattr(model, name) for name in ("text_encoder", "text_proj", "vision_proj")):  # BLIP
-
-        def blip_text(ids: Tensor, mask: Tensor) -> Tensor:
-            hidden = model.text_encoder(input_ids=ids, attention_mask=mask.long())
-            features: Tensor = model.text_proj(hidden.last_hidden_state[:, 0])
-            return features
-
-        def blip_image(inputs: dict[str, Tensor]) -> Tensor:
-            features: Tensor = model.vision_proj(
-                model.vision_model(**inputs).last_hidden_state[:, 0]
-            )
-            return features
-
-        return blip_text, blip_image
+    """The model's own text and image features."""
+    if all(hasattr(model, name) for name in ("text_encoder", "text_proj", "vision_proj")):
+        return partial(_blip_text, model), partial(_blip_image, model)
     if not all(hasattr(model, name) for name in ("get_text_features", "get_image_features")):
         raise ModelError(
             f"`model` should be a dual encoder of images and text; {type(model).__name__} "
@@ -165,12 +154,27 @@ def _calls(model: Any) -> tuple[TextCall, Callable[[dict[str, Tensor]], Tensor]]
         )
     # SigLIP was trained on padded sentences without a mask; its tokenizer may make one anyway
     uses_mask = "siglip" not in str(getattr(model.config, "model_type", ""))
+    return partial(_text, model, uses_mask), partial(_image, model)
 
-    def text(ids: Tensor, mask: Tensor) -> Tensor:
-        masks = {"attention_mask": mask.long()} if uses_mask else {}
-        return _pooled(model.get_text_features(input_ids=ids, **masks))
 
-    return text, lambda inputs: _pooled(model.get_image_features(**inputs))
+def _text(model: Any, uses_mask: bool, ids: Tensor, mask: Tensor) -> Tensor:
+    masks = {"attention_mask": mask.long()} if uses_mask else {}
+    return _pooled(model.get_text_features(input_ids=ids, **masks))
+
+
+def _image(model: Any, inputs: dict[str, Tensor]) -> Tensor:
+    return _pooled(model.get_image_features(**inputs))
+
+
+def _blip_text(model: Any, ids: Tensor, mask: Tensor) -> Tensor:
+    hidden = model.text_encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+    features: Tensor = model.text_proj(hidden[:, 0])
+    return features
+
+
+def _blip_image(model: Any, inputs: dict[str, Tensor]) -> Tensor:
+    features: Tensor = model.vision_proj(model.vision_model(**inputs).last_hidden_state[:, 0])
+    return features
 
 
 def _text_module(model: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch.func import functional_call
 
 from fair_tta.backends.base import Tokens
 from fair_tta.backends.guard import untouched
-from fair_tta.backends.tower import TextCall, TextTower, check_length, tokenized_probe
+from fair_tta.backends.tower import TextTower, check_length, tokenized_probe
 from fair_tta.errors import ModelError
 
 
@@ -43,8 +44,8 @@ class OpenClipBackend:
         # CoCa's mask lets its appended class token see one position of padding; where padding and
         # end of text are the same token, the first of them is the end.
         slack = int(appends_cls or pads_with_end)
-        probe = tokenized_probe(self.tokenize)
-        self._tower = TextTower(model, f"of {self.name}", _text_call(model), probe, slack)
+        probe, call = tokenized_probe(self.tokenize), partial(_text, _TextModule(model))
+        self._tower = TextTower(model, f"of {self.name}", call, probe, slack)
 
     @property
     def name(self) -> str:
@@ -152,15 +153,11 @@ class _TextModule(nn.Module):
         return features
 
 
-def _text_call(model: Any) -> TextCall:
+def _text(module: _TextModule, ids: Tensor, _mask: Tensor) -> Tensor:
     """`encode_text`, with the tower's tables shortened for the call if the ids are shorter."""
-    module = _TextModule(model)
-
-    def call(ids: Tensor, _mask: Tensor) -> Tensor:
-        features: Tensor = functional_call(module, _short_tables(model, ids.shape[1]), (ids,))
-        return features
-
-    return call
+    tables = _short_tables(module.model, ids.shape[1])
+    features: Tensor = functional_call(module, tables, (ids,))
+    return features
 
 
 def _short_tables(model: Any, length: int) -> dict[str, Tensor]:
