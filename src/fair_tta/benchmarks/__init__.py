@@ -1,0 +1,1 @@
+"""The paper's datasets and tables, to be run on local copies. Nothing is ever downloaded."""
