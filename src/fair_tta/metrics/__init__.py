@@ -1,0 +1,70 @@
+"""Group-wise metrics for any number of classes and sensitive values: pure functions.
+
+Every figure comes as an `Estimate`, with its n, its interval and what it leaves out.
+"""
+
+from fair_tta.metrics import definitions
+from fair_tta.metrics.bootstrap import Bootstrap
+from fair_tta.metrics.definitions import Metric
+from fair_tta.metrics.estimate import SMALL, Estimate, Over, SmallGroupWarning
+from fair_tta.metrics.exact import (
+    images_for_change,
+    images_for_half_width,
+    mcnemar,
+    paired_interval,
+    wilson,
+)
+from fair_tta.metrics.groups import (
+    accuracy,
+    bias,
+    class_gaps,
+    demographic_parity_difference,
+    equal_opportunity_difference,
+    equalized_odds_difference,
+    group_accuracy,
+    group_rates,
+    paired_difference,
+    worst_group_accuracy,
+)
+from fair_tta.metrics.on_rows import Rates
+from fair_tta.metrics.ranking import max_skew, ndkl
+from fair_tta.metrics.scores import (
+    average_sensitive_indifference,
+    average_target_confidence,
+    expected_calibration_error,
+    group_calibration_error,
+    normalised_entropies,
+)
+
+__all__ = [
+    "SMALL",
+    "Bootstrap",
+    "Estimate",
+    "Metric",
+    "Over",
+    "Rates",
+    "SmallGroupWarning",
+    "accuracy",
+    "average_sensitive_indifference",
+    "average_target_confidence",
+    "bias",
+    "class_gaps",
+    "definitions",
+    "demographic_parity_difference",
+    "equal_opportunity_difference",
+    "equalized_odds_difference",
+    "expected_calibration_error",
+    "group_accuracy",
+    "group_calibration_error",
+    "group_rates",
+    "images_for_change",
+    "images_for_half_width",
+    "max_skew",
+    "mcnemar",
+    "ndkl",
+    "normalised_entropies",
+    "paired_difference",
+    "paired_interval",
+    "wilson",
+    "worst_group_accuracy",
+]

@@ -1,0 +1,112 @@
+"""A figure with what is needed to judge it: its n, its interval, and what it leaves out."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+SMALL = 30
+"""Groups with fewer images warn."""
+
+_LISTED = 8
+
+
+class Over(Enum):
+    """What a group is, for worst-group figures."""
+
+    TARGET_AND_SENSITIVE = "(y, s)"
+    """Images of one class with one sensitive value, as in the paper's tables."""
+
+    SENSITIVE = "s"
+    """Images with one sensitive value, as in the paper's text."""
+
+
+class SmallGroupWarning(UserWarning):
+    """A figure rests on a group with few images."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure with its n and its interval.
+
+    Attributes:
+        value: the figure, NaN if it is not defined.
+        n: on how many images it rests.
+        low: lower end of its interval, None if it has none.
+        high: upper end of its interval.
+        reason: why the value is NaN, or what a value does not cover.
+
+    Example:
+        >>> float(Estimate(0.8, n=50))
+        0.8
+    """
+
+    value: float
+    n: int
+    low: float | None = None
+    high: float | None = None
+    reason: str | None = None
+
+    def __float__(self) -> float:
+        return self.value
+
+    def to_dict(self) -> dict[str, float | int | str | None]:
+        """As JSON has it: NaN is None."""
+        value = None if math.isnan(self.value) else self.value
+        return {
+            "value": value,
+            "low": self.low,
+            "high": self.high,
+            "n": self.n,
+            "reason": self.reason,
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, float | int | str | None]) -> Estimate:
+        """The reverse of `to_dict`."""
+        value = fields["value"]
+        rest = {name: fields[name] for name in ("n", "low", "high", "reason")}
+        return cls(math.nan if value is None else value, **rest)  # type: ignore[arg-type]
+
+
+def undefined(reason: str, n: int = 0) -> Estimate:
+    """A figure that could not be had."""
+    return Estimate(math.nan, n, reason=reason)
+
+
+def label(*names: Hashable) -> str:
+    """How messages name a group: ``blond / man``."""
+    return " / ".join(map(str, names))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a message, not too many."""
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def small_groups(sizes: Mapping[str, int], small: int = SMALL) -> tuple[str, ...]:
+    """Sentences on groups that have few images or none."""
+    few = [f"{name} (n = {n})" for name, n in sizes.items() if 0 < n < small]
+    empty = [name for name, n in sizes.items() if n == 0]
+    sentences = []
+    if few:
+        sentences.append(f"Fewer than {small} images, so figures are uncertain: {listed(few)}.")
+    if empty:
+        sentences.append(f"No images, so no figures: {listed(empty)}.")
+    return tuple(sentences)
+
+
+def warn_small(sizes: Mapping[str, int], stacklevel: int = 3) -> None:
+    """Warn if a group that is there has few images. (Empty ones are NaN with a reason.)"""
+    for sentence in small_groups({name: n for name, n in sizes.items() if n}):
+        warnings.warn(sentence, SmallGroupWarning, stacklevel=stacklevel)
+
+
+def left_out(names: Iterable[str]) -> str | None:
+    """What a minimum or a gap over groups does not cover."""
+    empty = list(names)
+    return f"left out, no images: {listed(empty)}" if empty else None

@@ -1,0 +1,195 @@
+"""Labels, answers and sensitive values as numbers, and the counts that all metrics rest on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fair_tta.errors import FairTTAError
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+Column: TypeAlias = Any
+"""One value per image: a list, numpy array, torch tensor or pandas series of names or numbers."""
+
+Sensitive: TypeAlias = Any
+"""A column, or ``{attribute: column}``: with several attributes, groups are intersections."""
+
+Values: TypeAlias = Sequence[Hashable] | Mapping[str, Sequence[Hashable]]
+"""All values of the attribute, or ``{attribute: all values}``."""
+
+ONE_ATTRIBUTE = "sensitive"
+"""The name of an attribute that has none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Images as numbers: which class, which group, which answers.
+
+    Attributes:
+        targets: names of the classes.
+        values: ``{attribute: names of its values}``.
+        truth: ``[images]`` positions in `targets`.
+        group: ``[images]`` positions in `groups`.
+        answers: for each run ``[images]`` positions in `targets`.
+    """
+
+    targets: tuple[Hashable, ...]
+    values: dict[str, tuple[Hashable, ...]]
+    truth: Ints
+    group: Ints
+    answers: tuple[Ints, ...]
+
+    @property
+    def groups(self) -> list[tuple[Hashable, ...]]:
+        """All combinations of values, one value per attribute, whether they occur or not."""
+        return list(product(*self.values.values()))
+
+    def counts(self, run: int = 0) -> Ints:
+        """Confusion counts ``[groups, true, predicted]``."""
+        shape = (len(self.groups), len(self.targets), len(self.targets))
+        flat = np.ravel_multi_index((self.group, self.truth, self.answers[run]), shape)
+        return np.bincount(flat, minlength=math.prod(shape)).reshape(shape)
+
+
+def parse_rows(
+    y_true: Column,
+    answers: Sequence[Column],
+    sensitive: Sensitive | None,
+    targets: Sequence[Hashable] | None,
+    values: Values | None,
+) -> Rows:
+    """Check the columns and number their names.
+
+    Names that are not listed in `targets` or `values` are taken from the data, sorted.
+    """
+    truth = read_column("y_true", y_true)
+    if not truth:
+        raise FairTTAError("`y_true` should have at least one row (got none).")
+    given = [read_column("y_pred", column, len(truth)) for column in answers]
+    names = _names("targets", targets, [name for column in (truth, *given) for name in column])
+    columns = read_sensitive(sensitive, len(truth))
+    listed = _listed_values(values, columns)
+    all_values = {
+        attribute: _names("values", listed.get(attribute), column)
+        for attribute, column in columns.items()
+    }
+    codes = [
+        _codes(f"`sensitive` ({attribute})", "values", column, all_values[attribute])
+        for attribute, column in columns.items()
+    ]
+    group = np.zeros(len(truth), np.int64)
+    for code, known in zip(codes, all_values.values(), strict=True):
+        group = group * len(known) + code
+    return Rows(
+        names,
+        all_values,
+        _codes("`y_true`", "targets", truth, names),
+        group,
+        tuple(_codes("`y_pred`", "targets", column, names) for column in given),
+    )
+
+
+def read_column(argument: str, values: Column, length: int | None = None) -> list[Hashable]:
+    """A column as plain Python values; nothing may be missing."""
+    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
+        raise FairTTAError(f"`{argument}` should be a sequence with a value per image.")
+    plain = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(plain, Iterable):
+        raise FairTTAError(f"`{argument}` should have one dimension (got none).")
+    column = [value.item() if isinstance(value, np.generic) else value for value in plain]
+    for row, value in enumerate(column):
+        if hasattr(value, "tolist"):  # a torch scalar
+            value = column[row] = value.tolist()
+        if not isinstance(value, Hashable):
+            raise FairTTAError(
+                f"`{argument}` should have one dimension (row {row} is a {type(value).__name__})."
+            )
+        if _is_missing(value):
+            raise FairTTAError(
+                f"`{argument}` should have no missing values (row {row}): "
+                "give them a name of their own, such as 'unknown'."
+            )
+    if length is not None and len(column) != length:
+        raise FairTTAError(
+            f"`{argument}` should be as long as `y_true`, {length} (got {len(column)})."
+        )
+    return column
+
+
+def read_sensitive(sensitive: Sensitive | None, length: int) -> dict[str, list[Hashable]]:
+    """Sensitive columns by attribute; none at all is one group of everybody."""
+    if sensitive is None:
+        return {}
+    if hasattr(sensitive, "columns"):  # a pandas DataFrame
+        sensitive = {str(name): sensitive[name] for name in sensitive.columns}
+    if not isinstance(sensitive, Mapping):
+        sensitive = {ONE_ATTRIBUTE: sensitive}
+    if not sensitive:
+        raise FairTTAError("`sensitive` should have at least one attribute (got {}).")
+    columns = {}
+    for attribute, column in sensitive.items():
+        if not isinstance(attribute, str):
+            raise FairTTAError(f"attributes of `sensitive` should be strings (got {attribute!r}).")
+        columns[attribute] = read_column(f"sensitive[{attribute!r}]", column, length)
+    return columns
+
+
+def _listed_values(
+    values: Values | None, columns: Mapping[str, Any]
+) -> Mapping[str, Sequence[Hashable]]:
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        if len(columns) != 1:
+            raise FairTTAError(
+                "`values` should be {attribute: names} as there is not one attribute."
+            )
+        return {next(iter(columns)): values}
+    unknown = [attribute for attribute in values if attribute not in columns]
+    if unknown:
+        raise FairTTAError(
+            f"`values` should have the attributes of `sensitive`, {list(columns)} (got {unknown})."
+        )
+    return values
+
+
+def _names(
+    argument: str, given: Sequence[Hashable] | None, found: Sequence[Hashable]
+) -> tuple[Hashable, ...]:
+    if given is None:
+        distinct = set(found)
+        try:
+            return tuple(sorted(distinct))  # type: ignore[type-var]
+        except TypeError:  # names and numbers
+            return tuple(sorted(distinct, key=lambda name: (type(name).__name__, str(name))))
+    names = tuple(read_column(argument, given))
+    if not names or len(set(names)) < len(names):
+        raise FairTTAError(f"`{argument}` should list distinct names (got {list(names)}).")
+    return names
+
+
+def _codes(what: str, argument: str, column: list[Hashable], names: tuple[Hashable, ...]) -> Ints:
+    position = {name: index for index, name in enumerate(names)}
+    try:
+        return np.array([position[name] for name in column], np.int64)
+    except KeyError as error:
+        raise FairTTAError(
+            f"{what} holds {error.args[0]!r}, which is not in `{argument}`: {list(names)}."
+        ) from None
+
+
+def _is_missing(value: Hashable) -> bool:
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except TypeError:  # pandas.NA answers neither yes nor no
+        return True
