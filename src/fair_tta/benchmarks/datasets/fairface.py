@@ -52,6 +52,7 @@ _FILES = {
     Split.TRAIN: ("train", ["fairface_label_train.csv", "train_labels.csv"]),
     Split.VALIDATION: ("val", ["fairface_label_val.csv", "val_labels.csv"]),
 }
+_OFFICIAL = {"train": 86744, "val": 10954}  # rows
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 # Spreadsheets take two brackets for dates: the month and the other number (a day, or for 10-19 the
 # year 2019) tell which.
@@ -100,11 +101,12 @@ def read_fairface(
     pictures = _pictures(base, parts[0][0], padding)
     if pictures is None and check_images:
         raise FAIRFACE.error(f"{str(base)!r} has no folder {_wanted(padding, parts[0][0])}.")
-    parameters["images"] = "" if pictures is None else pictures.relative_to(base).as_posix()
+    if pictures is not None:
+        parameters["images"] = pictures.relative_to(base).as_posix()
     rows = (
         row
         for (folder, _), table in zip(parts, tables, strict=True)
-        for row in _rows(table, task, ages, (pictures or base), folder)
+        for row in _rows(table, task, ages, pictures or base, folder)
     )
     return FAIRFACE.dataset(task, base, rows, parameters, check_images)
 
@@ -144,8 +146,7 @@ def _rows(
 ) -> Iterator[Record | Problem]:
     needs_age = "age" in (task.target, *task.sensitive)
     races = {race.lower(): race for race in RACES_7}
-    yield from table.notes()
-    for row in table.rows(_COLUMNS):
+    for row in table.rows(_COLUMNS, official=_OFFICIAL[folder]):
         if isinstance(row, Problem):
             yield row
             continue

@@ -131,7 +131,6 @@ def _rows(
     allowed: Mapping[str, Collection[str]],
     check_images: bool,
 ) -> Iterator[Record | Problem]:
-    yield from table.notes()
     name_column, target_column, *sensitive = columns
     for row in table.rows(columns):
         if isinstance(row, Problem):

@@ -74,22 +74,30 @@ class Table:
         if twice:
             raise DatasetError(f"{str(path)!r} has more than one column called {twice}.")
 
-    def notes(self) -> Iterator[Problem]:
-        """What there is to say of the file as a whole."""
+    def rows(self, columns: Sequence[str], official: int | None = None) -> Iterator[Row | Problem]:
+        """Row by row the cells of some columns, or what is wrong with the row.
+
+        Args:
+            columns: the names of the columns.
+            official: how many rows there should be, if that is known.
+        """
         if self.encoding == "cp1252":
             yield Problem(ProblemKind.ENCODING, self.path.name)
-
-    def rows(self, columns: Sequence[str]) -> Iterator[Row | Problem]:
-        """Row by row the cells of some columns, or what is wrong with the row."""
+        count = 0
         places = [(name, self.header.index(name)) for name in columns]
         width = len(self.header)
         for line, cells in self._raw(self._separator, self._skip + 1):
+            if not any(cell.strip() for cell in cells):
+                continue  # spreadsheets leave such rows at the end
             while len(cells) > width and not cells[-1].strip():
                 cells.pop()
+            count += 1
             if len(cells) == width:
                 yield Row(line, {name: cells[place].strip() for name, place in places})
-            elif any(cell.strip() for cell in cells):
+            else:
                 yield Problem(ProblemKind.MALFORMED_ROW, f"{self.path.name} line {line}")
+        if official is not None and count != official:
+            yield Problem(ProblemKind.PARTIAL, f"{self.path.name}: {count} instead of {official}")
 
     def _raw(self, separator: str, skip: int) -> Iterator[tuple[int, list[str]]]:
         """Rows that are not blank, from row `skip` on, with their lines."""

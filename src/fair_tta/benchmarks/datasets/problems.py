@@ -25,7 +25,7 @@ class ProblemKind(Enum):
     CONFLICT = "image came again with other labels"
     DUPLICATE = "image came again with the same labels (kept once)"
     REPAIRED_AGE = "age was changed to a date by a spreadsheet (repaired, record kept)"
-    PARTIAL = "file has another number of rows than it announces (records kept)"
+    PARTIAL = "file does not have the official number of rows (records kept)"
     ENCODING = "file is not UTF-8 and was read as Windows-1252 (records kept)"
     SMALL = "fewer records than the sample should have (all are taken)"
 

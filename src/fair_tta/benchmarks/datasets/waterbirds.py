@@ -25,6 +25,7 @@ _FOLDERS = (
     "", _FOLDER, "waterbirds", "Waterbirds", f"waterbirds/{_FOLDER}", f"Waterbirds/{_FOLDER}",
     "waterbirds_v1.0", "waterbirds/waterbirds_v1.0",
 )  # fmt: skip
+_OFFICIAL = 11788  # rows
 _COLUMNS = ("img_filename", "y", "split", "place")
 # The file's coding. The paper names water first, which is the order of the task's labels.
 _BIRD = {"0": "land bird", "1": "water bird"}
@@ -56,9 +57,8 @@ def read_waterbirds(
 
 
 def _rows(table: Table, task: BenchmarkTask, split: Split) -> Iterator[Record | Problem]:
-    yield from table.notes()
     wanted = _SPLITS.get(split)
-    for row in table.rows(_COLUMNS):
+    for row in table.rows(_COLUMNS, official=_OFFICIAL):
         if isinstance(row, Problem):
             yield row
             continue
