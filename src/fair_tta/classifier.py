@@ -16,6 +16,7 @@ from typing_extensions import Self
 from fair_tta import adapters
 from fair_tta._extras import require
 from fair_tta.adapters import Adapter, FairTPT, Outcome, ZeroShot
+from fair_tta.auditing import Audit, audit_classifier
 from fair_tta.backends import Backend, resolve
 from fair_tta.backends.guard import untouched
 from fair_tta.entropy import normalised_entropy
@@ -162,6 +163,13 @@ class FairTPTClassifier:
         stream = self._stream(_checked_images(images), progress)
         rows = [list(p.probabilities.values()) for p in stream]
         return np.array(rows, dtype=np.float64).reshape(-1, len(self.targets))
+
+    def audit(self, images: Any, labels: Any, sensitive: Any, *, progress: bool = False) -> Audit:
+        """Classify images with known labels and measure the answers, group by group.
+
+        See `fair_tta.auditing.audit_classifier`, which has more options.
+        """
+        return audit_classifier(self, images, labels, sensitive, progress=progress)
 
     def _stream(self, images: Iterable[Any], progress: bool) -> Iterator[Prediction]:
         if progress:

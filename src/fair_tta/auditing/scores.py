@@ -1,0 +1,105 @@
+"""What a run says about each image besides its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fair_tta.errors import FairTTAError
+from fair_tta.metrics.rows import Floats
+from fair_tta.metrics.scores import check_unit, normalised_entropies
+from fair_tta.prediction import Prediction
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Numbers per image that an audit can use. All may be left out.
+
+    Args:
+        confidence: ``[images]`` probability of the answer.
+        entropy: ``[images]`` normalised entropy of the targets.
+        entropy_zero_shot: the same before adaptation.
+        sensitive_entropy: ``{attribute: [images]}`` normalised entropy of sensitive attributes, of
+            those that the classifier was told, whatever attributes the data has.
+        sensitive_entropy_zero_shot: the same before adaptation.
+        relative_step: ``[images]`` how far the context moved; None or NaN where nothing was tuned.
+        warnings: for each image what went wrong or was bounded; the audit counts them.
+    """
+
+    confidence: Any = None
+    entropy: Any = None
+    entropy_zero_shot: Any = None
+    sensitive_entropy: Mapping[str, Any] = field(default_factory=dict)
+    sensitive_entropy_zero_shot: Mapping[str, Any] = field(default_factory=dict)
+    relative_step: Any = None
+    warnings: Sequence[Sequence[str]] = ()
+
+    @classmethod
+    def from_predictions(cls, predictions: Sequence[Prediction]) -> Scores:
+        """Everything that predictions carry."""
+        if not predictions:
+            return cls()
+        attributes = predictions[0].sensitive_entropy
+        return cls(
+            confidence=[p.probabilities[p.label] for p in predictions],
+            entropy=[p.entropy for p in predictions],
+            entropy_zero_shot=[p.entropy_zero_shot for p in predictions],
+            sensitive_entropy={
+                a: [p.sensitive_entropy[a] for p in predictions] for a in attributes
+            },
+            sensitive_entropy_zero_shot={
+                a: [p.sensitive_entropy_zero_shot[a] for p in predictions] for a in attributes
+            },
+            relative_step=[p.relative_step for p in predictions],
+            warnings=[p.warnings for p in predictions],
+        )
+
+    @classmethod
+    def from_probabilities(
+        cls, probabilities: Any, sensitive: Mapping[str, Any] | None = None
+    ) -> Scores:
+        """From ``[images, targets]`` and ``{attribute: [images, values]}``.
+
+        The confidence is that of the most probable target.
+        """
+        entropy = normalised_entropies(probabilities)
+        if hasattr(probabilities, "detach"):
+            probabilities = probabilities.detach().double().cpu().numpy()
+        return cls(
+            confidence=np.asarray(probabilities, np.float64).max(1),
+            entropy=entropy,
+            sensitive_entropy={a: normalised_entropies(p) for a, p in (sensitive or {}).items()},
+        )
+
+    def checked(self, length: int) -> Scores:
+        """The same as arrays of this length."""
+
+        def unit(name: str, values: Any) -> Floats | None:
+            return None if values is None else check_unit(name, values, length)
+
+        def units(name: str, values: Mapping[str, Any]) -> dict[str, Floats]:
+            return {a: check_unit(f"{name}[{a!r}]", v, length) for a, v in values.items()}
+
+        return Scores(
+            unit("confidence", self.confidence),
+            unit("entropy", self.entropy),
+            unit("entropy_zero_shot", self.entropy_zero_shot),
+            units("sensitive_entropy", self.sensitive_entropy),
+            units("sensitive_entropy_zero_shot", self.sensitive_entropy_zero_shot),
+            _steps(self.relative_step, length),
+            self.warnings,
+        )
+
+
+def _steps(values: Any, length: int) -> Floats | None:
+    if values is None:
+        return None
+    steps = np.array([np.nan if v is None else float(v) for v in values], np.float64)
+    if len(steps) != length:
+        raise FairTTAError(
+            f"`relative_step` should be as long as `y_true`, {length} (got {len(steps)})."
+        )
+    return None if np.isnan(steps).all() else steps
