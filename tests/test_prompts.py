@@ -9,38 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fair_tta import PromptError, Templates
+from fair_tta.benchmarks.datasets import TASKS
 from fair_tta.prompts import parse_names, parse_sensitive
 
-RACES_7 = [
-    "White", "Southeast Asian", "Middle Eastern", "Black", "Indian", "Latino Hispanic",
-    "East Asian",
-]  # fmt: skip
-RACES_4 = ["White", "Black", "Asian", "Indian"]
-GENDERS = ["male", "female"]
-AGES = ["young", "old"]
 PERSON = "A photo of a {sensitive} {target} person."
 CELEBRITY = "A photo of a {sensitive} celebrity {target}."
 
-# The paper's 13 pairs (its tables of prompts and of names, its table of further attributes; the
-# strings for makeup, glasses and FairFace age are not in the paper and are chosen here).
+# The paper's 13 pairs: template, names of targets, names of sensitive values.
 PAIRS: dict[str, tuple[str, list[str], list[str]]] = {
-    "FairFace gender x race": (PERSON, GENDERS, RACES_7),
-    "FairFace age x race": (PERSON, AGES, RACES_7),
-    "FairFace age x gender": (PERSON, AGES, GENDERS),
-    "FairFace race x gender": (PERSON, RACES_7, GENDERS),
-    "CelebA hair x gender": (CELEBRITY, ["with dark hair", "with blond hair"], GENDERS),
-    "CelebA smiling x gender": (CELEBRITY, ["smiling", "not smiling"], GENDERS),
-    "CelebA makeup x gender": (CELEBRITY, ["wearing makeup", "not wearing makeup"], GENDERS),
-    "CelebA glasses x gender": (CELEBRITY, ["wearing glasses", "not wearing glasses"], GENDERS),
-    "Waterbirds": (
-        "This is a picture {target} {sensitive}.",
-        ["of a water bird", "of a land bird"],
-        ["on water", "on land"],
-    ),
-    "UTKFace age x race": (PERSON, AGES, RACES_4),
-    "UTKFace gender x race": (PERSON, GENDERS, RACES_4),
-    "UTKFace age x gender": (PERSON, AGES, GENDERS),
-    "UTKFace race x gender": (PERSON, RACES_4, GENDERS),
+    str(task): (task.template, [*task.targets.values()], [*names.values()])
+    for task in TASKS
+    for names in task.sensitive.values()
 }
 
 # The paper's table of templates: target, sensitive, joint.

@@ -116,28 +116,39 @@ class Table:
     def _find_header(self, wanted: Sequence[str]) -> tuple[list[str], str, int]:
         """The column names, the separator, and how many rows come before."""
         best: tuple[list[str], str, int] = ([], ",", 0)
+        failure: DatasetError | None = None
         for separator in _SEPARATORS:
-            skip = 0
-            for _, cells in self._raw(separator, 0):
-                if skip == 0 and cells[0].lower().startswith("sep="):
-                    skip = 1  # a line by which Excel tells the separator
-                    continue
-                names = [name.strip() for name in cells]
-                while names and not names[-1]:
-                    names.pop()
-                if set(wanted) <= set(names):
-                    return names, separator, skip
-                if len(names) > len(best[0]):
-                    best = names, separator, skip
-                break
+            try:
+                names, skip = self._first_row(separator)
+            except DatasetError as error:  # names in quotes, with another separator between them
+                failure = error
+                continue
+            if set(wanted) <= set(names):
+                return names, separator, skip
+            if len(names) > len(best[0]):
+                best = names, separator, skip
+        if failure is not None and not best[0]:
+            raise failure
         return best
+
+    def _first_row(self, separator: str) -> tuple[list[str], int]:
+        rows = self._raw(separator, 0)
+        _, cells = next(rows)
+        skip = 0
+        if cells[0].lower().startswith("sep="):  # by which Excel tells the separator
+            skip = 1
+            _, cells = next(rows, (0, []))
+        names = [name.strip() for name in cells]
+        while names and not names[-1]:
+            names.pop()
+        return names, skip
 
 
 def _is_utf8(path: Path) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
     with path.open("rb") as file:
         try:
-            while chunk := file.read(1 << 20):
+            while chunk := file.read(1 << 16):
                 decoder.decode(chunk)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:

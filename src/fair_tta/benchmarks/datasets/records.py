@@ -104,9 +104,10 @@ def collect(rows: Iterable[Record | Problem]) -> tuple[tuple[Record, ...], Probl
         if isinstance(row, Problem):
             problems = problems.add(row)
             continue
-        first = records.setdefault(row.key, row)
-        if first is row:
+        if row.key not in records:
+            records[row.key] = row
             continue
+        first = records[row.key]
         if first is not None and (first.target, first.sensitive) == (row.target, row.sensitive):
             problems = problems.add(Problem(ProblemKind.DUPLICATE, row.key))
         else:
