@@ -133,6 +133,13 @@ def test_an_image_in_several_folders_counts_once(tmp_path: Path) -> None:
     assert dataset.problems.counts[ProblemKind.DUPLICATE] == 48
 
 
+def test_folders_may_be_links(tmp_path: Path) -> None:
+    made.utkface(tmp_path / "disk")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "part1").symlink_to(tmp_path / "disk")
+    assert len(read_utkface(tmp_path / "root", AGE_RACE)) == 48
+
+
 def test_empty_files_and_nothing_usable(tmp_path: Path) -> None:
     made.utkface(tmp_path)
     for path in tmp_path.iterdir():

@@ -69,7 +69,7 @@ def _pictures(root: Path) -> list[Path]:
     """Pictures in the order of their names; aligned ones first, so that these are kept."""
     found = [
         Path(folder, name)
-        for folder, _, names in os.walk(root)
+        for folder, _, names in os.walk(root, followlinks=True)
         for name in names
         if name.lower().endswith(_PICTURES) and not name.startswith("._")
     ]
