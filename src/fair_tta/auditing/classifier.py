@@ -24,7 +24,7 @@ def audit_classifier(
     sensitive: Sensitive,
     *,
     name: str | None = None,
-    rename: Mapping[Hashable, str] | None = None,
+    rename: Mapping[Any, str] | None = None,
     progress: bool = False,
     interval: Bootstrap = DEFAULT,
 ) -> Audit:
@@ -75,9 +75,7 @@ def audit_classifier(
     )
 
 
-def _labels(
-    labels: Column, rename: Mapping[Hashable, str], targets: tuple[str, ...]
-) -> list[Hashable]:
+def _labels(labels: Column, rename: Mapping[Any, str], targets: tuple[str, ...]) -> list[Hashable]:
     truth = [rename.get(label, label) for label in read_column("labels", labels)]
     unknown = sorted({repr(label) for label in truth if label not in targets})
     if unknown:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ def max_skew(
     ranked: Column,
     k: int,
     *,
-    desired: Mapping[Hashable, float] | None = None,
+    desired: Mapping[Any, float] | None = None,
     values: Sequence[Hashable] | None = None,
 ) -> Estimate:
     """MaxSkew@k: by how much the most favoured group is over-represented among the first k.
@@ -48,7 +49,7 @@ def max_skew(
 def ndkl(
     ranked: Column,
     *,
-    desired: Mapping[Hashable, float] | None = None,
+    desired: Mapping[Any, float] | None = None,
     values: Sequence[Hashable] | None = None,
 ) -> Estimate:
     """NDKL: how far the tops of all lengths are from the desired shares; 0 is no disparity.
@@ -74,7 +75,7 @@ def ndkl(
 
 def _parse(
     ranked: Column,
-    desired: Mapping[Hashable, float] | None,
+    desired: Mapping[Any, float] | None,
     values: Sequence[Hashable] | None,
 ) -> tuple[Ints, Floats]:
     if desired is not None and values is None:
