@@ -1,0 +1,226 @@
+"""The pictures of a report. Shapes tell runs apart as well as colours do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fair_tta.report.numbers import Figure as Estimate
+from fair_tta.report.numbers import group_name, interval, percent
+from fair_tta.report.svg import INK, LINE, PAPER, SERIES, Chart, chart
+from fair_tta.report.words import METRICS, verdict
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SHAPES = "osD^vPX*<"
+BARS = 96
+"""As many bars at most; then only the worst groups are drawn."""
+
+COMPARED = ("accuracy", "worst_group_accuracy", "bias", "equalized_odds_difference")
+
+
+def accuracy_against_gap(document: dict[str, Any], prefix: str) -> Chart:
+    """Accuracy upwards, gap to the right, a cross of intervals for each run."""
+    runs = document["runs"]
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for i, run in enumerate(runs):
+            gap, accuracy = run["metrics"]["bias"], run["metrics"]["accuracy"]
+            if gap["value"] is None or accuracy["value"] is None:
+                continue
+            axes.errorbar(
+                [100 * gap["value"]],
+                [100 * accuracy["value"]],
+                xerr=_reach(gap),
+                yerr=_reach(accuracy),
+                ecolor=_colour(i),
+                elinewidth=1.4,
+                capsize=3,
+                label=short(run["name"]),
+                **_marker(i),
+            )
+        axes.set_xlabel("gap: accuracy minus worst group (points)")
+        axes.set_ylabel("accuracy (percent)")
+        axes.margins(0.12)
+        _legend(figure, axes)
+
+    told = [
+        f"{run['name']}: accuracy {_told(run['metrics']['accuracy'])}, "
+        f"gap {_told(run['metrics']['bias'])}"
+        for run in runs
+    ]
+    alt = f"Accuracy in percent against the gap in points, with intervals. {'; '.join(told)}."
+    return chart(2.9 + 0.19 * _legend_rows(runs), draw, prefix, alt)
+
+
+def bars(document: dict[str, Any], prefix: str) -> Chart:
+    """Accuracy of each class in each group, a bar for each run."""
+    runs = document["runs"]
+    names, figures, left_out = _cells(runs)
+    thick = 0.8 / len(runs)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for i, run in enumerate(runs):
+            known = [k for k in range(len(names)) if figures[i][k]["value"] is not None]
+            at = [k - 0.4 + (i + 0.5) * thick for k in known]
+            values = [100 * figures[i][k]["value"] for k in known]
+            axes.barh(at, values, thick * 0.9, color=_colour(i), edgecolor=INK, linewidth=0.5)
+            reach = [_reach(figures[i][k]) for k in known]
+            axes.errorbar(
+                values,
+                at,
+                xerr=[[r[end][0] for r in reach] for end in (0, 1)],
+                ecolor=INK,
+                elinewidth=1,
+                label=short(run["name"]),
+                **_marker(i),
+            )
+        for k in range(len(names)):
+            if figures[0][k]["value"] is None:
+                axes.text(1, k, "n/a: no images", va="center")
+        labels = [f"{short(name, 24)}\nn = {figures[0][k]['n']}" for k, name in enumerate(names)]
+        axes.set_yticks(range(len(names)), labels)
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.set_xlim(0, 101)
+        axes.grid(visible=False, axis="y")
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel("accuracy (percent)")
+        _legend(figure, axes)
+
+    told = [
+        f"{name} (n = {figures[0][k]['n']}): "
+        + ", ".join(f"{run['name']} {_told(figures[i][k])}" for i, run in enumerate(runs))
+        for k, name in enumerate(names)
+    ]
+    more = f" The {len(names)} worst of {len(names) + left_out} groups." if left_out else ""
+    alt = f"Accuracy by class and group in percent, with intervals.{more} {'; '.join(told)}."
+    height = 0.7 + len(names) * max(0.4, 0.12 + 0.17 * len(runs)) + 0.19 * _legend_rows(runs)
+    return chart(height, draw, prefix, alt)
+
+
+def differences(document: dict[str, Any], prefix: str) -> Chart | None:
+    """Paired differences from the first run; filled where the interval excludes 0."""
+    compared = document["comparisons"]
+    if not compared:
+        return None
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.axvline(0, color=INK, linewidth=1)
+        for i, comparison in enumerate(compared, start=1):
+            axes.errorbar([], [], label=short(comparison["run"]), **_marker(i))
+            for k, metric in enumerate(COMPARED):
+                figure_ = comparison["differences"][metric]
+                if figure_["value"] is None:
+                    continue
+                clear = verdict(metric, figure_) not in ("unclear", "unknown")
+                axes.errorbar(
+                    [100 * figure_["value"]],
+                    [k - 0.4 + (i - 0.5) * 0.8 / len(compared)],
+                    xerr=_reach(figure_),
+                    ecolor=_colour(i),
+                    elinewidth=1.4,
+                    capsize=3,
+                    **(_marker(i) | ({} if clear else {"markerfacecolor": PAPER})),
+                )
+        axes.set_yticks(range(len(COMPARED)), [_wrapped(METRICS[m].name) for m in COMPARED])
+        axes.set_ylim(len(COMPARED) - 0.4, -0.6)
+        for k in range(1, len(COMPARED)):
+            axes.axhline(k - 0.5, color=LINE, linewidth=0.5)
+        axes.grid(visible=False, axis="y")
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel(f"points, against {short(compared[0]['reference'])}")
+        _legend(figure, axes)
+
+    told = [
+        f"{c['run']}: "
+        + ", ".join(f"{METRICS[m].name} {_told(c['differences'][m], True)}" for m in COMPARED)
+        for c in compared
+    ]
+    alt = (
+        f"Differences from {compared[0]['reference']} in points, with paired intervals. "
+        f"{'; '.join(told)}."
+    )
+    height = 0.7 + len(COMPARED) * max(0.42, 0.2 * len(compared)) + 0.19 * _legend_rows(compared)
+    return chart(height, draw, prefix, alt)
+
+
+def short(name: str, most: int = 34) -> str:
+    """Names as long as a picture can hold."""
+    return name if len(name) <= most else name[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def _cells(runs: list[dict[str, Any]]) -> tuple[list[str], list[list[Estimate]], int]:
+    """Names, figures of each run, and how many are left out because there are too many."""
+    names = [
+        group_name(group["sensitive"], cell["target"])
+        for group in runs[0]["groups"]
+        for cell in group["classes"]
+    ]
+    figures = [
+        [cell["true_positive_rate"] for group in run["groups"] for cell in group["classes"]]
+        for run in runs
+    ]
+    most = max(4, BARS // len(runs))
+    kept = list(range(len(names)))
+    if len(names) > most:
+        known = [k for k in kept if figures[0][k]["value"] is not None]
+        kept = sorted(known, key=lambda k: figures[0][k]["value"])[:most]
+    return (
+        [names[k] for k in kept],
+        [[row[k] for k in kept] for row in figures],
+        len(names) - len(kept),
+    )
+
+
+def _told(figure: Estimate, signed: bool = False) -> str:
+    return f"{percent(figure['value'], signed)} {interval(figure, signed)}".strip()
+
+
+def _reach(figure: Estimate) -> list[list[float]]:
+    """Below and above the value, as matplotlib wants it."""
+    value = figure["value"]
+    low, high = (value if end is None else end for end in (figure["low"], figure["high"]))
+    return [[max(0.0, 100 * (value - low))], [max(0.0, 100 * (high - value))]]
+
+
+def _colour(i: int) -> str:
+    return SERIES[i % len(SERIES)]
+
+
+def _marker(i: int) -> dict[str, Any]:
+    return {
+        "marker": SHAPES[i % len(SHAPES)],
+        "markersize": 7,
+        "markerfacecolor": _colour(i),
+        "markeredgecolor": INK,
+        "markeredgewidth": 0.8,
+        "linestyle": "none",
+    }
+
+
+def _wrapped(name: str) -> str:
+    words = name.split(" ")
+    half = (len(words) + 1) // 2
+    return name if len(name) < 16 else " ".join(words[:half]) + "\n" + " ".join(words[half:])
+
+
+def _columns(names: list[str]) -> int:
+    return 2 if len(names) > 1 and max(map(len, names)) <= 18 else 1
+
+
+def _legend_rows(runs: list[dict[str, Any]]) -> int:
+    names = [short(run["name"] if "name" in run else run["run"]) for run in runs]
+    return -(-len(names) // _columns(names))
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    from matplotlib.container import ErrorbarContainer
+
+    handles, labels = axes.get_legend_handles_labels()
+    if labels:
+        marks = [h.lines[0] if isinstance(h, ErrorbarContainer) else h for h in handles]
+        figure.legend(marks, labels, loc="outside lower center", ncols=_columns(labels))

@@ -1,0 +1,61 @@
+"""How figures are written. Rates are shown in percent, differences of rates in points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MINUS = "\N{MINUS SIGN}"
+NONE = "n/a"
+
+Figure = dict[str, Any]
+"""An estimate as an audit's JSON has it: value, low, high, n, reason."""
+
+
+def percent(share: float | None, signed: bool = False) -> str:
+    """``0.8125`` as ``81.2``. What rounds to 0 keeps one digit: ``0.0003`` is ``0.03``."""
+    if share is None:
+        return NONE
+    points = 100 * share
+    if abs(points) < 1e-4:
+        return "0.0"
+    text = f"{abs(points):.1f}"
+    if text == "0.0":
+        text = f"{float(f'{abs(points):.1g}'):.4f}".rstrip("0")
+    sign = MINUS if points < 0 else "+" if signed else ""
+    return sign + text
+
+
+def interval(figure: Figure, signed: bool = False, words: bool = False) -> str:
+    """``[77.1, 84.6]``, in words ``77.1 to 84.6``, empty if there is none."""
+    if figure["low"] is None or figure["high"] is None:
+        return ""
+    low, high = percent(figure["low"], signed), percent(figure["high"], signed)
+    return f"{low} to {high}" if words else f"[{low}, {high}]"
+
+
+def p_value(p: float | None) -> str:
+    """Two digits, or that it is smaller than 0.0001."""
+    if p is None:
+        return NONE
+    if p < 1e-4:
+        return "< 0.0001"
+    return f"{p:.2f}" if p >= 0.1 else f"{p:.2g}"
+
+
+def duration(seconds: float | None) -> str:
+    """``24.6 ms``, ``1.23 s``."""
+    if seconds is None:
+        return NONE
+    if seconds < 1:
+        return f"{1000 * seconds:.3g} ms"
+    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:,.0f} s"
+
+
+def count(number: int | None) -> str:
+    """``12,345``."""
+    return NONE if number is None else f"{number:,}"
+
+
+def group_name(sensitive: dict[str, str], target: str | None = None) -> str:
+    """``blond / man``."""
+    return " / ".join([*([] if target is None else [target]), *sensitive.values()])

@@ -1,0 +1,95 @@
+"""The HTML page: one file, no scripts, nothing loaded from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fair_tta.auditing import Audit
+from fair_tta.errors import FairTTAError
+from fair_tta.report import charts, facts, words
+from fair_tta.report.pictures import Picture, shown
+from fair_tta.report.rendering import environment
+
+Gallery = Sequence[Picture | tuple[object, ...]]
+
+
+def html(
+    audit: Audit | Mapping[str, Any], *, title: str | None = None, gallery: Gallery = ()
+) -> str:
+    """The report on an audit as one HTML page.
+
+    The same audit gives the same text.
+
+    Args:
+        audit: an `Audit`, or its JSON document.
+        title: what to call it.
+        gallery: pictures whose answer changed, see `Picture`.
+
+    Example:
+        >>> from fair_tta.auditing import audit
+        >>> y_true, y_pred = ["cat", "dog"] * 100, ["cat"] * 100 + ["cat", "dog"] * 50
+        >>> found = audit(y_true, y_pred, ["indoors"] * 100 + ["outdoors"] * 100)
+        >>> html(found, title="Cats and dogs").startswith("<!DOCTYPE html>")
+        True
+    """
+    document = facts.document_of(audit)
+    section = _section("audit", None, document, gallery)
+    return _render(facts.clean(title) if title else facts.title(document), [section], "")
+
+
+def html_many(
+    title: str,
+    audits: Sequence[tuple[str, Audit | Mapping[str, Any], Gallery]],
+    *,
+    intro: str = "",
+) -> str:
+    """Several audits on one HTML page with a table of contents.
+
+    Args:
+        title: what to call it.
+        audits: for each its heading, the audit and its gallery, which may be empty.
+        intro: plain text for the top; an empty line begins a new paragraph.
+    """
+    if not audits:
+        raise FairTTAError("`audits` should have at least one entry (got none).")
+    sections = [
+        _section(f"audit-{i}", facts.clean(heading), facts.document_of(audit), gallery)
+        for i, (heading, audit, gallery) in enumerate(audits, start=1)
+    ]
+    return _render(facts.clean(title), sections, intro)
+
+
+def _section(
+    name: str, heading: str | None, document: dict[str, Any], gallery: Gallery
+) -> dict[str, Any]:
+    return {
+        "id": name,
+        "heading": heading,
+        "level": 2 if heading is None else 3,
+        "document": document,
+        "summary": facts.summary(document),
+        "changes": facts.changes(document),
+        "needs": facts.needs(document),
+        "limits": words.limits(document),
+        "plane": charts.accuracy_against_gap(document, f"{name}-plane"),
+        "bars": charts.bars(document, f"{name}-bars"),
+        "differences": charts.differences(document, f"{name}-differences"),
+        "gallery": shown(gallery),
+    }
+
+
+def _render(title: str, sections: list[dict[str, Any]], intro: str) -> str:
+    paragraphs = [facts.clean(part) for part in intro.split("\n\n") if part.strip()]
+    documents = [section["document"] for section in sections]
+    return (
+        environment()
+        .get_template("page.html.jinja")
+        .render(
+            title=title,
+            sections=sections,
+            intro=paragraphs,
+            many=sections[0]["heading"] is not None,
+            limits=words.every_limit(documents),
+        )
+    )
