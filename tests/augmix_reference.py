@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -19,6 +20,10 @@ from torch import Tensor
 
 MEAN = torch.tensor([0.48145466, 0.4578275, 0.40821073])[:, None, None]
 STD = torch.tensor([0.26862954, 0.26130258, 0.27577711])[:, None, None]
+
+# Most levels between a bilinear warp of OpenCV and PIL's: OpenCV 5 rounds where PIL cuts off, and
+# OpenCV 4 rounds positions to 1/32 pixel besides.
+WARP_LEVELS = 1 if int(cv2.__version__.split(".")[0]) >= 5 else 9
 
 
 class Drawn(Protocol):

@@ -15,30 +15,42 @@ Differences from the public TPT code:
 from __future__ import annotations
 
 import functools
-import math
-from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 
 from fair_tta import augment
 from fair_tta.augment import Pixels
 from fair_tta.errors import FairTTAError
-
-_Uniform: TypeAlias = npt.NDArray[np.float64]  # numbers from 0 to 1, as drawn
 
 _AREA = (0.08, 1.0)  # of a crop, as a part of the image's
 _RATIO = (3 / 4, 4 / 3)  # of a crop, width to height
 _TRIES = 10  # to find a crop that lies inside the image
 _PER_CROP = 4 * _TRIES + 1  # numbers drawn for a crop and a flip
 _DEPTH = 3  # most operations in a chain
+_SMALL = 2**21  # numbers in all views, below which threads cost more than they save
+
+# The nine operations, given a part from -1 to 1 of the strongest and the size of the view.
+_STEPS: tuple[Callable[[float, int, int], partial[Pixels]], ...] = (
+    lambda part, h, w: partial(augment.autocontrast),
+    lambda part, h, w: partial(augment.equalize),
+    lambda part, h, w: partial(augment.posterize, bits=4 - int(4 * abs(part))),
+    lambda part, h, w: partial(augment.solarize, threshold=256 - int(256 * abs(part))),
+    lambda part, h, w: partial(augment.rotate, degrees=int(30 * part)),
+    lambda part, h, w: partial(augment.shear_x, level=0.3 * part),
+    lambda part, h, w: partial(augment.shear_y, level=0.3 * part),
+    lambda part, h, w: partial(augment.translate_x, pixels=int(w / 3 * part)),
+    lambda part, h, w: partial(augment.translate_y, pixels=int(h / 3 * part)),
+)
 
 
 @runtime_checkable
@@ -100,9 +112,7 @@ class CropFlip:
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> list[Recipe]:
         """What to do for each view; only the image's size is looked at."""
-        return [
-            Recipe(*_draw_crop(row, image)) for row in generator.random((self.n - 1, _PER_CROP))
-        ]
+        return [Recipe(*crop) for crop in _crops(generator.random((self.n - 1, _PER_CROP)), image)]
 
 
 @dataclass(frozen=True)
@@ -148,24 +158,26 @@ class AugMix:
         """What to do for each view; only the image's size is looked at."""
         per_chain = 2 + 3 * _DEPTH
         numbers = generator.random((self.n - 1, _PER_CROP + 1 + self.width * per_chain))
-        recipes = []
-        for row in numbers:
-            skip, chains = row[_PER_CROP], row[_PER_CROP + 1 :].reshape(self.width, per_chain)
-            shares = -np.log1p(-chains[:, 0])  # exponential: their ratios are Dirichlet(1, ..., 1)
-            weights = (1 - skip) * shares / shares.sum()
-            steps = tuple(self._draw_chain(chain, size) for chain in chains[:, 1:].tolist())
-            crop = _draw_crop(row[:_PER_CROP], image)
-            recipes.append(Recipe(*crop, (float(skip), *weights.tolist()), steps))
-        return recipes
-
-    def _draw_chain(
-        self, numbers: list[float], size: tuple[int, int]
-    ) -> tuple[partial[Pixels], ...]:
-        depth = 1 + int(_DEPTH * numbers[0])
-        return tuple(
-            _step(which, 0.1 + (self.severity - 0.1) * level, 1 if sign < 0.5 else -1, size)
-            for which, level, sign in zip(*[iter(numbers[1 : 1 + 3 * depth])] * 3, strict=True)
-        )
+        skip = numbers[:, _PER_CROP, None]
+        chains = numbers[:, _PER_CROP + 1 :].reshape(-1, self.width, per_chain)
+        shares = -np.log1p(-chains[..., 0])  # exponential: their ratios are Dirichlet(1, ..., 1)
+        weights = np.hstack([skip, (1 - skip) * shares / shares.sum(1, keepdims=True)])
+        depth = 1 + (_DEPTH * chains[..., 1]).astype(int)
+        which, level, sign = chains[..., 2:].reshape(*depth.shape, _DEPTH, 3).transpose(3, 0, 1, 2)
+        amount = np.where(sign < 0.5, 0.1, -0.1) * (0.1 + (self.severity - 0.1) * level)
+        which = (len(_STEPS) * which).astype(int)
+        steps = [
+            tuple(
+                tuple(_STEPS[i](a, *size) for i, a in zip(*drawn[:2], strict=True))[: drawn[2]]
+                for drawn in zip(*view, strict=True)
+            )
+            for view in zip(which.tolist(), amount.tolist(), depth.tolist(), strict=True)
+        ]
+        crops = _crops(numbers[:, :_PER_CROP], image)
+        return [
+            Recipe(*crop, tuple(shares), chains)
+            for crop, shares, chains in zip(crops, weights.tolist(), steps, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -188,41 +200,30 @@ class Recipe:
 def render(
     image: Image.Image, size: tuple[int, int], recipes: list[Recipe]
 ) -> npt.NDArray[np.float32]:
-    """Makes the views of the recipes, on as many threads as torch uses."""
-    picture = _rgb(image)
-    plain, mirrored = np.array(picture), np.array(ImageOps.mirror(picture))
+    """Makes the views of the recipes; large ones on as many threads as torch uses."""
+    picture = np.array(_rgb(image))
     views = np.empty((len(recipes), *size, 3), np.float32)
-    todo = deque(zip(views, recipes, strict=True))
 
-    def work(stack: npt.NDArray[np.uint8]) -> None:
-        while True:
-            try:
-                view, recipe = todo.popleft()
-            except IndexError:
-                return
-            top, left, height, width = recipe.box
-            if recipe.flip:  # to mirror the image once is faster than to mirror each crop
-                left = picture.width - left - width
-            source = mirrored if recipe.flip else plain
-            crop = resize(source[top : top + height, left : left + width], size)
-            if not recipe.chains:
-                view[:] = crop
-                continue
-            stack[0] = crop
-            for pixels, chain in zip(stack[1:], recipe.chains, strict=True):
-                pixels[:] = functools.reduce(lambda result, step: step(result), chain, crop)
-            weights = np.array(recipe.weights, np.float32)
-            np.einsum("k,khwc->hwc", weights, stack, dtype=np.float32, out=view, casting="unsafe")
-            np.minimum(view, 255, out=view)  # rounded weights may add up to more than one
+    def make(view: npt.NDArray[np.float32], recipe: Recipe) -> None:
+        top, left, height, width = recipe.box
+        crop = resize(picture[top : top + height, left : left + width], size)
+        if recipe.flip:
+            crop = np.asarray(cv2.flip(crop, 1), np.uint8)
+        mixed = crop.astype(np.float32)
+        total = recipe.weights[0]
+        for weight, chain in zip(recipe.weights[1:], recipe.chains, strict=True):
+            total += weight
+            if weight > 0:
+                pixels = functools.reduce(lambda result, step: step(result), chain, crop)
+                cv2.accumulateWeighted(pixels, mixed, weight / total)
+        np.minimum(mixed, 255, out=view)  # rounded weights may add up to more than one
 
-    chains = max((len(recipe.chains) for recipe in recipes), default=0)
-    threads = max(1, min(torch.get_num_threads(), len(recipes)))
-    stacks = np.empty((threads, 1 + chains, *size, 3), np.uint8)
-    if threads == 1:
-        work(stacks[0])
+    if views.size < _SMALL:
+        for view, recipe in zip(views, recipes, strict=True):
+            make(view, recipe)
     else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, stacks))
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            list(pool.map(make, views, recipes))
     return views
 
 
@@ -243,38 +244,23 @@ def content_generator(image: Image.Image, seed: int) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest.digest(), "big"))
 
 
-def _draw_crop(row: _Uniform, image: Image.Image) -> tuple[tuple[int, int, int, int], bool]:
-    """A box as torchvision's RandomResizedCrop chooses it, and whether to mirror it."""
+def _crops(
+    numbers: npt.NDArray[np.float64], image: Image.Image
+) -> Iterator[tuple[tuple[int, int, int, int], bool]]:
+    """Boxes as torchvision's RandomResizedCrop chooses them, and whether to mirror them."""
     width, height = image.size
-    flip = bool(row[-1] < 0.5)
-    for area, ratio, down, right in row[:-1].reshape(_TRIES, 4).tolist():
-        area = width * height * (_AREA[0] + (_AREA[1] - _AREA[0]) * area)
-        ratio = _RATIO[0] * (_RATIO[1] / _RATIO[0]) ** ratio
-        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < w <= width and 0 < h <= height:
-            return (int(down * (height - h + 1)), int(right * (width - w + 1)), h, w), flip
+    area, ratio, down, right = numbers[:, :-1].reshape(-1, _TRIES, 4).transpose(2, 0, 1)
+    area = width * height * (_AREA[0] + (_AREA[1] - _AREA[0]) * area)
+    ratio = _RATIO[0] * (_RATIO[1] / _RATIO[0]) ** ratio
+    w, h = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
+    fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
+    boxes = np.stack([down * (height - h + 1), right * (width - w + 1), h, w], -1).astype(int)
+    first = boxes[np.arange(len(boxes)), fits.argmax(1)].tolist()
     # Long and narrow: the largest box in the centre whose ratio is allowed.
     w, h = min(width, round(height * _RATIO[1])), min(height, round(width / _RATIO[0]))
-    return ((height - h) // 2, (width - w) // 2, h, w), flip
-
-
-def _step(which: float, level: float, sign: int, size: tuple[int, int]) -> partial[Pixels]:
-    """One of the nine operations; level 10 is the strongest."""
-    part = level / 10
-    height, width = size
-    steps: tuple[tuple[Any, dict[str, float]], ...] = (
-        (augment.autocontrast, {}),
-        (augment.equalize, {}),
-        (augment.posterize, {"bits": 4 - int(4 * part)}),
-        (augment.solarize, {"threshold": 256 - int(256 * part)}),
-        (augment.rotate, {"degrees": sign * int(30 * part)}),
-        (augment.shear_x, {"level": sign * 0.3 * part}),
-        (augment.shear_y, {"level": sign * 0.3 * part}),
-        (augment.translate_x, {"pixels": sign * int(width / 3 * part)}),
-        (augment.translate_y, {"pixels": sign * int(height / 3 * part)}),
-    )
-    operation, parameter = steps[int(which * len(steps))]
-    return partial(operation, **parameter)
+    centre = ((height - h) // 2, (width - w) // 2, h, w)
+    for box, found, flip in zip(first, fits.any(1), (numbers[:, -1] < 0.5).tolist(), strict=True):
+        yield tuple(box) if found else centre, flip
 
 
 def _rgb(image: Image.Image) -> Image.Image:
