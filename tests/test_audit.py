@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fair_tta import FairTPT, metrics
 from fair_tta.auditing import Audit, Scores, audit, check_document, compare, schema
@@ -105,6 +107,7 @@ def test_comparisons_hold_what_the_functions_say(both: Audit) -> None:
             metric, TRUTH, BEFORE, AFTER, {"gender": GENDER}, interval=QUICK
         )
         assert comparison["differences"][metric.name] == expected.to_dict()
+        assert both.difference(metric.name, "after") == expected
     for name, figure in comparison["differences"].items():
         ours = both.estimate(name, "after").value - both.estimate(name, "before").value
         assert figure["value"] == pytest.approx(ours, abs=1e-12), name
@@ -326,6 +329,17 @@ def other_rows() -> Audit:
             lambda: make().estimate("bias", "TPT"),
             "`run` should be one of ['before'] (got 'TPT').",
         ),
+        (
+            lambda: compare([make(), make(AFTER, "after")]).difference("bias", "before"),
+            "`run` should be one of ['after'] (got 'before').",
+        ),
+        (
+            lambda: compare([make(), make(AFTER, "after")]).difference("luck", "after"),
+            "`metric` should be one of ['accuracy', 'worst_group_accuracy', "
+            "'worst_group_accuracy_s', 'bias', 'bias_s', 'equalized_odds_difference', "
+            "'equal_opportunity_difference', 'demographic_parity_difference', "
+            "'average_target_confidence'] (got 'luck').",
+        ),
         (lambda: make(name=""), "`name` should be a string (got '')."),
         (
             lambda: audit([1, "1"], [1, 1], ["s", "s"]),
@@ -410,6 +424,59 @@ def test_broken_documents_are_refused_as_jsonschema_does(
     with pytest.raises(FairTTAError) as error:
         check_document(document)
     assert str(error.value) == f"this is not an audit of schema 'fair-tta/audit/1': {problem}."
+
+
+rows = st.tuples(*[st.sampled_from("abc")] * 3, *[st.sampled_from("xyz")] * 2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(rows, min_size=1, max_size=30), st.booleans())
+def test_whatever_comes_in_the_json_is_valid(some: list[tuple[str, ...]], fill: bool) -> None:
+    """Groups of one, empty groups, one class, one group, everything right or wrong."""
+    y_true, before, after, *sensitive = map(list, zip(*some, strict=True))
+    names: dict[str, Any] = {"targets": list("abc")}
+    if fill:
+        names["values"] = {"one": list("xyz"), "two": list("wxyz")}
+    scores = Scores(confidence=[0.5] * len(some), sensitive_entropy={"one": [1.0] * len(some)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallGroupWarning)
+        runs = [
+            audit(
+                y_true,
+                answers,
+                dict(zip(("one", "two"), sensitive, strict=True)),
+                name=name,
+                interval=Bootstrap(
+                    20, strata=Over.SENSITIVE if fill else Over.TARGET_AND_SENSITIVE
+                ),
+                scores=scores,
+                **names,
+            )
+            for name, answers in (("before", before), ("after", after))
+        ]
+    both = compare(runs)
+    jsonschema.validate(both.document, schema())
+    assert Audit.from_json(both.to_json()) == both
+    for run in both.document["runs"]:
+        figures = [*run["metrics"].values(), *(g["accuracy"] for g in run["groups"])]
+        for figure in figures:
+            assert (figure["value"] is None) <= (figure["reason"] is not None)
+            if figure["low"] is not None:
+                assert figure["low"] <= figure["value"] <= figure["high"]
+        assert sum(group["n"] for group in run["groups"]) == len(some)
+
+
+def test_names_may_be_odd(tmp_path: Path) -> None:
+    y_true = ["猫", 'a "cat"\n', "<b>"] * 80
+    groups = ["é / ß", "\t"] * 120
+    files = {"unreadable": ["caf\udce9.jpg"], "path": Path("x")}
+    for provenance in ({}, files):
+        found = audit(y_true, y_true, groups, interval=QUICK, provenance=provenance)
+        found.save(tmp_path / "audit.json")
+        assert Audit.load(tmp_path / "audit.json") == found
+        assert found.document["data"]["targets"] == sorted(set(y_true))
+    assert found.document["provenance"]["path"] == "x"
+    assert found.document["provenance"]["unreadable"] == ["caf\udce9.jpg"]
 
 
 def test_the_document_is_a_copy(both: Audit) -> None:

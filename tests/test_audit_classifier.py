@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -183,6 +184,8 @@ def test_a_backend_without_a_model_is_still_named() -> None:
 def test_settings_are_plain_json() -> None:
     assert plain(float("inf")) == "inf"
     assert plain(Over.SENSITIVE) == "Over.SENSITIVE"
+    assert plain(np.float64(0.5)) == 0.5
+    assert plain(np.int64(3)) == 3
     assert plain({1: (True, None)}) == {"1": [True, None]}
     assert plain(test_settings_are_plain_json) == "test_settings_are_plain_json"
     assert plain(partial(test_settings_are_plain_json)) == "test_settings_are_plain_json"

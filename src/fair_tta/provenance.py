@@ -13,6 +13,7 @@ from hashlib import sha256
 from importlib import metadata
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -111,6 +112,10 @@ def plain(value: Any) -> Any:
         return value if math.isfinite(value) else str(value)
     if isinstance(value, type):
         return f"{value.__module__}.{value.__qualname__}"
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if isinstance(value, Enum):
         return str(value)
     if dataclasses.is_dataclass(value):

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fair_tta.auditing.scores import Scores
-from fair_tta.auditing.summary import CONFIDENCE, COUNTED, NOT_GIVEN, group_name
+from fair_tta.auditing.summary import CONFIDENCE, NOT_GIVEN, group_name
+from fair_tta.metrics import definitions
 from fair_tta.metrics.bootstrap import Bootstrap
 from fair_tta.metrics.estimate import Estimate, Over, label, listed, undefined
 from fair_tta.metrics.exact import images_for_change, mcnemar, paired_interval
@@ -18,6 +19,18 @@ from fair_tta.metrics.scores import mean
 
 Mask = npt.NDArray[np.bool_]
 
+COUNTED = (
+    definitions.ACCURACY,
+    definitions.WORST_GROUP_ACCURACY,
+    definitions.WORST_GROUP_ACCURACY_S,
+    definitions.BIAS,
+    definitions.BIAS_S,
+    definitions.EQUALIZED_ODDS,
+    definitions.EQUAL_OPPORTUNITY,
+    definitions.DEMOGRAPHIC_PARITY,
+)
+"""The metrics that are functions of answers alone, in the order of audits."""
+
 
 def against(
     rows: Rows, before: int, after: int, scores: tuple[Scores, Scores], how: Bootstrap
@@ -26,13 +39,14 @@ def against(
     found = differences(COUNTED, rows, before, after, how)
     by_name = {metric.name: figure for metric, figure in zip(COUNTED, found, strict=True)}
     a, b = scores
+    known = a.sensitive_entropy or {}
     by_name[CONFIDENCE] = _change(rows, b.entropy, a.entropy, how)
     everybody = np.ones(len(rows.truth), np.bool_)
     return {
         "differences": {name: figure.to_dict() for name, figure in by_name.items()},
         "sensitive_indifference": {
-            attribute: _change(rows, a.sensitive_entropy.get(attribute), entropy, how).to_dict()
-            for attribute, entropy in b.sensitive_entropy.items()
+            attribute: _change(rows, known.get(attribute), entropy, how).to_dict()
+            for attribute, entropy in (b.sensitive_entropy or {}).items()
         },
         "changes": _changes(rows, before, after, everybody, how),
         "groups": _groups(rows, before, after, how),

@@ -60,6 +60,15 @@ class Audit:
             raise FairTTAError(f"`metric` should be one of {list(metrics)} (got {metric!r}).")
         return Estimate.from_dict(metrics[metric])
 
+    def difference(self, metric: str, run: str) -> Estimate:
+        """How a figure of a run differs from that of the first, with its paired interval."""
+        others = {c["run"]: c["differences"] for c in self.document["comparisons"]}
+        if run not in others:
+            raise FairTTAError(f"`run` should be one of {list(others)} (got {run!r}).")
+        if metric not in others[run]:
+            raise FairTTAError(f"`metric` should be one of {list(others[run])} (got {metric!r}).")
+        return Estimate.from_dict(others[run][metric])
+
     def to_json(self) -> str:
         """The document as JSON."""
         return self.text
@@ -142,7 +151,12 @@ def _timeless(document: dict[str, Any]) -> dict[str, Any]:
 
 def dump(document: dict[str, Any]) -> str:
     """As JSON, floats in full."""
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a file name that is not Unicode
+        text = json.dumps(document, indent=1, allow_nan=False)
+    return text
 
 
 def _show(figure: Estimate) -> str:

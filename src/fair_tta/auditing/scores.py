@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,8 +32,8 @@ class Scores:
     confidence: Any = None
     entropy: Any = None
     entropy_zero_shot: Any = None
-    sensitive_entropy: Mapping[str, Any] = field(default_factory=dict)
-    sensitive_entropy_zero_shot: Mapping[str, Any] = field(default_factory=dict)
+    sensitive_entropy: Mapping[str, Any] | None = None
+    sensitive_entropy_zero_shot: Mapping[str, Any] | None = None
     relative_step: Any = None
     warnings: Sequence[Sequence[str]] = ()
 
@@ -80,8 +80,8 @@ class Scores:
         def unit(name: str, values: Any) -> Floats | None:
             return None if values is None else check_unit(name, values, length)
 
-        def units(name: str, values: Mapping[str, Any]) -> dict[str, Floats]:
-            return {a: check_unit(f"{name}[{a!r}]", v, length) for a, v in values.items()}
+        def units(name: str, values: Mapping[str, Any] | None) -> dict[str, Floats]:
+            return {a: check_unit(f"{name}[{a!r}]", v, length) for a, v in (values or {}).items()}
 
         return Scores(
             unit("confidence", self.confidence),
@@ -102,4 +102,4 @@ def _steps(values: Any, length: int) -> Floats | None:
         raise FairTTAError(
             f"`relative_step` should be as long as `y_true`, {length} (got {len(steps)})."
         )
-    return None if np.isnan(steps).all() else steps
+    return steps if np.isfinite(steps).any() else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,32 +30,33 @@ QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 MOST = 20  # different warnings of a run
 NOT_GIVEN = "not given: no scores were passed"
 
-COUNTED = (
-    definitions.ACCURACY,
-    definitions.WORST_GROUP_ACCURACY,
-    definitions.WORST_GROUP_ACCURACY_S,
-    definitions.BIAS,
-    definitions.BIAS_S,
-    definitions.EQUALIZED_ODDS,
-    definitions.EQUAL_OPPORTUNITY,
-    definitions.DEMOGRAPHIC_PARITY,
-)
-"""The metrics that are functions of answers alone, in the order of the report."""
-
 CONFIDENCE = "average_target_confidence"
 CALIBRATION = "expected_calibration_error"
 
 
 def summarise(rows: Rows, run: int, scores: Scores, how: Bootstrap) -> dict[str, Any]:
     """Figures of one run, all but its name, adapter and cost."""
-    by_name = {m.name: e for m, e in zip(COUNTED, estimates(COUNTED, rows, run, how), strict=True)}
-    for over, suffix in ((Over.TARGET_AND_SENSITIVE, ""), (Over.SENSITIVE, "_s")):
-        by_name["worst_group_accuracy" + suffix] = worst(rows, run, over, how.level)
-        by_name["bias" + suffix] = shortfall(rows, run, over, how.level)
-    by_name[CONFIDENCE] = confidence(scores.entropy, how)
-    by_name[CALIBRATION] = _calibration(rows, run, scores, how)
+    drawn = (
+        definitions.ACCURACY,
+        definitions.EQUALIZED_ODDS,
+        definitions.EQUAL_OPPORTUNITY,
+        definitions.DEMOGRAPHIC_PARITY,
+    )
+    accuracy, odds, opportunity, parity = estimates(drawn, rows, run, how)
+    figures = {
+        "accuracy": accuracy,
+        "worst_group_accuracy": worst(rows, run, Over.TARGET_AND_SENSITIVE, how.level),
+        "worst_group_accuracy_s": worst(rows, run, Over.SENSITIVE, how.level),
+        "bias": shortfall(rows, run, Over.TARGET_AND_SENSITIVE, how.level),
+        "bias_s": shortfall(rows, run, Over.SENSITIVE, how.level),
+        "equalized_odds_difference": odds,
+        "equal_opportunity_difference": opportunity,
+        "demographic_parity_difference": parity,
+        CONFIDENCE: confidence(scores.entropy, how),
+        CALIBRATION: _calibration(rows, run, scores, how),
+    }
     return {
-        "metrics": {name: figure.to_dict() for name, figure in by_name.items()},
+        "metrics": {name: figure.to_dict() for name, figure in figures.items()},
         "sensitive_indifference": _indifference(scores.sensitive_entropy, how),
         "zero_shot_scores": _before(scores, how),
         "worst_group": {over.value: _worst_group(rows, run, over) for over in Over},
@@ -86,8 +87,8 @@ def _calibration(
     return calibration(right, scores.confidence[some], BINS, how)
 
 
-def _indifference(entropies: Any, how: Bootstrap) -> dict[str, Any]:
-    return {a: mean(entropy, how.level).to_dict() for a, entropy in entropies.items()}
+def _indifference(entropies: Mapping[str, Floats] | None, how: Bootstrap) -> dict[str, Any]:
+    return {a: mean(entropy, how.level).to_dict() for a, entropy in (entropies or {}).items()}
 
 
 def _before(scores: Scores, how: Bootstrap) -> dict[str, Any] | None:
@@ -160,7 +161,7 @@ def _cell(target: str, rates: Rates, correct: int) -> dict[str, Any]:
 def _steps(steps: Floats | None) -> dict[str, Any] | None:
     if steps is None:
         return None
-    known = steps[~np.isnan(steps)]
+    known = steps[np.isfinite(steps)]
     quantiles = np.quantile(known, QUANTILES).tolist()
     return {
         "n": len(known),

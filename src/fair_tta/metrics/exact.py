@@ -108,7 +108,7 @@ def images_for_change(
 
     Example:
         >>> images_for_change(right_to_wrong=4, wrong_to_right=12, n=100)
-        195
+        194
     """
     _check_changes(right_to_wrong, wrong_to_right, n)
     check_share("power", power)
