@@ -429,7 +429,7 @@ def test_broken_documents_are_refused_as_jsonschema_does(
 rows = st.tuples(*[st.sampled_from("abc")] * 3, *[st.sampled_from("xyz")] * 2)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.lists(rows, min_size=1, max_size=30), st.booleans())
 def test_whatever_comes_in_the_json_is_valid(some: list[tuple[str, ...]], fill: bool) -> None:
     """Groups of one, empty groups, one class, one group, everything right or wrong."""

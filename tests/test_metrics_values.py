@@ -354,5 +354,15 @@ def test_an_unknown_target_is_an_error() -> None:
     assert str(error.value) == "`target` should be one of ['a'] (got 'z')."
 
 
+def test_a_string_is_not_a_choice() -> None:
+    for metric in (metrics.bias, metrics.worst_group_accuracy, metrics.group_accuracy):
+        with pytest.raises(FairTTAError) as error:
+            metric(["a"], ["a"], ["s"], over="s")  # type: ignore[arg-type]
+        assert (
+            str(error.value)
+            == "`over` should be a choice of Over, such as Over.SENSITIVE (got 's')."
+        )
+
+
 def test_names_and_numbers_may_mix() -> None:
     assert list(metrics.group_accuracy(["a"] * 2, ["a"] * 2, ["x", 1])) == [1, "x"]

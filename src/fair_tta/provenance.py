@@ -9,6 +9,7 @@ import platform
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from enum import Enum
+from functools import cache
 from hashlib import sha256
 from importlib import metadata
 from typing import Any
@@ -137,6 +138,7 @@ def _name(value: Any) -> str:
     return str(getattr(function, "__qualname__", type(value).__qualname__))
 
 
+@cache
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)

@@ -206,6 +206,10 @@ def _reason(metric: Metric, rows: Rows) -> str | None:
 
 def right_and_all(rows: Rows, run: int, over: Over) -> tuple[Ints, Ints]:
     """Right answers and images of each of `cells`."""
+    if not isinstance(over, Over):
+        raise FairTTAError(
+            f"`over` should be a choice of Over, such as {Over.SENSITIVE} (got {over!r})."
+        )
     counts = rows.counts(run)
     right, n = np.einsum("gcc->gc", counts), counts.sum(2)
     if over is Over.SENSITIVE:
