@@ -17,7 +17,7 @@ from fair_tta.errors import FairTTAError
 stats: Any = pytest.importorskip("scipy.stats")
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 3000), st.integers(0, 3000))
 def test_mcnemar_is_the_binomial_test(a: int, b: int) -> None:
     expected = stats.binomtest(a, a + b).pvalue if a + b else 1.0
@@ -25,6 +25,7 @@ def test_mcnemar_is_the_binomial_test(a: int, b: int) -> None:
     assert metrics.mcnemar(a, b) == metrics.mcnemar(b, a)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 500), st.data())
 def test_wilson_equals_scipy_and_holds_the_rate(n: int, data: st.DataObject) -> None:
     k = data.draw(st.integers(0, n))

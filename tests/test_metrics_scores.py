@@ -65,6 +65,7 @@ def brute_force_error(right: list[bool], sure: list[float], bins: int) -> float:
 rows = st.lists(st.tuples(st.booleans(), st.integers(0, 8)), min_size=1, max_size=40)
 
 
+@settings(deadline=None)
 @given(rows, st.sampled_from([1, 2, 4, 8]))
 def test_calibration_error_by_hand(pairs: list[tuple[bool, int]], bins: int) -> None:
     right, sure = [r for r, _ in pairs], [s / 8 for _, s in pairs]
@@ -165,7 +166,7 @@ def test_errors(call: Any, message: str) -> None:
 rankings = st.lists(st.sampled_from("abc"), min_size=1, max_size=25)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(rankings, st.data())
 def test_rankings_by_hand(ranked: list[str], data: st.DataObject) -> None:
     k = data.draw(st.integers(1, len(ranked)))

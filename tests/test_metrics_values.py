@@ -73,6 +73,7 @@ def brute_force_odds(case: Case, classes: list[str], values: list[str]) -> float
     return sum(terms) / len(terms) if terms else math.nan
 
 
+@settings(deadline=None)
 @given(columns(3, 3))
 def test_equalized_odds_is_the_papers_formula(case: Case) -> None:
     found = metrics.equalized_odds_difference(*case, targets=CLASSES, values=VALUES)
@@ -82,7 +83,7 @@ def test_equalized_odds_is_the_papers_formula(case: Case) -> None:
     assert math.isnan(found.value) or 0 <= found.value <= 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(columns(2, 3))
 def test_two_classes_equal_fairlearn(case: Case) -> None:
     y_true, y_pred, sensitive = case
@@ -119,7 +120,7 @@ def test_two_classes_equal_fairlearn(case: Case) -> None:
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(columns(3, 2))
 def test_rates_equal_scikit_learn(case: Case) -> None:
     y_true, y_pred, sensitive = map(np.array, case)
@@ -144,6 +145,7 @@ def test_rates_equal_scikit_learn(case: Case) -> None:
             assert figure.value == pytest.approx(top / n if n else math.nan, nan_ok=True)
 
 
+@settings(deadline=None)
 @given(columns(3, 2))
 def test_worst_group_and_bias_by_hand(case: Case) -> None:
     y_true, y_pred, sensitive = map(np.array, case)
@@ -183,7 +185,7 @@ def everything(y_true: Any, y_pred: Any, sensitive: Any, **names: Any) -> list[f
     return [figure.value for figure in figures]
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(columns(3, 3), st.permutations(VALUES), st.permutations(CLASSES))
 def test_renaming_and_reordering_change_nothing(
     case: Case, other: list[str], classes: list[str]
@@ -197,7 +199,7 @@ def test_renaming_and_reordering_change_nothing(
     assert everything(*shuffled, targets=CLASSES, values=VALUES) == expected
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(columns(3, 2))
 def test_an_absent_group_is_reported_and_changes_no_other(case: Case) -> None:
     plain, listed = everything(*case), everything(*case, values=VALUES)
