@@ -4,10 +4,10 @@ None writes to its input, but the result may be the input itself if nothing chan
 PIL's `ImageOps`, `Image.rotate` and `Image.transform` (bilinear, black outside, same size):
 
 * autocontrast, equalize, posterize, solarize and the two translations: equal;
-* the two shears and rotate: never darker by more than rounding and at most 1 level brighter with
-  OpenCV 5, which rounds to the nearest level where PIL cuts the fraction off. OpenCV 4 rounds
-  positions to 1/32 pixel, hence up to 9 levels between neighbours that are black and white, less
-  than 1 level on average. Which pixels lie outside, hence are black, is the same.
+* the two shears and rotate: at most 1 level apart with OpenCV 5, which rounds to the nearest
+  level where PIL cuts the fraction off, so half a level brighter on average. OpenCV 4 rounds
+  positions to 1/32 pixel: up to 9 levels apart where neighbours are black and white, less than
+  1 on average over noise. Which pixels lie outside, hence are black, is the same.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def autocontrast(image: Pixels) -> Pixels:
 def equalize(image: Pixels) -> Pixels:
     """Makes the histogram of each channel as flat as a map of its levels can."""
     counts = [cv2.calcHist([image], [channel], None, [256], [0, 256]) for channel in range(3)]
-    count = np.array(counts).reshape(3, 256).T.astype(np.int64)
-    below = count.cumsum(0) - count
+    count = np.array(counts).reshape(3, 256).T.astype(np.int32)
+    below = count.cumsum(0, dtype=np.int32) - count
     step = below.max(0, where=count > 0, initial=0) // 255
     return _look_up(image, (step // 2 + below) // np.maximum(step, 1), unless=step == 0)
 

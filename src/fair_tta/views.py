@@ -209,6 +209,9 @@ def render(
         crop = resize(picture[top : top + height, left : left + width], size)
         if recipe.flip:
             crop = np.asarray(cv2.flip(crop, 1), np.uint8)
+        if not recipe.chains:
+            view[:] = crop
+            return
         mixed = crop.astype(np.float32)
         total = recipe.weights[0]
         for weight, chain in zip(recipe.weights[1:], recipe.chains, strict=True):
