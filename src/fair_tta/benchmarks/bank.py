@@ -1,0 +1,216 @@
+"""Features of views on disk, so that the vision tower sees every image once.
+
+A bank is a folder of safetensors files, *shards*, with float16 features of some images each. A
+shard is written under another name and then renamed, so it is there as a whole or not at all. Its
+header names the images by the digest of their files and has a checksum for each, and what is in a
+bank is read off these headers: there is no index that could disagree with the shards. What cannot
+be read or does not match its checksum is not there, and is computed again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b, sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from fair_tta.backends import Backend
+from fair_tta.provenance import plain, weights_hash
+from fair_tta.task import unit
+
+FORMAT = "fair-tta/bank/1"
+_ENDING = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Banked:
+    """What a bank has of some images.
+
+    Attributes:
+        features: ``[images, views, dim]`` unit features in float32.
+        seconds: what making them took, for each image, whenever that was.
+    """
+
+    features: Tensor
+    seconds: list[float]
+
+
+def identity(backend: Backend, views: Any) -> dict[str, Any]:
+    """All that features depend on besides image and seed, as JSON.
+
+    The preprocessing is known by what it makes of a test picture. A model that keeps its weights
+    to itself is known by the features of that picture.
+    """
+    model = getattr(backend, "model", None)
+    weights = weights_hash(model) if isinstance(model, nn.Module) else None
+    preprocess: Callable[[list[Image.Image]], Tensor | None] | None
+    preprocess = getattr(backend, "preprocess", None)
+    pixels = None if preprocess is None else preprocess([_test_picture()])
+    with torch.no_grad():
+        features = backend.encode_images([_test_picture()])
+    return {
+        "format": FORMAT,
+        "model": backend.name,
+        "weights": weights or f"features {_digest(_bytes(unit(features).half()))}",
+        "preprocessing": None
+        if pixels is None
+        else _digest(pixels.float().cpu().numpy().tobytes()),
+        "views": plain(views),
+        "dim": features.shape[-1],
+    }
+
+
+class Bank:
+    """Features for one model, one kind of views and one seed.
+
+    Args:
+        root: the folder of all banks.
+        facts: of `identity`.
+        seed: the seed of the views.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], facts: dict[str, Any], seed: int) -> None:
+        key = json.dumps({**facts, "seed": seed}, sort_keys=True)
+        self.folder = Path(root) / sha256(key.encode()).hexdigest()[:16]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _write_whole(self.folder / "bank.json", (key + "\n").encode())
+        self._where: dict[str, tuple[Path, int]] = {}
+        for path in sorted(self.folder.glob(f"*{_ENDING}")):
+            self._read_header(path)
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self._where)
+
+    def __contains__(self, digest: object) -> bool:
+        return digest in self._where
+
+    def get(self, digests: Sequence[str], encode: Callable[[list[int]], Tensor]) -> Banked:
+        """Features of images; those that are not there yet are made and kept, in one shard.
+
+        What is made is rounded to float16 too, so it does not matter which were there.
+
+        Args:
+            digests: of the images' files, see `file_digest`.
+            encode: makes unit features ``[some, views, dim]`` of the images at these places.
+        """
+        found: dict[str, tuple[Tensor, float]] = {}
+        missing: dict[str, int] = {}
+        for place, digest in enumerate(digests):
+            if digest not in found:
+                row = self._read(digest)
+                if row is None:
+                    missing.setdefault(digest, place)
+                else:
+                    found[digest] = row
+        if missing:
+            found |= self._make(list(missing), lambda: encode(list(missing.values())))
+        features = torch.stack([found[digest][0] for digest in digests])
+        return Banked(unit(features.float()), [found[digest][1] for digest in digests])
+
+    def _make(
+        self, digests: list[str], encode: Callable[[], Tensor]
+    ) -> dict[str, tuple[Tensor, float]]:
+        path = self.folder / f"{_digest(' '.join(digests).encode())}{_ENDING}"
+        self._read_header(path)  # another process may have just made it
+        found = {d: row for d in digests if (row := self._read(d)) is not None}
+        if len(found) == len(digests):
+            return found
+        start = time.perf_counter()
+        features = encode().half().cpu().contiguous()
+        seconds = (time.perf_counter() - start) / len(digests)
+        self._write(path, digests, features, seconds)
+        return {digest: (row, seconds) for digest, row in zip(digests, features, strict=True)}
+
+    def _write(self, path: Path, digests: list[str], features: Tensor, seconds: float) -> None:
+        metadata = {
+            "format": FORMAT,
+            "images": json.dumps(digests),
+            "checksums": json.dumps([_digest(_bytes(row)) for row in features]),
+            "seconds": repr(seconds),
+        }
+        handle, name = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".part")
+        os.close(handle)
+        try:
+            save_file({"features": features}, name, metadata=metadata)
+            with open(name, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        self._where |= {digest: (path, row) for row, digest in enumerate(digests)}
+
+    def _read_header(self, path: Path) -> None:
+        try:
+            with safe_open(path, "pt") as shard:
+                metadata = shard.metadata()
+            digests = json.loads(metadata["images"])
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+            return
+        for row, digest in enumerate(digests):
+            self._where.setdefault(digest, (path, row))
+
+    def _read(self, digest: str) -> tuple[Tensor, float] | None:
+        """None if it is not there, or not as it was written."""
+        if digest not in self._where:
+            return None
+        path, row = self._where[digest]
+        try:
+            with safe_open(path, "pt") as shard:
+                metadata = shard.metadata()
+                features: Tensor = shard.get_slice("features")[row : row + 1][0].clone()
+            expected = json.loads(metadata["checksums"])[row]
+            seconds = float(metadata["seconds"])
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError, IndexError):
+            expected = None
+        if expected is None or _digest(_bytes(features)) != expected:
+            del self._where[digest]
+            return None
+        return features, seconds
+
+
+def file_digest(data: bytes) -> str:
+    """What an image is known by: the digest of its file."""
+    return _digest(data)
+
+
+def bytes_needed(facts: dict[str, Any], views: int, images: int) -> int:
+    """How much disk the features of so many images take."""
+    return images * (2 * views * int(facts["dim"]) + 128)
+
+
+def _digest(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.numpy(force=True).tobytes()
+
+
+def _test_picture() -> Image.Image:
+    """Neither square nor smooth, so that sizes, crops and filters show."""
+    y, x = np.mgrid[:171, :230]
+    pixels = np.stack([x, y, (7 * x + 13 * y) % 251], -1).astype(np.uint8)
+    return Image.fromarray(pixels)
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    if path.exists():
+        return
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    os.replace(name, path)

@@ -1,0 +1,122 @@
+"""The images of a table: for each task its samples, one per seed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+
+from fair_tta.benchmarks.datasets import (
+    AgeCut,
+    BenchmarkTask,
+    Dataset,
+    DatasetError,
+    Record,
+    Split,
+    read_dataset,
+    read_folder,
+)
+from fair_tta.benchmarks.datasets.ages import DEFAULT_AGES
+from fair_tta.errors import FairTTAError
+from fair_tta.miniature import TASKS
+from fair_tta.provenance import plain
+
+Reader = Callable[[BenchmarkTask], Dataset]
+"""Reads the dataset of a task."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A task with its images.
+
+    Attributes:
+        task: names and template.
+        samples: ``{seed: records}``
+        digest: of names, template and the choices made when reading, to tell rows apart.
+    """
+
+    task: BenchmarkTask
+    samples: Mapping[int, tuple[Record, ...]]
+    digest: str
+
+
+def gather(
+    tasks: Sequence[BenchmarkTask], read: Reader, *, images: int, seeds: Sequence[int]
+) -> tuple[list[Part], list[str]]:
+    """Read what is there and sample it.
+
+    Returns:
+        The tasks whose dataset was found, and remarks: datasets that are not there, and what was
+        left out of those that are.
+
+    Raises:
+        DatasetError: there is none at all.
+    """
+    parts, remarks, errors = [], [], []
+    for task in tasks:
+        try:
+            dataset = read(task)
+        except DatasetError as error:
+            errors.append(error)
+            remarks.append(f"{task} is left out. {error}")
+            continue
+        samples = {seed: dataset.sample(images, seed).records for seed in seeds}
+        facts = json.dumps(plain([task, dict(dataset.parameters)]), sort_keys=True)
+        parts.append(Part(task, samples, blake2b(facts.encode(), digest_size=6).hexdigest()))
+        if dataset.problems or len(dataset) < images:
+            remarks.append(f"{task}: {len(dataset)} images. {dataset.problems}")
+    if not parts:
+        raise errors[0]
+    return parts, list(dict.fromkeys(remarks))
+
+
+def paper_reader(
+    root: str | os.PathLike[str], split: Split | None = None, ages: AgeCut = DEFAULT_AGES
+) -> Reader:
+    """Reads the paper's datasets below a folder."""
+    if not Path(root).is_dir():
+        raise FairTTAError(
+            f"`data` should be the folder of the datasets, or 'miniature' (got {str(root)!r})."
+        )
+    return lambda task: read_dataset(task, root, split=split, ages=ages)
+
+
+def miniature_tasks() -> tuple[BenchmarkTask, ...]:
+    """The drawn tasks, to try a table without any dataset."""
+    return tuple(
+        BenchmarkTask("miniature", task.name, task.targets, task.sensitive, task.template)
+        for task in TASKS.values()
+    )
+
+
+def miniature_reader(folder: str | os.PathLike[str], pictures: int) -> Reader:
+    """Draws so many pictures of each miniature task into a folder, unless they are there."""
+
+    def read(task: BenchmarkTask) -> Dataset:
+        home = Path(folder) / f"{task.target}-{pictures}"
+        labels = home / "labels.csv"
+        if not labels.exists():  # it is written last
+            home.mkdir(parents=True, exist_ok=True)
+            text = io.StringIO()
+            csv.writer(text).writerows(_drawn(task, home, pictures))
+            part = labels.with_suffix(".part")
+            part.write_text(text.getvalue(), encoding="utf-8", newline="")
+            os.replace(part, labels)
+        return read_folder(
+            home, labels, target_column="target", sensitive_columns=[*task.sensitive], task=task
+        )
+
+    return read
+
+
+def _drawn(task: BenchmarkTask, home: Path, pictures: int) -> Iterator[list[str]]:
+    yield ["path", "target", *task.sensitive]
+    for i, picture in enumerate(islice(TASKS[task.target].stream(), pictures)):
+        picture.image.save(home / f"{i:06}.png")
+        yield [f"{i:06}.png", picture.target, *picture.sensitive.values()]

@@ -1,0 +1,1 @@
+"""Who does the work: this machine, or a Ray cluster."""

@@ -1,0 +1,72 @@
+"""Units done on this machine: in this process, or in several."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+
+from fair_tta.backends import Backend
+from fair_tta.benchmarks.work import Job, Line, Unit, Worker
+from fair_tta.errors import FairTTAError
+
+
+@dataclass(frozen=True)
+class Local:
+    """This machine.
+
+    Args:
+        workers: 1 for this process, which uses all cores; more for as many processes, which share
+            the cores and load the model each.
+    """
+
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.workers, int) or self.workers < 1:
+            raise FairTTAError(f"`workers` should be at least 1 (got {self.workers!r}).")
+
+    def run(self, job: Job, units: Sequence[Unit], backend: Backend) -> Iterator[list[Line]]:
+        """Do all units; they come as they are finished."""
+        if self.workers == 1:
+            return map(Worker(job, backend), units)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        threads = max(1, (cores or 1) // self.workers)
+        return self._in_processes(replace(job, threads=job.threads or threads), units)
+
+    def _in_processes(self, job: Job, units: Sequence[Unit]) -> Iterator[list[Line]]:
+        rest = iter(units)
+        pool = ProcessPoolExecutor(self.workers, get_context("spawn"), _start, (job,))
+        try:
+            waiting: set[Future[list[Line]]] = set()
+            for unit in rest:
+                waiting.add(pool.submit(_work, unit))
+                if len(waiting) >= 2 * self.workers:  # so that nobody waits and nothing piles up
+                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                    yield from (future.result() for future in done)
+            while waiting:
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in done)
+        except BrokenProcessPool as error:
+            raise FairTTAError(
+                "a worker process died (out of memory?). What is finished is on disk: the same "
+                "command goes on from there; try fewer workers."
+            ) from error
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+_worker: Worker | None = None  # of a worker process
+
+
+def _start(job: Job) -> None:
+    global _worker
+    _worker = Worker(job)
+
+
+def _work(unit: Unit) -> list[Line]:
+    assert _worker is not None
+    return _worker(unit)

@@ -1,0 +1,98 @@
+"""A tiny model on disk, a tiny dataset and a small table, for the tests of benchmarks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from fair_tta.adapters import FairTPT, OrthCali, Zero, ZeroShot
+from fair_tta.benchmarks.data import Part, gather
+from fair_tta.benchmarks.datasets import BenchmarkTask, read_folder
+from fair_tta.benchmarks.engines.local import Local
+from fair_tta.benchmarks.grids import Grid, Setting
+from fair_tta.benchmarks.runner import Run, prepare, run
+from fair_tta.views import AugMix
+
+TASK = BenchmarkTask(
+    "pets",
+    "animal",
+    {"cat": "cat", "dog": "dog"},
+    {"place": {"indoors": "in a house", "outdoors": "on land"}},
+    "a photo of a {target} {sensitive}.",
+)
+OTHER = BenchmarkTask(
+    "pets", "place", TASK.sensitive["place"], {"animal": TASK.targets}, TASK.template
+)
+GRID = Grid(
+    "tiny",
+    "",
+    (
+        Setting("ZeroShot", ZeroShot()),
+        Setting("Zero", Zero(0.5)),
+        Setting("OrthCali", OrthCali()),
+        Setting("FairTPT", FairTPT()),
+    ),
+    (TASK, OTHER),
+)
+
+
+def save_model(folder: Path) -> str:
+    """A random CLIP in a folder."""
+    import transformers
+
+    import families
+
+    if not folder.exists():
+        model, images, tokenizer = families.seeded(families.clip)
+        model.save_pretrained(folder)
+        transformers.CLIPProcessor(images, tokenizer).save_pretrained(folder)
+    return str(folder)
+
+
+def save_pets(folder: Path, n: int = 24) -> Path:
+    """Noise with labels."""
+    from checks import picture
+    from dataset_fixtures import write_csv
+
+    rows = [
+        [f"{i}.png", ("cat", "dog")[i % 2], ("indoors", "outdoors")[i // 2 % 2]] for i in range(n)
+    ]
+    (folder / "images").mkdir(parents=True)
+    for i, (name, *_) in enumerate(rows):
+        picture(i).save(folder / "images" / name)
+    write_csv(folder / "labels.csv", [["path", "animal", "place"], *rows])
+    return folder
+
+
+def read_parts(
+    folder: Path, tasks: Sequence[BenchmarkTask] = GRID.tasks, images: int = 10, seeds: int = 2
+) -> list[Part]:
+    """Both tasks on the same pictures."""
+    parts, _ = gather(
+        tasks,
+        lambda task: read_folder(
+            folder / "images",
+            folder / "labels.csv",
+            target_column=task.target,
+            sensitive_columns=[*task.sensitive],
+            task=task,
+        ),
+        images=images,
+        seeds=range(seeds),
+    )
+    return parts
+
+
+def tiny_run(model: object, pets: Path, out: Path, grid: Grid = GRID, **options: object) -> Run:
+    """Six views, units of four images."""
+    settings: dict[str, object] = {"views": AugMix(6), "batch": 4, **options}
+    return prepare(grid, read_parts(pets, grid.tasks), model, out=out, **settings)  # type: ignore[arg-type]
+
+
+def child(model: object, pets: str, out: str, slowly: float) -> None:
+    """A whole run in a process of its own, made to be killed."""
+    torch.set_num_threads(1)
+    run(tiny_run(model, Path(pets), Path(out)), Local(), progress=lambda *_: time.sleep(slowly))

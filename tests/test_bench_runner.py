@@ -1,0 +1,213 @@
+"""Runs: the bank is used, kills lose nothing, adding a setting costs no vision pass."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bench_tiny
+from bench_tiny import GRID, tiny_run
+from fair_tta.adapters import TPT
+from fair_tta.benchmarks.engines.local import Local
+from fair_tta.benchmarks.grids import Setting
+from fair_tta.benchmarks.results import Lines
+from fair_tta.benchmarks.runner import Run, run
+from fair_tta.benchmarks.work import Line, load_backend
+from fair_tta.classifier import FairTPTClassifier
+from fair_tta.errors import FairTTAError
+from fair_tta.journal import JournalError
+
+TIMES = ("seconds", "vision_seconds")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return bench_tiny.save_model(tmp_path_factory.mktemp("model") / "clip")
+
+
+@pytest.fixture(scope="module")
+def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bench_tiny.save_pets(tmp_path_factory.mktemp("pets"))
+
+
+def finished(prepared: Run) -> list[Line]:
+    """All lines in the order of the plan, without times."""
+    keys = [q.key for unit in prepared.units for q in unit.questions]
+    with prepared.journal() as journal:
+        assert len(journal) == len(keys)
+        lines = list(Lines(journal).read(keys))
+    return [{k: v for k, v in line.items() if k not in TIMES} for line in lines]
+
+
+class Counted:
+    """A model that counts the pictures its vision tower sees."""
+
+    def __init__(self, model: str) -> None:
+        self.backend: Any = load_backend(model)
+        self.views = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "encode_pixels":
+            return self._encode
+        return getattr(self.backend, name)
+
+    def _encode(self, pixels: Any) -> Any:
+        self.views += len(pixels)
+        return self.backend.encode_pixels(pixels)
+
+
+def test_answers_are_those_of_predict(model: str, pets: Path, tmp_path: Path) -> None:
+    prepared = tiny_run(model, pets, tmp_path)
+    run(prepared)
+    lines = {line["key"]: line for line in finished(prepared)}
+    for task, part in enumerate(prepared.parts):
+        arguments: Any = part.task.arguments()
+        for unit in prepared.units:
+            for q in (q for q in unit.questions if q.task == task):
+                clf = FairTPTClassifier(
+                    prepared.backend,
+                    **arguments,
+                    adapter=GRID.settings[q.setting].adapter,
+                    views=prepared.job.views,
+                    seed=unit.seed,
+                )
+                expected = clf.predict(list(unit.paths))
+                for i, p in enumerate(expected):
+                    found = lines[q.key]["probabilities"][i]
+                    # the bank rounds features to float16
+                    assert found == pytest.approx(list(p.probabilities.values()), abs=0.02)
+
+
+def test_a_second_run_and_a_new_setting_do_not_touch_the_vision_tower(
+    model: str, pets: Path, tmp_path: Path
+) -> None:
+    counted = Counted(model)
+    prepared = tiny_run(counted, pets, tmp_path)
+    before = counted.views
+    run(prepared)
+    images = sum(len(unit.paths) for unit in prepared.units)
+    assert images == 20  # both tasks ask about the same pictures
+    assert counted.views - before == 6 * images
+    first = finished(prepared)
+
+    more = replace(GRID, settings=(*GRID.settings, Setting("TPT", TPT(rho=0.5))))
+    prepared = tiny_run(counted, pets, tmp_path, more)
+    before = counted.views
+    run(prepared)
+    assert counted.views == before
+    again = finished(prepared)
+    assert len(again) == len(first) * 5 / 4
+    assert [line for line in again if line in first] == first
+
+
+def test_killed_at_any_moment_it_goes_on_and_ends_the_same(
+    model: str, pets: Path, tmp_path: Path
+) -> None:
+    whole = tiny_run(model, pets, tmp_path / "whole")
+    run(whole)
+    backend = load_backend(model)
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["bench_tiny", "families", "transformers"])
+
+    def start(slowly: float) -> Any:
+        arguments = (backend, str(pets), str(tmp_path / "killed"), slowly)
+        process = server.Process(target=bench_tiny.child, args=arguments)
+        process.start()
+        return process
+
+    first = start(0.0)  # the server has started and imported everything when this is over
+    while not (tmp_path / "killed" / "rows.jsonl").exists():
+        time.sleep(0.01)
+    os.kill(first.pid, signal.SIGKILL)
+    first.join()
+    moments = random.Random(0)
+    for _ in range(20):
+        process = start(0.1)
+        process.join(moments.uniform(0.1, 0.8))
+        if process.exitcode is None:
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+        assert process.exitcode in (0, -signal.SIGKILL), "it should not fail by itself"
+    last = start(0.0)
+    last.join()
+    assert last.exitcode == 0
+    killed = tiny_run(model, pets, tmp_path / "killed")
+    assert finished(killed) == finished(whole)
+    rows = (tmp_path / "killed" / "rows.jsonl").read_bytes()
+    assert len(rows.splitlines()) == len(finished(whole)) + 1
+
+
+def test_two_processes_give_the_rows_of_one(model: str, pets: Path, tmp_path: Path) -> None:
+    one, two = (tiny_run(model, pets, tmp_path / name) for name in ("one", "two"))
+    run(one)
+    told: list[tuple[int, int]] = []
+    run(two, Local(workers=2), progress=lambda done, total: told.append((done, total)))
+    assert finished(one) == finished(two)
+    assert told[0] == (0, one.answers)
+    assert told[-1] == (one.answers, one.answers)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def test_unreadable_pictures_are_named_and_left_out(model: str, tmp_path: Path) -> None:
+    pets = bench_tiny.save_pets(tmp_path / "pets")
+    broken = sorted((pets / "images").iterdir())
+    for path in broken[:-3]:
+        path.write_bytes(b"not a picture")
+    prepared = tiny_run(model, pets, tmp_path / "out")
+    run(prepared)
+    paths = [p for unit in prepared.units for p in unit.paths]
+    named = {path for line in finished(prepared) for path in line["unreadable"]}
+    assert named == {str(p) for p in broken[:-3]} & set(paths)
+    for unit, line in ((u, line) for u in prepared.units for line in finished(prepared)):
+        if line["key"] == unit.questions[0].key:
+            good = [i for i, p in enumerate(unit.paths) if p not in named]
+            assert line["images"] == good
+            assert len(line.get("label", [])) == len(good)
+
+
+def test_other_models_and_views_are_refused(model: str, pets: Path, tmp_path: Path) -> None:
+    run(tiny_run(model, pets, tmp_path))
+    from fair_tta.views import AugMix
+
+    with pytest.raises(JournalError, match=r"views.settings.n was 6 and is 8"):
+        run(tiny_run(model, pets, tmp_path, views=AugMix(8)))
+    run(tiny_run(model, pets, tmp_path, views=AugMix(8)), restart=True)
+
+
+def test_errors(model: str, pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FairTTAError, match=r"`batch` should be at least 1 \(got 0\)"):
+        tiny_run(model, pets, tmp_path, batch=0)
+    with pytest.raises(FairTTAError, match=r"`workers` should be at least 1 \(got 0\)"):
+        Local(workers=0)
+    with pytest.raises(FairTTAError, match="`device` 'nowhere' cannot be used"):
+        tiny_run(model, pets, tmp_path, device="nowhere")
+    prepared = tiny_run(model, pets, tmp_path)
+    wrong = replace(prepared.job, facts={**prepared.job.facts, "weights": "other"})
+    from fair_tta.benchmarks.work import Worker
+
+    with pytest.raises(FairTTAError, match="loaded another model than the driver"):
+        Worker(wrong)
+    with prepared.journal() as journal, pytest.raises(FairTTAError, match="is not finished"):
+        list(Lines(journal).read(["x"]))
+
+    class Small:
+        free = 10
+
+    monkeypatch.setattr("shutil.disk_usage", lambda path: Small)
+    with pytest.raises(FairTTAError, match=r"may be needed, but .* GB free: choose another"):
+        run(prepared)
+
+
+def test_a_dead_worker_is_told(model: str, pets: Path, tmp_path: Path) -> None:
+    prepared = tiny_run(model, pets, tmp_path)
+    missing = replace(prepared, job=replace(prepared.job, model=str(tmp_path / "none")))
+    with pytest.raises(FairTTAError, match="a worker process died"):
+        run(missing, Local(workers=2))
