@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fair_tta.report.facts import exact_p
 from fair_tta.report.numbers import Figure as Estimate
 from fair_tta.report.numbers import group_name, interval, percent
-from fair_tta.report.svg import INK, LINE, PAPER, SERIES, Chart, chart
+from fair_tta.report.svg import EDGES, INK, LINE, PAPER, SERIES, Chart, chart
 from fair_tta.report.words import METRICS, verdict
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SHAPES = "osD^vPX*<"
-BARS = 96
+BARS = 72
 """As many bars at most; then only the worst groups are drawn."""
 
 COMPARED = ("accuracy", "worst_group_accuracy", "bias", "equalized_odds_difference")
@@ -35,7 +36,7 @@ def accuracy_against_gap(document: dict[str, Any], prefix: str) -> Chart:
                 [100 * accuracy["value"]],
                 xerr=_reach(gap),
                 yerr=_reach(accuracy),
-                ecolor=_colour(i),
+                ecolor=EDGES[i % len(EDGES)],
                 elinewidth=1.4,
                 capsize=3,
                 label=short(run["name"]),
@@ -81,7 +82,7 @@ def bars(document: dict[str, Any], prefix: str) -> Chart:
         for k in range(len(names)):
             if figures[0][k]["value"] is None:
                 axes.text(1, k, "n/a: no images", va="center")
-        labels = [f"{short(name, 24)}\nn = {figures[0][k]['n']}" for k, name in enumerate(names)]
+        labels = [_label(name, figures[0][k]["n"]) for k, name in enumerate(names)]
         axes.set_yticks(range(len(names)), labels)
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_xlim(0, 101)
@@ -90,20 +91,16 @@ def bars(document: dict[str, Any], prefix: str) -> Chart:
         axes.set_xlabel("accuracy (percent)")
         _legend(figure, axes)
 
-    told = [
-        f"{name} (n = {figures[0][k]['n']}): "
-        + ", ".join(f"{run['name']} {_told(figures[i][k])}" for i, run in enumerate(runs))
-        for k, name in enumerate(names)
-    ]
-    more = f" The {len(names)} worst of {len(names) + left_out} groups." if left_out else ""
-    alt = f"Accuracy by class and group in percent, with intervals.{more} {'; '.join(told)}."
-    height = 0.7 + len(names) * max(0.4, 0.12 + 0.17 * len(runs)) + 0.19 * _legend_rows(runs)
+    more = f" Drawn are the {len(names)} worst of {len(names) + left_out}." if left_out else ""
+    told = [_extremes(run["name"], names, row) for run, row in zip(runs, figures, strict=True)]
+    alt = f"Accuracy by class and group in percent, with intervals.{more} {' '.join(told)}"
+    height = 0.7 + len(names) * max(0.56, 0.12 + 0.17 * len(runs)) + 0.19 * _legend_rows(runs)
     return chart(height, draw, prefix, alt)
 
 
 def differences(document: dict[str, Any], prefix: str) -> Chart | None:
     """Paired differences from the first run; filled where the interval excludes 0."""
-    compared = document["comparisons"]
+    compared, level = document["comparisons"], document["settings"]["level"]
     if not compared:
         return None
 
@@ -116,12 +113,13 @@ def differences(document: dict[str, Any], prefix: str) -> Chart | None:
                 figure_ = comparison["differences"][metric]
                 if figure_["value"] is None:
                     continue
-                clear = verdict(metric, figure_) not in ("unclear", "unknown")
+                says = verdict(metric, figure_, exact_p(comparison, metric), level)
+                clear = says not in ("borderline", "unclear", "unknown")
                 axes.errorbar(
                     [100 * figure_["value"]],
                     [k - 0.4 + (i - 0.5) * 0.8 / len(compared)],
                     xerr=_reach(figure_),
-                    ecolor=_colour(i),
+                    ecolor=EDGES[i % len(EDGES)],
                     elinewidth=1.4,
                     capsize=3,
                     **(_marker(i) | ({} if clear else {"markerfacecolor": PAPER})),
@@ -149,14 +147,34 @@ def differences(document: dict[str, Any], prefix: str) -> Chart | None:
 
 
 def short(name: str, most: int = 34) -> str:
-    """Names as long as a picture can hold."""
-    return name if len(name) <= most else name[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    """Names as long as a picture can hold: of long ones both ends, which tell them apart."""
+    if len(name) <= most:
+        return name
+    end = (most - 1) // 2
+    return name[: most - 1 - end] + "\N{HORIZONTAL ELLIPSIS}" + name[-end:]
 
 
-def _cells(runs: list[dict[str, Any]]) -> tuple[list[str], list[list[Estimate]], int]:
+def _label(name: tuple[str, str], n: int) -> str:
+    return f"{short(name[0], 22)}\n{short(name[1], 22)}\nn = {n}"
+
+
+def _extremes(run: str, names: list[tuple[str, str]], figures: list[Estimate]) -> str:
+    known = [k for k in range(len(names)) if figures[k]["value"] is not None]
+    if not known:
+        return f"{run}: n/a."
+    low, high = (
+        f"{' / '.join(names[k])} with {_told(figures[k])}"
+        for k in (choose(known, key=lambda k: figures[k]["value"]) for choose in (min, max))
+    )
+    return f"{run}: lowest {low}, highest {high}."
+
+
+def _cells(
+    runs: list[dict[str, Any]],
+) -> tuple[list[tuple[str, str]], list[list[Estimate]], int]:
     """Names, figures of each run, and how many are left out because there are too many."""
     names = [
-        group_name(group["sensitive"], cell["target"])
+        (cell["target"], group_name(group["sensitive"]))
         for group in runs[0]["groups"]
         for cell in group["classes"]
     ]

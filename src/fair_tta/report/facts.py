@@ -9,8 +9,8 @@ from typing import Any
 from fair_tta.auditing import Audit, check_document
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics.exact import images_for_half_width
-from fair_tta.report.numbers import count, group_name, interval, p_value, percent
-from fair_tta.report.words import verdict
+from fair_tta.report.numbers import SPACE, count, group_name, interval, p_value, percent
+from fair_tta.report.words import Verdict, verdict
 
 HALF_WIDTH = 0.05
 """A group is called known if its accuracy is known up to so much."""
@@ -58,7 +58,7 @@ def summary(document: dict[str, Any]) -> str:
     figures, level = run["metrics"], 100 * document["settings"]["level"]
     text = (
         f"On {count(document['data']['n'])} images, {run['name']} gave the right answer in "
-        f"{_shown(figures['accuracy'], ' %', f'{level:g} % interval ')}."
+        f"{_shown(figures['accuracy'], '%', f'{level:g}{SPACE}% interval ')}."
     )
     worst = worst_cell(run)
     if worst is None:
@@ -67,8 +67,8 @@ def summary(document: dict[str, Any]) -> str:
     return (
         f"{text} Its worst group of class and {' and '.join(document['data']['sensitive'])} is "
         f"{name}, with {count(cell['n'])} image{'' if cell['n'] == 1 else 's'} and "
-        f"{_shown(figures['worst_group_accuracy'], ' %')} right. That is a gap of "
-        f"{_shown(figures['bias'], ' points')} to the mean. {one_image(name, cell['n'])}"
+        f"{_shown(figures['worst_group_accuracy'], '%')} right. That is a gap of "
+        f"{_shown(figures['bias'], 'points')} to the mean. {one_image(name, cell['n'])}"
     )
 
 
@@ -79,40 +79,51 @@ def one_image(name: str, n: int) -> str:
 
 def changes(document: dict[str, Any]) -> list[str]:
     """A sentence for each run that is compared with the first."""
-    return [_change(comparison) for comparison in document["comparisons"]]
+    level = document["settings"]["level"]
+    return [_change(comparison, level) for comparison in document["comparisons"]]
 
 
-def _change(comparison: dict[str, Any]) -> str:
+def exact_p(comparison: dict[str, Any], metric: str) -> float | None:
+    """The p-value of the exact test, which there is for accuracy only."""
+    p: float | None = comparison["changes"]["mcnemar_p"]
+    return p if metric == "accuracy" else None
+
+
+def _change(comparison: dict[str, Any], level: float) -> str:
     differences, counts = comparison["differences"], comparison["changes"]
-    parts = [
-        f"{what} {_difference(metric, differences[metric])}"
-        for what, metric in (("accuracy", "accuracy"), ("gap (y, s)", "bias"))
-    ]
+    parts = []
+    for what, metric in (("accuracy", "accuracy"), ("gap (y, s)", "bias")):
+        figure = differences[metric]
+        says = verdict(metric, figure, exact_p(comparison, metric), level)
+        parts.append(f"{what} {_difference(figure, says)}")
+    p = p_value(counts["mcnemar_p"])
+    p = f"p{SPACE}{p}" if p.startswith("<") else f"p{SPACE}={SPACE}{p}"
     return (
         f"{comparison['run']} against {comparison['reference']}, on the same images: "
         f"{'; '.join(parts)}. {count(counts['changed'])} of {count(counts['n'])} answers changed: "
         f"{count(counts['wrong_to_right'])} from wrong to right, {count(counts['right_to_wrong'])} "
         f"from right to wrong, {count(counts['wrong_to_wrong'])} from wrong to wrong "
-        f"(exact McNemar p = {p_value(counts['mcnemar_p'])})."
+        f"(exact McNemar {p})."
     )
 
 
-def _difference(metric: str, figure: dict[str, Any]) -> str:
+def _difference(figure: dict[str, Any], says: Verdict) -> str:
     if figure["value"] is None:
         return f"n/a ({figure['reason']})"
     text = f"{percent(figure['value'], signed=True)} points"
     ends = interval(figure, signed=True, words=True)
-    says = verdict(metric, figure)
-    if says == "unclear":
-        return f"{text} ({ends}), not distinguishable from no change"
-    return f"{text} ({ends}), {says}" if ends else text
+    words = {
+        "unclear": "not distinguishable from no change",
+        "borderline": "borderline, as the exact test does not agree",
+    }
+    return f"{text} ({ends}), {words.get(says, says)}" if ends else text
 
 
 def _shown(figure: dict[str, Any], unit: str, label: str = "") -> str:
     if figure["value"] is None:
         return f"n/a ({figure['reason']})"
     ends = interval(figure, words=True)
-    return f"{percent(figure['value'])}{unit}" + (f" ({label}{ends})" if ends else "")
+    return f"{percent(figure['value'])}{SPACE}{unit}" + (f" ({label}{ends})" if ends else "")
 
 
 def worst_cell(run: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
@@ -126,6 +137,15 @@ def worst_cell(run: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
                 if cell["target"] == worst["target"]:
                     return group_name(worst["sensitive"], worst["target"]), cell
     return None
+
+
+def weights(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """What one image weighs in each group that is the worst of some run."""
+    found: dict[str, dict[str, Any]] = {}
+    for need in needs(document):
+        group = {"group": need["group"], "n": need["n"], "one": need["one"], "runs": []}
+        found.setdefault(need["group"], group)["runs"].append(need["run"])
+    return list(found.values())
 
 
 def needs(document: dict[str, Any]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 MINUS = "\N{MINUS SIGN}"
+SPACE = "\N{NO-BREAK SPACE}"
 NONE = "n/a"
 
 Figure = dict[str, Any]
@@ -38,7 +39,7 @@ def p_value(p: float | None) -> str:
     if p is None:
         return NONE
     if p < 1e-4:
-        return "< 0.0001"
+        return f"<{SPACE}0.0001"
     return f"{p:.2f}" if p >= 0.1 else f"{p:.2g}"
 
 
@@ -47,8 +48,8 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return NONE
     if seconds < 1:
-        return f"{1000 * seconds:.3g} ms"
-    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:,.0f} s"
+        return f"{1000 * seconds:.3g}{SPACE}ms"
+    return f"{seconds:.3g}{SPACE}s" if seconds < 1000 else f"{seconds:,.0f}{SPACE}s"
 
 
 def count(number: int | None) -> str:

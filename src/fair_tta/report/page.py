@@ -71,6 +71,7 @@ def _section(
         "summary": facts.summary(document),
         "changes": facts.changes(document),
         "needs": facts.needs(document),
+        "weights": facts.weights(document),
         "limits": words.limits(document),
         "plane": charts.accuracy_against_gap(document, f"{name}-plane"),
         "bars": charts.bars(document, f"{name}-bars"),

@@ -35,6 +35,7 @@ def environment() -> Environment:
     }
     made.globals |= {
         "comparison_of": facts.comparison_of,
+        "exact_p": facts.exact_p,
         "flat": facts.flat,
         "group_name": numbers.group_name,
         "verdict": words.verdict,

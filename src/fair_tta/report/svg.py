@@ -13,23 +13,25 @@ from xml.etree import ElementTree
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WIDTH = 4.5  # inches: text of 9 points can be read on a phone and is not huge on a screen
+WIDTH = 4.4  # inches: text of 10 points can be read on a phone and is not huge on a screen
 
 INK, LINE, PAPER = "#010101", "#020202", "#030303"
 SERIES = tuple(f"#0401{i:02x}" for i in range(8))
+EDGES = tuple(f"#0402{i:02x}" for i in range(8))
 """Stand-ins that become variables of the style sheet, which has a light and a dark set."""
 
-_VARIABLES = {INK: "var(--ink)", LINE: "var(--line)", PAPER: "var(--paper)"} | {
-    colour: f"var(--series-{i})" for i, colour in enumerate(SERIES)
-}
+_VARIABLES = (
+    {INK: "var(--ink)", LINE: "var(--line)", PAPER: "var(--paper)"}
+    | {colour: f"var(--series-{i})" for i, colour in enumerate(SERIES)}
+    | {colour: f"var(--edge-{i})" for i, colour in enumerate(EDGES)}
+)
 
 _STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "fair-tta",
     "text.parse_math": False,
     "font.family": ["DejaVu Sans"],
-    "font.size": 9,
-    "axes.titlesize": 9,
+    "font.size": 9.5,
     "text.color": INK,
     "axes.labelcolor": INK,
     "axes.edgecolor": LINE,
@@ -46,7 +48,7 @@ _STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,
-    "legend.fontsize": 8.5,
+    "legend.fontsize": 9,
     "hatch.color": INK,
 }
 
@@ -98,9 +100,6 @@ def inline(svg: bytes, prefix: str, alt: str) -> str:
             if key == "id" and value not in names:
                 continue
             element.set(key, _translate(key, value, names))
-    title = ElementTree.Element("title")
-    title.text = alt
-    root.insert(0, title)
     box = root.get("viewBox", "")
     root.attrib.clear()
     for key, value in (

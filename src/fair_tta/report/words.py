@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Verdict = Literal["better", "worse", "higher", "lower", "unclear", "unknown"]
+Verdict = Literal["better", "worse", "higher", "lower", "borderline", "unclear", "unknown"]
 
 MARKS: dict[str, str] = {
     "better": "\N{CHECK MARK} better",
     "worse": "\N{MULTIPLICATION X} worse",
     "higher": "\N{UPWARDS ARROW} higher",
     "lower": "\N{DOWNWARDS ARROW} lower",
+    "borderline": "\N{ALMOST EQUAL TO} borderline: the exact test does not agree",
     "unclear": "\N{ALMOST EQUAL TO} not distinguishable",
     "unknown": "no paired interval",
 }
@@ -83,12 +84,19 @@ INDIFFERENCE = (
 )
 
 
-def verdict(metric: str, difference: dict[str, Any] | None) -> Verdict:
-    """What a paired interval says of a change: only if it excludes 0 is there a direction."""
+def verdict(
+    metric: str, difference: dict[str, Any] | None, p: float | None = None, level: float = 0.95
+) -> Verdict:
+    """What a paired interval says of a change: only if it excludes 0 is there a direction.
+
+    Where there is an exact test too, its p-value must agree.
+    """
     if difference is None or difference["value"] is None or difference["low"] is None:
         return "unknown"
     if difference["low"] <= 0 <= difference["high"]:
         return "unclear"
+    if p is not None and p > 1 - level:
+        return "borderline"
     up = difference["low"] > 0
     good = METRICS[metric].good if metric in METRICS else 0
     if good == 0:
