@@ -221,12 +221,16 @@ def render(
                 cv2.accumulateWeighted(pixels, mixed, weight / total)
         np.minimum(mixed, 255, out=view)  # rounded weights may add up to more than one
 
-    if views.size < _SMALL:
-        for view, recipe in zip(views, recipes, strict=True):
+    def share(first: int) -> None:
+        for view, recipe in zip(views[first::threads], recipes[first::threads], strict=True):
             make(view, recipe)
+
+    threads = 1 if views.size < _SMALL else torch.get_num_threads()
+    if threads == 1:
+        share(0)
     else:
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            list(pool.map(make, views, recipes))
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(share, range(threads)))
     return views
 
 
