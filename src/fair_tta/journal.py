@@ -151,7 +151,7 @@ class Journal:
             more = f" and {len(differences) - 5} more" if len(differences) > 5 else ""
             raise JournalError(
                 f"{str(self.path)!r} holds rows of another run: {'; '.join(differences[:5])}{more}."
-                " Choose another place, or restart and lose its rows."
+                " Choose another place (--out), or restart (--restart) and lose its rows."
             )
 
     def _write(self, data: bytes) -> None:

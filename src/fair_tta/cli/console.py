@@ -1,0 +1,134 @@
+"""What all commands share of the terminal: exit codes, errors in words, progress."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from fair_tta.errors import FairTTAError
+
+CANNOT_USE = 3
+"""The input cannot be used."""
+
+LEFT_OUT = 4
+"""Done, but some rows or pictures were left out."""
+
+INTERRUPTED = 130
+"""Stopped by Ctrl-C."""
+
+_SECONDS = 5.0  # between lines of progress in a log
+
+T = TypeVar("T")
+Tell = Callable[[int, int | None], None]
+
+
+def say(text: str) -> None:
+    """A line on stderr, as it is: brackets in it are no markup."""
+    Console(stderr=True, soft_wrap=True).print(Text(text))
+
+
+@contextmanager
+def exits(stopped: Callable[[], str] = lambda: "Stopped.") -> Iterator[None]:
+    """Errors of the input become a message and an exit code, without a traceback.
+
+    Args:
+        stopped: what to say after Ctrl-C.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(stopped())
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        raise
+    except (FairTTAError, OSError, ImportError) as error:
+        say(f"Error: {error}")
+        raise typer.Exit(CANNOT_USE) from None
+
+
+def usage(option: str, read: Callable[..., T], *arguments: object) -> T:
+    """Read an option; what cannot be read is a usage error that names the option."""
+    try:
+        return read(*arguments)
+    except FairTTAError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+@contextmanager
+def progress_bar(wanted: bool | None, unit: str) -> Iterator[Tell]:
+    """Tell it how many are finished, and of how many: a bar with rate and time left on stderr.
+
+    Args:
+        wanted: None for a bar on terminals only. In a log it is a line now and then.
+        unit: what is counted.
+    """
+    terminal = sys.stderr.isatty()
+    if not (terminal if wanted is None else wanted):
+        yield lambda done, total: None
+    elif not terminal:
+        yield _Lines(unit)
+    else:
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(unit),
+            TimeRemainingColumn(), TextColumn("left"),
+        )  # fmt: skip
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            tasks: list[object] = []
+
+            def tell(done: int, total: int | None) -> None:
+                if not tasks:  # what an earlier run has finished says nothing of the rate
+                    tasks.append(bar.add_task(unit, total=total, completed=done))
+                bar.update(tasks[0], completed=done, total=total)  # type: ignore[arg-type]
+
+            yield tell
+
+
+class _Rate(ProgressColumn):
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{task.speed:.2f} {self._unit}/s")
+
+
+class _Lines:
+    """Progress as lines, for logs."""
+
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
+        self._first: tuple[float, int] | None = None
+        self._last = 0.0
+
+    def __call__(self, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now, done
+        is_end = done == total
+        if now - self._last < _SECONDS and not is_end:
+            return
+        self._last = now
+        start, before = self._first
+        line = f"{done}{'' if total is None else f' of {total}'} {self._unit}"
+        if done > before and now > start:
+            rate = (done - before) / (now - start)
+            line += f", {rate:.2f} {self._unit}/s"
+            if total is not None and not is_end:
+                line += f", {(total - done) / rate:.0f} s left"
+        print(line, file=sys.stderr, flush=True)

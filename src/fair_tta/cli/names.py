@@ -1,0 +1,101 @@
+r"""How names are written on a command line.
+
+``"cat,dog"`` is a list of names. ``"cat=of a cat"`` is one name with its phrase, which may hold
+commas; the option is repeated for others. ``"place: water,land"`` puts an attribute first. A
+backslash before a comma, a colon or an equals sign makes it part of a name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fair_tta.errors import FairTTAError
+from fair_tta.prompts import parse_names
+
+_HIDDEN = 0xE000  # where characters after a backslash are put for a while
+
+
+def parse_targets(texts: Sequence[str]) -> dict[str, str]:
+    r"""``{label: phrase}`` of all uses of an option.
+
+    Example:
+        >>> parse_targets(["cat,dog", "bird=of a bird, flying"])
+        {'cat': 'cat', 'dog': 'dog', 'bird': 'of a bird, flying'}
+    """
+    pairs = [pair for text in texts for pair in _pairs(_hide(text), text)]
+    return parse_names("--targets", _together("--targets", pairs))
+
+
+def parse_sensitive(texts: Sequence[str], attribute: str) -> dict[str, dict[str, str]]:
+    r"""``{attribute: {label: phrase}}`` of all uses of an option.
+
+    Args:
+        texts: what was written.
+        attribute: the name of the attribute where none is written.
+
+    Example:
+        >>> parse_sensitive(["time: day,night", "place: water=on water", "place: land"], "")
+        {'time': {'day': 'day', 'night': 'night'}, 'place': {'water': 'on water', 'land': 'land'}}
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    for text in texts:
+        match = re.match(r"([^,:=]+):(.*)", _hide(text), re.DOTALL)
+        name, rest = match.groups() if match else (attribute, _hide(text))
+        found.setdefault(_show(name).strip(), []).extend(_pairs(rest, text))
+    return {
+        name: parse_names(f"--sensitive {name}:", _together("--sensitive", pairs))
+        for name, pairs in found.items()
+    }
+
+
+def parse_renames(texts: Sequence[str]) -> dict[str, dict[str, str]]:
+    """``{column: {value: label}}`` of ``"column: value=label"``.
+
+    Example:
+        >>> parse_renames(["place: 0=land", "place: 1=water"])
+        {'place': {'0': 'land', '1': 'water'}}
+    """
+    found: dict[str, dict[str, str]] = {}
+    for text in texts:
+        match = re.fullmatch(r"([^:=]+):([^=]+)=([^=]+)", _hide(text), re.DOTALL)
+        if match is None:
+            raise FairTTAError(f"a renaming is written 'column: value=label' (got {text!r}).")
+        column, value, label = (_show(part).strip() for part in match.groups())
+        if value in found.setdefault(column, {}):
+            raise FairTTAError(f"the value {value!r} of column {column!r} is renamed twice.")
+        found[column][value] = label
+    return found
+
+
+def _pairs(text: str, written: str) -> list[tuple[str, str]]:
+    if "=" not in text:
+        names = [_show(name).strip() for name in text.split(",")]
+        return [(name, name) for name in names if name]
+    label, phrase = text.split("=", 1)
+    if "," in label or "=" in phrase:
+        raise FairTTAError(
+            f"{written!r} looks like several names, some with phrases: repeat the option, once "
+            "for each 'name=phrase'."
+        )
+    return [(_show(label).strip(), _show(phrase).strip())]
+
+
+def _together(option: str, pairs: list[tuple[str, str]]) -> dict[str, str]:
+    labels = [label for label, _ in pairs]
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        raise FairTTAError(f"`{option}` should have distinct names ({twice} came twice).")
+    return dict(pairs)
+
+
+def _hide(text: str) -> str:
+    return re.sub(r"\\([,:=])", lambda match: chr(_HIDDEN + ord(match.group(1))), text)
+
+
+def _show(text: str) -> str:
+    return re.sub(
+        "|".join(chr(_HIDDEN + ord(c)) for c in ",:="),
+        lambda match: chr(ord(match.group()) - _HIDDEN),
+        text,
+    )

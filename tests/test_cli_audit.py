@@ -1,0 +1,285 @@
+"""`fair-tta audit`: the figures of the API, kills and all that folders hold."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks import picture
+from cli_fixtures import USABLE, audit_arguments, call, rows_of, write_labels
+from cli_fixtures import folder as folder
+from cli_fixtures import many as many
+from cli_fixtures import tiny_model as tiny_model
+from fair_tta import AugMix, FairTPT, FairTPTClassifier, ZeroShot
+from fair_tta.auditing import Audit, audit_classifier, compare
+
+ADAPTERS = ("--adapters", "zero-shot,fair-tpt:lam=10,rho=0.5")
+
+
+def table_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.filterwarnings("ignore::fair_tta.metrics.SmallGroupWarning")
+def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> None:
+    out = call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
+    clf = FairTPTClassifier(
+        tiny_model,
+        {"cat": "of a cat", "dog": "of a dog, black"},
+        {"place": {"water": "on water", "land": "on land"}},
+        "a photo {target} {sensitive}.",
+        views=AugMix(4),
+        batch_size=4,
+    )
+    labels = ["cat" if i < 8 else "dog" for i in USABLE]
+    places = ["water" if i in (1, 3, 5, 7, 8) else "land" for i in USABLE]
+    wanted = compare(
+        [
+            audit_classifier(
+                clf.with_adapter(adapter), [picture(i) for i in USABLE], labels, places, name=name
+            )
+            for name, adapter in (
+                ("zero-shot", ZeroShot()),
+                ("fair-tpt:lam=10,rho=0.5", FairTPT(lam=10.0, rho=0.5)),
+            )
+        ]
+    )
+    found = Audit.load(folder / "out" / "audit.json")
+    assert found.document["data"] == wanted.document["data"]
+    for mine, theirs in zip(found.document["runs"], wanted.document["runs"], strict=True):
+        assert mine["groups"] == approx(theirs["groups"])
+        assert mine["metrics"] == approx(theirs["metrics"])
+        assert mine["sensitive_indifference"] == approx(theirs["sensitive_indifference"])
+        assert mine["zero_shot_scores"] == approx(theirs["zero_shot_scores"])
+        assert mine["adapter"] == theirs["adapter"]
+        assert mine["cost"]["seconds"] > 0
+    assert found.document["comparisons"] == approx(wanted.document["comparisons"])
+    assert "dog / water (n = 1)" in out.stdout
+    assert "10 pictures" in out.stdout
+    assert {p.name for p in (folder / "out").iterdir()} == {
+        "rows.jsonl", "audit.json", "report.html", "card.md", "predictions.csv", "problems.csv",
+    }  # fmt: skip
+    predictions = table_of(folder / "out" / "predictions.csv")
+    assert [row["target"] for row in predictions] == labels
+    assert [row["sensitive: place"] for row in predictions] == places
+    assert predictions[0]["image"] == "sub/[red] ünï, 0.png"
+    answers = [p.label for p in clf.with_adapter(FairTPT(lam=10.0, rho=0.5)).predict(
+        [picture(i) for i in USABLE])]  # fmt: skip
+    assert [row["fair-tpt:lam=10,rho=0.5: answer"] for row in predictions] == answers
+
+
+def approx(value: Any) -> Any:
+    """Numbers nearly, everything else exactly, however deep."""
+    if isinstance(value, dict):
+        return {key: approx(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [approx(item) for item in value]
+    return pytest.approx(value, abs=1e-5) if isinstance(value, float) else value
+
+
+def test_problems_are_listed(folder: Path, tiny_model: str) -> None:
+    out = call(*audit_arguments(folder, tiny_model), "--adapters", "zero-shot", code=4)
+    problems = table_of(folder / "out" / "problems.csv")
+    listed = sorted((p["row"], p["what"].split(":")[0]) for p in problems)
+    assert listed == [
+        ("10", "4.png"), ("11", "2.png"), ("12", "labels.csv line 13 (animal)"), ("3", "2.png"),
+        ("7", "broken.png"), ("8", "empty.png"), ("9", "missing.png"),
+    ]  # fmt: skip
+    kinds = Audit.load(folder / "out" / "audit.json").document["provenance"]["problems"]
+    assert {kind: found["count"] for kind, found in kinds.items()} == {
+        "image came again with other labels": 2,
+        "image came again with the same labels (kept once)": 1,
+        "image file is empty (0 bytes)": 1,
+        "image file is missing": 1,
+        "value is missing": 1,
+        "picture cannot be read": 1,
+    }
+    assert "6 rows were left out:" in out.stdout
+    assert "1 x image file is missing: missing.png" in out.stdout
+    assert "Prompts, targets: 'a photo of a cat.', 'a photo of a dog, black.'" in out.stderr
+
+
+def test_the_same_command_changes_nothing_and_asks_nothing(
+    folder: Path, tiny_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
+    rows = (folder / "out" / "rows.jsonl").read_bytes()
+    audit = Audit.load(folder / "out" / "audit.json")
+    monkeypatch.setattr(FairTPTClassifier, "predict", None)
+    again = call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
+    assert again.stdout == first.stdout
+    assert (folder / "out" / "rows.jsonl").read_bytes() == rows
+    assert Audit.load(folder / "out" / "audit.json") == audit
+
+
+def test_cut_anywhere_the_run_ends_with_the_same_rows(folder: Path, tiny_model: str) -> None:
+    call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
+    whole = (folder / "out" / "rows.jsonl").read_bytes()
+    rows = rows_of(folder / "out")
+    predictions = (folder / "out" / "predictions.csv").read_bytes()
+    audit = Audit.load(folder / "out" / "audit.json")
+    header = whole.index(b"\n") + 1
+    randomly = random.Random(0)
+    for cut in (header - 1, *(randomly.randrange(header, len(whole)) for _ in range(3))):
+        (folder / "out" / "rows.jsonl").write_bytes(whole[:cut])
+        call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
+        assert rows_of(folder / "out") == rows  # to the last bit
+        assert (folder / "out" / "predictions.csv").read_bytes() == predictions
+        assert Audit.load(folder / "out" / "audit.json") == audit
+
+
+def test_a_repaired_picture_is_taken_up(folder: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
+    call(*arguments, code=4)
+    picture(50).save(folder / "pics" / "broken.png")
+    picture(51).save(folder / "pics" / "missing.png")
+    call(*arguments, code=4)
+    repaired = Audit.load(folder / "out" / "audit.json")
+    assert repaired.document["data"]["n"] == 12
+    call(*audit_arguments(folder, tiny_model, "fresh"), "--adapters", "zero-shot", code=4)
+    fresh = Audit.load(folder / "fresh" / "audit.json")
+    assert fresh.document["data"] == repaired.document["data"]  # in the order of the file
+
+
+def test_another_run_in_the_same_folder(folder: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
+    call(*arguments, code=4)
+    for more, what in (
+        (["--seed", "1"], "seed was 0 and is 1"),
+        (["--views", "5"], "views."),
+        (["--template", "a picture {target} {sensitive}."], "prompts.template.target was"),
+        (["--adapters", "zero"], "adapters.zero was null and is"),
+    ):
+        out = call(*arguments, *more, code=3)
+        assert "holds rows of another run" in out.stderr
+        assert what in out.stderr
+        assert "(--restart)" in out.stderr
+    labels = folder / "labels.csv"
+    labels.write_bytes(labels.read_bytes() + b"9.png,dog,land\n")
+    assert "data.labels_sha256 was" in call(*arguments, code=3).stderr
+    call(*arguments, "--restart", "--seed", "1", code=4)
+    assert Audit.load(folder / "out" / "audit.json").document["provenance"]["seed"] == 1
+
+
+def test_names_are_the_values_of_the_columns(many: Path, tiny_model: str) -> None:
+    arguments = audit_arguments(many, tiny_model)
+    del arguments[arguments.index("--targets") :]
+    call(*arguments, "--adapters", "zero-shot")
+    prompts = Audit.load(many / "out" / "audit.json").document["provenance"]["prompts"]
+    assert prompts["targets"] == {"cat": "cat", "dog": "dog"}
+    assert prompts["sensitive"] == {"place": {"land": "land", "water": "water"}}
+    assert prompts["template"]["joint"] == "a photo of a {sensitive} {target}."
+
+
+def test_renaming_merging_and_leaving_out(tmp_path: Path, tiny_model: str) -> None:
+    (tmp_path / "pics").mkdir()
+    values = [("0", "sea"), ("1", "lake"), ("0", "land"), ("1", "moon"), ("0", "sea")]
+    rows = []
+    for i, pair in enumerate(values):
+        picture(i).save(tmp_path / "pics" / f"{i}.png")
+        rows.append((f"{i}.png", *pair))
+    write_labels(tmp_path / "labels.csv", rows)
+    arguments = [*audit_arguments(tmp_path, tiny_model), "--adapters", "zero-shot"]
+    out = call(*arguments, code=3)
+    assert (
+        "'labels.csv' holds values that were not named: animal '0' (3 rows), animal '1' (2 rows), "
+        "place 'sea' (2 rows), place 'lake' (1 row), place 'moon' (1 row)."
+    ) in out.stderr
+    renamed = [
+        *arguments, "--rename", "animal: 0=cat", "--rename", "animal: 1=dog",
+        "--rename", "place: sea=water", "--rename", "place: lake=water",
+    ]  # fmt: skip
+    assert "place 'moon' (1 row). Name them" in call(*renamed, code=3).stderr
+    call(*renamed, "--skip-unknown", code=4)
+    found = table_of(tmp_path / "out" / "predictions.csv")
+    assert [(row["target"], row["sensitive: place"]) for row in found] == [
+        ("cat", "water"), ("dog", "water"), ("cat", "land"), ("cat", "water"),
+    ]  # fmt: skip
+    out = call(*arguments, "--rename", "animal: 7=cat", code=3)
+    assert "which holds ['0', '1'] (got ['7'])" in out.stderr
+    out = call(*arguments, "--rename", "file: 7=cat", code=3)
+    assert "`rename` should be about the columns ['animal', 'place'] (got ['file'])" in out.stderr
+
+
+def test_several_attributes(many: Path, tiny_model: str) -> None:
+    with (many / "labels.csv").open() as file:
+        rows = list(csv.reader(file))
+    with (many / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [*r, "time" if i == 0 else "day" if i % 5 else "night"] for i, r in enumerate(rows)
+        )
+    arguments = [
+        *audit_arguments(many, tiny_model), "--sensitive-column", "time",
+        "--adapters", "orthcali",
+    ]  # fmt: skip
+    out = call(*arguments, code=2)  # names without an attribute: of which column?
+    assert "attributes are the sensitive columns" in " ".join(out.stderr.replace("│", "").split())
+    names = ["--sensitive", "place: water=on water", "--sensitive", "place: land=on land"]
+    start = arguments.index("--sensitive")
+    arguments[start : start + 4] = names
+    call(*arguments)
+    document = Audit.load(many / "out" / "audit.json").document
+    assert document["data"]["sensitive"] == {"place": ["water", "land"], "time": ["day", "night"]}
+    assert len(document["runs"][0]["groups"]) == 4
+    assert document["provenance"]["prompts"]["sensitive"]["time"] == {
+        "day": "day",
+        "night": "night",
+    }
+
+
+def test_input_that_cannot_be_used(folder: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
+    for more, message in (
+        (["--images", str(folder / "nowhere")], "`images` should be a folder"),
+        (["--labels", str(folder / "nowhere")], "`labels_csv` should be a file"),
+        (["--target-column", "nix"], "lacks ['nix']"),
+        (["--path-column", "nix"], "lacks ['nix']"),
+    ):
+        assert message in call(*arguments, *more, code=3).stderr
+    for more, message in (
+        (["--adapters", "nix"], "there is no adapter 'nix'"),
+        (["--rename", "nix"], "a renaming is written"),
+    ):
+        out = call(*arguments, *more, code=2)
+        assert message in " ".join(out.stderr.replace("│", "").split())
+    write_labels(
+        folder / "labels.csv", [("gone.png", "cat", "land"), ("broken.png", "cat", "land")]
+    )
+    out = call(*arguments, code=3)
+    assert "Error: no row could be used." in out.stderr
+    assert "1 x image file is missing: gone.png" in out.stderr
+    del arguments[arguments.index("--targets") : arguments.index("--targets") + 4]
+    out = call(*arguments, code=3)
+    assert (
+        "column 'animal' should hold at least two different values (it holds ['cat'])" in out.stderr
+    )
+    write_labels(folder / "labels.csv", [(f"{i}.png", str(i), "land") for i in range(1001)])
+    assert "holds more than 1000 different values" in call(*arguments, code=3).stderr
+
+
+def test_progress_in_a_log(many: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot"]
+    out = call(*arguments, "--progress")
+    assert "48 of 48 rows" in out.stderr
+    assert "rows/s" in out.stderr
+    assert "48 of 48" not in call(*arguments).stderr
+
+
+def test_report_of_an_audit(many: Path, tiny_model: str) -> None:
+    call(*audit_arguments(many, tiny_model), *ADAPTERS)
+    path = many / "out" / "audit.json"
+    call("report", str(path))
+    assert (many / "out" / "audit.html").read_text() == (many / "out" / "report.html").read_text()
+    out = call("report", str(path), "--out", str(many / "card.md"))
+    assert (many / "card.md").read_text() == (many / "out" / "card.md").read_text()
+    assert "Written to" in out.stdout
+    assert "Error: " in call("report", str(many / "nix.json"), code=3).stderr
+    assert "this is not JSON" in call("report", str(many / "labels.csv"), code=3).stderr
+    path.write_text(json.dumps({"schema": "fair-tta/audit/99"}))
+    assert "fair-tta/audit/99" in call("report", str(path), code=3).stderr

@@ -1,0 +1,60 @@
+"""`fair-tta audit` killed and interrupted: nothing is lost and nothing repeated."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cli_fixtures import audit_arguments, call, rows_of
+from cli_fixtures import many as many
+from cli_fixtures import tiny_model as tiny_model
+from fair_tta.auditing import Audit
+
+ADAPTERS = ("--adapters", "zero-shot,fair-tpt:lam=10,rho=0.5")
+
+
+def run(*arguments: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "fair_tta", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
+
+
+def wait_for_rows(process: subprocess.Popen[str], path: Path, count: int) -> None:
+    end = time.monotonic() + 60
+    while not path.exists() or path.read_bytes().count(b"\n") <= count:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
+def test_killed_and_interrupted(many: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(many, tiny_model), *ADAPTERS, "--batch-size", "2"]
+    rows = many / "out" / "rows.jsonl"
+    process = run(*arguments)
+    wait_for_rows(process, rows, 3)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    finished = rows.read_bytes().count(b"\n") - 1
+    assert 3 <= finished < 48
+    process = run(*arguments)
+    wait_for_rows(process, rows, finished + 1)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate()
+    assert process.returncode == 130
+    assert "rows are finished. The same command goes on from there." in stderr
+    assert "Traceback" not in stderr
+    assert finished < rows.read_bytes().count(b"\n") - 1 < 48
+    call(*arguments)
+    call(*audit_arguments(many, tiny_model, "whole"), *ADAPTERS, "--batch-size", "2")
+    assert rows_of(many / "out") == rows_of(many / "whole")
+    audits = [Audit.load(many / name / "audit.json") for name in ("out", "whole")]
+    assert audits[0] == audits[1]

@@ -1,0 +1,183 @@
+"""Names and adapters as text."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fair_tta import (
+    ELRA,
+    TPT,
+    FairTPT,
+    FairTPTMO,
+    FairTTAError,
+    FixedRate,
+    OrthCali,
+    Projected,
+    SuperTSLoss,
+    TSLoss,
+    Zero,
+    ZeroShot,
+    adapters,
+)
+from fair_tta.cli.adapter_text import (
+    ADAPTERS,
+    complete_adapters,
+    describe_settings,
+    parse_adapter,
+    parse_adapters,
+)
+from fair_tta.cli.names import parse_renames, parse_sensitive, parse_targets
+
+
+def test_targets() -> None:
+    assert parse_targets(["cat, dog"]) == {"cat": "cat", "dog": "dog"}
+    assert parse_targets(["cat=of a cat, asleep", "dog"]) == {
+        "cat": "of a cat, asleep",
+        "dog": "dog",
+    }
+    assert parse_targets([r"a\,b,c\=d"]) == {"a,b": "a,b", "c=d": "c=d"}
+    assert parse_targets([r"a\,b=x\=y", "c"]) == {"a,b": "x=y", "c": "c"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["cat"], r"`--targets` should name at least two values \(got \['cat'\]\)"),
+        ([""], "should name at least two values"),
+        (["cat,dog", "cat"], r"`--targets` should have distinct names \(\['cat'\] came twice\)"),
+        (["cat=of a cat,dog=of a dog"], "looks like several names, some with phrases: repeat"),
+        (["cat,dog=of a dog"], "looks like several names"),
+        (["cat=", "dog"], "non-empty strings"),
+    ],
+)
+def test_targets_that_cannot_be_meant(texts: list[str], message: str) -> None:
+    with pytest.raises(FairTTAError, match=message):
+        parse_targets(texts)
+
+
+words = st.text(st.characters(exclude_categories=["Cs", "Cc", "Co", "Zs"]), min_size=1, max_size=8)
+
+
+@given(st.dictionaries(words, words, min_size=2, max_size=4))
+def test_any_names_can_be_written(names: dict[str, str]) -> None:
+    if len(set(names.values())) < len(names) or any("\\" in w for p in names.items() for w in p):
+        return
+
+    def escaped(text: str) -> str:
+        return text.replace(",", r"\,").replace("=", r"\=").replace(":", r"\:")
+
+    written = [f"{escaped(label)}={escaped(phrase)}" for label, phrase in names.items()]
+    assert parse_targets(written) == names
+    assert parse_sensitive(written, "s") == {"s": names}
+    assert parse_sensitive([f"a b:{text}" for text in written], "s") == {"a b": names}
+
+
+def test_sensitive() -> None:
+    assert parse_sensitive([], "s") == {}
+    assert parse_sensitive(["on water,on land"], "place") == {
+        "place": {"on water": "on water", "on land": "on land"}
+    }
+    two = parse_sensitive(["age: young,old", "gender: f=woman", "gender: m=man"], "s")
+    assert two == {"age": {"young": "young", "old": "old"}, "gender": {"f": "woman", "m": "man"}}
+    with pytest.raises(FairTTAError, match=r"`--sensitive age:` should name at least two values"):
+        parse_sensitive(["age: young"], "s")
+
+
+def test_renames() -> None:
+    assert parse_renames(["place: 0=land", "place:1=water, deep", r"a b: x\:y\=z=w"]) == {
+        "place": {"0": "land", "1": "water, deep"},
+        "a b": {"x:y=z": "w"},
+    }
+    for text in ("0=land", "place: 0", "place: 0=", "place:=x", "place: a=b=c"):
+        with pytest.raises(FairTTAError, match="a renaming is written 'column: value=label'"):
+            parse_renames([text])
+    with pytest.raises(FairTTAError, match="the value '0' of column 'place' is renamed twice"):
+        parse_renames(["place: 0=land", "place: 0=water"])
+
+
+def test_every_adapter_has_a_name() -> None:
+    kinds = {
+        kind
+        for kind in (getattr(adapters, name) for name in adapters.__all__)
+        if dataclasses.is_dataclass(kind) and hasattr(kind, "needs_views")
+    }
+    assert set(ADAPTERS.values()) == kinds - {Projected}
+
+
+@pytest.mark.parametrize(
+    ("text", "adapter"),
+    [
+        ("zero-shot", ZeroShot()),
+        (" zero : rho = 0.3 ", Zero(rho=0.3)),
+        ("tpt:steps=4,rate.lr=1e-3", TPT(steps=4, rate=FixedRate(1e-3))),
+        ("tpt:rate=elra,rate.beta=1e+2", TPT(rate=ELRA(beta=100.0))),
+        ("tpt:rate.optimizer=sgd", TPT(rate=FixedRate(optimizer=torch.optim.SGD))),
+        ("orthcali:lam=0", OrthCali(lam=0)),
+        ("fair-tpt:lam=inf", FairTPT(lam=math.inf)),
+        ("fair-tpt:loss=ts,loss.joint=true", FairTPT(loss=TSLoss(joint=True))),
+        ("fair-tpt-mo:loss=super-ts,rho=0.5", FairTPTMO(loss=SuperTSLoss(), rho=0.5)),
+        ("fair-tpt:rate=fixed", FairTPT(rate=FixedRate())),
+        ("fair-tpt>>orthcali:lam=0", FairTPT() >> OrthCali(lam=0)),
+        ("tpt:steps=2 + orthcali", TPT(steps=2) >> OrthCali()),
+    ],
+)
+def test_adapters(text: str, adapter: Any) -> None:
+    assert parse_adapter(text) == adapter
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fairtpt", "there is no adapter 'fairtpt': choose from zero-shot, zero, tpt, orthcali"),
+        ("zero:lam=1", "'zero' has no setting 'lam': its settings are rho."),
+        ("zero-shot:rho=1", "'zero-shot' has no setting 'rho': it has no settings."),
+        ("fair-tpt:rate.lr=1", "'fair-tpt:rate' has no setting 'lr': its settings are beta, sigma"),
+        ("zero:rho.x=1", "the setting 'rho' of 'zero' has no settings of its own"),
+        ("zero:rho", "a setting of 'zero' is written 'name=value' \\(got 'rho'\\)"),
+        ("zero:rho=", "is written 'name=value'"),
+        ("zero:rho=1,rho=0.5", "the setting 'rho' of 'zero' came twice"),
+        ("zero:rho=many", r"`zero:rho` should be a number \(got many\)"),
+        ("tpt:steps=1.5", r"`tpt:steps` should be a whole number \(got 1.5\)"),
+        ("fair-tpt:loss=x", r"`fair-tpt:loss` should be one of s, ts, super-ts \(got x\)"),
+        ("fair-tpt:loss.joint=1", r"`fair-tpt:loss:joint` should be true or false \(got 1\)"),
+        ("zero:rho=2", r"`rho` should be a fraction of the views"),
+        ("zero+orthcali", "nothing can come after 'zero'"),
+        ("tpt+zero", "after tuning comes OrthCali or nothing"),
+    ],
+)
+def test_adapters_that_cannot_be_meant(text: str, message: str) -> None:
+    with pytest.raises(FairTTAError, match=message):
+        parse_adapter(text)
+
+
+def test_lists_of_adapters() -> None:
+    found = parse_adapters(["zero-shot, fair-tpt:lam=10,rate.beta=0.05 ,tpt", "fair-tpt:lam=1"])
+    assert found == {
+        "zero-shot": ZeroShot(),
+        "fair-tpt:lam=10,rate.beta=0.05": FairTPT(lam=10, rate=ELRA(beta=0.05)),
+        "tpt": TPT(),
+        "fair-tpt:lam=1": FairTPT(lam=1),
+    }
+    with pytest.raises(FairTTAError, match=r"adapters should differ \(\['tpt'\] came twice\)"):
+        parse_adapters(["tpt,zero", "tpt"])
+    with pytest.raises(FairTTAError, match="at least one adapter is needed: zero-shot, zero"):
+        parse_adapters([" , "])
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_described_settings_are_the_defaults(name: str) -> None:
+    settings = ",".join(f"{key}={value}" for key, value in describe_settings(ADAPTERS[name]))
+    assert parse_adapter(f"{name}:{settings}") == ADAPTERS[name]()
+
+
+def test_completion() -> None:
+    assert complete_adapters("fair-tpt-") == ["fair-tpt-mo"]
+    assert complete_adapters("zero-shot,o") == ["zero-shot,orthcali"]
+    assert complete_adapters("") == list(ADAPTERS)

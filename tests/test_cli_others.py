@@ -1,0 +1,133 @@
+"""The small commands, help, completion, exit codes; and what importing costs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+import fair_tta
+from cli_fixtures import call
+from fair_tta.cli import console
+from fair_tta.cli.adapter_text import ADAPTERS
+from fair_tta.cli.console import exits, progress_bar, say, usage
+from fair_tta.errors import FairTTAError
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_version_and_help() -> None:
+    assert call("--version").stdout == f"fair-tta {fair_tta.__version__}\n"
+    text = " ".join(call("--help").stdout.split())
+    for command in ("predict", "audit", "report", "adapters", "cite"):
+        assert f"│ {command} " in text
+        assert "Usage" in call(command, "--help").stdout
+    assert "130 stopped by Ctrl-C" in text
+
+
+def test_adapters_are_listed_with_their_settings() -> None:
+    flat = "".join(call("adapters").stdout.split())
+    for name, kind in ADAPTERS.items():
+        assert name in flat
+        assert "".join((kind.__doc__ or "").split("\n")[0].split()) in flat
+    assert "lam=100,loss=s,loss.joint=false,rate=elra" in flat
+
+
+def test_citations_are_those_of_the_citation_file() -> None:
+    text = call("cite").stdout
+    facts = (ROOT / "CITATION.cff").read_text()
+    families = re.findall(r"family-names: (.*)", facts)
+    given = re.findall(r"given-names: (.*)", facts)
+    people = [f"{family}, {name}" for family, name in zip(families, given, strict=True)]
+    assert " and ".join(people) in " ".join(text.split())
+    for title in re.findall(r"^ *title: (.*)", facts, re.MULTILINE):
+        assert f"{{{title}}}" in text
+    (year,) = re.findall(r"year: (\d+)", facts)
+    assert f"{{{year}}}" in text
+    assert f"version = {{{fair_tta.__version__}}}" in text
+    assert "{MIT}" in text
+    assert text.count("{") == text.count("}")
+
+
+def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    for error, code, message in (
+        (FairTTAError("[red]too[/red] much"), 3, "Error: [red]too[/red] much"),
+        (FileNotFoundError(2, "No such file", "x"), 3, "No such file"),
+        (ImportError("pip install y"), 3, "Error: pip install y"),
+        (KeyboardInterrupt(), 130, "go on so"),
+    ):
+        with pytest.raises(typer.Exit) as caught, exits(lambda: "go on so"):
+            raise error
+        assert caught.value.exit_code == code
+        assert message in capsys.readouterr().err
+    with pytest.raises(ZeroDivisionError), exits():
+        raise ZeroDivisionError  # a bug has a traceback
+    with pytest.raises(BrokenPipeError), exits():
+        raise BrokenPipeError
+
+
+def test_usage_names_the_option() -> None:
+    def fails(text: str) -> None:
+        raise FairTTAError(text)
+
+    with pytest.raises(typer.BadParameter, match="wrong") as caught:
+        usage("--option", fails, "wrong")
+    assert caught.value.param_hint == "--option"
+
+
+def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with progress_bar(None, "rows") as tell:
+        tell(5, 10)
+    assert capsys.readouterr().err == ""
+    clock = iter([0.0, 10.0, 11.0, 20.0])
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    with progress_bar(True, "rows") as tell:
+        for done in (100, 120, 121, 140):  # a hundred were finished before
+            tell(done, 140)
+    assert capsys.readouterr().err.splitlines() == [
+        "120 of 140 rows, 2.00 rows/s, 10 s left",
+        "140 of 140 rows, 2.00 rows/s",
+    ]
+
+
+def test_progress_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress_bar(None, "rows") as tell:
+        tell(5, 10)
+        tell(10, 10)
+    with progress_bar(False, "rows") as tell:
+        tell(5, 10)
+    say("done")
+    assert "done" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (
+            "fair-tta audit --adapters zero-shot,fair",
+            ["zero-shot,fair-tpt", "zero-shot,fair-tpt-mo"],
+        ),
+        ("fair-tta predict --adapter ort", ["orthcali"]),
+    ],
+)
+def test_shell_completion(words: str, offered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_FAIR_TTA_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    process = subprocess.run(
+        [sys.executable, "-m", "fair_tta"], capture_output=True, text=True, timeout=60
+    )
+    assert process.stdout.split() == offered, process.stderr
+
+
+def test_the_package_does_without_the_command_line() -> None:
+    code = "import sys, fair_tta; print({'typer', 'rich', 'matplotlib'} & set(sys.modules))"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert process.stdout == "set()\n", process.stderr
