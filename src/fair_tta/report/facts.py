@@ -57,7 +57,7 @@ def summary(document: dict[str, Any]) -> str:
     run = document["runs"][0]
     figures, level = run["metrics"], 100 * document["settings"]["level"]
     text = (
-        f"On {count(document['data']['n'])} images, {run['name']} gave the right answer in "
+        f"On {_images(document['data']['n'])}, {run['name']} gave the right answer in "
         f"{_shown(figures['accuracy'], '%', f'{level:g}{SPACE}% interval ')}."
     )
     worst = worst_cell(run)
@@ -66,7 +66,7 @@ def summary(document: dict[str, Any]) -> str:
     name, cell = worst
     return (
         f"{text} Its worst group of class and {' and '.join(document['data']['sensitive'])} is "
-        f"{name}, with {count(cell['n'])} image{'' if cell['n'] == 1 else 's'} and "
+        f"{name}, with {_images(cell['n'])} and "
         f"{_shown(figures['worst_group_accuracy'], '%')} right. That is a gap of "
         f"{_shown(figures['bias'], 'points')} to the mean. {one_image(name, cell['n'])}"
     )
@@ -117,6 +117,10 @@ def _difference(figure: dict[str, Any], says: Verdict) -> str:
         "borderline": "borderline, as the exact test does not agree",
     }
     return f"{text} ({ends}), {words.get(says, says)}" if ends else text
+
+
+def _images(n: int) -> str:
+    return f"{count(n)} image{'' if n == 1 else 's'}"
 
 
 def _shown(figure: dict[str, Any], unit: str, label: str = "") -> str:
@@ -201,6 +205,7 @@ def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
         for key, item in value.items():
             yield from flat(item, f"{name}.{key}" if name else str(key))
     elif isinstance(value, list):
-        yield (name, ", ".join("; ".join(text for _, text in flat(item)) for item in value))
+        items = [", ".join(text for _, text in flat(item, name)) for item in value]
+        yield (name, "; ".join(items) or "none")
     elif name:
-        yield (name, "none" if value is None else str(value))
+        yield (name, "none" if value is None or value == {} else str(value))
