@@ -265,6 +265,19 @@ def test_provenance_is_told(pages: dict[str, str]) -> None:
         assert told_of in text
 
 
+def test_what_differs_between_runs_is_told() -> None:
+    document = sample(n=60, runs=["a", "b"]).document
+    origin = {key: document["provenance"][key] for key in ("model", "prompts", "views")}
+    document["runs"][1] |= {
+        "provenance": {**origin, "seed": 99},
+        "warnings": {"the step was bounded": 3},
+        "worst_group": {"(y, s)": None, "s": None},
+    }
+    text = Page(html(document)).text
+    assert "differs from the others in seed: 99" in text
+    assert "the step was bounded (3 images)" in text
+
+
 def test_no_promise(pages: dict[str, str]) -> None:
     for text in (Page(page).text for page in pages.values()):
         assert "does not establish compliance" in text
