@@ -169,7 +169,7 @@ def test_the_markdown_block_has_the_figures() -> None:
     ]
     assert [(row[0], row[1]) for row in groups[1:]] == cells
     assert document["data"]["hash"] in text
-    assert "do not show that the model is fair" in text
+    assert "do not show the model to be fair" in text
     assert "None" not in text
     assert len(text) < 6000
 

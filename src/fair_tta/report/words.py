@@ -221,5 +221,5 @@ EVIDENCE = (
 NO_CLAIM = (
     "This report can serve as evidence for the provisions below, next to other evidence. It does "
     "not establish compliance with any of them, nor that they apply. It measures gaps; it does not "
-    "show that a system is fair."
+    "show a system to be fair."
 )
