@@ -82,9 +82,9 @@ def audit_arguments(folder: Path, model: str, out: str = "out") -> list[str]:
     ]
 
 
-def call(*arguments: str, stdin: bytes | None = None, code: int = 0) -> Any:
+def call(*arguments: str, stdin: bytes | None = None, code: int = 0, columns: int = 120) -> Any:
     """Run the command in this process; the result has stdout and stderr."""
-    result = CliRunner().invoke(app, list(arguments), input=stdin, env={"COLUMNS": "120"})
+    result = CliRunner().invoke(app, list(arguments), input=stdin, env={"COLUMNS": str(columns)})
     assert result.exit_code == code, (result.exit_code, result.output, result.exception)
     return result
 

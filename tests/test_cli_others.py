@@ -12,7 +12,6 @@ import typer
 
 import fair_tta
 from cli_fixtures import call
-from fair_tta.cli import console
 from fair_tta.cli.adapter_text import ADAPTERS
 from fair_tta.cli.console import exits, progress_bar, say, usage
 from fair_tta.errors import FairTTAError
@@ -30,7 +29,7 @@ def test_version_and_help() -> None:
 
 
 def test_adapters_are_listed_with_their_settings() -> None:
-    flat = "".join(call("adapters").stdout.split())
+    flat = "".join(call("adapters", columns=600).stdout.split())
     for name, kind in ADAPTERS.items():
         assert name in flat
         assert "".join((kind.__doc__ or "").split("\n")[0].split()) in flat
@@ -84,7 +83,7 @@ def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
         tell(5, 10)
     assert capsys.readouterr().err == ""
     clock = iter([0.0, 10.0, 11.0, 20.0])
-    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr("fair_tta.cli.console.time.monotonic", lambda: next(clock))
     with progress_bar(True, "rows") as tell:
         for done in (100, 120, 121, 140):  # a hundred were finished before
             tell(done, 140)

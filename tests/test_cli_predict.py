@@ -81,7 +81,7 @@ def test_table_shows_every_picture_and_no_markup(pictures: Path, tiny_model: str
     assert all(f"z{i}.png" in flat for i in range(20))
 
 
-def test_unreadable_pictures_do_not_stop_the_others(pictures: Path, tiny_model: str) -> None:
+def test_broken_pictures_do_not_stop_the_others(pictures: Path, tiny_model: str) -> None:
     (pictures / "broken.png").write_bytes(b"GIF89a")
     files = [str(pictures / n) for n in ("broken.png", "notes.txt", "gone.png", "b.png")]
     for way in ("--json", "--csv"):

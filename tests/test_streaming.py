@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from checks import picture
 from cli_fixtures import tiny_model as tiny_model
 from cli_fixtures import write_labels
-from fair_tta import TPT, AugMix, FairTPT, FairTPTClassifier, ImageError, ModelError, ZeroShot
+from fair_tta import (
+    TPT,
+    Adapter,
+    AugMix,
+    FairTPT,
+    FairTPTClassifier,
+    ImageError,
+    ModelError,
+    ZeroShot,
+)
 from fair_tta.benchmarks.datasets.problems import Problem
 from fair_tta.benchmarks.datasets.records import DatasetError, Record, collect
 from fair_tta.errors import FairTTAError
@@ -29,13 +38,20 @@ def classifier(tiny_model: str) -> FairTPTClassifier:
     )
 
 
-def test_answers_are_those_of_each_classifier(classifier: FairTPTClassifier) -> None:
-    methods = {"a": ZeroShot(), "b": TPT(), "c": FairTPT()}
+def test_answers_are_those_of_each_classifier(
+    classifier: FairTPTClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods: dict[str, Adapter] = {"a": ZeroShot(), "b": TPT(), "c": FairTPT()}
     classifiers = {name: classifier.with_adapter(adapter) for name, adapter in methods.items()}
     images = [picture(0), picture(1)]
     calls: list[int] = []
     encode = classifier.vision._encode
-    classifier.vision._encode = lambda i, v: calls.append(len(i) * v) or encode(i, v)  # type: ignore[method-assign, func-returns-value]
+
+    def counted(images: Any, with_views: bool) -> Any:
+        calls.append(len(images) * with_views)
+        return encode(images, with_views)
+
+    monkeypatch.setattr(classifier.vision, "_encode", counted)
     answers = answer_batch(classifiers, [images[0], b"nonsense", images[1]])
     assert sum(calls) == 2  # views of each picture once, for all methods
     assert isinstance(answers[1], ImageError)
@@ -45,6 +61,8 @@ def test_answers_are_those_of_each_classifier(classifier: FairTPTClassifier) -> 
         for name, prediction in answer.predictions.items():
             alone = classifiers[name].predict(image)
             assert prediction.probabilities == pytest.approx(alone.probabilities, abs=1e-4)
+    answer_batch(classifiers, [picture(3)])
+    assert len(classifier.vision._kept) == 2  # with and without views: memory does not grow
     assert answer_batch(classifiers, []) == []
 
 
@@ -127,7 +145,7 @@ def test_many_unknown_values_are_summarised(tmp_path: Path) -> None:
     write_labels(tmp_path / "labels.csv", [(f"{i}", f"x{i}", "sea") for i in range(30)])
     values = Labels(tmp_path, tmp_path / "labels.csv", "animal", ("place",)).scan()
     named = {"animal": ["x0"], "place": ["sea"]}
-    with pytest.raises(DatasetError, match="animal 'x1' \\(1 row\\).* and 19 more"):
+    with pytest.raises(DatasetError, match=r"animal 'x1' \(1 row\).* and 19 more"):
         values.allowed(named, skip_unknown=False)
     assert values.allowed(named, skip_unknown=True) == {"animal": {"x0"}, "place": {"sea"}}
 

@@ -44,8 +44,11 @@ def answer_batch(
 
     Args:
         classifiers: by names; those made by `with_adapter` share features of prompts and views.
-        images: as `FairTPTClassifier.predict` takes them, not more than fit in memory.
+        images: as `FairTPTClassifier.predict` takes them, not more than fit in memory. Features
+            of earlier images are let go.
     """
+    for classifier in classifiers.values():
+        classifier.vision._kept.clear()  # of the batch before: in a stream nobody asks for them
     loaded: list[Image | ImageError] = []
     for image in images:
         try:

@@ -1,0 +1,60 @@
+"""fairlearn's own metrics and plots on our output: drawn birds, the embedded model, offline."""
+
+import warnings
+
+import matplotlib
+
+matplotlib.use("Agg")  # no window
+
+from fairlearn.metrics import (  # type: ignore[import-untyped]
+    equalized_odds_difference,
+    false_negative_rate,
+    plot_model_comparison,
+    selection_rate,
+)
+from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]
+
+from fair_tta import Adapter, FairTPT, FairTPTClassifier, ZeroShot
+from fair_tta.auditing import audit_classifier, compare
+from fair_tta.miniature import TASKS
+
+warnings.simplefilter("ignore")  # groups of 25 pictures are small, and fair_tta says so
+
+task = TASKS["birds"]
+pictures = task.draw(100, seed=1)
+clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
+images = [p.image for p in pictures]
+labels = [p.target for p in pictures]
+background = {"background": [p.sensitive["background"] for p in pictures]}
+
+adapters: dict[str, Adapter] = {"zero-shot": ZeroShot(), "FairTPT": FairTPT()}
+audit = compare(
+    [
+        audit_classifier(clf.with_adapter(adapter), images, labels, background, name=name)
+        for name, adapter in adapters.items()
+    ]
+)
+
+# A MetricFrame of each run, with any metric of fairlearn or scikit-learn, and its bar plot.
+metrics = {
+    "accuracy": accuracy_score,
+    "water birds missed": lambda t, p: false_negative_rate(t, p, pos_label="water bird"),
+    "called water bird": lambda t, p: selection_rate(t, p, pos_label="water bird"),
+}
+for run in audit.runs:
+    frame = audit.to_metric_frame(run, metrics)
+    print(run, frame.by_group.round(3), "", sep="\n")
+    axes = frame.by_group.plot.bar(subplots=True, figsize=(5, 8), rot=0, legend=False)
+    axes[0].figure.savefig(f"{run}.png")
+
+# Accuracy against a gap, each run a point: fairlearn's comparison of models.
+rows = audit.to_dataframe()
+plot_model_comparison(
+    y_preds={run: (rows[f"y_pred: {run}"] == "water bird").astype(int) for run in audit.runs},
+    y_true=(rows["y_true"] == "water bird").astype(int),
+    sensitive_features=rows["sensitive: background"],
+    x_axis_metric=accuracy_score,
+    y_axis_metric=equalized_odds_difference,
+    point_labels=True,
+).figure.savefig("comparison.png")
+print("written: comparison.png,", ", ".join(f"{run}.png" for run in audit.runs))

@@ -1,0 +1,53 @@
+"""Swap a transformers zero-shot pipeline for fair-tta in place: the same call, the same result.
+
+The embedded model stands in for yours; any model of `pipeline` will do.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from transformers import pipeline
+
+from fair_tta import FairTPTClassifier
+from fair_tta.miniature import TASKS
+from fair_tta.miniature.model import FOLDER
+
+LABELS = ["of a water bird", "of a land bird"]
+
+
+def report(classify: Callable[..., Any], images: list[Any]) -> list[Any]:
+    """Code that exists already and stays as it is."""
+    answers: list[Any] = classify(
+        images, candidate_labels=LABELS, hypothesis_template="This is a picture {}."
+    )
+    for answer in answers:
+        print("  ", ", ".join(f"{entry['label']} {entry['score']:.3f}" for entry in answer))
+    return answers
+
+
+class FairPipeline:
+    """Takes the place of a pipeline; what should not matter is said once, here."""
+
+    def __init__(self, classify: Any, sensitive: list[str]) -> None:
+        self.classify, self.sensitive = classify, sensitive
+
+    def __call__(
+        self, images: Any, *, candidate_labels: list[str], hypothesis_template: str
+    ) -> Any:
+        template = hypothesis_template.replace("{}", "{target} {sensitive}")
+        clf = FairTPTClassifier(self.classify, candidate_labels, self.sensitive, template)
+        found = clf.predict(images)
+        return [p.to_dict() for p in found] if isinstance(found, list) else found.to_dict()
+
+
+classify = pipeline("zero-shot-image-classification", model=str(FOLDER))
+pictures = TASKS["birds"].draw(4, seed=3)
+images = [p.image for p in pictures]
+
+print("pipeline")
+before = report(classify, images)
+print("fair-tta, in its place")
+after = report(FairPipeline(classify, ["on water", "on land"]), images)
+print("truth")
+for p in pictures:
+    print("  ", p.target, "on", p.sensitive["background"])

@@ -1,0 +1,65 @@
+"""What the examples about other libraries claim."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fair_tta import FairTPTClassifier, ZeroShot
+from fair_tta.miniature import FOLDER, TASKS
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+pytestmark = [
+    pytest.mark.skipif(not FOLDER.exists(), reason="the embedded model is not there"),
+    pytest.mark.filterwarnings("default"),  # matplotlib, pandas and fairlearn have their own
+]
+
+
+def run(name: str) -> dict[str, Any]:
+    path = EXAMPLES / name
+    assert len(path.read_text().splitlines()) <= 60
+    return runpy.run_path(str(path), run_name="__main__")
+
+
+def test_pipeline_is_swapped_in_place(capsys: pytest.CaptureFixture[str]) -> None:
+    names = run("pipeline.py")
+    before, after = names["before"], names["after"]
+    assert [[set(entry) for entry in answer] for answer in after] == [
+        [set(entry) for entry in answer] for answer in before
+    ]
+    task = TASKS["birds"]
+    clf = FairTPTClassifier(
+        "miniature", names["LABELS"], template="This is a picture {}.", adapter=ZeroShot()
+    )
+    for image, answer in zip(names["images"], before, strict=True):
+        ours = clf.predict(image).to_dict()
+        assert [entry["label"] for entry in ours] == [entry["label"] for entry in answer]
+        for mine, theirs in zip(ours, answer, strict=True):
+            assert mine["score"] == pytest.approx(theirs["score"], abs=1e-4)
+    assert {p.target for p in names["pictures"]} <= set(task.targets)
+    assert "fair-tta, in its place" in capsys.readouterr().out
+
+
+def test_open_clip_code_gives_the_zero_shot_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    names = run("open_clip_code.py")
+    assert names["same"] == pytest.approx(names["before"].numpy(), abs=1e-4)
+    assert "zero-shot differs from open_clip's own code by" in capsys.readouterr().out
+
+
+def test_fairlearn_agrees_with_the_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fairlearn")
+    monkeypatch.chdir(tmp_path)
+    names = run("fairlearn_plots.py")
+    audit = names["audit"]
+    for run_name, document in zip(audit.runs, audit.document["runs"], strict=True):
+        frame = audit.to_metric_frame(run_name, names["metrics"])
+        assert frame.overall["accuracy"] == pytest.approx(document["metrics"]["accuracy"]["value"])
+        for group in document["groups"]:
+            value = frame.by_group["accuracy"][group["sensitive"]["background"]]
+            assert value == pytest.approx(group["accuracy"]["value"])
+        assert (tmp_path / f"{run_name}.png").stat().st_size > 5000
+    assert (tmp_path / "comparison.png").stat().st_size > 5000
