@@ -186,20 +186,45 @@ class FairTPTClassifier:
                 batch = []
         yield from self._predict_batch(batch)
 
+    def encode(self, images: Sequence[ImageInput], *, views: bool = True) -> Tensor:
+        """Unit features of images and their views: ``[images, views, dim]``; view 0 is the image.
+
+        They do not depend on the adapter: keep them to try further settings with
+        `predict_encoded` without another pass through the vision tower.
+
+        Args:
+            images: a list of images.
+            views: False for the images alone.
+        """
+        loaded = [load_image(image) for image in images]
+        with untouched(getattr(self.backend, "model", None)), torch.no_grad():
+            return self.vision.features(loaded, views)
+
+    def predict_encoded(self, features: Tensor) -> list[Prediction]:
+        """Predictions from the features of `encode`, as `predict` makes them.
+
+        Args:
+            features: ``[images, views, dim]``
+        """
+        with untouched(getattr(self.backend, "model", None)), torch.no_grad():
+            return self._from_features(features)
+
     def _predict_batch(self, images: list[Image]) -> list[Prediction]:
         """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
         if not images:
             return []
         with untouched(getattr(self.backend, "model", None)), torch.no_grad():
-            features = self.vision.features(images, self.adapter.needs_views)
-            zero_shot = ZeroShot().adapt(self.task, features)
-            if not zero_shot.probabilities.isfinite().all():
-                raise ModelError(
-                    f"{self.backend.name} gives features that are not finite; if it runs in half "
-                    "precision, try float32."
-                )
-            adapted = self.adapter.adapt(self.task, features)
-            return [self._prediction(zero_shot, adapted, i) for i in range(len(images))]
+            return self._from_features(self.vision.features(images, self.adapter.needs_views))
+
+    def _from_features(self, features: Tensor) -> list[Prediction]:
+        zero_shot = ZeroShot().adapt(self.task, features)
+        if not zero_shot.probabilities.isfinite().all():
+            raise ModelError(
+                f"{self.backend.name} gives features that are not finite; if it runs in half "
+                "precision, try float32."
+            )
+        adapted = self.adapter.adapt(self.task, features)
+        return [self._prediction(zero_shot, adapted, i) for i in range(len(features))]
 
     def _prediction(self, before: Outcome, after: Outcome, index: int) -> Prediction:
         warnings = after.warnings[index] if after.warnings else ()

@@ -12,12 +12,13 @@ from fair_tta.backends.guard import untouched
 from fair_tta.backends.hf import TransformersBackend
 from fair_tta.backends.openclip import OpenClipBackend
 from fair_tta.errors import ModelError
+from fair_tta.miniature.model import FOLDER
 
 _ACCEPTED = (
     "a transformers model (with `processor=` if it has no `name_or_path`), a transformers "
     "zero-shot pipeline, open_clip's (model, preprocess, tokenizer), an open_clip model, the "
-    "directory or hub id of a transformers model, 'open_clip:NAME/TAG', or an object that "
-    "satisfies fair_tta.Backend"
+    "directory or hub id of a transformers model, 'open_clip:NAME/TAG', 'miniature' (the embedded "
+    "model), or an object that satisfies fair_tta.Backend"
 )
 _CLIP_VOCABULARY = 49408
 
@@ -51,6 +52,9 @@ def resolve(model: Any, processor: Any = None) -> Backend:
 
 
 def _from_string(name: str, processor: Any) -> Backend:
+    if name == "miniature":
+        _no_processor(processor)
+        name = str(FOLDER)
     if name.startswith("open_clip:"):
         _no_processor(processor)
         return _load_open_clip(name.removeprefix("open_clip:"))

@@ -1,0 +1,38 @@
+"""A drawn world and a tiny CLIP model trained on it, shipped with the package.
+
+They show what the methods do without a download: pictures of birds, badges and scenes in which an
+attribute that should not matter goes along with the answer, and a model that has learnt to lean on
+it. The model knows this world and nothing else.
+
+    >>> from fair_tta import FairTPTClassifier, miniature
+    >>> task = miniature.BIRDS
+    >>> clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
+    >>> picture = task.draw(1, seed=3)[0]
+    >>> clf.predict(picture.image).label in task.targets
+    True
+"""
+
+from fair_tta.miniature.model import FOLDER, load_open_clip
+from fair_tta.miniature.world import (
+    BADGES,
+    BIRDS,
+    SCENES,
+    TASKS,
+    MiniatureTask,
+    Picture,
+    Shade,
+    Split,
+)
+
+__all__ = [
+    "BADGES",
+    "BIRDS",
+    "FOLDER",
+    "SCENES",
+    "TASKS",
+    "MiniatureTask",
+    "Picture",
+    "Shade",
+    "Split",
+    "load_open_clip",
+]
