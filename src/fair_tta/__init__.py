@@ -11,10 +11,19 @@ from fair_tta.adapters import (
     Zero,
     ZeroShot,
 )
+from fair_tta.auditing import (
+    Audit,
+    Scores,
+    audit,
+    audit_classifier,
+    compare,
+    predictions_to_dataframe,
+)
 from fair_tta.backends import Backend, Tokens
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError, ModelError, PromptError, TowerError
 from fair_tta.learning_rate import ELRA, FixedRate
+from fair_tta.metrics import Bootstrap, Estimate, Over, SmallGroupWarning
 from fair_tta.objectives import SLoss, SuperTSLoss, TSLoss
 from fair_tta.prediction import Prediction
 from fair_tta.prompts import Templates
@@ -26,9 +35,12 @@ __all__ = [
     "ELRA",
     "TPT",
     "Adapter",
+    "Audit",
     "AugMix",
     "Backend",
+    "Bootstrap",
     "CropFlip",
+    "Estimate",
     "FairTPT",
     "FairTPTClassifier",
     "FairTPTMO",
@@ -39,10 +51,13 @@ __all__ = [
     "ModelError",
     "OrthCali",
     "Outcome",
+    "Over",
     "Prediction",
     "Projected",
     "PromptError",
     "SLoss",
+    "Scores",
+    "SmallGroupWarning",
     "SuperTSLoss",
     "TSLoss",
     "Templates",
@@ -52,4 +67,8 @@ __all__ = [
     "Zero",
     "ZeroShot",
     "__version__",
+    "audit",
+    "audit_classifier",
+    "compare",
+    "predictions_to_dataframe",
 ]
