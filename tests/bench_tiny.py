@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +18,7 @@ from fair_tta.benchmarks.datasets import BenchmarkTask, read_folder
 from fair_tta.benchmarks.engines.local import Local
 from fair_tta.benchmarks.grids import Grid, Setting
 from fair_tta.benchmarks.runner import Run, prepare, run
+from fair_tta.benchmarks.work import load_backend
 from fair_tta.views import AugMix
 
 TASK = BenchmarkTask(
@@ -92,7 +97,34 @@ def tiny_run(model: object, pets: Path, out: Path, grid: Grid = GRID, **options:
     return prepare(grid, read_parts(pets, grid.tasks), model, out=out, **settings)  # type: ignore[arg-type]
 
 
-def child(model: object, pets: str, out: str, slowly: float) -> None:
-    """A whole run in a process of its own, made to be killed."""
+def serve(model: str, pets: str) -> None:
+    """Fork a run for every line of stdin, ``folder patience``, and kill it when that is over.
+
+    Everything is loaded before, so that a run takes no time to start. Says how each has ended.
+    """
     torch.set_num_threads(1)
-    run(tiny_run(model, Path(pets), Path(out)), Local(), progress=lambda *_: time.sleep(slowly))
+    backend = load_backend(model)
+    for line in sys.stdin:
+        out, patience = line.rsplit(maxsplit=1)
+        child = os.fork()
+        if child == 0:
+            try:
+                prepared = tiny_run(backend, Path(pets), Path(out))
+                run(prepared, Local(), progress=lambda *_: time.sleep(0.02))
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        end = time.monotonic() + float(patience)
+        ended, status = 0, 0
+        while not ended and time.monotonic() < end:
+            time.sleep(0.002)
+            ended, status = os.waitpid(child, os.WNOHANG)
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import random
 import signal
-import time
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -113,36 +113,26 @@ def test_killed_at_any_moment_it_goes_on_and_ends_the_same(
 ) -> None:
     whole = tiny_run(model, pets, tmp_path / "whole")
     run(whole)
-    backend = load_backend(model)
-    server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["bench_tiny", "families", "transformers"])
-
-    def start(slowly: float) -> Any:
-        arguments = (backend, str(pets), str(tmp_path / "killed"), slowly)
-        process = server.Process(target=bench_tiny.child, args=arguments)
-        process.start()
-        return process
-
-    first = start(0.0)  # the server has started and imported everything when this is over
-    while not (tmp_path / "killed" / "rows.jsonl").exists():
-        time.sleep(0.01)
-    os.kill(first.pid, signal.SIGKILL)
-    first.join()
+    command = [sys.executable, bench_tiny.__file__, model, str(pets)]
     moments = random.Random(0)
-    for _ in range(20):
-        process = start(0.1)
-        process.join(moments.uniform(0.1, 0.8))
-        if process.exitcode is None:
-            os.kill(process.pid, signal.SIGKILL)
-            process.join()
-        assert process.exitcode in (0, -signal.SIGKILL), "it should not fail by itself"
-    last = start(0.0)
-    last.join()
-    assert last.exitcode == 0
-    killed = tiny_run(model, pets, tmp_path / "killed")
-    assert finished(killed) == finished(whole)
-    rows = (tmp_path / "killed" / "rows.jsonl").read_bytes()
-    assert len(rows.splitlines()) == len(finished(whole)) + 1
+    kills, folders = 0, 1
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        end = None
+        while kills < 20 or end != 0:
+            patience = moments.uniform(0.02, 0.5) if kills < 20 else 60
+            print(tmp_path / f"killed{folders}", patience, file=server.stdin, flush=True)
+            end = int(server.stdout.readline())
+            assert end in (0, -signal.SIGKILL), "it should not fail by itself"
+            kills += end != 0
+            folders += end == 0 and kills < 20  # done: once more from the beginning
+        server.stdin.close()
+    for i in range(1, folders + 1):
+        killed = tiny_run(whole.backend, pets, tmp_path / f"killed{i}")
+        assert finished(killed) == finished(whole)
+        rows = (tmp_path / f"killed{i}" / "rows.jsonl").read_bytes()
+        assert len(rows.splitlines()) == len(finished(whole)) + 1
 
 
 def test_two_processes_give_the_rows_of_one(model: str, pets: Path, tmp_path: Path) -> None:

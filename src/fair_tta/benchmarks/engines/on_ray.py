@@ -1,0 +1,96 @@
+"""Units done on a Ray cluster: one model per actor, as many actors as there is room for."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fair_tta._extras import require
+from fair_tta.backends import Backend
+from fair_tta.benchmarks.work import Job, Line, Unit, Worker
+from fair_tta.errors import FairTTAError
+
+_MOST_BLOCKS = 20_000  # Ray keeps a record of each
+
+
+@dataclass(frozen=True)
+class OnRay:
+    """A Ray cluster, by way of Ray Data.
+
+    Actors come and go between 1 and `workers`, as there is work and room. An actor that dies is
+    started again and its unit is done again. The bank should be on a disk that all nodes share;
+    if it is not, each node keeps what it has encoded itself, and the answers are the same.
+
+    Args:
+        address: of the cluster; ``"auto"`` for the one that this machine belongs to; None for the
+            one that this process is connected to already, or else a new one on this machine.
+        workers: the most actors; None for one per GPU, or per so many cores if there are none.
+        cores: for each actor, which makes views with them while its GPU works.
+    """
+
+    address: str | None = None
+    workers: int | None = None
+    cores: int = 1
+
+    def __post_init__(self) -> None:
+        for name, value in (("workers", self.workers), ("cores", self.cores)):
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise FairTTAError(f"`{name}` should be at least 1 (got {value!r}).")
+
+    def run(self, job: Job, units: Sequence[Unit], backend: Backend) -> Iterator[list[Line]]:
+        """Do all units; they come as they are finished."""
+        ray = require("ray", "ray")
+        data = require("ray.data", "ray")
+        if not ray.is_initialized():
+            _connect(ray, self.address)
+        context = data.DataContext.get_current()
+        context.enable_progress_bars = False  # we have our own
+        gpus = int(ray.cluster_resources().get("GPU", 0))
+        room = gpus or int(ray.cluster_resources().get("CPU", 1)) // self.cores
+        job = replace(
+            job,
+            device=job.device or ("cuda" if gpus else None),
+            threads=job.threads or self.cores,
+        )
+        rows = [{"unit": pickle.dumps(unit)} for unit in units]
+        answered = data.from_items(rows, override_num_blocks=min(len(rows), _MOST_BLOCKS)).map(
+            _Actor,
+            fn_constructor_args=(job,),
+            compute=data.ActorPoolStrategy(min_size=1, max_size=max(1, self.workers or room)),
+            num_gpus=1 if gpus else None,
+            num_cpus=self.cores,
+        )
+        for batch in answered.iter_batches(
+            batch_size=None, prefetch_batches=0, batch_format="numpy"
+        ):
+            for text in batch["lines"]:
+                lines: list[Line] = json.loads(text)
+                yield lines
+
+
+class _Actor:
+    """A worker that takes and gives what Ray Data can carry."""
+
+    def __init__(self, job: Job) -> None:
+        self._worker = Worker(job)
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {"lines": json.dumps(self._worker(pickle.loads(row["unit"])))}
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    try:
+        if address is None:
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        else:
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise FairTTAError(
+            f"there is no Ray cluster at {address!r}: start one with `ray start --head`, or leave "
+            f"the address out to use this machine alone ({error})."
+        ) from error

@@ -1,0 +1,131 @@
+"""A table of one's own, as a TOML file.
+
+    pairs = ["CelebA hair color x gender"]     # of the paper's datasets, and ...
+
+    [[folder]]                                 # ... or folders of one's own
+    name = "pets"
+    images = "images"                          # relative to this file
+    labels = "labels.csv"
+    target_column = "animal"
+    template = "a photo of a {target} {sensitive}."
+    targets = { cat = "cat", dog = "dog" }
+    sensitive.place = { indoors = "in a house", outdoors = "outdoors" }
+
+    [[setting]]
+    name = "strong"                            # its adapter, if left out
+    adapter = "fair-tpt:lam=5000"              # as for `fair-tta audit`
+
+Zero-shot is added in front: it is what the others are compared with.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fair_tta._extras import require
+from fair_tta.adapters import ZeroShot
+from fair_tta.benchmarks.data import Reader
+from fair_tta.benchmarks.datasets import TASKS, BenchmarkTask, Dataset, read_folder
+from fair_tta.benchmarks.grids import Grid, Setting
+from fair_tta.cli.adapter_text import parse_adapter
+from fair_tta.errors import FairTTAError
+
+_FOLDER = ("name", "images", "labels", "target_column", "template", "targets", "sensitive")
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """What a file says.
+
+    Attributes:
+        grid: settings and tasks.
+        folders: how to read the tasks that are folders.
+    """
+
+    grid: Grid
+    folders: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether some of the paper's datasets are in it."""
+        return len(self.folders) < len(self.grid.tasks)
+
+    def reader(self, others: Reader | None) -> Reader:
+        """Reads folders, and leaves other tasks to another reader."""
+
+        def read(task: BenchmarkTask) -> Dataset:
+            if str(task) not in self.folders:
+                if others is None:
+                    raise FairTTAError(f"`data` should be given: {task} is one of the paper's.")
+                return others(task)
+            entry = self.folders[str(task)]
+            return read_folder(
+                entry["images"],
+                entry["labels"],
+                target_column=entry["target_column"],
+                sensitive_columns=list(task.sensitive),
+                path_column=entry.get("path_column"),
+                task=task,
+            )
+
+        return read
+
+
+def read_table(path: str | os.PathLike[str]) -> OwnTable:
+    """Read a table of one's own."""
+    toml = require("tomllib" if sys.version_info >= (3, 11) else "tomli", "bench")
+    file = Path(path)
+    try:
+        content = toml.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FairTTAError(f"cannot read the table {str(file)!r}: {error}.") from error
+    _check_keys("a table", content, ("setting",), ("pairs", "folder"))
+    folders = {}
+    tasks = [_pair(name) for name in content.get("pairs", [])]
+    for entry in content.get("folder", []):
+        task = _folder(entry)
+        tasks.append(task)
+        places = {key: str(file.parent / entry[key]) for key in ("images", "labels")}
+        folders[str(task)] = {**entry, **places}
+    settings = [_setting(entry) for entry in content["setting"]]
+    first = Setting("ZeroShot", ZeroShot())
+    others = [s for s in settings if s.adapter != first.adapter]
+    return OwnTable(Grid(file.stem, "", (first, *others), tuple(tasks)), folders)
+
+
+def _setting(entry: Mapping[str, Any]) -> Setting:
+    _check_keys("a setting", entry, ("adapter",), ("name",))
+    return Setting(str(entry.get("name", entry["adapter"])), parse_adapter(entry["adapter"]))
+
+
+def _pair(name: str) -> BenchmarkTask:
+    for task in TASKS:
+        if str(task) == name:
+            return task
+    known = "; ".join(map(str, TASKS))
+    raise FairTTAError(f"`pairs` should be of the paper's pairs: {known} (got {name!r}).")
+
+
+def _folder(entry: Mapping[str, Any]) -> BenchmarkTask:
+    _check_keys("a folder", entry, _FOLDER, ("path_column",))
+    return BenchmarkTask(
+        entry["name"], entry["target_column"], entry["targets"], entry["sensitive"],
+        entry["template"],
+    )  # fmt: skip
+
+
+def _check_keys(
+    what: str, entry: Mapping[str, Any], needed: Sequence[str], allowed: Sequence[str]
+) -> None:
+    missing = [key for key in needed if key not in entry]
+    unknown = [key for key in entry if key not in (*needed, *allowed)]
+    if missing or unknown:
+        raise FairTTAError(
+            f"{what} should have {', '.join(needed)} and may have {', '.join(allowed)} "
+            f"(missing: {missing}, unknown: {unknown})."
+        )

@@ -1,0 +1,176 @@
+"""``fair-tta bench``: the paper's tables, or one's own, on local copies of the datasets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fair_tta.benchmarks.bench import bench as run_bench
+from fair_tta.benchmarks.data import Reader, miniature_reader, miniature_tasks, paper_reader
+from fair_tta.benchmarks.datasets import AgeCut, Split
+from fair_tta.benchmarks.engines.local import Local
+from fair_tta.benchmarks.engines.on_ray import OnRay
+from fair_tta.benchmarks.grids import GRIDS, Grid, find_grid
+from fair_tta.benchmarks.output import LEGEND, tables
+from fair_tta.benchmarks.summary import COLUMNS
+from fair_tta.benchmarks.tables import Figure
+from fair_tta.cli import options
+from fair_tta.cli.console import LEFT_OUT, exits, progress_bar, say, usage
+from fair_tta.errors import FairTTAError
+from fair_tta.views import AugMix
+
+
+class EngineName(str, Enum):
+    """Who does the work."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+class SplitName(str, Enum):
+    """The part of a dataset."""
+
+    DEFAULT = "default"
+    TRAIN = "train"
+    VALIDATION = "validation"
+    TEST = "test"
+    ALL = "all"
+
+
+def bench(
+    table: Annotated[
+        str, typer.Argument(help=f"A table of the paper: {', '.join(GRIDS)}.", metavar="[TABLE]")
+    ] = "",
+    own: Annotated[
+        Path | None, typer.Option("--table", help="A table of your own: a TOML file.")
+    ] = None,
+    data: Annotated[
+        str,
+        typer.Option(help="Folder of the datasets, or 'miniature' for drawn pictures."),
+    ] = "",
+    model: options.Model = "openai/clip-vit-large-patch14",
+    images: Annotated[int, typer.Option(min=1, help="Images sampled for each seed.")] = 1000,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 0 on.")] = 5,
+    engine: Annotated[EngineName, typer.Option(help="Who does the work.")] = EngineName.LOCAL,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes (local), or actors at most (ray).",
+            show_default="1 (local), one per GPU or core (ray)",
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Of a Ray cluster; 'auto' finds one.", show_default="start one here"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the results.", show_default="bench/TABLE")
+    ] = None,
+    bank: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of features; tables may share it.", show_default="'bank' beside --out"
+        ),
+    ] = None,
+    split: Annotated[
+        SplitName, typer.Option(help="Part of the datasets; `default` is what each is tested on.")
+    ] = SplitName.DEFAULT,
+    young_below: Annotated[int, typer.Option(help="The young are younger than this.")] = 40,
+    old_from: Annotated[
+        int | None, typer.Option(help="The old are at least so old.", show_default="the same")
+    ] = None,
+    views: options.ViewCount = 64,
+    batch_size: options.BatchSize = 16,
+    device: options.Device = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Throw away the finished rows in --out.")
+    ] = False,
+    progress: options.ShowProgress = None,
+) -> None:
+    """Run a table: our figures beside the paper's, cell by cell, with intervals.
+
+    Images are encoded once and kept on disk; all settings are computed from that. After a kill the
+    same command goes on. Nothing is downloaded: datasets that are not in --data are left out.
+    """
+    if (own is None) == (not table):
+        raise typer.BadParameter("give the name of a table, or --table with a file of your own.")
+    with exits(
+        lambda: "Stopped. What is finished is on disk: the same command goes on from there."
+    ):
+        grid, read, home = _source(
+            table, own, data, out, images * seeds, split, AgeCut(young_below, old_from)
+        )
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()  # of loading weights
+        with progress_bar(progress, "answers") as tell:
+            found = run_bench(
+                grid,
+                read,
+                model,
+                out=home,
+                bank=home.parent / "bank" if bank is None else bank,
+                images=images,
+                seeds=seeds,
+                engine=OnRay(address, workers) if engine is EngineName.RAY else Local(workers or 1),
+                views=AugMix(views),
+                batch=batch_size,
+                device=device,
+                restart=restart,
+                say=say,
+                progress=tell,
+            )
+        _print(found.figures)
+        say(f"{LEGEND}\nMore in {home}: rows.parquet, table.csv, table.md, report.html.")
+    if found.unreadable:
+        some = "".join(f"\n  {path}: {why}" for path, why in [*found.unreadable.items()][:10])
+        say(f"{len(found.unreadable)} pictures could not be read and were left out:{some}")
+        raise typer.Exit(LEFT_OUT)
+
+
+def _source(
+    table: str,
+    own: Path | None,
+    data: str,
+    out: Path | None,
+    pictures: int,
+    split: SplitName,
+    ages: AgeCut,
+) -> tuple[Grid, Reader, Path]:
+    """The table, how to read its datasets, and the folder of the results."""
+    from fair_tta.benchmarks.own import read_table  # it needs fair_tta.cli itself
+
+    mine = None if own is None else read_table(own)
+    grid = usage("TABLE", find_grid, table) if mine is None else mine.grid
+    home = Path("bench") / grid.name if out is None else out
+    if data == "miniature":
+        if mine is None or mine.needs_data:
+            grid = replace(grid, tasks=miniature_tasks())
+        return grid, miniature_reader(home / "pictures", pictures), home
+    part = None if split is SplitName.DEFAULT else Split(split.value)
+    paper = paper_reader(data, part, ages) if data else None
+    if mine is not None:
+        return grid, mine.reader(paper), home
+    if paper is None:
+        raise FairTTAError("`--data` should be the folder of the datasets, or 'miniature'.")
+    return grid, paper, home
+
+
+def _print(figures: list[Figure]) -> None:
+    console = Console()
+    for title, rows in tables(figures):
+        shown = Table(box=box.SIMPLE_HEAD, title=Text(title))
+        for name in ("setting", *(c.title for c in COLUMNS), "s"):
+            shown.add_column(name, overflow="fold")
+        for setting, cells in rows:
+            shown.add_row(Text(setting.name), *map(Text, cells))
+        console.print(shown)

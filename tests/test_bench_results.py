@@ -1,0 +1,277 @@
+"""Results: figures recomputed from the parquet file by independent code, and the paper's beside."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bench_tiny
+from bench_tiny import GRID
+from fair_tta.auditing import Audit
+from fair_tta.benchmarks.bench import bench
+from fair_tta.benchmarks.datasets import Dataset, read_folder
+from fair_tta.benchmarks.grids import GRIDS, Grid, Setting
+from fair_tta.benchmarks.output import Published, shown, to_csv, to_markdown
+from fair_tta.benchmarks.paper import Place, Printed, figures
+from fair_tta.benchmarks.summary import COLUMNS, Cell, cell
+from fair_tta.benchmarks.tables import Figure, averages
+from fair_tta.errors import FairTTAError
+from fair_tta.views import AugMix
+
+COLUMNS_OF_ROWS = [
+    "dataset", "target", "sensitive", "seed", "setting", "adapter", "image", "truth", "group",
+    "answer", "probabilities", "sensitive_probabilities", "entropy", "sensitive_entropy",
+    "learning_rate", "relative_step", "warnings",
+]  # fmt: skip
+
+
+def reader(folder: Path) -> Any:
+    def read(task: Any) -> Dataset:
+        return read_folder(
+            folder / "images",
+            folder / "labels.csv",
+            target_column=task.target,
+            sensitive_columns=[*task.sensitive],
+            task=task,
+        )
+
+    return read
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Published, list[str]]:
+    home = tmp_path_factory.mktemp("bench")
+    model = bench_tiny.save_model(home / "clip")
+    pets = bench_tiny.save_pets(home / "pets", 40)
+    said: list[str] = []
+    found = bench(
+        GRID, reader(pets), model, out=home / "out", images=20, seeds=3, views=AugMix(6), batch=8,
+        say=said.append,
+    )  # fmt: skip
+    return home, found, said
+
+
+def rows(home: Path) -> dict[str, list[Any]]:
+    table = import_module("pyarrow.parquet").read_table(home / "out" / "rows.parquet")
+    assert table.column_names == COLUMNS_OF_ROWS
+    columns: dict[str, list[Any]] = table.to_pydict()
+    return columns
+
+
+def by_hand(truth: Any, group: Any, answer: Any, entropy: Any, other: Any) -> dict[str, float]:
+    """The metrics of the paper, literally."""
+    truth, group, answer = map(np.asarray, (truth, group, answer))
+    accuracy = np.mean(truth == answer)
+    cells = [
+        np.mean(answer[(truth == y) & (group == s)] == y)
+        for y in np.unique(truth)
+        for s in np.unique(group)
+        if ((truth == y) & (group == s)).any()
+    ]
+    odds = []
+    for y in np.unique(truth):
+        rates = [
+            [np.mean(answer[(group == s) & on] == y) for s in np.unique(group)]
+            for on in (truth == y, truth != y)
+        ]
+        odds.append(max(max(rate) - min(rate) for rate in rates))
+    return {
+        "accuracy": accuracy,
+        "worst_group_accuracy": min(cells),
+        "bias": accuracy - min(cells),
+        "equalized_odds_difference": float(np.mean(odds)),
+        "sensitive_indifference": float(np.mean(other)),
+        "target_confidence": 1 - float(np.mean(entropy)),
+    }
+
+
+def test_figures_are_those_of_the_rows(done: tuple[Path, Published, list[str]]) -> None:
+    home, found, _ = done
+    columns = rows(home)
+    assert len(columns["image"]) == 2 * 3 * 20 * len(GRID.settings)
+    for figure in found.figures:
+        if figure.metric == "seconds" or figure.task is None:
+            continue
+        seeds = []
+        for seed in range(3):
+            mask = [
+                i
+                for i in range(len(columns["image"]))
+                if columns["setting"][i] == figure.setting.name
+                and columns["target"][i] == figure.task.target
+                and columns["seed"][i] == seed
+            ]
+            assert len(mask) == 20
+            some = {name: [values[i] for i in mask] for name, values in columns.items()}
+            assert len(set(some["image"])) == 20
+            metrics = by_hand(
+                some["truth"], some["group"], some["answer"], some["entropy"],
+                some["sensitive_entropy"],
+            )  # fmt: skip
+            seeds.append(100 * metrics[figure.metric])
+        assert figure.cell.mean == pytest.approx(np.mean(seeds), abs=1e-6)
+        assert figure.cell.error == pytest.approx(np.std(seeds, ddof=1) / math.sqrt(3), abs=1e-6)
+        assert figure.images == 60
+
+
+def test_rows_say_what_was_asked(done: tuple[Path, Published, list[str]]) -> None:
+    home, _, _ = done
+    columns = rows(home)
+    settings = {s.name: s for s in GRID.settings}
+    for i, name in enumerate(columns["setting"]):
+        assert columns["adapter"][i] == repr(settings[name].adapter)
+        p = columns["probabilities"][i]
+        assert sum(p) == pytest.approx(1, abs=1e-5)
+        names = ["cat", "dog"] if columns["target"][i] == "animal" else ["indoors", "outdoors"]
+        if name != "Zero":  # ties between votes
+            assert columns["answer"][i] == names[int(np.argmax(p))]
+        picture = int(columns["image"][i].removesuffix(".png"))
+        truth = {"animal": ("cat", "dog")[picture % 2],
+                 "place": ("indoors", "outdoors")[picture // 2 % 2]}  # fmt: skip
+        assert columns["truth"][i] == truth[columns["target"][i]]
+        assert columns["group"][i] == truth[columns["sensitive"][i]]
+        assert (columns["relative_step"][i] is None) == (name != "FairTPT")
+
+
+def test_differences_are_paired_and_marked(done: tuple[Path, Published, list[str]]) -> None:
+    home, found, _ = done
+    columns = rows(home)
+    for figure in found.figures:
+        if figure.setting.name == "ZeroShot" or figure.metric == "seconds" or not figure.task:
+            assert figure.difference is None
+            continue
+        assert figure.difference is not None
+        assert figure.low is not None
+        assert figure.high is not None
+        assert figure.low <= figure.difference <= figure.high
+        if figure.metric == "accuracy":
+            right = {
+                name: np.mean(
+                    [
+                        columns["truth"][i] == columns["answer"][i]
+                        for i in range(len(columns["truth"]))
+                        if columns["setting"][i] == name
+                        and columns["target"][i] == figure.task.target
+                    ]
+                )
+                for name in (figure.setting.name, "ZeroShot")
+            }
+            expected = 100 * (right[figure.setting.name] - right["ZeroShot"])
+            assert figure.difference == pytest.approx(expected)
+
+
+def test_averages_weigh_tasks_alike(done: tuple[Path, Published, list[str]]) -> None:
+    _, found, _ = done
+    for average in (f for f in found.figures if f.task is None):
+        parts = [
+            f.cell.mean
+            for f in found.figures
+            if f.task and f.metric == average.metric and f.setting == average.setting
+        ]
+        assert average.cell.mean == pytest.approx(np.mean(parts))
+    assert any(f.task is None for f in found.figures)
+    # the error is that of the average over tasks, seed by seed
+    row = {column.key: 0.0 for column in COLUMNS}
+    values = [
+        {0: [row | {"accuracy": a}, row | {"accuracy": b}]} for a, b in ((50.0, 60.0), (70.0, 60.0))
+    ]
+    grid = replace(GRID, settings=GRID.settings[:1])
+    made = averages(grid, values, 7)[0]
+    assert (made.cell.mean, made.cell.error, made.images) == (60.0, 0.0, 7)
+
+
+def test_files(done: tuple[Path, Published, list[str]]) -> None:
+    home, found, said = done
+    table = list(csv.DictReader((home / "out" / "table.csv").read_text("utf-8").splitlines()))
+    assert len(table) == len(found.figures) == 4 * (2 * 7 + 6)
+    assert table[0]["metric"] == "accuracy"
+    assert float(table[0]["mean"]) == found.figures[0].cell.mean
+    assert {row["dataset"] for row in table} == {"pets", "Average"}
+    text = (home / "out" / "table.md").read_text(encoding="utf-8")
+    assert "## pets animal x place" in text
+    assert "## Average" in text
+    page = (home / "out" / "report.html").read_text(encoding="utf-8")
+    assert "pets place x animal" in page
+    assert "FairTPT" in page
+    assert any("up to" in line and "MB on disk" in line for line in said)
+    costs = [f for f in found.figures if f.metric == "seconds"]
+    assert all(f.cell.mean > 0 for f in costs)
+    assert found.unreadable == {}
+
+
+def test_the_same_run_again_writes_the_same_rows(
+    done: tuple[Path, Published, list[str]], tmp_path: Path
+) -> None:
+    home, _, _ = done
+    before = (home / "out" / "rows.parquet").read_bytes()
+    said: list[str] = []
+    options: Any = {"images": 20, "seeds": 3, "views": AugMix(6), "batch": 8, "say": said.append}
+    model = str(home / "clip")
+    bench(GRID, reader(home / "pets"), model, out=home / "out", **options)
+    assert (home / "out" / "rows.parquet").read_bytes() == before
+    assert "; 0 images to go" in said[-1]
+    bench(GRID, reader(home / "pets"), model, out=tmp_path, bank=home / "out" / "bank", **options)
+    assert (tmp_path / "rows.parquet").read_bytes() == before
+
+
+def test_the_paper_beside_ours() -> None:
+    grid = GRIDS["elra-ablation"]
+    setting = next(
+        s for s in grid.settings
+        if (s.section, s.row) == ("FairTPT without ELRA", r"\lambda_{fair} = 5000")
+    )  # fmt: skip
+    place = Place(
+        grid.name, setting.section, setting.row, "CelebA", "smiling", "gender",
+        "worst_group_accuracy",
+    )  # fmt: skip
+    assert figures()[place] == Printed(25.0, suspect=True)
+    task = next(t for t in grid.tasks if t.target == "smiling")
+    ours = Figure(
+        setting, task, place.metric, 1000, Cell(69.3, 0.5, 5, 1), printed=figures()[place]
+    )
+    assert ours.minus_paper == pytest.approx(44.3)
+    assert shown(ours) == "69.3 ±0.5 + [25?, +44.3]"
+    assert "69.3 ±0.5 + [25?, +44.3]" in to_markdown(grid, [ours])
+    (row,) = csv.DictReader(io.StringIO(to_csv(grid, [ours])))
+    assert (row["paper"], row["suspect"], row["section"]) == ("25", "true", setting.section)
+    seconds = Place("runtime", "", "FairTPT", "FairFace", "gender", "race", "seconds")
+    assert figures()[seconds] == Printed(1.03, suspect=False)
+    cost = Figure(setting, task, "seconds", 10, cell([0.5], [0.5], 0), printed=figures()[seconds])
+    assert shown(cost) == "0.5 [1.03, -0.53]"
+    assert len(figures()) == 4 * 1091 + 60
+
+
+def test_many_settings_are_reported_by_section(tmp_path: Path) -> None:
+    from fair_tta.adapters import Zero
+    from fair_tta.benchmarks.results import Answers
+    from fair_tta.benchmarks.tables import audit_task
+
+    settings = tuple(
+        Setting(f"Zero {i}", Zero(0.05 * (i + 1)), section=f"part {i // 4}") for i in range(12)
+    )
+    grid = Grid("many", "", (GRID.settings[0], *settings), GRID.tasks[:1])
+    answers = Answers(
+        images=["a", "b"], truth=["cat", "dog"], sensitive={"place": ["indoors", "outdoors"]},
+        labels=["cat", "cat"], confidence=[0.5, 0.5], entropy=[0.5, 0.5],
+        sensitive_entropy={"place": [0.5, 0.5]}, relative_step=[None, None], warnings=[(), ()],
+    )  # fmt: skip
+    found = {i: {0: answers} for i in range(13)}
+    audits = audit_task(grid, GRID.tasks[0], found, 6, {})
+    assert [title for title, _ in audits] == [f"pets animal x place: part {i}" for i in range(3)]
+    assert all(isinstance(a, Audit) and a.runs[0] == "ZeroShot" for _, a in audits)
+    assert [len(a.runs) for _, a in audits] == [5, 5, 5]
+
+
+def test_errors(tmp_path: Path) -> None:
+    with pytest.raises(FairTTAError, match=r"`images` should be at least 1 \(got 0\)"):
+        bench(GRID, reader(tmp_path), "none", out=tmp_path, images=0)
+    with pytest.raises(FairTTAError, match=r"`seeds` should be at least 1 \(got 0\)"):
+        bench(GRID, reader(tmp_path), "none", out=tmp_path, seeds=0)
