@@ -1,0 +1,113 @@
+"""Ray: the same rows as on one machine, and a worker that dies costs its unit only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bench_tiny
+from bench_tiny import tiny_run
+from fair_tta.benchmarks.engines import on_ray
+from fair_tta.benchmarks.engines.local import Local
+from fair_tta.benchmarks.engines.on_ray import OnRay
+from fair_tta.benchmarks.results import Lines
+from fair_tta.benchmarks.runner import Run, run
+from fair_tta.benchmarks.work import Line, load_backend
+from fair_tta.errors import FairTTAError
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray and of what it imports
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return bench_tiny.save_model(tmp_path_factory.mktemp("model") / "clip")
+
+
+@pytest.fixture(scope="module")
+def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bench_tiny.save_pets(tmp_path_factory.mktemp("pets"))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two cores and a small object store on this machine."""
+    ray = import_module("ray")
+    ray.init(
+        num_cpus=2,
+        object_store_memory=100 * 2**20,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
+    yield ray
+    ray.shutdown()
+
+
+def finished(prepared: Run) -> list[Line]:
+    keys = [q.key for unit in prepared.units for q in unit.questions]
+    with prepared.journal() as journal:
+        assert len(journal) == len(keys)
+        return list(Lines(journal).read(keys))
+
+
+def assert_same(one: list[Line], other: list[Line]) -> None:
+    assert len(one) == len(other)
+    for a, b in zip(one, other, strict=True):
+        assert a["key"] == b["key"]
+        assert a["images"] == b["images"]
+        assert a["label"] == b["label"]
+        for p, q in zip(a["probabilities"], b["probabilities"], strict=True):
+            assert p == pytest.approx(q, abs=1e-4)
+        assert a["entropy"] == pytest.approx(b["entropy"], abs=1e-4)
+
+
+def test_it_goes_on_where_the_local_engine_stopped_with_the_same_rows(
+    cluster: Any, model: str, pets: Path, tmp_path: Path
+) -> None:
+    here, there = (tiny_run(model, pets, tmp_path / name) for name in ("here", "there"))
+    run(here)
+    with there.journal() as journal:
+        replace(there, units=there.units[:1]).go(Local(), journal)
+    told: list[int] = []
+    run(there, OnRay(workers=2), progress=lambda done, total: told.append(done))
+    assert_same(finished(here), finished(there))
+    assert told[-1] == there.answers
+    assert len(told) > 2, "units should come back one by one"
+    run(there, OnRay(workers=2))  # nothing is left to do
+    assert_same(finished(here), finished(there))
+
+
+def test_a_worker_that_dies_costs_its_unit_only(
+    cluster: Any, model: str, pets: Path, tmp_path: Path
+) -> None:
+    cluster.cloudpickle.register_pickle_by_value(bench_tiny)
+    backend = load_backend(model)
+    here = tiny_run(backend, pets, tmp_path / "here", batch=2)
+    run(here)
+    mortal = bench_tiny.Mortal(backend, tmp_path)
+    there = tiny_run(mortal, pets, tmp_path / "there", batch=2)
+    run(there, OnRay(workers=2))
+    assert (tmp_path / "dead").exists()
+    assert len(list(tmp_path.glob("worker-*"))) >= 2
+    assert_same(finished(here), finished(there))
+
+
+def test_errors() -> None:
+    with pytest.raises(FairTTAError, match=r"`workers` should be at least 1 \(got 0\)"):
+        OnRay(workers=0)
+    with pytest.raises(FairTTAError, match=r"`cores` should be at least 1 \(got 0\)"):
+        OnRay(cores=0)
+
+
+def test_no_cluster_is_told() -> None:
+    class Ray:
+        def init(self, *_: object, **__: object) -> None:
+            raise ConnectionError("nobody there")
+
+    with pytest.raises(FairTTAError, match=r"there is no Ray cluster at 'far:6379': start one"):
+        on_ray._connect(Ray(), "far:6379")
