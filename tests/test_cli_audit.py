@@ -240,6 +240,7 @@ def test_input_that_cannot_be_used(folder: Path, tiny_model: str) -> None:
         (["--labels", str(folder / "nowhere")], "`labels_csv` should be a file"),
         (["--target-column", "nix"], "lacks ['nix']"),
         (["--path-column", "nix"], "lacks ['nix']"),
+        (["--sensitive-column", "animal"], "columns should differ (got ['animal', 'place', 'ani"),
     ):
         assert message in call(*arguments, *more, code=3).stderr
     for more, message in (

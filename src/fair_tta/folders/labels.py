@@ -42,6 +42,8 @@ class Labels:
     rename: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if len(set(self.columns)) < len(self.columns):
+            raise DatasetError(f"columns should differ (got {list(self.columns)}).")
         unknown = [column for column in self.rename if column not in self.columns]
         if unknown:
             raise DatasetError(
