@@ -1,0 +1,44 @@
+"""FairFace in the paper's main table, from a local copy: our figures beside the paper's.
+
+Gender against race, on the validation split: the test split is not public.
+
+    python examples/fairface.py DATA --model openai/clip-vit-large-patch14
+"""
+
+import argparse
+import sys
+from dataclasses import replace
+
+from fair_tta import AugMix
+from fair_tta.benchmarks.bench import bench
+from fair_tta.benchmarks.data import paper_reader
+from fair_tta.benchmarks.grids import GRIDS
+from fair_tta.benchmarks.output import LEGEND, tables
+
+parser = argparse.ArgumentParser(description="FairFace in the paper's main table.")
+parser.add_argument("data", help="folder of FairFace, or of several datasets")
+parser.add_argument("--table", choices=["main-L14", "main-B32"], default="main-L14")
+parser.add_argument("--model", default="openai/clip-vit-large-patch14")
+parser.add_argument("--images", type=int, default=1000, help="for each seed")
+parser.add_argument("--seeds", type=int, default=5)
+parser.add_argument("--views", type=int, default=64)
+parser.add_argument("--out", default="bench/fairface")
+options = parser.parse_args()
+
+whole = GRIDS[options.table]
+grid = replace(whole, tasks=tuple(task for task in whole.tasks if task.dataset == "FairFace"))
+found = bench(
+    grid,
+    paper_reader(options.data),
+    options.model,
+    out=options.out,
+    images=options.images,
+    seeds=options.seeds,
+    views=AugMix(options.views),
+    say=lambda text: print(text, file=sys.stderr),
+)
+for title, rows in tables(found.figures):
+    print(f"\n{title}: Acc, WGA, Bias, EOD, ASI, ATC, seconds")
+    for setting, cells in rows:
+        print(f"{setting.name:12}", " | ".join(cells))
+print(f"\n{LEGEND}")
