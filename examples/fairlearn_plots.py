@@ -2,10 +2,7 @@
 
 import warnings
 
-import matplotlib
-
-matplotlib.use("Agg")  # no window
-
+import matplotlib.pyplot as plt
 from fairlearn.metrics import (  # type: ignore[import-untyped]
     equalized_odds_difference,
     false_negative_rate,
@@ -18,6 +15,7 @@ from fair_tta import Adapter, FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta.auditing import audit_classifier, compare
 from fair_tta.miniature import TASKS
 
+plt.switch_backend("Agg")  # no window
 warnings.simplefilter("ignore")  # groups of 25 pictures are small, and fair_tta says so
 
 task = TASKS["birds"]
@@ -56,5 +54,6 @@ plot_model_comparison(
     x_axis_metric=accuracy_score,
     y_axis_metric=equalized_odds_difference,
     point_labels=True,
+    ax=plt.figure(layout="constrained").subplots(),
 ).figure.savefig("comparison.png")
 print("written: comparison.png,", ", ".join(f"{run}.png" for run in audit.runs))
