@@ -92,10 +92,14 @@ def checks(found: Figures) -> list[Check]:
         claim = "1: TPT and Zero worsen subgroup metrics"
         for metric, sign in ((WGA, "below"), (BIAS, "above"), (EOD, "above")):
             bound = {sign: 0.0}
-            made.append(Check(claim, f"{method}, {metric}, average", average(method, metric), **bound))
+            made.append(
+                Check(claim, f"{method}, {metric}, average", average(method, metric), **bound)
+            )
             for task in tasks:
                 made.append(
-                    Check(claim, f"{method}, {metric}, {task}", against(task, method, metric), **bound)
+                    Check(
+                        claim, f"{method}, {metric}, {task}", against(task, method, metric), **bound
+                    )
                 )
     for method in FAIR:
         claim = "2: accuracy within 1 point, worst group not lower, higher on average"
@@ -104,14 +108,22 @@ def checks(found: Figures) -> list[Check]:
                 Check(claim, f"{method}, accuracy, {task}", against(task, method, ACC), above=-1.0)
             )
             made.append(
-                Check(claim, f"{method}, worst group, {task}", against(task, method, WGA), above=0.0)
+                Check(
+                    claim, f"{method}, worst group, {task}", against(task, method, WGA), above=0.0
+                )
             )
-        made.append(Check(claim, f"{method}, worst group, average", average(method, WGA), above=0.0))
+        made.append(
+            Check(claim, f"{method}, worst group, average", average(method, WGA), above=0.0)
+        )
     for method in FAIR:
         claim = "3: ASI up by 10 points or more, ATC down by 3 or less"
         for task in tasks:
-            made.append(Check(claim, f"{method}, ASI, {task}", against(task, method, ASI), above=10.0))
-            made.append(Check(claim, f"{method}, ATC, {task}", against(task, method, ATC), above=-3.0))
+            made.append(
+                Check(claim, f"{method}, ASI, {task}", against(task, method, ASI), above=10.0)
+            )
+            made.append(
+                Check(claim, f"{method}, ATC, {task}", against(task, method, ATC), above=-3.0)
+            )
     for method in FAIR:
         claim = "4: dropping ELRA at lambda 100 hurts"
         plain = f"{method}, no ELRA"
@@ -126,7 +138,9 @@ def checks(found: Figures) -> list[Check]:
                     )
                 )
             made.append(
-                Check(claim, f"{plain}, {metric}, average", average(plain, metric, method), below=0.0)
+                Check(
+                    claim, f"{plain}, {metric}, average", average(plain, metric, method), below=0.0
+                )
             )
     for name in ("FairTPT", "FairTPT-MO"):
         claim = "5: little change for lambda from 100 to inf (at most 2 points)"
@@ -171,7 +185,9 @@ def main() -> None:
         for metric in (ACC, WGA, BIAS, EOD, ASI, ATC):
             table.add_column(metric, justify="right")
         for method in METHODS:
-            means = [f"{found[task, method, m].mean():.1f}" for m in (ACC, WGA, BIAS, EOD, ASI, ATC)]
+            means = [
+                f"{found[task, method, m].mean():.1f}" for m in (ACC, WGA, BIAS, EOD, ASI, ATC)
+            ]
             table.add_row(method, *means)
         console.print(table)
     made = checks(found)
@@ -181,7 +197,9 @@ def main() -> None:
             mean, low, high = check.interval
             table.add_row(check.what, f"{mean:+.1f}", f"{low:+.1f} to {high:+.1f}", check.verdict)
         console.print(table)
-    console.print("6: OrthCali's best lambda (worst group) by task, and its lead over the worst one:")
+    console.print(
+        "6: OrthCali's best lambda (worst group) by task, and its lead over the worst one:"
+    )
     for task, (lam, lead) in best_projections(found).items():
         console.print(f"   {task}: {lam:g}, {lead:.1f} points")
     if arguments.json:

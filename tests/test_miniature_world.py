@@ -93,7 +93,9 @@ def test_a_mix_of_groups_is_drawn_as_asked(task: MiniatureTask, data: st.DataObj
 
 
 def test_a_mix_with_unknown_groups_is_refused() -> None:
-    with pytest.raises(FairTTAError, match=r"`mix` should have keys such as \('water bird', 'water'\)"):
+    with pytest.raises(
+        FairTTAError, match=r"`mix` should have keys such as \('water bird', 'water'\)"
+    ):
         BIRDS.draw(1, mix={("water bird", "air"): 1.0})
 
 

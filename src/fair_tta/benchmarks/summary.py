@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -97,16 +98,18 @@ def measure_columns(
         indifference: normalised entropy of the sensitive attributes, their mean if there are
             several; empty if it is not known.
     """
-    found = {
-        "accuracy": metrics.accuracy(truth, answers).value,
-        "worst_group_accuracy": metrics.worst_group_accuracy(truth, answers, sensitive).value,
-        "bias": metrics.bias(truth, answers, sensitive).value,
-        "equalized_odds_difference": metrics.equalized_odds_difference(
-            truth, answers, sensitive
-        ).value,
-        "sensitive_indifference": float(np.mean(indifference)) if indifference else math.nan,
-        "target_confidence": 1 - float(np.mean(entropy)),
-    }
+    with warnings.catch_warnings():  # what few images mean shows in the error over seeds
+        warnings.simplefilter("ignore", metrics.SmallGroupWarning)
+        found = {
+            "accuracy": metrics.accuracy(truth, answers).value,
+            "worst_group_accuracy": metrics.worst_group_accuracy(truth, answers, sensitive).value,
+            "bias": metrics.bias(truth, answers, sensitive).value,
+            "equalized_odds_difference": metrics.equalized_odds_difference(
+                truth, answers, sensitive
+            ).value,
+            "sensitive_indifference": float(np.mean(indifference)) if indifference else math.nan,
+            "target_confidence": 1 - float(np.mean(entropy)),
+        }
     return {key: 100 * value for key, value in found.items()}
 
 

@@ -10,11 +10,12 @@ from fair_tta import __version__
 from fair_tta.cli.adapters import adapters
 from fair_tta.cli.audit import audit
 from fair_tta.cli.cite import cite
+from fair_tta.cli.demo import demo
 from fair_tta.cli.predict import predict
 from fair_tta.cli.report import report
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown")
-for command in (predict, audit, report, adapters, cite):
+for command in (demo, predict, audit, report, adapters, cite):
     app.command()(command)
 
 

@@ -25,10 +25,10 @@ _PICTURES_SHOWN = 12  # for each task
 _STYLES = {1: "green", -1: "red", 0: ""}
 
 LEGEND = (
-    f"Percent, mean ± standard error over seeds; + better, - worse than zero-shot by more than "
-    f"{NOTEWORTHY:g} points. WGA: accuracy of the worst (target, attribute) group; Bias: Acc - WGA; "
-    "EOD: equalized-odds difference; ASI: indifference to the attribute; ATC: confidence in the "
-    "target; ms: milliseconds per image, views included."
+    "Percent, mean ± standard error over seeds; + better, - worse than zero-shot by more than "
+    f"{NOTEWORTHY:g} points. WGA: accuracy of the worst group (target and attributes); Bias: Acc - "
+    "WGA; EOD: equalized-odds difference; ASI: indifference to the attributes; ATC: confidence in "
+    "the target; ms: milliseconds per image, views included."
 )
 
 

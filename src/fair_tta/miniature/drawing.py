@@ -52,7 +52,9 @@ def land(random: Random) -> Image.Image:
     return picture
 
 
-def side_by_side(first: Image.Image, second: Image.Image, part: float, random: Random) -> Image.Image:
+def side_by_side(
+    first: Image.Image, second: Image.Image, part: float, random: Random
+) -> Image.Image:
     """`first` with a share `part` of `second` at one side, as at a shore."""
     mask = Image.new("L", first.size)
     slope = random.uniform(-0.3, 0.3)
@@ -71,7 +73,7 @@ def haze(picture: Image.Image, strength: float, random: Random) -> Image.Image:
 
 def water_bird(picture: Image.Image, random: Random) -> None:
     """A long low body, a curved neck and a flat beak."""
-    bird = [
+    bird: list[Points] = [
         _ellipse(0, 6, 30, 12),
         [(-26, 4), (-38, -6), (-24, 12)],  # tail
         [(16, 4), (20, -22), (28, -22), (28, 8)],  # neck
@@ -83,7 +85,7 @@ def water_bird(picture: Image.Image, random: Random) -> None:
 
 def land_bird(picture: Image.Image, random: Random) -> None:
     """An upright round body, a long tail, a pointed beak and legs."""
-    bird = [
+    bird: list[Points] = [
         _ellipse(0, 0, 18, 20),
         [(-10, 8), (-34, 36), (-24, 40), (2, 18)],  # tail
         _ellipse(10, -20, 13, 12),  # head
@@ -169,7 +171,9 @@ def house(picture: Image.Image, random: Random, *, night: float) -> None:
     body = [(-22, -4), (22, -4), (22, 28), (-22, 28)]
     roof = [(-28, -4), (0, -26), (28, -4)]
     door = [(-5, 10), (5, 10), (5, 28), (-5, 28)]
-    _stack(picture, random, [(body, wall), (roof, _lighter(wall, 0.7)), (door, _lighter(wall, 0.5))])
+    _stack(
+        picture, random, [(body, wall), (roof, _lighter(wall, 0.7)), (door, _lighter(wall, 0.5))]
+    )
 
 
 def tree(picture: Image.Image, random: Random, *, night: float) -> None:
@@ -240,7 +244,9 @@ def _gradient(top: Colour, bottom: Colour, horizon: int) -> Image.Image:
 
 def _near(random: Random, colour: Colour, spread: float = 14) -> Colour:
     common, own = random.normal(0, spread), random.normal(0, spread / 2, 3)
-    red, green, blue = (int(np.clip(c + common + o, 0, 255)) for c, o in zip(colour, own, strict=True))
+    red, green, blue = (
+        int(np.clip(c + common + o, 0, 255)) for c, o in zip(colour, own, strict=True)
+    )
     return red, green, blue
 
 
@@ -250,9 +256,7 @@ def _lighter(colour: Colour, factor: float) -> Colour:
 
 
 def _mixed(first: Colour, second: Colour, part: float) -> Colour:
-    red, green, blue = (
-        int((1 - part) * a + part * b) for a, b in zip(first, second, strict=True)
-    )
+    red, green, blue = (int((1 - part) * a + part * b) for a, b in zip(first, second, strict=True))
     return red, green, blue
 
 

@@ -1,4 +1,4 @@
-"""The words the miniature model was trained on, and a byte-pair tokenizer in which each is one token.
+"""The words of the miniature model, and a byte-pair tokenizer in which each is one token.
 
 Other words are spelt with single bytes, so every text can be tokenised; the model knows nothing of
 them.
@@ -26,7 +26,9 @@ _ENDS = (".", "")
 def templates(task: MiniatureTask) -> list[str]:
     """Sentences with the two slots to train on, the task's own among them."""
     if "{sensitive} {target}" in task.template:  # an adjective before a noun
-        frames = [f"{{opening}} of a {{{{sensitive}}}} {{{{target}}}}{tail}{{end}}" for tail in _TAILS]
+        frames = [
+            f"{{opening}} of a {{{{sensitive}}}} {{{{target}}}}{tail}{{end}}" for tail in _TAILS
+        ]
     else:
         frames = ["{opening} {{target}} {{sensitive}}{end}"]
     made = {
@@ -48,7 +50,9 @@ def words(tasks: list[MiniatureTask]) -> list[str]:
 
 def tokenizer(tasks: list[MiniatureTask]) -> Any:
     """A transformers CLIP tokenizer with these words."""
-    from transformers import CLIPTokenizer
+    import transformers
+
+    make: Any = transformers.CLIPTokenizer
 
     merges: list[tuple[str, str]] = []
     for word in words(tasks):
@@ -61,7 +65,7 @@ def tokenizer(tasks: list[MiniatureTask]) -> Any:
     tokens += ["".join(pair) for pair in merges]
     tokens += [_START, _END]
     vocabulary = {token: index for index, token in enumerate(dict.fromkeys(tokens))}
-    return CLIPTokenizer(
+    return make(
         vocab=vocabulary,
         merges=merges,
         bos_token=_START,

@@ -13,6 +13,7 @@ from enum import Enum
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from fair_tta.errors import FairTTAError
@@ -129,7 +130,7 @@ class MiniatureTask:
                 group = self.groups[place % len(self.groups)]
             yield self._picture(random, group)
 
-    def _shares(self, mix: Mapping[tuple[str, ...], float]) -> np.ndarray:  # type: ignore[type-arg]
+    def _shares(self, mix: Mapping[tuple[str, ...], float]) -> npt.NDArray[np.float64]:
         unknown = [group for group in mix if group not in self.groups]
         if unknown:
             raise FairTTAError(
@@ -138,7 +139,8 @@ class MiniatureTask:
         weights = np.array([mix.get(group, 0.0) for group in self.groups], float)
         if not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
             raise FairTTAError(f"`mix` should have weights above 0 (got {dict(mix)!r}).")
-        return weights / weights.sum()
+        shares: npt.NDArray[np.float64] = weights / weights.sum()
+        return shares
 
     def _correlated(self, random: Random) -> tuple[str, ...]:
         """A target of any kind, and each attribute mostly the one that goes with it."""
@@ -154,10 +156,12 @@ class MiniatureTask:
     def _picture(self, random: Random, group: tuple[str, ...]) -> Picture:
         target, values = group[0], group[1:]
         shades = []
-        for (attribute, names), value in zip(self.sensitive.items(), values, strict=True):
+        for names, value in zip(self.sensitive.values(), values, strict=True):
             index = list(names).index(value)
             other = int(random.choice([k for k in range(len(names)) if k != index]))
-            part = random.uniform(0.1, 0.5) if random.random() < AMBIGUOUS else random.uniform(0, 0.1)
+            part = (
+                random.uniform(0.1, 0.5) if random.random() < AMBIGUOUS else random.uniform(0, 0.1)
+            )
             shades.append(Shade(index, other, part))
         image = self.render(random, list(self.targets).index(target), tuple(shades))
         labels = dict(zip(self.sensitive, values, strict=True))

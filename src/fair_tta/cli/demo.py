@@ -1,0 +1,36 @@
+"""``fair-tta demo``: every method on the miniature world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to write the report.")] = Path("demo.html"),
+    seeds: Annotated[int, typer.Option(min=1, help="How many, from 0 on.")] = 5,
+    pictures: Annotated[int, typer.Option(min=1, help="For each seed and task.")] = 120,
+) -> None:
+    """Run every method on the miniature world, offline, and write a report.
+
+    The same numbers come out each time, but for milliseconds.
+    """
+    from rich.progress import track
+
+    from fair_tta.miniature.demo import LEGEND, play, tables, to_html, to_rich
+
+    console, errors = Console(), Console(stderr=True)
+
+    def progress(work: Iterable[Any], total: int) -> Iterable[Any]:
+        return track(work, "running every method", total=total, console=errors)
+
+    episodes = play(seeds=seeds, pictures=pictures, progress=progress)
+    for table in tables(episodes):
+        console.print(to_rich(table))
+    console.print(LEGEND)
+    out.write_text(to_html(episodes), "utf-8")
+    console.print(f"The report is in {out}: open it in a browser.")
