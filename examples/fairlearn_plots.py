@@ -11,7 +11,7 @@ from fairlearn.metrics import (  # type: ignore[import-untyped]
 )
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]
 
-from fair_tta import Adapter, FairTPT, FairTPTClassifier, ZeroShot
+from fair_tta import Adapter, FairTPT, FairTPTClassifier, OrthCali, ZeroShot
 from fair_tta.auditing import audit_classifier, compare
 from fair_tta.miniature import TASKS
 
@@ -25,12 +25,9 @@ images = [p.image for p in pictures]
 labels = [p.target for p in pictures]
 background = {"background": [p.sensitive["background"] for p in pictures]}
 
-adapters: dict[str, Adapter] = {"zero-shot": ZeroShot(), "FairTPT": FairTPT()}
+methods: list[Adapter] = [ZeroShot(), OrthCali(), FairTPT(), FairTPT() >> OrthCali(lam=0)]
 audit = compare(
-    [
-        audit_classifier(clf.with_adapter(adapter), images, labels, background, name=name)
-        for name, adapter in adapters.items()
-    ]
+    [audit_classifier(clf.with_adapter(method), images, labels, background) for method in methods]
 )
 
 # A MetricFrame of each run, with any metric of fairlearn or scikit-learn, and its bar plot.
