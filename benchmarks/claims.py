@@ -22,6 +22,7 @@ from scipy.stats import t as student
 
 from fair_tta import ELRA, TPT, FairTPT, FairTPTMO, FixedRate, OrthCali, Zero, ZeroShot
 from fair_tta.adapters import Adapter
+from fair_tta.benchmarks.summary import COLUMNS
 from fair_tta.miniature import TASKS
 from fair_tta.miniature.experiment import run
 
@@ -39,6 +40,9 @@ METHODS: dict[str, Adapter] = {
     "FairTPT 100, no ELRA": FairTPT(rate=FixedRate()),
     "FairTPT-MO 100, no ELRA": FairTPTMO(rate=FixedRate()),
     "FairTPT 100, unbounded": FairTPT(rate=ELRA(max_relative_step=math.inf)),
+    "FairTPT-MO 100, unbounded": FairTPTMO(rate=ELRA(max_relative_step=math.inf)),
+    "FairTPT 100, radius 0.5": FairTPT(rate=ELRA(max_relative_step=0.5)),
+    "FairTPT-MO 100, radius 0.5": FairTPTMO(rate=ELRA(max_relative_step=0.5)),
 }
 FAIR = ("FairTPT 100", "FairTPT-MO 100")
 ACC, WGA, BIAS, EOD, ASI, ATC = (
@@ -161,11 +165,21 @@ def best_projections(found: Figures) -> dict[str, tuple[float, float]]:
     return best
 
 
+STEPS = ("median step", "steps at the bound")
+
+
 def measure(seeds: int, pictures: int, first: int) -> Figures:
     work = run(TASKS.values(), METHODS, seeds=range(first, first + seeds), pictures=pictures)
     rows: dict[tuple[str, str, str], list[float]] = {}
     for episode in track(work, "running", total=len(TASKS) * seeds * len(METHODS)):
-        for metric, value in episode.metrics.items():
+        steps = [p.relative_step for p in episode.predictions if p.relative_step is not None]
+        bound = getattr(
+            getattr(METHODS[episode.method], "rate", None), "max_relative_step", math.inf
+        )
+        found = dict(episode.metrics)
+        found[STEPS[0]] = float(np.median(steps)) if steps else math.nan
+        found[STEPS[1]] = 100 * float(np.mean([s >= 0.999 * bound for s in steps or [math.nan]]))
+        for metric, value in found.items():
             rows.setdefault((episode.task.name, episode.method, metric), []).append(value)
     return {key: np.array(values) for key, values in rows.items()}
 

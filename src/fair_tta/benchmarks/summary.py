@@ -57,9 +57,13 @@ class Cell:
     seeds: int
     mark: int
 
+    @property
+    def figures(self) -> str:
+        """Mean and standard error."""
+        return f"{self.mean:.1f}" + ("" if math.isnan(self.error) else f" ±{self.error:.1f}")
+
     def __str__(self) -> str:
-        error = "" if math.isnan(self.error) else f" ±{self.error:.1f}"
-        return f"{self.mean:.1f}{error}{('', ' +', ' -')[self.mark]}"
+        return self.figures + ("", " +", " -")[self.mark]
 
 
 def measure(

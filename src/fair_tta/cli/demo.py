@@ -13,13 +13,14 @@ from rich.console import Console
 def demo(
     out: Annotated[Path, typer.Option(help="Where to write the report.")] = Path("demo.html"),
     seeds: Annotated[int, typer.Option(min=1, help="How many, from 0 on.")] = 5,
-    pictures: Annotated[int, typer.Option(min=1, help="For each seed and task.")] = 120,
+    pictures: Annotated[int, typer.Option(min=1, help="For each seed and task.")] = 96,
 ) -> None:
     """Run every method on the miniature world, offline, and write a report.
 
     The same numbers come out each time, but for milliseconds.
     """
     from rich.progress import track
+    from transformers.utils import logging
 
     from fair_tta.miniature.demo import LEGEND, play, tables, to_html, to_rich
 
@@ -28,6 +29,7 @@ def demo(
     def progress(work: Iterable[Any], total: int) -> Iterable[Any]:
         return track(work, "running every method", total=total, console=errors)
 
+    logging.disable_progress_bar()  # one bar is enough
     episodes = play(seeds=seeds, pictures=pictures, progress=progress)
     for table in tables(episodes):
         console.print(to_rich(table))

@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 from fair_tta.auditing import Audit, Scores, audit, compare
+from fair_tta.backends import resolve
 from fair_tta.benchmarks.summary import COLUMNS, NOTEWORTHY, Cell, summarise
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.metrics import SmallGroupWarning
 from fair_tta.miniature.experiment import METHODS, Episode, run
 from fair_tta.miniature.world import TASKS, MiniatureTask
 from fair_tta.provenance import classifier_provenance
+from fair_tta.report import Overview, html_many
 from fair_tta.report import Picture as Shown
-from fair_tta.report import html_many
 
 REFERENCE = "ZeroShot"
 _SHOWN = "FairTPT"  # whose changed answers the report shows
@@ -50,7 +52,7 @@ class TaskTable:
 def play(
     *,
     seeds: int = 5,
-    pictures: int = 120,
+    pictures: int = 96,
     progress: Callable[[Iterable[Any], int], Iterable[Any]] = lambda work, total: work,
 ) -> list[Episode]:
     """Run every method on every task.
@@ -83,20 +85,40 @@ def tables(episodes: Sequence[Episode]) -> list[TaskTable]:
 def to_rich(table: TaskTable) -> Table:
     """For the terminal."""
     against = " and ".join(table.task.sensitive)
-    shown = Table(title=f"{table.task.name}: {' / '.join(table.task.targets)} against {against}")
-    shown.add_column("method")
+    title = f"{table.task.name}: {' / '.join(table.task.targets)} against {against}"
+    shown = Table(title=title, box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    shown.add_column("method", no_wrap=True)
     for column in COLUMNS:
-        shown.add_column(column.title, justify="right")
-    shown.add_column("ms", justify="right")
+        shown.add_column(column.title, justify="right", no_wrap=True, min_width=9)
+    shown.add_column("ms", justify="right", no_wrap=True)
     for method, cells in table.cells.items():
-        marked = [f"[{_STYLES[c.mark]}]{c}[/]" if c.mark else str(c) for c in cells.values()]
+        marked = [_cell(cell) for cell in cells.values()]
         shown.add_row(method, *marked, f"{table.milliseconds[method]:.1f}")
     return shown
 
 
-def to_audit(episodes: Sequence[Episode], task: MiniatureTask) -> Audit:
+def _cell(cell: Cell) -> str:
+    text = str(cell).replace(" ", "") + ("" if cell.mark else " ")  # narrow, and in line
+    return f"[{_STYLES[cell.mark]}]{text}[/]" if cell.mark else text
+
+
+def to_overview(table: TaskTable) -> Overview:
+    """For the report."""
+    rows = [
+        [
+            (method, 0),
+            *((cell.figures, cell.mark) for cell in cells.values()),
+            (f"{table.milliseconds[method]:.1f}", 0),
+        ]
+        for method, cells in table.cells.items()
+    ]
+    header = ["method", *(column.title for column in COLUMNS), "ms"]
+    return Overview(f"{table.task.name}, percent, mean ± standard error over seeds", header, rows)
+
+
+def to_audit(episodes: Sequence[Episode], task: MiniatureTask, model: Any = "miniature") -> Audit:
     """The pictures of all seeds of a task together, every method beside zero-shot."""
-    clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
+    clf = FairTPTClassifier(model, task.targets, task.sensitive, task.template)
     provenance = classifier_provenance(clf)
     audits = []
     for method, adapter in METHODS.items():
@@ -143,7 +165,11 @@ def gallery(episodes: Sequence[Episode], task: MiniatureTask) -> list[Shown]:
 
 def to_html(episodes: Sequence[Episode]) -> str:
     """The report: a self-contained page."""
+    model = resolve("miniature")
     parts = [
-        (task.name, to_audit(episodes, task), gallery(episodes, task)) for task in TASKS.values()
+        (task.name, to_audit(episodes, task, model), gallery(episodes, task))
+        for task in TASKS.values()
     ]
-    return html_many("fair-tta on the miniature world", parts, intro=LEGEND)
+    overviews = [to_overview(table) for table in tables(episodes)]
+    title = "fair-tta on the miniature world"
+    return html_many(title, parts, intro=LEGEND, overviews=overviews)

@@ -16,6 +16,7 @@ from fair_tta.adapters import (
     Zero,
     ZeroShot,
 )
+from fair_tta.backends import resolve
 from fair_tta.benchmarks.summary import measure
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.miniature.world import MiniatureTask, Picture, Split
@@ -28,7 +29,7 @@ METHODS: dict[str, Adapter] = {
     "OrthCali": OrthCali(),
     "FairTPT": FairTPT(),
     "FairTPT-MO": FairTPTMO(),
-    "FairTPT >> OrthCali": FairTPT() >> OrthCali(lam=0),
+    "FairTPT>>Orth": FairTPT() >> OrthCali(lam=0),
 }
 """The methods of the paper with its hyper-parameters."""
 
@@ -81,6 +82,7 @@ def run(
         split: `Split.TEST` to report, `Split.VALIDATION` to choose.
         model: what `FairTPTClassifier` takes.
     """
+    model = resolve(model)  # once for all tasks
     for task in tasks:
         clf = FairTPTClassifier(
             model, task.targets, task.sensitive, task.template, adapter=ZeroShot(), batch_size=32

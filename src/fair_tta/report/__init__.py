@@ -1,8 +1,8 @@
 """Reports on audits: one HTML file that needs nothing else, or Markdown for a model card."""
 
 from fair_tta.report.card import markdown
-from fair_tta.report.page import html, html_many
+from fair_tta.report.page import Overview, html, html_many
 from fair_tta.report.pictures import Picture
 from fair_tta.report.writing import write_report
 
-__all__ = ["Picture", "html", "html_many", "markdown", "write_report"]
+__all__ = ["Overview", "Picture", "html", "html_many", "markdown", "write_report"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fair_tta.auditing import Audit
 from fair_tta.errors import FairTTAError
@@ -12,6 +12,20 @@ from fair_tta.report.pictures import Picture, shown
 from fair_tta.report.rendering import environment
 
 Gallery = Sequence[Picture | tuple[object, ...]]
+
+
+class Overview(NamedTuple):
+    """A table for the top of a page of several audits.
+
+    Attributes:
+        title: its caption.
+        header: names of the columns.
+        rows: for each row its cells: a text, and 1 if it is marked better, -1 if worse, else 0.
+    """
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[tuple[str, int]]]
 
 
 def html(
@@ -43,6 +57,7 @@ def html_many(
     audits: Sequence[tuple[str, Audit | Mapping[str, Any], Gallery]],
     *,
     intro: str = "",
+    overviews: Sequence[Overview] = (),
 ) -> str:
     """Several audits on one HTML page with a table of contents.
 
@@ -50,6 +65,7 @@ def html_many(
         title: what to call it.
         audits: for each its heading, the audit and its gallery, which may be empty.
         intro: plain text for the top; an empty line begins a new paragraph.
+        overviews: tables that come before the audits.
     """
     if not audits:
         raise FairTTAError("`audits` should have at least one entry (got none).")
@@ -57,7 +73,7 @@ def html_many(
         _section(f"audit-{i}", facts.clean(heading), facts.document_of(audit), gallery)
         for i, (heading, audit, gallery) in enumerate(audits, start=1)
     ]
-    return _render(facts.clean(title), sections, intro)
+    return _render(facts.clean(title), sections, intro, overviews)
 
 
 def _section(
@@ -80,7 +96,12 @@ def _section(
     }
 
 
-def _render(title: str, sections: list[dict[str, Any]], intro: str) -> str:
+def _render(
+    title: str,
+    sections: list[dict[str, Any]],
+    intro: str,
+    overviews: Sequence[Overview] = (),
+) -> str:
     paragraphs = [facts.clean(part) for part in intro.split("\n\n") if part.strip()]
     documents = [section["document"] for section in sections]
     return (
@@ -90,6 +111,7 @@ def _render(title: str, sections: list[dict[str, Any]], intro: str) -> str:
             title=title,
             sections=sections,
             intro=paragraphs,
+            overviews=overviews,
             many=sections[0]["heading"] is not None,
             limits=words.every_limit(documents),
         )
