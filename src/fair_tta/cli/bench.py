@@ -68,6 +68,7 @@ def bench(
             show_default="1 (local), one per GPU or core (ray)",
         ),
     ] = None,
+    cores: Annotated[int, typer.Option(min=1, help="For each actor (ray).")] = 1,
     address: Annotated[
         str | None,
         typer.Option(help="Of a Ray cluster; 'auto' finds one.", show_default="start one here"),
@@ -121,7 +122,9 @@ def bench(
                 bank=home.parent / "bank" if bank is None else bank,
                 images=images,
                 seeds=seeds,
-                engine=OnRay(address, workers) if engine is EngineName.RAY else Local(workers or 1),
+                engine=OnRay(address, workers, cores)
+                if engine is EngineName.RAY
+                else Local(workers or 1),
                 views=AugMix(views),
                 batch=batch_size,
                 device=device,

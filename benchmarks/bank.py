@@ -1,0 +1,153 @@
+"""What a grid costs when features are kept, and what several processes gain.
+
+    python benchmarks/bank.py                        everything, about an hour on two cores
+    python benchmarks/bank.py --part miniature       the elra-ablation grid against Zero alone
+    python benchmarks/bank.py --part large           ViT-B/32: the bank, then 60 settings
+    python benchmarks/bank.py --part workers         two workers against one with two threads
+    python benchmarks/bank.py --images 20            fewer images, for a quick look
+
+ViT-B/32 has random weights: time does not depend on them. Nothing here is asserted in a test; run
+it on a quiet machine. Threads that wait for one another on busy cores can make small models ten
+times slower; then --threads 1 still gives a fair ratio for the first two parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from PIL import Image
+
+from fair_tta.adapters import ZeroShot
+from fair_tta.benchmarks.data import Part, gather, miniature_reader, miniature_tasks
+from fair_tta.benchmarks.datasets import BenchmarkTask, read_folder
+from fair_tta.benchmarks.engines.local import Local
+from fair_tta.benchmarks.grids import GRIDS, Grid, Setting
+from fair_tta.benchmarks.runner import prepare, run
+
+ZERO_ALONE = Grid("zero-alone", "", (GRIDS["main-L14"].settings[2],))
+
+
+def timed(
+    grid: Grid, parts: list[Part], model: Any, out: Path, bank: Path, workers: int = 1
+) -> float:
+    """Seconds of a run; loading the model does not count, starting processes does."""
+    prepared = prepare(replace(grid, tasks=tuple(p.task for p in parts)), parts, model,
+                       out=out, bank=bank)  # fmt: skip
+    start = time.perf_counter()
+    run(prepared, Local(workers))
+    return time.perf_counter() - start
+
+
+def grid_of_miniature(home: Path, images: int) -> None:
+    (birds, *_) = miniature_tasks()
+    parts, _ = gather([birds], miniature_reader(home / "pictures", images), images=images,
+                      seeds=[0])  # fmt: skip
+    timed(ZERO_ALONE, gather([birds], miniature_reader(home / "warm", 16), images=16, seeds=[0])[0],
+          "miniature", home / "warm-out", home / "warm-bank")  # fmt: skip
+    zero = timed(ZERO_ALONE, parts, "miniature", home / "zero", home / "bank-1")
+    whole = timed(GRIDS["elra-ablation"], parts, "miniature", home / "whole", home / "bank-2")
+    more = replace(GRIDS["elra-ablation"], settings=GRIDS["loss-choice"].settings)
+    added = timed(more, parts, "miniature", home / "whole", home / "bank-2")
+    count = len(GRIDS["elra-ablation"].settings)
+    print(f"miniature, {images} images: Zero alone {zero:.1f} s; elra-ablation ({count} settings) "
+          f"{whole:.1f} s, {whole / zero:.2f} times; loss-choice added {added:.1f} s")  # fmt: skip
+
+
+def photos(folder: Path, images: int) -> list[Part]:
+    """Smooth random pictures of 500 x 375 pixels with FairFace's names, half of them `male`."""
+    task = next(t for t in GRIDS["main-L14"].tasks if t.dataset == "FairFace")
+    (attribute,) = task.sensitive
+    values = list(task.sensitive[attribute])
+    lines = [f"path,gender,{attribute}"]
+    folder.mkdir(parents=True)
+    for i in range(images):
+        pixels = np.random.default_rng(i).integers(0, 256, (12, 16, 3), dtype=np.uint8)
+        picture = Image.fromarray(pixels).resize((500, 375), Image.Resampling.BICUBIC)
+        picture.save(folder / f"{i}.jpg")
+        lines.append(f"{i}.jpg,{('male', 'female')[i % 2]},{values[i % len(values)]}")
+    (folder / "labels.csv").write_text("\n".join(lines) + "\n")
+
+    def read(task: BenchmarkTask) -> Any:
+        return read_folder(folder, folder / "labels.csv", target_column="gender",
+                           sensitive_columns=[attribute], task=task)  # fmt: skip
+
+    return gather([task], read, images=images, seeds=[0])[0]
+
+
+def sixty() -> Grid:
+    """Sixty settings of the paper's tables: ELRA, losses, TPT and Zero."""
+    names = ("elra-ablation", "loss-choice", "tpt-scan", "zero-scan", "orthcali-scan")
+    found: dict[str, Setting] = {}
+    for name in names:
+        for setting in GRIDS[name].settings:
+            found.setdefault(repr(setting.adapter), setting)
+    return Grid("sixty", "", tuple(found.values())[:60])
+
+
+def vit_b_32() -> Any:
+    import open_clip
+
+    logging.disable(logging.WARNING)
+    model, _, preprocess = open_clip.create_model_and_transforms("ViT-B-32")
+    return model.eval(), preprocess, open_clip.get_tokenizer("ViT-B-32")
+
+
+def grid_of_large(home: Path, images: int) -> None:
+    model, parts = vit_b_32(), photos(home / "photos", images)
+    only = Grid("bank", "", (Setting("ZeroShot", ZeroShot()),))
+    bank = timed(only, parts, model, home / "bank-out", home / "bank")
+    grid = sixty()
+    settings = timed(grid, parts, model, home / "sixty", home / "bank")
+    print(f"ViT-B/32, {images} images: bank {bank:.1f} s ({bank / images:.2f} s per image), then "
+          f"{len(grid.settings)} settings {settings:.1f} s; together "
+          f"{(bank + settings) / bank:.2f} times the bank")  # fmt: skip
+
+
+def workers(home: Path, images: int) -> None:
+    """Throughput without the start: the same run with few and with many images."""
+    (birds, *_) = miniature_tasks()
+    seconds = {}
+    for count in (1, 2):
+        torch.set_num_threads(2)
+        times = []
+        for n in (32, 32 + images):
+            parts, _ = gather([birds], miniature_reader(home / f"pictures{n}", n), images=n,
+                              seeds=[0])  # fmt: skip
+            place = home / f"workers-{count}-{n}"
+            times.append(timed(GRIDS["main-B32"], parts, "miniature", place, place / "bank", count))
+        seconds[count] = times[1] - times[0]
+    print(f"miniature, {images} images, 6 settings: one worker with two threads "
+          f"{seconds[1]:.1f} s, two workers with one thread {seconds[2]:.1f} s, throughput "
+          f"{seconds[1] / seconds[2]:.2f} times")  # fmt: skip
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--part", choices=["miniature", "large", "workers"])
+    parser.add_argument("--images", type=int)
+    parser.add_argument("--threads", type=int, help="1 if other processes keep the cores busy")
+    options = parser.parse_args()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    transformers.utils.logging.disable_progress_bar()
+    print(
+        f"{os.cpu_count()} cores, {torch.get_num_threads()} threads, torch {torch.__version__}, load {os.getloadavg()[0]:.1f}"
+    )
+    for part, work, usual in (
+        ("miniature", grid_of_miniature, 500),
+        ("large", grid_of_large, 200),
+        ("workers", workers, 500),
+    ):
+        if options.part in (None, part):
+            with tempfile.TemporaryDirectory() as folder:
+                work(Path(folder), options.images or usual)
