@@ -14,7 +14,7 @@ INSTALL := $(BIN) -m pip install --quiet --disable-pip-version-check --editable
 .PHONY: help demo test lint docs clean
 
 help:
-	@echo "make demo   run every method with a tiny random model, offline"
+	@echo "make demo   every method on the embedded model and world, offline, about two minutes"
 	@echo "make test   run the tests, offline (make test ARGS='-k prompts' passes options to pytest)"
 	@echo "make lint   check style (ruff) and types (mypy)"
 	@echo "make docs   build the documentation into site/"
@@ -22,7 +22,7 @@ help:
 	@echo "Each installs what it needs into .venv. Another Python: make test PYTHON=python3.12"
 
 demo: .venv/.base
-	$(BIN) examples/methods.py
+	HF_HUB_OFFLINE=1 $(BIN) -m fair_tta demo $(ARGS)
 
 test: .venv/.test
 	HF_HUB_OFFLINE=1 $(BIN) -m pytest $(ARGS)

@@ -196,13 +196,15 @@ def main() -> None:
     for task in TASKS:
         table = Table(title=f"{task}, mean over {arguments.seeds} seeds")
         table.add_column("method")
-        for metric in (ACC, WGA, BIAS, EOD, ASI, ATC):
-            table.add_column(metric, justify="right")
+        for column in COLUMNS:
+            table.add_column(column.title, justify="right")
+        table.add_column(STEPS[0], justify="right")
+        table.add_column(f"{STEPS[1]}, %", justify="right")
         for method in METHODS:
-            means = [
-                f"{found[task, method, m].mean():.1f}" for m in (ACC, WGA, BIAS, EOD, ASI, ATC)
-            ]
-            table.add_row(method, *means)
+            means = [f"{found[task, method, c.key].mean():.1f}" for c in COLUMNS]
+            middle, bounded = (found[task, method, name].mean() for name in STEPS)
+            steps = ["", ""] if math.isnan(middle) else [f"{middle:.2f}", f"{bounded:.0f}"]
+            table.add_row(method, *means, *steps)
         console.print(table)
     made = checks(found)
     for claim, group in itertools.groupby(made, key=lambda check: check.claim):

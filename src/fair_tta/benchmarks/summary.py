@@ -60,7 +60,9 @@ class Cell:
     @property
     def figures(self) -> str:
         """Mean and standard error."""
-        return f"{self.mean:.1f}" + ("" if math.isnan(self.error) else f" ±{self.error:.1f}")
+        if math.isnan(self.error):
+            return f"{self.mean:.1f}"
+        return f"{self.mean:.1f} ±{self.error:.{1 if self.error < 9.95 else 0}f}"
 
     def __str__(self) -> str:
         return self.figures + ("", " +", " -")[self.mark]

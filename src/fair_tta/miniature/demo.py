@@ -93,7 +93,7 @@ def to_rich(table: TaskTable) -> Table:
     shown.add_column("ms", justify="right", no_wrap=True)
     for method, cells in table.cells.items():
         marked = [_cell(cell) for cell in cells.values()]
-        shown.add_row(method, *marked, f"{table.milliseconds[method]:.1f}")
+        shown.add_row(method, *marked, f"{table.milliseconds[method]:.2g}")
     return shown
 
 

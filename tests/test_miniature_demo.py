@@ -1,0 +1,105 @@
+"""The demo: every method on every task, the same digits each time, a page that needs nothing."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from fair_tta import TPT, Zero, ZeroShot
+from fair_tta.benchmarks.summary import COLUMNS, cell
+from fair_tta.cli import app
+from fair_tta.miniature import TASKS
+from fair_tta.miniature.demo import gallery, play, tables, to_audit, to_html, to_rich
+from fair_tta.miniature.experiment import METHODS, Episode, run
+
+
+@pytest.fixture(scope="module")
+def episodes() -> list[Episode]:
+    return play(seeds=2, pictures=12)
+
+
+def test_every_method_runs_on_every_task_and_seed(episodes: list[Episode]) -> None:
+    found = {(e.task.name, e.method, e.seed) for e in episodes}
+    assert found == {(t, m, s) for t in TASKS for m in METHODS for s in range(2)}
+
+
+def test_a_second_run_gives_the_same_digits(episodes: list[Episode]) -> None:
+    again = play(seeds=2, pictures=12)
+    assert [e.predictions for e in again] == [e.predictions for e in episodes]
+    for a, b in zip(tables(again), tables(episodes), strict=True):
+        assert a.cells == b.cells
+
+
+def test_figures_are_those_of_the_predictions(episodes: list[Episode]) -> None:
+    for table in tables(episodes):
+        for method, cells in table.cells.items():
+            mine = [e for e in episodes if e.task is table.task and e.method == method]
+            accuracies = [
+                100 * np.mean([p.label == y for p, y in zip(e.predictions, e.truth, strict=True)])
+                for e in mine
+            ]
+            assert cells["accuracy"].mean == pytest.approx(np.mean(accuracies))
+            assert cells["accuracy"].error == pytest.approx(np.std(accuracies, ddof=1) / np.sqrt(2))
+
+
+def test_views_are_part_of_the_cost(episodes: list[Episode]) -> None:
+    for table in tables(episodes):
+        assert table.milliseconds["Zero"] > table.milliseconds["ZeroShot"]
+
+
+def test_tables_fit_a_narrow_terminal(episodes: list[Episode]) -> None:
+    for table in tables(episodes):
+        console = Console(width=84, record=True, file=StringIO())
+        console.print(to_rich(table))
+        text = console.export_text()
+        assert "…" not in text
+        assert all(method in text for method in METHODS)
+        assert all(column.title in text for column in COLUMNS)
+
+
+def test_cells_are_marked_beyond_two_points() -> None:
+    assert cell([50.0, 54.0], [50.0, 50.0], 1).mark == 0
+    assert cell([50.0, 54.1], [50.0, 50.0], 1).mark == 1
+    assert cell([50.0, 54.1], [50.0, 50.0], -1).mark == -1
+    assert cell([90.0], [10.0], 0).mark == 0
+    assert str(cell([50.0, 56.0], [50.0, 50.0], 1)) == "53.0 ±3.0 +"
+    assert str(cell([50.0], [50.0], 1)) == "50.0"
+    assert str(cell([0.0, 100.0], [50.0], 1)) == "50.0 ±50"
+
+
+def test_the_audit_pools_the_seeds(episodes: list[Episode]) -> None:
+    task = TASKS["birds"]
+    audit = to_audit(episodes, task)
+    assert list(audit.runs) == list(METHODS)
+    assert audit.document["data"]["n"] == 24
+
+
+def test_the_page_shows_tables_and_changed_pictures(episodes: list[Episode]) -> None:
+    page = to_html(episodes)
+    assert page.startswith("<!DOCTYPE html>")
+    for table in tables(episodes):
+        for cells in table.cells.values():
+            assert all(found.figures in page for found in cells.values())
+    changed = sum(len(gallery(episodes, task)) for task in TASKS.values())
+    assert page.count("data:image/png") == changed
+
+
+def test_other_methods_can_be_compared() -> None:
+    (zero_shot, tpt) = run([TASKS["badges"]], {"a": ZeroShot(), "b": TPT()}, seeds=[7], pictures=2)
+    assert (zero_shot.method, tpt.method, tpt.seed) == ("a", "b", 7)
+    assert all(p.learning_rate is None for p in zero_shot.predictions)
+    assert all(p.learning_rate is not None for p in tpt.predictions)
+    assert Zero in {type(adapter) for adapter in METHODS.values()}
+
+
+def test_the_command_writes_the_report(tmp_path: Path) -> None:
+    out = tmp_path / "demo.html"
+    result = CliRunner().invoke(app, ["demo", "--out", str(out), "--seeds", "1", "--pictures", "4"])
+    assert result.exit_code == 0, result.output
+    assert "FairTPT-MO" in result.stdout
+    assert out.read_text("utf-8").startswith("<!DOCTYPE html>")
