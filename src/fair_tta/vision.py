@@ -25,6 +25,7 @@ CustomViews = Callable[[Image.Image, np.random.Generator], Iterable[Any]]
 _PIXELS_AT_ONCE = 32 * 3 * 224 * 224
 _SIZE = (224, 224)  # of views for a model that does not say its own
 _CACHE_BYTES = 256 * 2**20
+_ENTRY_BYTES = 1024  # what Python needs for an entry besides its numbers
 
 
 class Vision:
@@ -58,7 +59,7 @@ class Vision:
         for key in keys:
             self._kept[key] = found[key]
             self._kept.move_to_end(key)
-        size = next(iter(found.values())).nbytes if found else 1
+        size = _ENTRY_BYTES + (next(iter(found.values())).nbytes if found else 0)
         while len(self._kept) * size > _CACHE_BYTES:
             self._kept.popitem(last=False)
         counts = {len(found[key]) for key in keys}
