@@ -9,13 +9,14 @@ import typer
 from fair_tta import __version__
 from fair_tta.cli.adapters import adapters
 from fair_tta.cli.audit import audit
+from fair_tta.cli.bench import bench
 from fair_tta.cli.cite import cite
 from fair_tta.cli.demo import demo
 from fair_tta.cli.predict import predict
 from fair_tta.cli.report import report
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown")
-for command in (demo, predict, audit, report, adapters, cite):
+for command in (demo, predict, audit, report, bench, adapters, cite):
     app.command()(command)
 
 

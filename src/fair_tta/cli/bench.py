@@ -20,6 +20,7 @@ from fair_tta.benchmarks.engines.local import Local
 from fair_tta.benchmarks.engines.on_ray import OnRay
 from fair_tta.benchmarks.grids import GRIDS, Grid, find_grid
 from fair_tta.benchmarks.output import LEGEND, tables
+from fair_tta.benchmarks.runner import Engine
 from fair_tta.benchmarks.summary import COLUMNS
 from fair_tta.benchmarks.tables import Figure
 from fair_tta.cli import options
@@ -110,6 +111,8 @@ def bench(
         grid, read, home = _source(
             table, own, data, out, images * seeds, split, AgeCut(young_below, old_from)
         )
+        on_ray = engine is EngineName.RAY
+        who: Engine = OnRay(address, workers, cores) if on_ray else Local(workers or 1)
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # of loading weights
@@ -122,9 +125,7 @@ def bench(
                 bank=home.parent / "bank" if bank is None else bank,
                 images=images,
                 seeds=seeds,
-                engine=OnRay(address, workers, cores)
-                if engine is EngineName.RAY
-                else Local(workers or 1),
+                engine=who,
                 views=AugMix(views),
                 batch=batch_size,
                 device=device,
