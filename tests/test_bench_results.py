@@ -188,6 +188,18 @@ def test_averages_weigh_tasks_alike(done: tuple[Path, Published, list[str]]) -> 
     assert (made.cell.mean, made.cell.error, made.images) == (60.0, 0.0, 7)
 
 
+def test_only_the_average_over_the_papers_own_pairs_is_compared_with_it() -> None:
+    row = {column.key: 50.0 for column in COLUMNS}
+    grid = GRIDS["main-L14"]
+    values = [{i: [row] for i in range(6)}] * 6
+    first = averages(grid, values, 10)[0]
+    assert first.printed == Printed(86.5, suspect=False)
+    assert first.minus_paper == pytest.approx(50 - 86.5)
+    some = replace(grid, tasks=grid.tasks[:2])
+    assert all(f.printed is None for f in averages(some, values[:2], 10))
+    assert all(f.printed is None for f in averages(replace(grid, tasks=GRID.tasks), values, 10))
+
+
 def test_files(done: tuple[Path, Published, list[str]]) -> None:
     home, found, said = done
     table = list(csv.DictReader((home / "out" / "table.csv").read_text("utf-8").splitlines()))

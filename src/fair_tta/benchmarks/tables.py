@@ -12,7 +12,7 @@ import numpy as np
 
 from fair_tta.auditing import Audit, Scores, audit, compare
 from fair_tta.benchmarks.datasets import BenchmarkTask
-from fair_tta.benchmarks.grids import Grid, Setting
+from fair_tta.benchmarks.grids import GRIDS, Grid, Setting
 from fair_tta.benchmarks.paper import AVERAGE, Place, Printed, figures
 from fair_tta.benchmarks.results import Answers
 from fair_tta.benchmarks.summary import COLUMNS, Cell, Column, cell, measure_columns
@@ -225,6 +225,8 @@ def _printed(
     grid: Grid, setting: Setting, task: BenchmarkTask | None, metric: str
 ) -> Printed | None:
     if task is None:
+        if grid.name not in GRIDS or grid.tasks != GRIDS[grid.name].tasks:
+            return None  # an average over other tasks
         column = AVERAGE, "", ""
     else:
         column = task.dataset, task.target, " x ".join(task.sensitive)

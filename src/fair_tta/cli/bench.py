@@ -48,7 +48,7 @@ class SplitName(str, Enum):
 
 def bench(
     table: Annotated[
-        str, typer.Argument(help=f"A table of the paper: {', '.join(GRIDS)}.", metavar="[TABLE]")
+        str, typer.Argument(help=f"A table of the paper: {', '.join(GRIDS)}.", metavar="TABLE")
     ] = "",
     own: Annotated[
         Path | None, typer.Option("--table", help="A table of your own: a TOML file.")
