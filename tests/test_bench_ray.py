@@ -97,6 +97,24 @@ def test_a_worker_that_dies_costs_its_unit_only(
     assert_same(finished(here), finished(there))
 
 
+def test_the_page_on_scaling(cluster: Any, model: str, pets: Path, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "scaling.md").read_text("utf-8")
+    code = page.split("```python\n")[1].split("```")[0]
+    pictures = sorted((pets / "images").iterdir())[:3]
+    (tmp_path / "paths.csv").write_text("\n".join(["path", *map(str, pictures)]) + "\n")
+    for old, new in (
+        ("openai/clip-vit-base-patch32", model),
+        ("paths.csv", str(tmp_path / "paths.csv")),
+        ("answers", str(tmp_path / "answers")),
+    ):
+        assert f'"{old}"' in code
+        code = code.replace(f'"{old}"', repr(new))
+    exec(code, {"__name__": "__main__"})
+    table = import_module("pyarrow.parquet").read_table(tmp_path / "answers")
+    assert sorted(table["path"].to_pylist()) == [str(path) for path in pictures]
+    assert set(table["label"].to_pylist()) <= {"water bird", "land bird"}
+
+
 def test_errors() -> None:
     with pytest.raises(FairTTAError, match=r"`workers` should be at least 1 \(got 0\)"):
         OnRay(workers=0)
