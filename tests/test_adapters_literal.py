@@ -139,7 +139,7 @@ def test_fair_tpt_equals_the_literal_algorithm(name: str, loss: str) -> None:
         error = (ours.probabilities[0] - theirs.probabilities).abs().max()
         assert error < 1e-4, (what, float(error), theirs.relative_step)
         assert ours.relative_step is not None
-        assert float(ours.relative_step[0]) == pytest.approx(theirs.relative_step, rel=1e-2)
+        assert float(ours.relative_step[0]) == pytest.approx(theirs.relative_step, rel=1e-3)
 
 
 def test_elra_is_well_conditioned() -> None:
@@ -179,7 +179,7 @@ def test_tpt_equals_the_literal_algorithm(name: str, steps: int, rate: str) -> N
         ours.probabilities[0].double(), theirs.probabilities, rtol=0, atol=1e-4
     )
     assert ours.learning_rate is not None
-    assert float(ours.learning_rate[0]) == pytest.approx(theirs.learning_rate, rel=1e-2)
+    assert float(ours.learning_rate[0]) == pytest.approx(theirs.learning_rate, rel=1e-3)
 
 
 @pytest.mark.parametrize("steps", [2, 4])
