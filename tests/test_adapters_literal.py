@@ -139,7 +139,9 @@ def test_fair_tpt_equals_the_literal_algorithm(name: str, loss: str) -> None:
         error = (ours.probabilities[0] - theirs.probabilities).abs().max()
         assert error < 1e-4, (what, float(error), theirs.relative_step)
         assert ours.relative_step is not None
-        assert float(ours.relative_step[0]) == pytest.approx(theirs.relative_step, rel=1e-3)
+        # far beyond the default bound the probe of the literal algorithm divides by very little
+        close = 1e-3 if theirs.relative_step < 2 else 1e-2
+        assert float(ours.relative_step[0]) == pytest.approx(theirs.relative_step, rel=close)
 
 
 def test_elra_is_well_conditioned() -> None:

@@ -70,6 +70,7 @@ def test_cells_are_marked_beyond_two_points() -> None:
     assert str(cell([50.0, 56.0], [50.0, 50.0], 1)) == "53.0 ±3.0 +"
     assert str(cell([50.0], [50.0], 1)) == "50.0"
     assert str(cell([0.0, 100.0], [50.0], 1)) == "50.0 ±50"
+    assert str(cell([float("nan")], [float("nan")], -1)) == "n/a"
 
 
 def test_the_audit_pools_the_seeds(episodes: list[Episode]) -> None:
@@ -103,3 +104,9 @@ def test_the_command_writes_the_report(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "FairTPT-MO" in result.stdout
     assert out.read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_a_folder_that_is_not_there_is_noticed_before_the_work(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "no" / "demo.html")])
+    assert result.exit_code == 3
+    assert "`--out` should be in a folder that exists" in result.stderr

@@ -46,7 +46,7 @@ class Cell:
     """A metric of a method over seeds.
 
     Attributes:
-        mean: over seeds.
+        mean: over seeds; NaN if the metric is undefined for one of them.
         error: standard error of the mean, NaN for a single seed.
         seeds: how many.
         mark: 1 if better than zero-shot by more than `NOTEWORTHY`, -1 if worse, else 0.
@@ -60,6 +60,8 @@ class Cell:
     @property
     def figures(self) -> str:
         """Mean and standard error."""
+        if math.isnan(self.mean):
+            return "n/a"
         if math.isnan(self.error):
             return f"{self.mean:.1f}"
         return f"{self.mean:.1f} ±{self.error:.{1 if self.error < 9.95 else 0}f}"
@@ -124,7 +126,7 @@ def cell(values: Sequence[float], reference: Sequence[float], better: int) -> Ce
     mean = float(np.mean(values))
     error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
     gain = better * (mean - float(np.mean(reference)))
-    mark = 0 if abs(gain) <= NOTEWORTHY else int(math.copysign(1, gain))
+    mark = int(math.copysign(1, gain)) if abs(gain) > NOTEWORTHY else 0  # NaN has no mark
     return Cell(mean, error, len(values), mark)
 
 

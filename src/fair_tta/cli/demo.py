@@ -9,6 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from fair_tta.cli.console import exits
+from fair_tta.errors import FairTTAError
+
 
 def demo(
     out: Annotated[Path, typer.Option(help="Where to write the report.")] = Path("demo.html"),
@@ -19,6 +22,13 @@ def demo(
 
     The same numbers come out each time, but for milliseconds.
     """
+    with exits():
+        if not out.parent.is_dir():
+            raise FairTTAError(f"`--out` should be in a folder that exists (got {out}).")
+        _demo(out, seeds, pictures)
+
+
+def _demo(out: Path, seeds: int, pictures: int) -> None:
     from rich.progress import track
     from transformers.utils import logging
 

@@ -85,7 +85,7 @@ class TrainingRecipe:
 
 
 def build_model(vocabulary: int) -> Any:
-    """A CLIP of some 0.6 million weights, random."""
+    """A CLIP of some 0.4 million weights, random."""
     from transformers import CLIPConfig, CLIPModel
 
     text = {
