@@ -75,7 +75,11 @@ def save_pets(folder: Path, n: int = 24) -> Path:
 
 
 def read_parts(
-    folder: Path, tasks: Sequence[BenchmarkTask] = GRID.tasks, images: int = 10, seeds: int = 2
+    folder: Path,
+    tasks: Sequence[BenchmarkTask] = GRID.tasks,
+    images: int = 10,
+    seeds: int = 2,
+    check_images: bool = True,
 ) -> list[Part]:
     """Both tasks on the same pictures."""
     parts, _ = gather(
@@ -86,6 +90,7 @@ def read_parts(
             target_column=task.target,
             sensitive_columns=[*task.sensitive],
             task=task,
+            check_images=check_images,
         ),
         images=images,
         seeds=range(seeds),
@@ -93,10 +98,19 @@ def read_parts(
     return parts
 
 
-def tiny_run(model: object, pets: Path, out: Path, grid: Grid = GRID, **options: object) -> Run:
+def tiny_run(
+    model: object,
+    pets: Path,
+    out: Path,
+    grid: Grid = GRID,
+    *,
+    check_images: bool = True,
+    **options: object,
+) -> Run:
     """Six views, units of four images."""
     settings: dict[str, object] = {"views": AugMix(6), "batch": 4, **options}
-    return prepare(grid, read_parts(pets, grid.tasks), model, out=out, **settings)  # type: ignore[arg-type]
+    parts = read_parts(pets, grid.tasks, check_images=check_images)
+    return prepare(grid, parts, model, out=out, **settings)  # type: ignore[arg-type]
 
 
 class Mortal:

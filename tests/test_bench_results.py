@@ -282,6 +282,18 @@ def test_many_settings_are_reported_by_section(tmp_path: Path) -> None:
     assert [len(a.runs) for _, a in audits] == [5, 5, 5]
 
 
+def test_a_seed_without_any_picture_is_told(
+    done: tuple[Path, Published, list[str]], tmp_path: Path
+) -> None:
+    home, _, _ = done
+    pets = bench_tiny.save_pets(tmp_path / "pets", 4)
+    for path in (pets / "images").iterdir():
+        path.write_bytes(b"broken")
+    model = str(home / "clip")
+    with pytest.raises(FairTTAError, match=r"pets animal x place: no picture of seed 0 can be re"):
+        bench(GRID, reader(pets), model, out=tmp_path / "out", seeds=1, views=AugMix(6))
+
+
 def test_errors(tmp_path: Path) -> None:
     with pytest.raises(FairTTAError, match=r"`images` should be at least 1 \(got 0\)"):
         bench(GRID, reader(tmp_path), "none", out=tmp_path, images=0)

@@ -15,6 +15,7 @@ import pytest
 
 import bench_tiny
 from bench_tiny import GRID, tiny_run
+from checks import picture
 from fair_tta.adapters import TPT
 from fair_tta.benchmarks.engines.local import Local
 from fair_tta.benchmarks.grids import Setting
@@ -161,6 +162,62 @@ def test_unreadable_pictures_are_named_and_left_out(model: str, tmp_path: Path) 
             good = [i for i, p in enumerate(unit.paths) if p not in named]
             assert line["images"] == good
             assert len(line.get("label", [])) == len(good)
+
+
+def test_other_pictures_under_the_same_names_are_answered_anew(model: str, tmp_path: Path) -> None:
+    pets = bench_tiny.save_pets(tmp_path / "pets", 12)
+    backend = load_backend(model)
+    grid = replace(GRID, settings=GRID.settings[:1])
+    before = tiny_run(backend, pets, tmp_path / "out", grid)
+    run(before)
+    for i, path in enumerate(sorted((pets / "images").iterdir())):
+        picture(100 + i).save(path)
+    after = tiny_run(backend, pets, tmp_path / "out", grid)
+    with after.journal() as journal:
+        assert after.left(journal) == list(after.units)
+    run(after)
+    fresh = tiny_run(backend, pets, tmp_path / "fresh", grid)
+    run(fresh)
+    keys = [q.key for unit in fresh.units for q in unit.questions]
+    with after.journal() as journal:
+        lines = list(Lines(journal).read(keys))
+    assert [x["probabilities"] for x in lines] == [x["probabilities"] for x in finished(fresh)]
+
+
+def test_what_the_disk_does_not_give_is_asked_for_again(model: str, tmp_path: Path) -> None:
+    pets = bench_tiny.save_pets(tmp_path / "pets", 12)
+    backend = load_backend(model)
+    prepared = tiny_run(backend, pets, tmp_path / "out")
+    path = Path(prepared.units[0].paths[0])
+    content = path.read_bytes()
+    path.unlink()
+    path.mkdir()  # any error but a missing file
+    with pytest.raises(FairTTAError, match=r"cannot read '.*png': Is a directory\. What is"):
+        run(prepared)
+    path.rmdir()
+    with pytest.raises(FairTTAError, match=r"png' was changed while the table was run"):
+        run(prepared)
+    path.write_bytes(content)
+    run(prepared)
+    assert not any(line["unreadable"] for line in finished(prepared))
+
+
+def test_a_missing_picture_is_left_out_until_it_is_there(model: str, tmp_path: Path) -> None:
+    pets = bench_tiny.save_pets(tmp_path / "pets", 12)
+    backend = load_backend(model)
+    (path, *_) = sorted((pets / "images").iterdir())
+    content = path.read_bytes()
+    path.unlink()
+    prepared = tiny_run(backend, pets, tmp_path / "out", check_images=False)
+    run(prepared)
+    named = {p: why for line in finished(prepared) for p, why in line["unreadable"].items()}
+    assert named == {str(path): "there is no such file"}
+    path.write_bytes(content)
+    again = tiny_run(backend, pets, tmp_path / "out")
+    run(again)
+    keys = [q.key for unit in again.units for q in unit.questions]
+    with again.journal() as journal:
+        assert not any(line["unreadable"] for line in Lines(journal).read(keys))
 
 
 def test_other_models_and_views_are_refused(model: str, pets: Path, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fair_tta.backends import Backend
+from fair_tta.errors import FairTTAError
 from fair_tta.provenance import plain, weights_hash
 from fair_tta.task import unit
 
@@ -62,7 +63,6 @@ def identity(backend: Backend, views: Any) -> dict[str, Any]:
         features = backend.encode_images([_test_picture()])
     return {
         "format": FORMAT,
-        "model": backend.name,
         "weights": weights or f"features {_digest(_bytes(unit(features).half()))}",
         "preprocessing": None
         if pixels is None
@@ -185,6 +185,23 @@ class Bank:
 def file_digest(data: bytes) -> str:
     """What an image is known by: the digest of its file."""
     return _digest(data)
+
+
+def read_picture(path: str | os.PathLike[str]) -> bytes | None:
+    """The file of an image, None if it is not there.
+
+    Raises:
+        FairTTAError: the disk does not give it. That may pass, so nothing is concluded from it.
+    """
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise FairTTAError(
+            f"cannot read {os.fspath(path)!r}: {error.strerror or error}. What is finished is on "
+            "disk: mend this, and the same command goes on from there."
+        ) from error
 
 
 def bytes_needed(facts: dict[str, Any], views: int, images: int) -> int:

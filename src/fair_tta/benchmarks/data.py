@@ -12,6 +12,7 @@ from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 
+from fair_tta.benchmarks.bank import file_digest, read_picture
 from fair_tta.benchmarks.datasets import (
     AgeCut,
     BenchmarkTask,
@@ -39,11 +40,13 @@ class Part:
         task: names and template.
         samples: ``{seed: records}``
         digest: of names, template and the choices made when reading, to tell rows apart.
+        contents: ``{path: digest of the file}``, empty for a file that is not there.
     """
 
     task: BenchmarkTask
     samples: Mapping[int, tuple[Record, ...]]
     digest: str
+    contents: Mapping[Path, str]
 
 
 def gather(
@@ -51,14 +54,19 @@ def gather(
 ) -> tuple[list[Part], list[str]]:
     """Read what is there and sample it.
 
+    Every picture is read once, for its digest: answers belong to the content of a picture, not to
+    its name.
+
     Returns:
         The tasks whose dataset was found, and remarks: datasets that are not there, and what was
         left out of those that are.
 
     Raises:
         DatasetError: there is none at all.
+        FairTTAError: a picture is there, but the disk does not give it.
     """
     parts, remarks, errors = [], [], []
+    contents: dict[Path, str] = {}
     for task in tasks:
         try:
             dataset = read(task)
@@ -68,12 +76,21 @@ def gather(
             continue
         samples = {seed: dataset.sample(images, seed).records for seed in seeds}
         facts = json.dumps(plain([task, dict(dataset.parameters)]), sort_keys=True)
-        parts.append(Part(task, samples, blake2b(facts.encode(), digest_size=6).hexdigest()))
+        digest = blake2b(facts.encode(), digest_size=6).hexdigest()
+        for path in (record.path for records in samples.values() for record in records):
+            if path not in contents:
+                contents[path] = _content(path)
+        parts.append(Part(task, samples, digest, contents))
         if dataset.problems or len(dataset) < images:
             remarks.append(f"{task}: {len(dataset)} images. {dataset.problems}")
     if not parts:
         raise errors[0]
     return parts, list(dict.fromkeys(remarks))
+
+
+def _content(path: Path) -> str:
+    data = read_picture(path)
+    return "" if data is None else file_digest(data)
 
 
 def paper_reader(

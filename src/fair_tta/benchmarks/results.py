@@ -111,13 +111,23 @@ class Lines:
 
 
 def read_answers(run: Run, lines: Lines, task: int) -> dict[int, dict[int, Answers]]:
-    """``{setting: {seed: Answers}}`` of one task."""
+    """``{setting: {seed: Answers}}`` of one task.
+
+    Raises:
+        FairTTAError: no picture of a seed can be read.
+    """
     found: dict[int, dict[int, Answers]] = {i: {} for i in range(len(run.grid.settings))}
     targets = list(run.parts[task].task.targets)
     for chunk in chunks(run.grid, run.parts, run.batch):
         if chunk.task == task:
             for i, line in enumerate(lines.read(list(chunk.keys))):
                 found[i].setdefault(chunk.seed, Answers()).add(chunk, line, targets)
+    for seed, answers in found[0].items():
+        if not answers.images:
+            path, why = next(iter(answers.unreadable.items()))
+            raise FairTTAError(
+                f"{run.parts[task].task}: no picture of seed {seed} can be read ({path}: {why})."
+            )
     return found
 
 

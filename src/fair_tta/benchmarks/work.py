@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from fair_tta.adapters import Adapter, ZeroShot
 from fair_tta.backends import Backend, resolve
-from fair_tta.benchmarks.bank import Bank, file_digest, identity
+from fair_tta.benchmarks.bank import Bank, file_digest, identity, read_picture
 from fair_tta.benchmarks.data import Part
 from fair_tta.benchmarks.datasets import BenchmarkTask, Record
 from fair_tta.benchmarks.grids import Grid, Setting
@@ -52,10 +51,18 @@ class Question:
 
 @dataclass(frozen=True)
 class Unit:
-    """Some images and the questions about them."""
+    """Some images and the questions about them.
+
+    Attributes:
+        seed: of the views.
+        paths: where the images are.
+        contents: the digests of their files, empty for one that is not there.
+        questions: what to find out.
+    """
 
     seed: int
     paths: tuple[str, ...]
+    contents: tuple[str, ...]
     questions: tuple[Question, ...]
 
 
@@ -88,11 +95,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some images of a sample of a task, and the keys of their lines, one per setting."""
+    """Some images of a sample of a task, and the keys of their lines, one per setting.
+
+    A key has the names and the contents of the images in it, so no answer is taken for that of
+    another picture.
+    """
 
     task: int
     seed: int
     records: tuple[Record, ...]
+    contents: tuple[str, ...]
     keys: tuple[str, ...]
 
 
@@ -103,18 +115,20 @@ def chunks(grid: Grid, parts: Sequence[Part], batch: int) -> Iterator[Chunk]:
         for seed, records in part.samples.items():
             for start in range(0, len(records), batch):
                 some = records[start : start + batch]
-                names = _digest("\0".join(record.key for record in some))
+                contents = tuple(part.contents[record.path] for record in some)
+                names = _digest("\0".join([*(record.key for record in some), *contents]))
                 keys = tuple(f"{part.digest}-{seed}-{setting}-{names}" for setting in settings)
-                yield Chunk(task, seed, some, keys)
+                yield Chunk(task, seed, some, contents, keys)
 
 
 def cut(grid: Grid, parts: Sequence[Part], batch: int) -> list[Unit]:
     """All units of a table. Tasks that ask about the same images share units."""
-    found: dict[tuple[int, tuple[str, ...]], list[Question]] = {}
+    found: dict[tuple[int, tuple[str, ...], tuple[str, ...]], list[Question]] = {}
     for chunk in chunks(grid, parts, batch):
-        questions = found.setdefault((chunk.seed, tuple(str(r.path) for r in chunk.records)), [])
+        paths = tuple(str(record.path) for record in chunk.records)
+        questions = found.setdefault((chunk.seed, paths, chunk.contents), [])
         questions += [Question(chunk.task, i, key) for i, key in enumerate(chunk.keys)]
-    return [Unit(seed, paths, tuple(asked)) for (seed, paths), asked in found.items()]
+    return [Unit(*images, tuple(asked)) for images, asked in found.items()]
 
 
 def setting_digest(setting: Setting) -> str:
@@ -161,20 +175,30 @@ class Worker:
         self._classifiers: dict[tuple[int, int], FairTPTClassifier] = {}
 
     def __call__(self, unit: Unit) -> list[Line]:
-        """Answer all questions of a unit. Pictures that cannot be read are left out and named."""
+        """Answer all questions of a unit. Pictures that cannot be read are left out and named.
+
+        Raises:
+            FairTTAError: a file is not the one that the unit was made for.
+        """
         bank = self._banks.get(unit.seed)
         if bank is None:
             bank = self._banks[unit.seed] = Bank(self._job.bank, self._job.facts, unit.seed)
         digests, pictures, unreadable = {}, {}, {}
-        for place, path in enumerate(unit.paths):
+        for place, (path, digest) in enumerate(zip(unit.paths, unit.contents, strict=True)):
+            data = read_picture(path)
+            if digest != ("" if data is None else file_digest(data)):
+                raise FairTTAError(
+                    f"{path!r} was changed while the table was run: run the same command again."
+                )
+            if data is None:
+                unreadable[path] = "there is no such file"
+                continue
             try:
-                data = Path(path).read_bytes()
-                digest = file_digest(data)
                 if digest not in bank:
                     pictures[place] = load_image(data)
                 digests[place] = digest
-            except (ImageError, OSError) as error:
-                unreadable[unit.paths[place]] = str(error)
+            except ImageError as error:
+                unreadable[path] = str(error)
         common: Line = {"images": list(digests), "unreadable": unreadable, "vision_seconds": 0.0}
         if not digests:
             return [{"key": q.key, **common, "seconds": 0.0} for q in unit.questions]
