@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 import dataset_fixtures as made
 from fair_tta.benchmarks.datasets import (
@@ -137,7 +138,9 @@ def test_paths(root: Path) -> None:
         [["path", "animal", "place"], *([name, "cat", "in"] for name, _ in rows)],
     )
     dataset = read_folder(root / "images", root / "labels.csv", **COLUMNS)
-    assert [[r.key, r.path] for r in dataset] == rows
+    assert [r.path for r in dataset] == [path for _, path in rows]
+    keys = ["0.png", "deep er/an, other.png", "more/3.png", "1.png", apart]
+    assert [r.key for r in dataset] == keys
     windows = read(root, 'path,animal,place\n"deep er\\an, other.png",cat,in\n')
     assert [r.path for r in windows] == [rows[1][1]]
 
@@ -315,3 +318,16 @@ def test_a_long_stream_needs_no_more_memory_than_a_short_one(tmp_path: Path) -> 
         return most
 
     assert peak(20_000) < peak(5_000) + 100_000
+
+
+def test_a_picture_has_one_key_however_its_path_is_spelt(tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    (images / "sub").mkdir(parents=True)
+    Image.new("RGB", (4, 4)).save(images / "a.png")
+    spellings = ["a.png", "./a.png", "sub/../a.png", str(images / "a.png")]
+    labels = tmp_path / "labels.csv"
+    labels.write_text("path,y,s\n" + "".join(f"{name},cat,in\n" for name in spellings))
+    found = list(
+        iter_folder(images, labels, target_column="y", sensitive_columns=["s"], path_column="path")
+    )
+    assert [record.key for record in found if isinstance(record, Record)] == ["a.png"] * 4

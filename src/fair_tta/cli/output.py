@@ -92,6 +92,8 @@ class Table:
 
     def __init__(self, targets: tuple[str, ...], attributes: tuple[str, ...]) -> None:
         self._console = Console()
+        if not self._console.is_terminal:
+            self._console.width = max(self._console.width, 160)  # a file has room
         self._wide = min(24, max(len(UNREADABLE), *(len(shown(t)) for t in targets)))
         self._attributes = attributes
         self._is_first = True
@@ -116,7 +118,7 @@ class Table:
     def flush(self) -> None:
         """See `Output.flush`."""
         table = rich_table.Table(box=box.SIMPLE_HEAD, show_header=self._is_first, expand=True)
-        table.add_column("picture", ratio=1, overflow="fold")
+        table.add_column("picture", ratio=1, overflow="fold", min_width=16)
         table.add_column("answer", width=self._wide)
         table.add_column("p", width=5)
         table.add_column("zero-shot", width=self._wide)

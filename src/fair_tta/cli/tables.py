@@ -45,8 +45,8 @@ def print_audit(result: FolderAudit) -> None:
 
 
 def _table(title: str, runs: list[dict[str, Any]], part: str) -> Table:
-    table = Table(title=Text(title), box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column("method", overflow="fold")
+    table = Table(title=Text(title), box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    table.add_column("method", overflow="fold", max_width=14)  # 80 columns in all
     for name in METRICS.values():
         table.add_column(name, justify="right", min_width=14)
     for run in runs:

@@ -151,7 +151,15 @@ def _rows(
         if check_images:
             path, problem = _find(name, images, table.path.parent)
         attributes = {attribute: cells[attribute] for attribute in sensitive}
-        yield problem or Record(path, cells[target_column], attributes, name)
+        yield problem or Record(path, cells[target_column], attributes, _key(path, images, name))
+
+
+def _key(path: Path, images: Path, name: str) -> str:
+    """One name for a picture, however its path is spelt."""
+    found, folder = os.path.normpath(path), os.path.normpath(images)
+    if not found.startswith(folder + os.sep):
+        return os.path.normpath(name)
+    return os.path.relpath(found, folder).replace(os.sep, "/")
 
 
 def _find(name: str, images: Path, beside: Path) -> tuple[Path, Problem | None]:
