@@ -483,3 +483,15 @@ def test_the_document_is_a_copy(both: Audit) -> None:
     before = copy.deepcopy(both.document)
     both.document["runs"].clear()
     assert both.document == before
+
+
+def test_runs_that_agree_everywhere_do_not_look_certain() -> None:
+    truth, groups = ["a", "b"] * 40, ["x"] * 40 + ["y"] * 40
+    runs = [audit(truth, ["a"] * 80, groups, name=name) for name in ("one", "two")]
+    (comparison,) = compare(runs).document["comparisons"]
+    accuracy = comparison["differences"].pop("accuracy")
+    assert accuracy["low"] < 0 == accuracy["value"] < accuracy["high"]
+    for name in ("worst_group_accuracy", "bias", "equalized_odds_difference"):
+        figure = comparison["differences"][name]
+        assert (figure["value"], figure["low"], figure["high"]) == (0, None, None)
+        assert figure["reason"] == "no answer changed, so resampling gives no interval"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,9 @@ COUNTED = (
 """The metrics that are functions of answers alone, in the order of audits."""
 
 
+NOTHING_CHANGED = "no answer changed, so resampling gives no interval"
+
+
 def against(
     rows: Rows, before: int, after: int, scores: tuple[Scores, Scores], how: Bootstrap
 ) -> dict[str, Any]:
@@ -42,13 +46,21 @@ def against(
     known = a.sensitive_entropy or {}
     by_name[CONFIDENCE] = _change(rows, b.entropy, a.entropy, how)
     everybody = np.ones(len(rows.truth), np.bool_)
+    changes = _changes(rows, before, after, everybody, how)
+    if not changes["changed"]:  # resampling cannot show a spread: that is no certainty
+        by_name |= {
+            metric.name: Estimate(figure.value, figure.n, None, None, NOTHING_CHANGED)
+            for metric, figure in zip(COUNTED, found, strict=True)
+            if not math.isnan(figure.value)
+        }
+    by_name[definitions.ACCURACY.name] = _difference(changes, how, "")
     return {
         "differences": {name: figure.to_dict() for name, figure in by_name.items()},
         "sensitive_indifference": {
             attribute: _change(rows, known.get(attribute), entropy, how).to_dict()
             for attribute, entropy in (b.sensitive_entropy or {}).items()
         },
-        "changes": _changes(rows, before, after, everybody, how),
+        "changes": changes,
         "groups": _groups(rows, before, after, how),
     }
 
