@@ -486,8 +486,8 @@ def test_the_document_is_a_copy(both: Audit) -> None:
 
 
 def test_runs_that_agree_everywhere_do_not_look_certain() -> None:
-    truth, groups = ["a", "b"] * 40, ["x"] * 40 + ["y"] * 40
-    runs = [audit(truth, ["a"] * 80, groups, name=name) for name in ("one", "two")]
+    truth, groups = ["a", "b"] * 80, ["x"] * 80 + ["y"] * 80
+    runs = [audit(truth, ["a"] * 160, groups, name=name) for name in ("one", "two")]
     (comparison,) = compare(runs).document["comparisons"]
     accuracy = comparison["differences"].pop("accuracy")
     assert accuracy["low"] < 0 == accuracy["value"] < accuracy["high"]
