@@ -16,7 +16,7 @@ from fair_tta.errors import FairTTAError
 def demo(
     out: Annotated[Path, typer.Option(help="Where to write the report.")] = Path("demo.html"),
     seeds: Annotated[int, typer.Option(min=1, help="How many, from 0 on.")] = 5,
-    pictures: Annotated[int, typer.Option(min=1, help="For each seed and task.")] = 96,
+    pictures: Annotated[int, typer.Option(min=1, help="For each seed and task.")] = 120,
 ) -> None:
     """Run every method on the miniature world, offline, and write a report.
 

@@ -52,7 +52,7 @@ class TaskTable:
 def play(
     *,
     seeds: int = 5,
-    pictures: int = 96,
+    pictures: int = 120,
     progress: Callable[[Iterable[Any], int], Iterable[Any]] = lambda work, total: work,
 ) -> list[Episode]:
     """Run every method on every task.
