@@ -13,8 +13,9 @@ import bench_tiny
 import dataset_fixtures
 from fair_tta.adapters import FairTPT, ZeroShot
 from fair_tta.benchmarks.data import miniature_reader, miniature_tasks, paper_reader
+from fair_tta.benchmarks.datasets import AgeCut
 from fair_tta.benchmarks.own import read_table
-from fair_tta.cli.bench import bench
+from fair_tta.cli.bench import SplitName, _source, bench
 from fair_tta.errors import FairTTAError
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -39,6 +40,9 @@ adapter = "zero-shot"
 name = "strong"
 adapter = "fair-tpt:lam=5000"
 """
+
+
+FOLDER = OWN[OWN.index("[[folder]]") : OWN.index("[[setting]]")]
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +130,32 @@ def test_what_a_file_says(tmp_path: Path) -> None:
         table.reader(None)(table.grid.tasks[0])
 
 
+def test_a_setting_in_single_brackets(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('pairs = ["CelebA smiling x gender"]\n[setting]\nadapter = "zero"\n')
+    with pytest.raises(FairTTAError, match=r"`setting` should be written \[\[setting\]\]"):
+        read_table(file)
+
+
+def test_lists_of_names(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(OWN.replace('{ cat = "cat", dog = "dog" }', '["cat", "dog"]'))
+    assert read_table(file).grid.tasks[0].targets == {"cat": "cat", "dog": "dog"}
+
+
+@pytest.mark.parametrize("pairs", [[], ["CelebA smiling x gender"]])
+def test_drawn_pictures_replace_pairs_and_not_folders(pairs: list[str], tmp_path: Path) -> None:
+    pets = bench_tiny.save_pets(tmp_path / "pets", 4)
+    (pets / "mine.toml").write_text(OWN.replace("pairs = []", f"pairs = {pairs}"))
+    grid, read, _ = _source(
+        "", pets / "mine.toml", "miniature", tmp_path / "out", 4, SplitName.DEFAULT, AgeCut()
+    )
+    drawn = [str(task) for task in miniature_tasks()] if pairs else []
+    assert [str(task) for task in grid.tasks] == [*drawn, "pets animal x place"]
+    assert {record.path.parent for record in read(grid.tasks[-1])} == {pets / "images"}
+    assert len(read(grid.tasks[0])) == 4
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -135,6 +165,17 @@ def test_what_a_file_says(tmp_path: Path) -> None:
         ('adapter = "zero-shot"', 'name = "a"', r"a setting should have adapter and may have name"),
         ("[[folder]]", "[[folder", "cannot read the table"),
         ("fair-tpt:lam=5000", "fair", "there is no adapter 'fair'"),
+        ("pairs = []", 'pairs = "x"', r"`pairs` should be a list of pairs \(got 'x'\)"),
+        ("pairs = []", "pairs = [1]", r"`pairs` should be of the paper's .* \(got 1\)"),
+        ('"fair-tpt:lam=5000"', "3", r"`adapter` of a setting should be a string \(got 3\)"),
+        ('"strong"', "3", r"`name` of a setting should be a string \(got 3\)"),
+        ('images = "images"', "images = 3", r"`images` of a folder should be a string \(got 3"),
+        ("[[folder]]", "[folder]", r"`folder` should be written \[\[folder\]\] \(got \{'name"),
+        ('{ cat = "cat", dog = "dog" }', "3", r"`targets` should be a list of names \(got 3\)"),
+        ("sensitive.place =", "sensitive =", r"`sensitive.indoors` should be a list of names"),
+        ("sensitive.place = {", 'sensitive = ["x"] # {', "`sensitive` of a folder should have"),
+        ("pairs = []", FOLDER, r"tasks should differ \(\['pets animal x place'\] came twice\)"),
+        ('"zero-shot"', '"fair-tpt:lam=5000"', r"settings should differ \('fair-tpt:lam=5000' and"),
     ],
 )
 def test_errors_of_files(old: str, new: str, message: str, tmp_path: Path) -> None:

@@ -58,5 +58,10 @@ def test_errors() -> None:
     twice = (Setting("a", ZeroShot()), Setting("a", ZeroShot()))
     with pytest.raises(FairTTAError, match=r"distinct names \(\['a'\] came twice\)"):
         Grid("g", "", twice)
+    with pytest.raises(FairTTAError, match=r"should differ \('a' and 'b' are both ZeroShot"):
+        Grid("g", "", (Setting("a", ZeroShot()), Setting("b", ZeroShot())))
+    task = GRIDS["main-L14"].tasks[0]
+    with pytest.raises(FairTTAError, match=r"tasks should differ \(\['FairFace .*'\] came twice"):
+        Grid("g", "", (Setting("a", ZeroShot()),), (task, task))
     with pytest.raises(FairTTAError, match="at least one setting and one task"):
         Grid("g", "", ())

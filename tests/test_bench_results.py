@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import sys
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -144,6 +145,10 @@ def test_rows_say_what_was_asked(done: tuple[Path, Published, list[str]]) -> Non
 def test_differences_are_paired_and_marked(done: tuple[Path, Published, list[str]]) -> None:
     home, found, _ = done
     columns = rows(home)
+    first: dict[str, int] = {}  # an image counts once, with its first seed
+    for image, seed in zip(columns["image"], columns["seed"], strict=True):
+        first[image] = min(seed, first.get(image, seed))
+    assert 20 < len(first) < 60
     for figure in found.figures:
         if figure.setting.name == "ZeroShot" or figure.metric == "seconds" or not figure.task:
             assert figure.difference is None
@@ -160,6 +165,7 @@ def test_differences_are_paired_and_marked(done: tuple[Path, Published, list[str
                         for i in range(len(columns["truth"]))
                         if columns["setting"][i] == name
                         and columns["target"][i] == figure.task.target
+                        and columns["seed"][i] == first[columns["image"][i]]
                     ]
                 )
                 for name in (figure.setting.name, "ZeroShot")
@@ -292,6 +298,41 @@ def test_a_seed_without_any_picture_is_told(
     model = str(home / "clip")
     with pytest.raises(FairTTAError, match=r"pets animal x place: no picture of seed 0 can be re"):
         bench(GRID, reader(pets), model, out=tmp_path / "out", seeds=1, views=AugMix(6))
+
+
+def test_audits_count_an_image_once() -> None:
+    from fair_tta.benchmarks.results import Answers
+    from fair_tta.benchmarks.tables import audit_task
+
+    def answers(images: list[str], label: str) -> Answers:
+        n = len(images)
+        return Answers(
+            images=images, truth=["cat", "dog"] * (n // 2), labels=[label] * n,
+            sensitive={"place": ["indoors", "outdoors"] * (n // 2)}, confidence=[0.5] * n,
+            entropy=[0.5] * n, sensitive_entropy={"place": [0.5] * n}, relative_step=[None] * n,
+            warnings=[()] * n, seconds=float(n),
+        )  # fmt: skip
+
+    grid = replace(GRID, settings=GRID.settings[:2], tasks=GRID.tasks[:1])
+    whole = [f"{i}" for i in range(40)]
+    seeds = {seed: answers(whole, "cat" if seed == 0 else "dog") for seed in range(5)}
+    ((_, five),) = audit_task(grid, grid.tasks[0], {0: seeds, 1: seeds}, 6, {})
+    one = {0: seeds[0]}
+    ((_, single),) = audit_task(grid, grid.tasks[0], {0: one, 1: one}, 6, {})
+    assert five.document["runs"] == single.document["runs"]
+    assert five.document["comparisons"] == single.document["comparisons"]
+
+
+def test_a_missing_package_is_told_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+    def read(task: Any) -> Dataset:
+        raise AssertionError("too late")
+
+    with pytest.raises(ImportError, match=r"needs the package 'pyarrow': pip install"):
+        bench(GRID, read, "none", out=tmp_path)
 
 
 def test_errors(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fair_tta._extras import require
 from fair_tta.benchmarks.data import Reader, gather
 from fair_tta.benchmarks.engines.local import Local
 from fair_tta.benchmarks.grids import Grid
@@ -54,6 +55,7 @@ def bench(
     for name, value in (("images", images), ("seeds", seeds)):
         if not isinstance(value, int) or value < 1:
             raise FairTTAError(f"`{name}` should be at least 1 (got {value!r}).")
+    require("pyarrow", "bench")  # before any work is done
     parts, remarks = gather(grid.tasks, read, images=images, seeds=range(seeds))
     for remark in remarks:
         say(remark)

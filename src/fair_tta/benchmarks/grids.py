@@ -7,6 +7,7 @@ with.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from fair_tta.benchmarks.datasets import MAIN_TASKS, MORE_TASKS, BenchmarkTask
 from fair_tta.errors import FairTTAError
 from fair_tta.learning_rate import ELRA, FixedRate, RatePolicy
 from fair_tta.objectives import Loss, SLoss, SuperTSLoss, TSLoss
+from fair_tta.provenance import adapter_settings
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,19 @@ class Grid:
             raise FairTTAError(f"settings should have distinct names ({twice} came twice).")
         if not self.settings or not self.tasks:
             raise FairTTAError("a table should have at least one setting and one task.")
+        first: dict[str, str] = {}
+        for setting in self.settings:
+            key = json.dumps(adapter_settings(setting.adapter), sort_keys=True)
+            if key in first:
+                raise FairTTAError(
+                    f"settings should differ ({first[key]!r} and {setting.name!r} are both "
+                    f"{setting.adapter!r})."
+                )
+            first[key] = setting.name
+        tasks = [str(task) for task in self.tasks]
+        twice = sorted({task for task in tasks if tasks.count(task) > 1})
+        if twice:
+            raise FairTTAError(f"tasks should differ ({twice} came twice).")
 
 
 _LAMBDAS = (1, 100, 5000)

@@ -33,8 +33,9 @@ from fair_tta.report import html_many
 
 LEGEND = (
     f"Percent, mean ± standard error over seeds; + better, - worse than zero-shot by more than "
-    f"{NOTEWORTHY:g} points. In brackets the paper's figure and ours minus the paper's; a question "
-    "mark after the paper's figure: it contradicts its own row and is most likely a slip. "
+    f"{NOTEWORTHY:g} points. Paired intervals and audits take every image once, with its "
+    "first seed. In brackets the paper's figure and ours minus the paper's; a question mark "
+    "after the paper's figure: it contradicts its own row and is most likely a slip. "
     "WGA: accuracy of the worst (target, attribute) group; Bias: Acc - WGA; EOD: equalized-odds "
     "difference; ASI: indifference to the attribute; ATC: confidence in the target; s: seconds per "
     "image, views included (settings of a sweep share work, so that a later one looks cheaper than "

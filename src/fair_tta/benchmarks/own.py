@@ -8,7 +8,7 @@
     labels = "labels.csv"
     target_column = "animal"
     template = "a photo of a {target} {sensitive}."
-    targets = { cat = "cat", dog = "dog" }
+    targets = { cat = "cat", dog = "dog" }     # or ["cat", "dog"]
     sensitive.place = { indoors = "in a house", outdoors = "outdoors" }
 
     [[setting]]
@@ -34,6 +34,7 @@ from fair_tta.benchmarks.datasets import TASKS, BenchmarkTask, Dataset, read_fol
 from fair_tta.benchmarks.grids import Grid, Setting
 from fair_tta.cli.adapter_text import parse_adapter
 from fair_tta.errors import FairTTAError
+from fair_tta.prompts import parse_names
 
 _FOLDER = ("name", "images", "labels", "target_column", "template", "targets", "sensitive")
 
@@ -86,13 +87,16 @@ def read_table(path: str | os.PathLike[str]) -> OwnTable:
         raise FairTTAError(f"cannot read the table {str(file)!r}: {error}.") from error
     _check_keys("a table", content, ("setting",), ("pairs", "folder"))
     folders = {}
-    tasks = [_pair(name) for name in content.get("pairs", [])]
-    for entry in content.get("folder", []):
+    pairs = content.get("pairs", [])
+    if not isinstance(pairs, list):
+        raise FairTTAError(f"`pairs` should be a list of pairs (got {pairs!r}).")
+    tasks = [_pair(name) for name in pairs]
+    for entry in _entries(content, "folder"):
         task = _folder(entry)
         tasks.append(task)
         places = {key: str(file.parent / entry[key]) for key in ("images", "labels")}
         folders[str(task)] = {**entry, **places}
-    settings = [_setting(entry) for entry in content["setting"]]
+    settings = [_setting(entry) for entry in _entries(content, "setting")]
     first = Setting("ZeroShot", ZeroShot())
     others = [s for s in settings if s.adapter != first.adapter]
     return OwnTable(Grid(file.stem, "", (first, *others), tuple(tasks)), folders)
@@ -100,10 +104,11 @@ def read_table(path: str | os.PathLike[str]) -> OwnTable:
 
 def _setting(entry: Mapping[str, Any]) -> Setting:
     _check_keys("a setting", entry, ("adapter",), ("name",))
-    return Setting(str(entry.get("name", entry["adapter"])), parse_adapter(entry["adapter"]))
+    _check_texts("a setting", entry, ("adapter", "name"))
+    return Setting(entry.get("name", entry["adapter"]), parse_adapter(entry["adapter"]))
 
 
-def _pair(name: str) -> BenchmarkTask:
+def _pair(name: Any) -> BenchmarkTask:
     for task in TASKS:
         if str(task) == name:
             return task
@@ -113,10 +118,34 @@ def _pair(name: str) -> BenchmarkTask:
 
 def _folder(entry: Mapping[str, Any]) -> BenchmarkTask:
     _check_keys("a folder", entry, _FOLDER, ("path_column",))
+    texts = ("name", "images", "labels", "target_column", "template", "path_column")
+    _check_texts("a folder", entry, texts)
+    sensitive = entry["sensitive"]
+    if not isinstance(sensitive, Mapping) or not sensitive:
+        raise FairTTAError(
+            "`sensitive` of a folder should have names for each attribute, such as "
+            f'`sensitive.place = ["indoors", "outdoors"]` (got {sensitive!r}).'
+        )
     return BenchmarkTask(
-        entry["name"], entry["target_column"], entry["targets"], entry["sensitive"],
+        entry["name"],
+        entry["target_column"],
+        parse_names("targets", entry["targets"]),
+        {a: parse_names(f"sensitive.{a}", names) for a, names in sensitive.items()},
         entry["template"],
-    )  # fmt: skip
+    )
+
+
+def _entries(content: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    found = content.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(entry, Mapping) for entry in found):
+        raise FairTTAError(f"`{name}` should be written [[{name}]] (got {found!r}).")
+    return found
+
+
+def _check_texts(what: str, entry: Mapping[str, Any], names: Sequence[str]) -> None:
+    for name in names:
+        if not isinstance(entry.get(name, ""), str):
+            raise FairTTAError(f"`{name}` of {what} should be a string (got {entry[name]!r}).")
 
 
 def _check_keys(

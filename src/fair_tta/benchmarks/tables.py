@@ -33,10 +33,10 @@ class Figure:
         setting: the row.
         task: the column, None for the mean over all tasks.
         metric: its key.
-        images: how many, over all seeds.
+        images: how many answers, over all seeds; an image that two seeds have drawn counts twice.
         cell: mean and standard error over seeds, marked against zero-shot.
-        difference: setting minus zero-shot on the images of all seeds together, None for
-            zero-shot itself, for costs and for averages.
+        difference: setting minus zero-shot on the images of all seeds together, each once with
+            its first seed; None for zero-shot itself, for costs and for averages.
         low: lower end of its paired interval.
         high: upper end.
         printed: what the paper has in this cell, None if nothing.
@@ -141,7 +141,7 @@ def audit_task(
     views: int,
     provenance: Mapping[str, Any],
 ) -> list[tuple[str, Audit]]:
-    """The images of all seeds together, every setting beside zero-shot.
+    """The images of all seeds together, each once, every setting beside zero-shot.
 
     Tables with many settings are split where the paper's are; each part has zero-shot in it.
     """
@@ -163,18 +163,18 @@ def _audit(
     views: int,
     provenance: Mapping[str, Any],
 ) -> Audit:
-    all_ = list(by_seed.values())
+    rows = _once(by_seed)
 
     def joined(name: str) -> list[Any]:
-        return [value for a in all_ for value in getattr(a, name)]
+        return [getattr(a, name)[i] for a, i in rows]
 
-    attributes = all_[0].sensitive_entropy
+    attributes = rows[0][0].sensitive_entropy
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallGroupWarning)  # the audit says it too
         return audit(
             joined("truth"),
             joined("labels"),
-            {s: [v for a in all_ for v in a.sensitive[s]] for s in task.sensitive},
+            {s: [a.sensitive[s][i] for a, i in rows] for s in task.sensitive},
             name=setting.name,
             targets=list(task.targets),
             values={attribute: list(names) for attribute, names in task.sensitive.items()},
@@ -182,15 +182,24 @@ def _audit(
                 confidence=joined("confidence"),
                 entropy=joined("entropy"),
                 sensitive_entropy={
-                    s: [v for a in all_ for v in a.sensitive_entropy[s]] for s in attributes
+                    s: [a.sensitive_entropy[s][i] for a, i in rows] for s in attributes
                 },
                 relative_step=joined("relative_step"),
                 warnings=joined("warnings"),
             ),
-            seconds=sum(_cost(a, setting, views) * len(a.labels) for a in all_),
+            seconds=sum(_cost(a, setting, views) for a, _ in rows),
             adapter=setting.adapter,
             provenance=provenance,
         )
+
+
+def _once(by_seed: BySeed) -> list[tuple[Answers, int]]:
+    """Every image once, with its first seed: several answers on one image are not independent."""
+    rows: dict[str, tuple[Answers, int]] = {}
+    for answers in by_seed.values():
+        for i, image in enumerate(answers.images):
+            rows.setdefault(image, (answers, i))
+    return list(rows.values())
 
 
 def _measure(answers: Answers) -> dict[str, float]:

@@ -157,9 +157,13 @@ def _source(
     grid = usage("TABLE", find_grid, table) if mine is None else mine.grid
     home = Path("bench") / grid.name if out is None else out
     if data == "miniature":
-        if mine is None or mine.needs_data:
-            grid = replace(grid, tasks=miniature_tasks())
-        return grid, miniature_reader(home / "pictures", pictures), home
+        drawn = miniature_reader(home / "pictures", pictures)
+        if mine is None:
+            return replace(grid, tasks=miniature_tasks()), drawn, home
+        if mine.needs_data:  # drawn pictures instead of pairs, beside folders
+            folders = [task for task in grid.tasks if str(task) in mine.folders]
+            grid = replace(grid, tasks=(*miniature_tasks(), *folders))
+        return grid, mine.reader(drawn), home
     part = None if split is SplitName.DEFAULT else Split(split.value)
     paper = paper_reader(data, part, ages) if data else None
     if mine is not None:
