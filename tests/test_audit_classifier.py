@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,14 @@ from fair_tta.auditing import (
 from fair_tta.backends import TransformersBackend
 from fair_tta.learning_rate import FixedRate
 from fair_tta.metrics import Bootstrap, Over, SmallGroupWarning
-from fair_tta.provenance import adapter_settings, model_identity, plain, weights_hash
+from fair_tta.miniature.model import FOLDER
+from fair_tta.provenance import (
+    adapter_settings,
+    model_identity,
+    plain,
+    preprocessing_hash,
+    weights_hash,
+)
 
 IMAGES = [picture(i) for i in range(8)]
 LABELS = ["cat", "dog", "bird", "cat"] * 2
@@ -179,6 +187,33 @@ def test_a_backend_without_a_model_is_still_named() -> None:
         "device": "cpu",
         "dtype": "float",
     }
+
+
+def test_a_local_model_is_named_without_its_path(tmp_path: Path) -> None:
+    backend: Any = TransformersBackend(*families.seeded(families.clip))
+    (tmp_path / "mine").mkdir()
+    for origin, name in (
+        (str(tmp_path / "mine"), "mine"),
+        (str(tmp_path / "gone" / "model"), "model"),
+        (str(FOLDER), "miniature"),
+        ("someone/model", "someone/model"),
+    ):
+        backend.model.name_or_path = origin
+        found = model_identity(backend)
+        assert found["origin"] == name
+        assert found["name"] == f"CLIPModel ({name})"
+    backend.model.name_or_path = ""
+    assert model_identity(backend)["name"] == "CLIPModel"
+
+
+def test_the_preprocessing_has_a_hash() -> None:
+    model, images, tokenizer = families.seeded(families.clip)
+    first = preprocessing_hash(TransformersBackend(model, images, tokenizer))
+    assert first == preprocessing_hash(TransformersBackend(model, images, tokenizer))
+    other = copy.deepcopy(images)
+    other.image_mean = [0.1, 0.2, 0.3]
+    assert first != preprocessing_hash(TransformersBackend(model, other, tokenizer))
+    assert preprocessing_hash(Bare()) is None
 
 
 def test_settings_are_plain_json() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from cli_fixtures import many as many
 from cli_fixtures import tiny_model as tiny_model
 from fair_tta import AugMix, FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta.auditing import Audit, audit_classifier, compare
+from fair_tta.miniature.model import FOLDER
 
 ADAPTERS = ("--adapters", "zero-shot,fair-tpt:lam=10,rho=0.5")
 
@@ -165,6 +167,48 @@ def test_another_run_in_the_same_folder(folder: Path, tiny_model: str) -> None:
     assert "data.labels_sha256 was" in call(*arguments, code=3).stderr
     call(*arguments, "--restart", "--seed", "1", code=4)
     assert Audit.load(folder / "out" / "audit.json").document["provenance"]["seed"] == 1
+
+
+def test_files_name_no_place_of_the_machine(folder: Path, tiny_model: str) -> None:
+    model = folder / "here" / "tiny"
+    shutil.copytree(tiny_model, model)
+    call(*audit_arguments(folder, str(model)), "--adapters", "zero-shot", code=4)
+    for path in (folder / "out").iterdir():
+        assert str(folder) not in path.read_text(encoding="utf-8"), path.name
+    document = Audit.load(folder / "out" / "audit.json").document
+    assert document["provenance"]["model"]["name"] == "CLIPModel (tiny)"
+    assert document["provenance"]["data"]["images"] == "pics"
+    rows = (folder / "out" / "rows.jsonl").read_bytes()
+    moved = folder / "there" / "other name"
+    shutil.copytree(model, moved)
+    shutil.rmtree(model)
+    call(*audit_arguments(folder, str(moved)), "--adapters", "zero-shot", code=4)
+    assert (folder / "out" / "rows.jsonl").read_bytes() == rows
+    (folder / "second").mkdir()
+    (folder / "pics").rename(folder / "second" / "pics")
+    arguments = [*audit_arguments(folder, str(moved)), "--adapters", "zero-shot"]
+    out = call(*arguments, "--images", str(folder / "second" / "pics"), code=3)
+    assert "data.images_place was" in out.stderr  # other pictures may have the same names
+    config = moved / "processor_config.json"
+    config.write_text(config.read_text().replace("0.48145466", "0.3"))
+    (folder / "second" / "pics").rename(folder / "pics")
+    assert "preprocessing_sha256 was" in call(*arguments, code=3).stderr
+
+
+def test_the_embedded_model_says_what_it_is(many: Path) -> None:
+    labels = many / "labels.csv"
+    labels.write_text("".join(labels.read_text().splitlines(keepends=True)[:7]))
+    arguments = [*audit_arguments(many, "miniature"), "--adapters", "zero-shot"]
+    note = "no --model: the embedded miniature model, which knows drawn pictures only"
+    assert note not in call(*arguments).stderr
+    assert note not in Audit.load(many / "out" / "audit.json").warnings
+    place = arguments.index("--model")
+    del arguments[place : place + 2]
+    out = call(*arguments)
+    assert out.stderr.count(note) == 1
+    assert note in Audit.load(many / "out" / "audit.json").warnings
+    for path in (many / "out").iterdir():
+        assert str(FOLDER.parent) not in path.read_text(encoding="utf-8"), path.name
 
 
 def test_names_are_the_values_of_the_columns(many: Path, tiny_model: str) -> None:

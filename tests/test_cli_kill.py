@@ -17,12 +17,29 @@ from cli_fixtures import tiny_model as tiny_model
 from fair_tta.auditing import Audit
 
 ADAPTERS = ("--adapters", "zero-shot,fair-tpt:lam=10,rho=0.5")
+COUNT = 16
+
+
+SLOWLY = """
+import time
+from fair_tta.cli import app
+from fair_tta.journal import Journal
+
+append = Journal.append
+
+def slowly(self, rows):
+    append(self, rows)
+    time.sleep(0.3)  # however fast the machine is, the signal comes before the end
+
+Journal.append = slowly
+app(prog_name="fair-tta")
+"""
 
 
 def run(*arguments: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "fair_tta", *arguments],
+        [sys.executable, "-c", SLOWLY, *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
     )  # fmt: skip
 
@@ -38,13 +55,14 @@ def wait_for_rows(process: subprocess.Popen[str], path: Path, count: int) -> Non
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
 def test_killed_and_interrupted(many: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(many, tiny_model), *ADAPTERS, "--batch-size", "2"]
-    rows = many / "out" / "rows.jsonl"
+    rows, labels = many / "out" / "rows.jsonl", many / "labels.csv"
+    labels.write_text("".join(labels.read_text().splitlines(keepends=True)[: 1 + COUNT]))
     process = run(*arguments)
     wait_for_rows(process, rows, 3)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     finished = rows.read_bytes().count(b"\n") - 1
-    assert 3 <= finished < 48
+    assert 3 <= finished < COUNT
     process = run(*arguments)
     wait_for_rows(process, rows, finished + 1)
     process.send_signal(signal.SIGINT)
@@ -52,7 +70,7 @@ def test_killed_and_interrupted(many: Path, tiny_model: str) -> None:
     assert process.returncode == 130
     assert "rows are finished. The same command goes on from there." in stderr
     assert "Traceback" not in stderr
-    assert finished < rows.read_bytes().count(b"\n") - 1 < 48
+    assert finished < rows.read_bytes().count(b"\n") - 1 < COUNT
     call(*arguments)
     call(*audit_arguments(many, tiny_model, "whole"), *ADAPTERS, "--batch-size", "2")
     assert rows_of(many / "out") == rows_of(many / "whole")

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,33 @@ def test_names_that_are_not_utf8(tmp_path: Path, tiny_model: str) -> None:
     out = call("predict", str(tmp_path), *options(tiny_model), "--csv")
     assert b"\xff\xfe.png" in out.stdout_bytes
     call("predict", str(tmp_path), *options(tiny_model))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such pipes")
+def test_a_reader_that_has_enough(pictures: Path, tiny_model: str) -> None:
+    arguments = ["predict", str(pictures), *options(tiny_model), "--adapter", "zero-shot"]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "fair_tta", *arguments, *way],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for way in ([], ["--json"])
+    ]  # fmt: skip
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.close()  # as `head` does
+    for process in processes:
+        assert process.stderr is not None
+        with process.stderr as said:
+            assert said.read() == ""
+        assert process.wait() == 141
+
+
+def test_the_embedded_model_says_what_it_is(pictures: Path) -> None:
+    arguments = ["predict", str(pictures / "b.png"), *NAMES, "--adapter", "zero-shot", "--json"]
+    note = "no --model: the embedded miniature model, which knows drawn pictures only\n"
+    assert call(*arguments).stderr == note
+    assert call(*arguments, "--model", "miniature").stderr == ""
 
 
 def test_usage_errors(pictures: Path, tiny_model: str) -> None:

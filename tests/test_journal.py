@@ -89,6 +89,15 @@ def test_a_damaged_line_is_not_taken_for_a_torn_one(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="line 1 of"):
         Journal(path, FACTS)
     assert path.read_bytes() == b"path,label\n"
+    for foreign in (b"my only copy", b"{", lines[0][:-2] + b" }"):  # no newline: torn, or not ours?
+        path.write_bytes(foreign)
+        if lines[0].startswith(foreign):
+            Journal(path, FACTS).close()
+            assert path.read_bytes() == lines[0]
+        else:
+            with pytest.raises(JournalError, match="line 1 of"):
+                Journal(path, FACTS)
+            assert path.read_bytes() == foreign
     path.write_bytes(json.dumps({"journal": "fair-tta/journal/9"}).encode() + b"\n")
     with pytest.raises(JournalError, match=f"this version of fair-tta writes '{FORMAT}"):
         Journal(path, FACTS)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,6 +84,60 @@ def test_a_picture_that_the_model_cannot_use_fails_alone(
     assert str(answers[1]) == (
         "the model cannot use this picture of 1 x 9 pixels (RuntimeError: too thin)"
     )
+
+
+def test_a_program_that_fails_with_all_pictures_stops_the_stream(
+    classifier: FairTPTClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise AttributeError("no such method")
+
+    monkeypatch.setattr(classifier.vision, "features", broken)
+    with pytest.raises(AttributeError, match="no such method"):
+        answer_batch({"": classifier}, [picture(0), b"nonsense", picture(1)])
+
+
+@pytest.mark.parametrize("kind", ["OutOfMemoryError", "AcceleratorError"])
+def test_a_device_that_fails_is_no_fault_of_the_picture(
+    classifier: FairTPTClassifier, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    error = getattr(torch, kind, None)
+    if error is None:
+        pytest.skip("an older torch")
+
+    def full(images: Any, with_views: bool) -> None:
+        raise error("CUDA out of memory")
+
+    monkeypatch.setattr(classifier.vision, "features", full)
+    with pytest.raises(error, match="CUDA out of memory"):
+        answer_batch({"": classifier}, [picture(0)])
+
+
+def test_warnings_of_adapters_are_in_the_audit(
+    classifier: FairTPTClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [("a.png", "cat", "land"), ("b.png", "dog", "water"), ("c.png", "dog", "land")]
+    for i, row in enumerate(rows):
+        picture(i).save(tmp_path / row[0])
+    write_labels(tmp_path / "labels.csv", rows)
+    values = Labels(tmp_path, tmp_path / "labels.csv", "animal", ("place",)).scan()
+    predict = FairTPTClassifier.predict
+
+    def warning(self: Any, images: Any) -> Any:
+        texts = [("bounded",), (), ("bounded", "not finite")]
+        tuned = isinstance(self.adapter, TPT)
+        answers: Any = predict(self, images)
+        return [
+            replace(p, warnings=text if tuned else ())
+            for p, text in zip(answers, texts, strict=True)
+        ]
+
+    monkeypatch.setattr(FairTPTClassifier, "predict", warning)
+    methods: dict[str, Adapter] = {"a": ZeroShot(), "b": TPT()}
+    found = audit_folder(classifier, methods, values, tmp_path / "out", notes=["read me"]).audit
+    counts = [run["warnings"] for run in found.document["runs"]]
+    assert counts == [{}, {"bounded": 2, "not finite": 1}]
+    assert found.warnings[0] == "read me"
 
 
 def test_errors_of_the_model_stop_the_stream(

@@ -114,11 +114,11 @@ class Journal:
     def _open(self) -> None:
         """Read the keys of what is there, and cut off a line that a kill has torn."""
         self._file.seek(0)
-        whole = 0
+        whole, header = 0, _line({"journal": FORMAT, "facts": self._facts})
         with open(self.path, "rb") as file:
             for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    break
+                if not line.endswith(b"\n") and (number > 1 or header.startswith(line)):
+                    break  # torn
                 content = self._parsed(line, number)
                 if number == 1:
                     self._check_facts(content)
@@ -127,10 +127,12 @@ class Journal:
                 whole += len(line)
         self._file.truncate(whole)
         if not whole:
-            self._write(_line({"journal": FORMAT, "facts": self._facts}))
+            self._write(header)
 
     def _parsed(self, line: bytes, number: int) -> Any:
         try:
+            if not line.endswith(b"\n"):
+                raise ValueError("no end")
             content = json.loads(line)
             content["journal" if number == 1 else self.key]
         except (ValueError, TypeError, KeyError) as error:

@@ -12,12 +12,15 @@ from enum import Enum
 from functools import cache
 from hashlib import sha256
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
+from fair_tta.miniature.model import FOLDER
 from fair_tta.prompts import Templates
 
 PACKAGES = (
@@ -63,14 +66,18 @@ def classifier_provenance(classifier: Any) -> dict[str, Any]:
 
 
 def model_identity(backend: Any) -> dict[str, Any]:
-    """Name, size and hash of a model. What a backend does not tell is None."""
+    """Name, size and hash of a model. What a backend does not tell is None.
+
+    A model of a folder has the name of the folder, without the way to it.
+    """
     model = getattr(backend, "model", None)
     model = model if isinstance(model, nn.Module) else None
-    origin = getattr(model, "name_or_path", None)
+    path = str(getattr(model, "name_or_path", None) or "")
+    origin = _without_way(path)
     return {
-        "name": backend.name,
+        "name": backend.name.replace(path, origin) if path else backend.name,
         "class": type(backend if model is None else model).__name__,
-        "origin": str(origin) if origin else None,
+        "origin": origin or None,
         "parameters": None if model is None else sum(p.numel() for p in model.parameters()),
         "weights_sha256": None if model is None else weights_hash(model),
         "device": str(backend.device),
@@ -95,6 +102,14 @@ def weights_hash(model: nn.Module) -> str | None:
     except (RuntimeError, NotImplementedError, TypeError):
         return None
     return digest.hexdigest()
+
+
+def preprocessing_hash(backend: Any) -> str | None:
+    """SHA-256 of what the preprocessing makes of a test picture; None if it cannot be asked."""
+    preprocess = getattr(backend, "preprocess", None)
+    picture = np.random.default_rng(0).integers(0, 256, (61, 83, 3), np.uint8)
+    pixels = None if preprocess is None else preprocess([Image.fromarray(picture)])
+    return None if pixels is None else sha256(pixels.float().cpu().numpy().tobytes()).hexdigest()
 
 
 def adapter_settings(adapter: Any) -> dict[str, Any]:
@@ -136,6 +151,13 @@ def _name(value: Any) -> str:
         return text
     function = getattr(value, "func", value)  # of a partial
     return str(getattr(function, "__qualname__", type(value).__qualname__))
+
+
+def _without_way(origin: str) -> str:
+    """The last part of the path of a folder; ids of hubs stay as they are."""
+    if not os.path.isdir(origin) and not os.path.isabs(origin):
+        return origin
+    return "miniature" if Path(origin) == FOLDER else Path(origin).resolve().name
 
 
 @cache

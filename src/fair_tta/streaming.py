@@ -22,6 +22,10 @@ from fair_tta.prediction import Prediction
 
 T = TypeVar("T")
 
+_NOT_THE_PICTURE: tuple[type[Exception], ...] = (FairTTAError, MemoryError, torch.OutOfMemoryError)
+if hasattr(torch, "AcceleratorError"):  # since torch 2.8
+    _NOT_THE_PICTURE += (torch.AcceleratorError,)
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -46,9 +50,12 @@ def answer_batch(
         classifiers: by names; those made by `with_adapter` share features of prompts and views.
         images: as `FairTPTClassifier.predict` takes them, not more than fit in memory. Features
             of earlier images are let go.
+
+    What fails with each of several images, or for want of memory, is no fault of an image and is
+    raised.
     """
     for classifier in classifiers.values():
-        classifier.vision._kept.clear()  # of the batch before: in a stream nobody asks for them
+        classifier.vision.forget()  # the batch before: in a stream nobody asks for it
     loaded: list[Image | ImageError] = []
     for image in images:
         try:
@@ -74,11 +81,14 @@ def _answers(
         return []
     try:
         return list(_ask(classifiers, images))
-    except (FairTTAError, MemoryError):
+    except _NOT_THE_PICTURE:
         raise
     except Exception as error:  # a picture of odd shape makes a model's own code fail
         if len(images) > 1:
-            return [answer for image in images for answer in _answers(classifiers, [image])]
+            alone = [answer for image in images for answer in _answers(classifiers, [image])]
+            if all(isinstance(answer, ImageError) for answer in alone):
+                raise  # not the pictures but the program
+            return alone
         size = f"{images[0].width} x {images[0].height}"
         reason = f"{type(error).__name__}: {error}"
         return [ImageError(f"the model cannot use this picture of {size} pixels ({reason})")]

@@ -70,6 +70,10 @@ class Vision:
             )
         return torch.stack([found[key] for key in keys])
 
+    def forget(self) -> None:
+        """Let go of the features that are kept."""
+        self._kept.clear()
+
     def _encode(self, images: list[Image.Image], with_views: bool) -> list[Tensor]:
         if not images:
             return []

@@ -10,6 +10,7 @@ import typer
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.cli import options
 from fair_tta.cli.console import LEFT_OUT, exits, progress_bar, say, usage
+from fair_tta.cli.embedded import embedded_notes
 from fair_tta.cli.names import parse_renames, parse_sensitive, parse_targets
 from fair_tta.cli.tables import print_audit
 from fair_tta.errors import FairTTAError
@@ -18,6 +19,7 @@ from fair_tta.folders.tally import shown
 
 
 def audit(
+    context: typer.Context,
     images: Annotated[Path, typer.Option("--images", help="Folder of the pictures.")],
     labels: Annotated[Path, typer.Option("--labels", help="CSV file with a header.")],
     target_column: Annotated[
@@ -75,6 +77,7 @@ def audit(
     are listed and do not stop the run; the exit code is then 4.
     """
     done = 0
+    notes = embedded_notes(context)
 
     def stopped() -> str:
         return f"Stopped; {done} rows are finished. The same command goes on from there."
@@ -102,6 +105,8 @@ def audit(
             batch_size=batch_size,
             device=device,
         )
+        for note in notes:
+            say(note)
         _say_prompts(classifier)
         with progress_bar(progress, "rows") as tell:
 
@@ -117,6 +122,7 @@ def audit(
                 out,
                 skip_unknown=skip_unknown,
                 restart=restart,
+                notes=notes,
                 progress=count,
             )
         print_audit(result)

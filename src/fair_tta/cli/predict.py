@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
 
 from fair_tta.cli import options
 from fair_tta.cli.console import CANNOT_USE, LEFT_OUT, exits, progress_bar, say, usage
+from fair_tta.cli.embedded import embedded_notes
 from fair_tta.cli.names import parse_sensitive, parse_targets
 from fair_tta.cli.output import Csv, JsonLines, Output, Table
 from fair_tta.cli.paths import find_pictures
@@ -15,8 +17,12 @@ from fair_tta.errors import ImageError
 from fair_tta.folders.tally import shown
 from fair_tta.streaming import Answer, answer_batch, batched
 
+PIPE_CLOSED = 141
+"""As the shell reports a program that SIGPIPE ended."""
+
 
 def predict(
+    context: typer.Context,
     images: Annotated[
         list[str],
         typer.Argument(
@@ -61,6 +67,8 @@ def predict(
             batch_size=batch_size,
             device=device,
         )
+        for note in embedded_notes(context):
+            say(note)
         kind: type[Output] = JsonLines if as_json else Csv if as_csv else Table
         output = kind(classifier.targets, tuple(classifier.sensitive))
         done = failed = 0
@@ -77,7 +85,7 @@ def predict(
                     output.add(
                         path, answer.predictions[""] if isinstance(answer, Answer) else answer
                     )
-                output.flush()
+                _show(output)
                 done += len(batch)
                 tell(done, None)
     if not done:
@@ -86,3 +94,12 @@ def predict(
     if failed:
         say(f"{failed} of {done} pictures could not be used.")
         raise typer.Exit(LEFT_OUT)
+
+
+def _show(output: Output) -> None:
+    """Stop quietly where the reader has enough, as `head` does."""
+    try:
+        output.flush()
+    except (BrokenPipeError, SystemExit):  # rich makes the second of the first
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still holds
+        raise typer.Exit(PIPE_CLOSED) from None

@@ -7,7 +7,7 @@ import os
 import warnings
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from fair_tta.adapters import Adapter
 from fair_tta.auditing import Audit, Scores, audit, compare
+from fair_tta.auditing.result import dump
 from fair_tta.errors import FairTTAError
 from fair_tta.folders.tally import Tally
 from fair_tta.journal import Journal
@@ -50,6 +51,7 @@ def finish(
     adapters: Mapping[str, Adapter],
     interval: Bootstrap,
     provenance: Mapping[str, Any],
+    notes: Sequence[str] = (),
 ) -> FolderAudit:
     """Measure the rows of a journal and write all files; a file is there as a whole or not at all.
 
@@ -62,6 +64,7 @@ def finish(
         adapters: by the names of the runs.
         interval: how intervals are made.
         provenance: what to write down besides.
+        notes: sentences to begin `Audit.warnings` with.
     """
     if not len(journal):
         listed = "\n".join(problems.lines())
@@ -87,6 +90,10 @@ def finish(
             for name, adapter in adapters.items()
         ]
         together = audits[0] if len(audits) == 1 else compare(audits)
+    if notes:
+        document = together.document
+        document["warnings"] = [*notes, *document["warnings"]]
+        together = replace(together, text=dump(document))
     from fair_tta.report import write_report
 
     _whole(out / AUDIT, together.save)
@@ -102,6 +109,7 @@ class _Numbers:
         self.truth: list[str] = []
         self.sensitive: dict[str, list[str]] = {}
         self.answers: dict[str, list[str]] = {name: [] for name in runs}
+        self.warnings: dict[str, list[tuple[str, ...]]] = {name: [] for name in runs}
         self.seconds = dict.fromkeys(runs, 0.0)
         self._columns: dict[tuple[str, ...], array[float]] = {}
         places = array("q")
@@ -136,6 +144,7 @@ class _Numbers:
             sensitive_entropy={a: column(run, "sensitive", a) for a in attributes},
             sensitive_entropy_zero_shot={a: column("", "sensitive", a) for a in attributes},
             relative_step=column(run, "relative_step"),
+            warnings=self.warnings[run],
         )
 
     def _read(self, row: Mapping[str, Any], names: dict[str, str]) -> None:
@@ -145,6 +154,7 @@ class _Numbers:
         self._scores("", row["zero_shot"], ("entropy",))
         for name, run in row["runs"].items():
             self.answers[name].append(names.setdefault(run["label"], run["label"]))
+            self.warnings[name].append(tuple(names.setdefault(w, w) for w in run["warnings"]))
             self.seconds[name] += run["seconds"]
             self._scores(name, run, ("confidence", "entropy", "relative_step"))
 
@@ -160,6 +170,8 @@ class _Numbers:
     def _sort(self, order: npt.NDArray[np.int64]) -> None:
         for column in (self.truth, *self.sensitive.values(), *self.answers.values()):
             column[:] = [column[i] for i in order]
+        for run, texts in self.warnings.items():
+            self.warnings[run] = [texts[i] for i in order]
         for where, numbers in self._columns.items():
             self._columns[where] = array("d", np.array(numbers)[order])
 

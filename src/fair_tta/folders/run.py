@@ -6,6 +6,7 @@ import csv
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,12 @@ from fair_tta.images import load_image
 from fair_tta.journal import Journal
 from fair_tta.metrics.bootstrap import DEFAULT, Bootstrap
 from fair_tta.prediction import Prediction
-from fair_tta.provenance import adapter_settings, classifier_provenance, environment
+from fair_tta.provenance import (
+    adapter_settings,
+    classifier_provenance,
+    environment,
+    preprocessing_hash,
+)
 from fair_tta.streaming import Answer, answer_batch, batched
 
 Progress = Callable[[int, int], None]
@@ -39,6 +45,7 @@ def audit_folder(
     skip_unknown: bool = False,
     interval: Bootstrap = DEFAULT,
     restart: bool = False,
+    notes: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> FolderAudit:
     """Classify the pictures of a folder with several adapters and measure the answers.
@@ -58,6 +65,7 @@ def audit_folder(
         skip_unknown: leave rows out whose values were not named, instead of an error.
         interval: how intervals are made.
         restart: throw away rows that are there.
+        notes: sentences that the audit's warnings are to begin with.
         progress: is told after each batch how many rows are finished, and how many there are.
     """
     if not adapters:
@@ -73,7 +81,7 @@ def audit_folder(
     data = {
         "labels": shown(labels.file.name),
         "labels_sha256": values.sha256,
-        "images": shown(str(labels.images)),
+        "images": shown(labels.images.resolve().name),
         "target_column": labels.target,
         "sensitive_columns": list(labels.sensitive),
         "path_column": labels.path,
@@ -83,7 +91,8 @@ def audit_folder(
     facts = {
         "fair_tta": environment()["fair_tta"],
         **provenance,
-        "data": {**data, "images": shown(str(labels.images.resolve()))},
+        "model": _without_names(provenance["model"], preprocessing_hash(classifier.backend)),
+        "data": {**data, "images_place": _place(labels.images)},
         "adapters": settings,
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,14 +120,27 @@ def audit_folder(
             found, errors = _answer(classifiers, records, journal)
             journal.append(found)
             for place, record, error in errors:
-                note(place, UNREADABLE, f"{record.key}: {error}")
+                reason = str(error).replace(repr(str(record.path)), "it")
+                note(place, UNREADABLE, f"{record.key}: {reason}")
                 lost += 1
             if progress is not None:
                 progress(len(journal) + lost, values.rows)
         return finish(
             journal, tally, folder, targets=classifier.targets, named=named, adapters=adapters,
-            interval=interval, provenance={**provenance, "data": data},
+            interval=interval, provenance={**provenance, "data": data}, notes=notes,
         )  # fmt: skip
+
+
+def _without_names(model: Mapping[str, Any], preprocessing: str | None) -> dict[str, Any]:
+    """A model whose weights are known may have moved: what it is called says nothing."""
+    names = () if model["weights_sha256"] is None else ("name", "origin")
+    known = {key: value for key, value in model.items() if key not in names}
+    return {**known, "preprocessing_sha256": preprocessing}
+
+
+def _place(folder: Path) -> str:
+    """Tells a folder from others of its name without saying where it is."""
+    return sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
 
 
 def _answer(
