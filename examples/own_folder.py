@@ -29,32 +29,32 @@ METHODS: dict[str, Adapter] = {
     "MO": FairTPTMO(),
 }
 
-parser = argparse.ArgumentParser(description="Methods side by side on your own pictures.")
-parser.add_argument("images", help="folder of pictures")
-parser.add_argument("labels", help="CSV file with the columns path, animal and place")
-parser.add_argument("--model", default="openai/clip-vit-base-patch32")
-parser.add_argument("--views", type=int, default=64)
-parser.add_argument("--out", default="bench/own")
-options = parser.parse_args()
-
-found = bench(
-    Grid("own", "", tuple(Setting(name, adapter) for name, adapter in METHODS.items()), (TASK,)),
-    lambda task: read_folder(
-        options.images,
-        options.labels,
-        target_column=task.target,
-        sensitive_columns=[*task.sensitive],
-        task=task,
-    ),
-    options.model,
-    out=options.out,
-    images=1_000_000,  # all of them
-    seeds=1,
-    views=AugMix(options.views),
-    say=lambda text: print(text, file=sys.stderr),
-)
-for _, rows in tables(found.figures):
-    print("Acc, WGA, Bias, EOD, ASI, ATC, seconds")
-    for setting, cells in rows:
-        print(f"{setting.name:10}", " | ".join(cells))
-print(f"Rows, tables and a report are in {options.out}.")
+if __name__ == "__main__":  # worker processes, if there are any, load this file too
+    parser = argparse.ArgumentParser(description="Methods side by side on your own pictures.")
+    parser.add_argument("images", help="folder of pictures")
+    parser.add_argument("labels", help="CSV file with the columns path, animal and place")
+    parser.add_argument("--model", default="openai/clip-vit-base-patch32")
+    parser.add_argument("--views", type=int, default=64)
+    parser.add_argument("--out", default="bench/own")
+    options = parser.parse_args()
+    found = bench(
+        Grid("own", "", tuple(Setting(*method) for method in METHODS.items()), (TASK,)),
+        lambda task: read_folder(
+            options.images,
+            options.labels,
+            target_column=task.target,
+            sensitive_columns=[*task.sensitive],
+            task=task,
+        ),
+        options.model,
+        out=options.out,
+        images=1_000_000,  # all of them
+        seeds=1,
+        views=AugMix(options.views),
+        say=lambda text: print(text, file=sys.stderr),
+    )
+    for _, rows in tables(found.figures):
+        print("Acc, WGA, Bias, EOD, ASI, ATC, seconds")
+        for setting, cells in rows:
+            print(f"{setting.name:10}", " | ".join(cells))
+    print(f"Rows, tables and a report are in {options.out}.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,8 @@ import torch
 from torch import Tensor
 
 import bench_tiny
-from fair_tta.benchmarks.bank import Bank, bytes_needed, identity
+from fair_tta.benchmarks.bank import Bank, bytes_needed, identity, write_whole
+from fair_tta.benchmarks.data import miniature_reader, miniature_tasks
 from fair_tta.benchmarks.work import load_backend
 from fair_tta.task import unit
 from fair_tta.views import AugMix, CropFlip
@@ -120,6 +123,45 @@ def test_what_a_kill_leaves_behind_is_not_seen(tmp_path: Path) -> None:
     assert len(Bank(tmp_path, FACTS, 0)) == 3
 
 
+def test_what_kills_have_left_is_removed_when_it_is_old(tmp_path: Path) -> None:
+    folder = Bank(tmp_path, FACTS, 0).folder
+    for name, age in (("old", 2 * 86400), ("young", 60)):
+        part = folder / f".{name}.part"
+        part.write_bytes(b"half a shard")
+        os.utime(part, (time.time() - age,) * 2)
+    Bank(tmp_path, FACTS, 0)
+    assert [path.name for path in folder.glob(".*")] == [".young.part"]
+
+
+def test_drawing_the_same_pictures_twice_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, task = miniature_reader(tmp_path, 3), miniature_tasks()[0]
+    replace = os.replace
+
+    def other_first(old: Path, new: Path) -> None:
+        if new.name == "labels.csv":  # another process comes in between
+            monkeypatch.setattr("os.replace", replace)
+            assert len(read(task)) == 3
+        replace(old, new)
+
+    monkeypatch.setattr("os.replace", other_first)
+    assert len(read(task)) == 3
+    assert len(list((tmp_path / f"{task.target}-3").iterdir())) == 4
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError, match="disk full"):
+        write_whole(tmp_path / "a", b"b")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_shard_that_another_process_has_just_written_is_taken(tmp_path: Path) -> None:
     source, mine, other = Source(), Bank(tmp_path, FACTS, 0), Bank(tmp_path, FACTS, 0)
     check(other, source, NAMES[:3])
@@ -145,6 +187,7 @@ def test_identity(tmp_path: Path) -> None:
     model = bench_tiny.save_model(tmp_path / "clip")
     backend, twin = load_backend(model), load_backend(model)
     facts = identity(backend, AugMix(6))
+    assert str(tmp_path) not in str(facts)
     assert facts == identity(twin, AugMix(6))
     assert facts["dim"] == 16
     assert bytes_needed(facts, 6, 10) == 10 * (2 * 6 * 16 + 128)

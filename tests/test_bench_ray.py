@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
@@ -120,6 +121,48 @@ def test_errors() -> None:
         OnRay(workers=0)
     with pytest.raises(FairTTAError, match=r"`cores` should be at least 1 \(got 0\)"):
         OnRay(cores=0)
+
+
+def test_more_cores_than_a_machine_has_are_told(
+    cluster: Any, model: str, pets: Path, tmp_path: Path
+) -> None:
+    prepared = tiny_run(model, pets, tmp_path)
+    with pytest.raises(FairTTAError, match=r"`cores` should be at most 2, .* \(got 3\)"):
+        run(prepared, OnRay(cores=3))
+    assert cluster.is_initialized(), "it was there before"
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_nothing_is_left_behind(there: bool) -> None:
+    class Ray:
+        connected = there
+
+        def is_initialized(self) -> bool:
+            return self.connected
+
+        def init(self, **_: object) -> None:
+            self.connected = True
+
+        def shutdown(self) -> None:
+            self.connected = False
+
+    class Data:
+        class DataContext:
+            enable_progress_bars = True
+
+            @classmethod
+            def get_current(cls) -> Any:
+                return cls
+
+    ray, logger = Ray(), logging.getLogger("ray.data")
+    level = logger.level
+    with pytest.raises(KeyboardInterrupt), on_ray._connected(ray, Data, None):
+        assert ray.connected
+        assert not Data.DataContext.enable_progress_bars
+        assert logger.level == logging.WARNING
+        raise KeyboardInterrupt
+    assert (ray.connected, Data.DataContext.enable_progress_bars) == (there, True)
+    assert logger.level == level
 
 
 def test_no_cluster_is_told() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from subprocess import PIPE
 from typing import Any
 
 import pytest
+import torch
 
 import bench_tiny
 from bench_tiny import GRID, tiny_run
@@ -229,6 +231,70 @@ def test_other_models_and_views_are_refused(model: str, pets: Path, tmp_path: Pa
     run(tiny_run(model, pets, tmp_path, views=AugMix(8)), restart=True)
 
 
+def test_a_table_of_costs_keeps_to_itself(model: str, pets: Path, tmp_path: Path) -> None:
+    counted = Counted(model)
+    grid = replace(GRID, settings=GRID.settings[:1])
+    shared = tiny_run(counted, pets, tmp_path / "sweep", grid, bank=tmp_path / "bank")
+    run(shared)
+    alone = replace(grid, alone=True)
+    with pytest.raises(JournalError, match="alone was null and is true"):
+        run(tiny_run(counted, pets, tmp_path / "sweep", alone, bank=tmp_path / "bank"))
+    costs = tiny_run(counted, pets, tmp_path / "costs", alone, bank=tmp_path / "bank")
+    before = counted.views
+    run(costs)
+    assert counted.views - before == 6 * 20, "what others have encoded is not taken"
+    with pytest.raises(JournalError, match="batch was 4 and is 5"):
+        run(tiny_run(counted, pets, tmp_path / "costs", alone, batch=5))
+    with pytest.raises(JournalError, match="threads was"):
+        run(tiny_run(counted, pets, tmp_path / "costs", alone, threads=77))
+
+
+def test_threads_are_given_back(model: str, pets: Path, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        seen = []
+        run(
+            tiny_run(model, pets, tmp_path, threads=1),
+            progress=lambda *_: seen.append(torch.get_num_threads()),
+        )
+        assert seen[-1] == 1
+        assert torch.get_num_threads() == 2
+
+        def stop(done: int, total: int) -> None:
+            if done:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run(tiny_run(model, pets, tmp_path / "stopped", threads=1), progress=stop)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_disk_is_asked_for_what_is_missing_where_it_is_missing(
+    model: str, pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = load_backend(model)
+    grid = replace(GRID, settings=GRID.settings[:1])
+    prepared = tiny_run(backend, pets, tmp_path / "out", grid, bank=tmp_path / "bank")
+    with prepared.journal() as journal:
+        assert prepared.disk(journal) == (20 * (2 * 6 * 16 + 128), 2 * 20 * 400)
+        prepared.go(Local(), journal)
+        assert prepared.disk(journal) == (0, 0)
+    more = tiny_run(backend, pets, tmp_path / "out", bank=tmp_path / "bank")
+    with more.journal() as journal:
+        assert more.disk(journal) == (0, 3 * 2 * 20 * 400)
+
+    class Free:
+        def __init__(self, path: Path) -> None:
+            self.free = 10 if path == tmp_path / "out" else 10**12
+
+    monkeypatch.setattr("shutil.disk_usage", Free)
+    with pytest.raises(FairTTAError, match=r"out' has 0.0 GB free: choose another `out`"):
+        run(more)
+
+
 def test_errors(model: str, pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FairTTAError, match=r"`batch` should be at least 1 \(got 0\)"):
         tiny_run(model, pets, tmp_path, batch=0)
@@ -253,8 +319,18 @@ def test_errors(model: str, pets: Path, tmp_path: Path, monkeypatch: pytest.Monk
         run(prepared)
 
 
+class Deadly:
+    """Ends the process that unpickles it."""
+
+    def __reduce__(self) -> Any:
+        return os._exit, (1,)
+
+
 def test_a_dead_worker_is_told(model: str, pets: Path, tmp_path: Path) -> None:
     prepared = tiny_run(model, pets, tmp_path)
     missing = replace(prepared, job=replace(prepared.job, model=str(tmp_path / "none")))
-    with pytest.raises(FairTTAError, match="a worker process died"):
+    with pytest.raises(FairTTAError, match=r"a worker process cannot start: .*none"):
         run(missing, Local(workers=2))
+    deadly = replace(prepared, job=replace(prepared.job, model=Deadly()))
+    with pytest.raises(FairTTAError, match=r"a worker process died .* `if __name__ == \"__main__"):
+        run(deadly, Local(workers=2))

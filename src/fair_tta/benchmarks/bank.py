@@ -14,10 +14,12 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import torch
@@ -33,6 +35,7 @@ from fair_tta.task import unit
 
 FORMAT = "fair-tta/bank/1"
 _ENDING = ".safetensors"
+_OLD = 24 * 3600  # seconds after which nobody is still writing a shard
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,9 @@ class Bank:
         key = json.dumps({**facts, "seed": seed}, sort_keys=True)
         self.folder = Path(root) / sha256(key.encode()).hexdigest()[:16]
         self.folder.mkdir(parents=True, exist_ok=True)
-        _write_whole(self.folder / "bank.json", (key + "\n").encode())
+        _sweep(self.folder)
+        if not (self.folder / "bank.json").exists():
+            write_whole(self.folder / "bank.json", (key + "\n").encode())
         self._where: dict[str, tuple[Path, int]] = {}
         for path in sorted(self.folder.glob(f"*{_ENDING}")):
             self._read_header(path)
@@ -224,10 +229,20 @@ def _test_picture() -> Image.Image:
     return Image.fromarray(pixels)
 
 
-def _write_whole(path: Path, data: bytes) -> None:
-    if path.exists():
-        return
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    os.replace(name, path)
+def write_whole(path: Path, data: bytes) -> None:
+    """A file that is there as a whole or not at all, whoever else is writing it."""
+    part = path.with_name(f".{uuid4().hex}.part")
+    try:
+        part.write_bytes(data)
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what kills have left. Younger files may be those of another process."""
+    for path in folder.glob(".*.part"):
+        with suppress(OSError):  # another process may sweep too
+            if time.time() - path.stat().st_mtime > _OLD:
+                path.unlink()

@@ -41,7 +41,8 @@ def bench(
         read: reads the dataset of a task, such as ``paper_reader("data")``.
         model: what `FairTPTClassifier` takes.
         out: the folder of the results.
-        bank: the folder of features, which tables may share; ``out/bank`` if None.
+        bank: the folder of features, which tables may share; ``out/bank`` if None, and for tables
+            that measure costs.
         images: how many are sampled for each seed.
         seeds: how many, from 0 on; they choose the images and their views.
         engine: `Local()`, `Local(workers=2)` or `OnRay()`.
@@ -63,11 +64,12 @@ def bench(
         grid, parts, model, out=out, bank=bank, views=views, batch=batch, device=device
     )
     with prepared.journal(restart) as journal:
+        needed = sum(prepared.disk(journal))
         left = sum(len(unit.paths) for unit in prepared.left(journal))
         say(
             f"{grid.name}: {len(grid.settings)} settings, {len(parts)} tasks, {seeds} seeds; "
             f"{left} images to go. Features go to {prepared.job.bank}, up to "
-            f"{prepared.disk(journal) / 1e6:,.0f} MB on disk in all; results to {Path(out)}."
+            f"{needed / 1e6:,.0f} MB on disk in all; results to {Path(out)}."
         )
         prepared.go(engine or Local(), journal, progress)
         return publish(prepared, journal)

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 
-from fair_tta.benchmarks.bank import file_digest, read_picture
+from fair_tta.benchmarks.bank import file_digest, read_picture, write_whole
 from fair_tta.benchmarks.datasets import (
     AgeCut,
     BenchmarkTask,
@@ -122,9 +122,7 @@ def miniature_reader(folder: str | os.PathLike[str], pictures: int) -> Reader:
             home.mkdir(parents=True, exist_ok=True)
             text = io.StringIO()
             csv.writer(text).writerows(_drawn(task, home, pictures))
-            part = labels.with_suffix(".part")
-            part.write_text(text.getvalue(), encoding="utf-8", newline="")
-            os.replace(part, labels)
+            write_whole(labels, text.getvalue().encode())
         return read_folder(
             home, labels, target_column="target", sensitive_columns=[*task.sensitive], task=task
         )
@@ -135,5 +133,7 @@ def miniature_reader(folder: str | os.PathLike[str], pictures: int) -> Reader:
 def _drawn(task: BenchmarkTask, home: Path, pictures: int) -> Iterator[list[str]]:
     yield ["path", "target", *task.sensitive]
     for i, picture in enumerate(islice(TASKS[task.target].stream(), pictures)):
-        picture.image.save(home / f"{i:06}.png")
+        data = io.BytesIO()
+        picture.image.save(data, "PNG")
+        write_whole(home / f"{i:06}.png", data.getvalue())
         yield [f"{i:06}.png", picture.target, *picture.sensitive.values()]

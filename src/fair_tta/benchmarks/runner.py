@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
+
 from fair_tta.backends import Backend
-from fair_tta.benchmarks.bank import bytes_needed, identity
+from fair_tta.benchmarks.bank import Bank, bytes_needed, identity
 from fair_tta.benchmarks.data import Part
 from fair_tta.benchmarks.engines.local import Local
 from fair_tta.benchmarks.grids import Grid
@@ -30,8 +33,10 @@ Progress = Callable[[int, int], None]
 class Engine(Protocol):
     """Does units in any order."""
 
-    def run(self, job: Job, units: Sequence[Unit], backend: Backend) -> Iterator[list[Line]]:
-        """Do all units; they come as they are finished."""
+    def run(
+        self, job: Job, units: Sequence[Unit], backend: Backend
+    ) -> Generator[list[Line], None, None]:
+        """Do all units; they come as they are finished. It is closed if the work stops before."""
         ...
 
 
@@ -72,13 +77,17 @@ class Run:
         self.out.mkdir(parents=True, exist_ok=True)
         return Journal(self.out / ROWS, self.facts, restart=restart)
 
-    def disk(self, journal: Journal) -> int:
-        """Bytes that may be needed for the work that is left, at most."""
+    def disk(self, journal: Journal) -> tuple[int, int]:
+        """Bytes that the work that is left may need at most, in the bank and in `out`."""
         left = self.left(journal)
-        images = len({(unit.seed, path) for unit in left for path in unit.paths})
+        missing = 0
+        for seed in {unit.seed for unit in left}:
+            bank = Bank(self.job.bank, self.job.facts, seed)
+            asked = {digest for unit in left if unit.seed == seed for digest in unit.contents}
+            missing += sum(digest not in bank for digest in asked)
         answers = sum(len(unit.paths) * len(unit.questions) for unit in left)
-        views = self.job.views.n
-        return bytes_needed(self.job.facts, views, images) + answers * _BYTES_PER_ANSWER
+        features = bytes_needed(self.job.facts, self.job.views.n, missing)
+        return features, answers * _BYTES_PER_ANSWER
 
     def left(self, journal: Journal) -> list[Unit]:
         """What is not in the journal yet."""
@@ -95,7 +104,7 @@ class Run:
         Raises:
             FairTTAError: the disk is too small.
         """
-        self._check_disk(self.disk(journal))
+        self._check_disk(*self.disk(journal))
         left = self.left(journal)
         size = {q.key: len(unit.paths) for unit in left for q in unit.questions}
         total = self.answers
@@ -103,19 +112,24 @@ class Run:
         progress(done, total)
         if not left:
             return
-        for lines in engine.run(self.job, left, self.backend):
-            journal.append(lines)
-            done += sum(size[line["key"]] for line in lines)
-            progress(done, total)
+        with closing(engine.run(self.job, left, self.backend)) as answers:
+            for lines in answers:
+                journal.append(lines)
+                done += sum(size[line["key"]] for line in lines)
+                progress(done, total)
 
-    def _check_disk(self, needed: int) -> None:
-        Path(self.job.bank).mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(self.job.bank).free
-        if needed > free:
-            raise FairTTAError(
-                f"up to {needed / 1e9:.1f} GB may be needed, but {self.job.bank!r} has "
-                f"{free / 1e9:.1f} GB free: choose another `bank`."
-            )
+    def _check_disk(self, features: int, rows: int) -> None:
+        bank = Path(self.job.bank)
+        bank.mkdir(parents=True, exist_ok=True)
+        if bank.stat().st_dev == self.out.stat().st_dev:
+            features += rows  # they share a disk
+        for name, folder, needed in (("bank", bank, features), ("out", self.out, rows)):
+            free = shutil.disk_usage(folder).free
+            if needed > free:
+                raise FairTTAError(
+                    f"up to {needed / 1e9:.1f} GB may be needed, but {str(folder)!r} has "
+                    f"{free / 1e9:.1f} GB free: choose another `{name}`."
+                )
 
 
 _BYTES_PER_ANSWER = 400  # in the journal and in the table of rows, about
@@ -140,21 +154,31 @@ def prepare(
         parts: of `fair_tta.benchmarks.data.gather`.
         model: what `FairTPTClassifier` takes.
         out: the folder of the results.
-        bank: the folder of features, which several tables may share; ``out/bank`` if None.
+        bank: the folder of features, which several tables may share; ``out/bank`` if None. Tables
+            that measure costs (`Grid.alone`) always keep their own there: what others have encoded
+            was timed under other circumstances.
         views: how views are made.
         batch: how many images are worked on at once.
         device: where to move the model, None to leave it where it is.
-        threads: of torch, None to leave them.
+        threads: of torch while the work is done, None to leave them.
     """
     if not isinstance(batch, int) or batch < 1:
         raise FairTTAError(f"`batch` should be at least 1 (got {batch!r}).")
     backend = load_backend(model, device)
+    facts = identity(backend, views)
+    if grid.alone:
+        facts |= {
+            "alone": True,
+            "device": str(getattr(backend, "device", None)),
+            "threads": threads or torch.get_num_threads(),
+            "batch": batch,
+        }
     job = Job(
         model=model,
         device=device,
-        facts=identity(backend, views),
+        facts=facts,
         views=views,
-        bank=str(Path(bank) if bank is not None else Path(out) / "bank"),
+        bank=str(Path(out) / "bank" if bank is None or grid.alone else Path(bank)),
         tasks=tuple(part.task for part in parts),
         adapters=tuple(setting.adapter for setting in grid.settings),
         alone=grid.alone,

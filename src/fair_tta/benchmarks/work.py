@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fair_tta.adapters import Adapter, ZeroShot
@@ -73,13 +72,14 @@ class Job:
     Attributes:
         model: what `FairTPTClassifier` takes.
         device: where to move it, None to leave it where it is.
-        facts: of `fair_tta.benchmarks.bank.identity`, to be sure that all have the same model.
+        facts: of `fair_tta.benchmarks.bank.identity`, to be sure that all have the same model; and
+            the circumstances of the work, if its cost is measured.
         views: how views are made.
         bank: the folder of features.
         tasks: the tasks.
         adapters: the settings.
         alone: whether settings should not share work.
-        threads: of torch in every worker, None to leave it.
+        threads: of torch for every worker, None to leave it.
     """
 
     model: Any
@@ -160,13 +160,12 @@ class Worker:
     """
 
     def __init__(self, job: Job, backend: Backend | None = None) -> None:
-        if job.threads is not None:
-            torch.set_num_threads(job.threads)
         self._job = job
         if backend is None:
             backend = load_backend(job.model, job.device)
             found = identity(backend, job.views)
-            if {**found, "preprocessing": 0} != {**job.facts, "preprocessing": 0}:
+            compared = [name for name in found if name != "preprocessing"]
+            if any(found[name] != job.facts[name] for name in compared):
                 raise FairTTAError(
                     f"a worker loaded another model than the driver: {found} is not {job.facts}."
                 )

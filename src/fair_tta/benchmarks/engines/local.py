@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
+
+import torch
 
 from fair_tta.backends import Backend
 from fair_tta.benchmarks.work import Job, Line, Unit, Worker
@@ -29,15 +31,17 @@ class Local:
         if not isinstance(self.workers, int) or self.workers < 1:
             raise FairTTAError(f"`workers` should be at least 1 (got {self.workers!r}).")
 
-    def run(self, job: Job, units: Sequence[Unit], backend: Backend) -> Iterator[list[Line]]:
+    def run(
+        self, job: Job, units: Sequence[Unit], backend: Backend
+    ) -> Generator[list[Line], None, None]:
         """Do all units; they come as they are finished."""
         if self.workers == 1:
-            return map(Worker(job, backend), units)
+            return _here(job, units, backend)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         threads = max(1, (cores or 1) // self.workers)
         return self._in_processes(replace(job, threads=job.threads or threads), units)
 
-    def _in_processes(self, job: Job, units: Sequence[Unit]) -> Iterator[list[Line]]:
+    def _in_processes(self, job: Job, units: Sequence[Unit]) -> Generator[list[Line], None, None]:
         rest = iter(units)
         pool = ProcessPoolExecutor(self.workers, get_context("spawn"), _start, (job,))
         try:
@@ -53,20 +57,35 @@ class Local:
         except BrokenProcessPool as error:
             raise FairTTAError(
                 "a worker process died (out of memory?). What is finished is on disk: the same "
-                "command goes on from there; try fewer workers."
+                "command goes on from there; try fewer workers. In a script of your own, put the "
+                'call below `if __name__ == "__main__":`, as worker processes load the script too.'
             ) from error
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-_worker: Worker | None = None  # of a worker process
+def _here(job: Job, units: Sequence[Unit], backend: Backend) -> Generator[list[Line], None, None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(job.threads or before)
+    try:
+        yield from map(Worker(job, backend), units)
+    finally:
+        torch.set_num_threads(before)
+
+
+_worker: Worker | str = ""  # of a worker process, or why it cannot start
 
 
 def _start(job: Job) -> None:
     global _worker
-    _worker = Worker(job)
+    try:
+        torch.set_num_threads(job.threads or torch.get_num_threads())
+        _worker = Worker(job)
+    except Exception as error:  # raised here it would be lost
+        _worker = f"{type(error).__name__}: {error}"
 
 
 def _work(unit: Unit) -> list[Line]:
-    assert _worker is not None
+    if isinstance(_worker, str):
+        raise FairTTAError(f"a worker process cannot start: {_worker}")
     return _worker(unit)

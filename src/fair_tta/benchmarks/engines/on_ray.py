@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
+
+import torch
 
 from fair_tta._extras import require
 from fair_tta.backends import Backend
@@ -41,15 +44,22 @@ class OnRay:
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise FairTTAError(f"`{name}` should be at least 1 (got {value!r}).")
 
-    def run(self, job: Job, units: Sequence[Unit], backend: Backend) -> Iterator[list[Line]]:
-        """Do all units; they come as they are finished."""
+    def run(
+        self, job: Job, units: Sequence[Unit], backend: Backend
+    ) -> Generator[list[Line], None, None]:
+        """Do all units; they come as they are finished.
+
+        Raises:
+            FairTTAError: there is no cluster, or no machine of it has so many cores.
+        """
         ray = require("ray", "ray")
         data = require("ray.data", "ray")
-        if not ray.is_initialized():
-            _connect(ray, self.address)
-        context = data.DataContext.get_current()
-        context.enable_progress_bars = False  # we have our own
+        with _connected(ray, data, self.address):
+            yield from self._run(ray, data, job, units)
+
+    def _run(self, ray: Any, data: Any, job: Job, units: Sequence[Unit]) -> Iterator[list[Line]]:
         gpus = int(ray.cluster_resources().get("GPU", 0))
+        _check_cores(ray.nodes(), self.cores)
         room = gpus or int(ray.cluster_resources().get("CPU", 1)) // self.cores
         job = replace(
             job,
@@ -76,14 +86,42 @@ class _Actor:
     """A worker that takes and gives what Ray Data can carry."""
 
     def __init__(self, job: Job) -> None:
+        torch.set_num_threads(job.threads or torch.get_num_threads())
         self._worker = Worker(job)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         return {"lines": json.dumps(self._worker(pickle.loads(row["unit"])))}
 
 
+@contextmanager
+def _connected(ray: Any, data: Any, address: str | None) -> Iterator[None]:
+    """A quiet cluster. Afterwards all is as it was, and a cluster that we started is shut down."""
+    logger, context = logging.getLogger("ray.data"), data.DataContext.get_current()
+    level, bars, ours = logger.level, context.enable_progress_bars, not ray.is_initialized()
+    try:
+        logger.setLevel(logging.WARNING)
+        context.enable_progress_bars = False  # we have our own
+        if ours:
+            _connect(ray, address)
+        yield
+    finally:
+        logger.setLevel(level)
+        context.enable_progress_bars = bars
+        if ours:
+            ray.shutdown()
+
+
+def _check_cores(nodes: Sequence[dict[str, Any]], cores: int) -> None:
+    """Ray would wait for ever for a machine that is large enough."""
+    most = max((node["Resources"].get("CPU", 0) for node in nodes if node["Alive"]), default=0)
+    if cores > most:
+        raise FairTTAError(
+            f"`cores` should be at most {most:g}, which is what the largest machine of the cluster "
+            f"has (got {cores})."
+        )
+
+
 def _connect(ray: Any, address: str | None) -> None:
-    logging.getLogger("ray.data").setLevel(logging.WARNING)
     try:
         if address is None:
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
