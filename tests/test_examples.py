@@ -9,14 +9,11 @@ from typing import Any
 import pytest
 
 from fair_tta import FairTPTClassifier, ZeroShot
-from fair_tta.miniature import FOLDER, TASKS
+from fair_tta.miniature import TASKS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
-pytestmark = [
-    pytest.mark.skipif(not FOLDER.exists(), reason="the embedded model is not there"),
-    pytest.mark.filterwarnings("default"),  # matplotlib, pandas and fairlearn have their own
-]
+pytestmark = pytest.mark.filterwarnings("default")  # matplotlib, pandas, fairlearn have their own
 
 
 def run(name: str) -> dict[str, Any]:
