@@ -1,6 +1,6 @@
 """Train the miniature model: ``python -m fair_tta.miniature.train --out DIR``.
 
-Seeded, about ten minutes on two cores, and resumable: the same command goes on where it stopped.
+Seeded, about seven minutes on two cores, and resumable: the same command goes on where it stopped.
 """
 
 from __future__ import annotations
