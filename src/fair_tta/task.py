@@ -175,10 +175,19 @@ class Task:
         prompts = self._trimmed(prompts)
         spliced = prompts.splice(self.backend.embed_tokens(prompts.tokens.ids), context)
         episodes = spliced.shape[:-3]
-        repeat = episodes.numel()
-        tokens = Tokens(prompts.tokens.ids.repeat(repeat, 1), prompts.tokens.mask.repeat(repeat, 1))
-        features = unit(self.backend.encode_prompts(tokens, spliced.flatten(0, -3)))
+        features = unit(self._encode_episodes(prompts, spliced.reshape(-1, *spliced.shape[-3:])))
         return features.reshape(*episodes, len(prompts), -1)
+
+    def _encode_episodes(self, prompts: PromptSet, spliced: Tensor) -> Tensor:
+        """``[episodes, prompts, length, width] -> [episodes, prompts, dim]``."""
+        encode = getattr(self.backend, "encode_episodes", None)
+        if encode is not None:
+            features: Tensor = encode(prompts.tokens, prompts.slots, spliced)
+            return features
+        tokens, episodes = prompts.tokens, len(spliced)
+        repeated = Tokens(tokens.ids.repeat(episodes, 1), tokens.mask.repeat(episodes, 1))
+        every = self.backend.encode_prompts(repeated, spliced.flatten(0, 1))
+        return every.unflatten(0, (episodes, len(prompts)))
 
     def encode_many(self, prompts: PromptSet, context: Tensor) -> Tensor:
         """`encode` without gradient, a bounded number of tokens at a time.

@@ -142,6 +142,10 @@ class TransformersBackend:
         """Text features of spliced prompts."""
         return self._tower.encode_from(tokens, embeddings)
 
+    def encode_episodes(self, tokens: Tokens, slots: Tensor, embeddings: Tensor) -> Tensor:
+        """Text features of spliced prompts under several contexts."""
+        return self._tower.encode_episodes(tokens, slots, embeddings)
+
 
 def _calls(model: Any) -> tuple[TextCall, Callable[[dict[str, Tensor]], Tensor]]:
     """The model's own text and image features."""

@@ -140,6 +140,10 @@ class OpenClipBackend:
         """Text features of spliced prompts."""
         return self._tower.encode_from(tokens, embeddings)
 
+    def encode_episodes(self, tokens: Tokens, slots: Tensor, embeddings: Tensor) -> Tensor:
+        """Text features of spliced prompts under several contexts."""
+        return self._tower.encode_episodes(tokens, slots, embeddings)
+
 
 class _TextModule(nn.Module):
     """`functional_call` needs a module whose forward is the text call."""

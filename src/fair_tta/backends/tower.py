@@ -9,7 +9,7 @@ what the tower does with two sentences, not by its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -17,11 +17,13 @@ from torch import Tensor, nn
 
 from fair_tta.backends.base import Tokens
 from fair_tta.backends.guard import untouched
+from fair_tta.backends.sharing import Sharing, Tree, find_sharing
 from fair_tta.errors import ModelError, PromptError, TowerError
 
 TextCall = Callable[[Tensor, Tensor], Tensor]
 """``(ids [prompts, length], mask [prompts, length]) -> features [prompts, dim]``"""
 
+_TOGETHER = 32  # prompts in one tree: attention among all its nodes should stay cheap
 _PROBES = (
     ("a dog", "a black cat."),
     ("a", "a cat"),
@@ -48,6 +50,7 @@ class TextTower:
         self._own_call = call
         self._slack = slack
         self._cut = False
+        self._sharing: Sharing | None = None
         try:
             self._layer, self.reason = _find_embedding(root, self._call, probe)
         except (AttributeError, TypeError, RuntimeError, ValueError) as error:
@@ -56,6 +59,8 @@ class TextTower:
             self._check_splice(probe)
         if self._layer is not None:
             self._cut = self._tail_is_free(probe)
+        if self._cut:
+            self._sharing = self._find_sharing(probe)
 
     @property
     def can_splice(self) -> bool:
@@ -66,6 +71,11 @@ class TextTower:
     def cuts_tail(self) -> bool:
         """Whether padding after the last real token is left out (exact for this tower)."""
         return self._cut
+
+    @property
+    def shares_beginnings(self) -> bool:
+        """Whether prompts that begin alike share the work on their beginning (exact here)."""
+        return self._sharing is not None
 
     def embed(self, ids: Tensor) -> Tensor:
         """Token embeddings as the tower's own layer makes them, without gradient."""
@@ -90,6 +100,40 @@ class TextTower:
         """Features of `embeddings` ``[prompts, length, width]`` standing in for `tokens`."""
         tokens = self.shorten(tokens)
         return self._encode_from(tokens, embeddings[:, : tokens.ids.shape[1]])
+
+    def encode_episodes(self, tokens: Tokens, slots: Tensor, embeddings: Tensor) -> Tensor:
+        """Features of the same prompts with different contexts.
+
+        Args:
+            tokens: ``[prompts, length]``
+            slots: ``[prompts, length]``; equal ids with equal slots have equal embeddings.
+            embeddings: ``[episodes, prompts, length, width]``
+
+        Returns:
+            ``[episodes, prompts, dim]``
+        """
+        tokens = self.shorten(tokens)
+        length = tokens.ids.shape[1]
+        slots, embeddings = slots[:, :length], embeddings[:, :, :length]
+        if len(slots) > _TOGETHER:
+            parts = [slice(i, i + _TOGETHER) for i in range(0, len(slots), _TOGETHER)]
+            rows = [Tokens(tokens.ids[part], tokens.mask[part]) for part in parts]
+            return torch.cat(
+                [
+                    self.encode_episodes(some, slots[part], embeddings[:, part])
+                    for some, part in zip(rows, parts, strict=True)
+                ],
+                dim=1,
+            )
+        tree = None if self._sharing is None else Tree.of(tokens, slots)
+        return self._encode_episodes(tokens, embeddings, tree)
+
+    def _encode_episodes(self, tokens: Tokens, embeddings: Tensor, tree: Tree | None) -> Tensor:
+        episodes = len(embeddings)
+        repeated = Tokens(tokens.ids.repeat(episodes, 1), tokens.mask.repeat(episodes, 1))
+        with nullcontext() if tree is None or self._sharing is None else self._sharing.on(tree):
+            features = self._encode_from(repeated, embeddings.flatten(0, 1))
+        return features.unflatten(0, (episodes, -1))
 
     def _call(self, ids: Tensor, mask: Tensor) -> Tensor:
         with untouched(self._root):
@@ -139,6 +183,23 @@ class TextTower:
             if not _agree(cut, own[rows]):
                 return False
         return True
+
+    @torch.no_grad()
+    def _find_sharing(self, probe: Tokens) -> Sharing | None:
+        """The tower's blocks, if they give the same features for trees as for whole prompts."""
+        tokens = self.shorten(probe)
+        slots = torch.zeros_like(tokens.ids)
+        embeddings = self.embed(tokens.ids)
+        embeddings = torch.stack([embeddings, embeddings.flip(-1)])
+        own = self._encode_episodes(tokens, embeddings, None)
+        try:
+            self._sharing = find_sharing(
+                self._root, lambda: self._call(tokens.ids, tokens.mask), tokens.ids.shape
+            )
+            shared = self.encode_episodes(tokens, slots, embeddings)
+        except (AttributeError, TypeError, RuntimeError, ValueError, IndexError):
+            return None
+        return self._sharing if _agree(shared, own) else None
 
 
 def used_length(tokens: Tokens) -> int:
