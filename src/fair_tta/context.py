@@ -11,18 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from fair_tta.backends.base import Tokens
+from fair_tta.backends.sharing import Tree
 from fair_tta.errors import PromptError
 from fair_tta.prompts import Prompt
 
 _FILLERS = ("qqq", "xzx", "7")  # differ in their first and last token, merge with no punctuation
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PromptSet:
     """Tokenised prompts that know where the shared context sits in them.
 
@@ -38,6 +40,11 @@ class PromptSet:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    @cached_property
+    def tree(self) -> Tree:
+        """What the prompts have in common at their beginnings, under any context."""
+        return Tree.of(self.tokens, self.slots)
 
     def __getitem__(self, rows: slice) -> PromptSet:
         tokens = Tokens(self.tokens.ids[rows], self.tokens.mask[rows])

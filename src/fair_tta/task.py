@@ -8,12 +8,13 @@ from functools import cached_property
 from hashlib import blake2b
 from itertools import islice, product
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fair_tta.backends.base import Backend, Tokens
+from fair_tta.backends.base import Backend
 from fair_tta.context import PromptSet, SharedContext
 from fair_tta.errors import PromptError
 from fair_tta.prompts import Prompt, Templates
@@ -24,6 +25,7 @@ TOKENS_AT_ONCE = 1024
 """How many tokens run through the text tower at once when a gradient is wanted: bounds memory."""
 
 _RECENT = 256  # batches of images
+_TOGETHER = 64  # prompts that may share their beginnings: each one more costs some attention
 
 
 class Task:
@@ -88,7 +90,9 @@ class Task:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what can be made again: graphs of autograd cannot be copied or sent."""
-        return self.__dict__ | {"_memory": {}, "_recent": OrderedDict()}
+        state = self.__dict__ | {"_memory": {}, "_recent": OrderedDict()}
+        state.pop("_ready", None)
+        return state
 
     @cached_property
     def context(self) -> Tensor:
@@ -132,7 +136,7 @@ class Task:
 
     def count_tokens(self, prompts: PromptSet) -> int:
         """How many tokens the text tower sees of these prompts."""
-        return self._trimmed(prompts).tokens.ids.numel()
+        return self._prepared(prompts)[0].tokens.ids.numel()
 
     def remember(self, key: Hashable, make: Callable[[], T]) -> T:
         """Make something that does not depend on an image once."""
@@ -156,7 +160,7 @@ class Task:
 
     def own_features(self, prompts: PromptSet) -> Tensor:
         """Unit features of prompts as they are, from the model's own call: ``[prompts, dim]``."""
-        rows = _at_once(prompts, 8 * TOKENS_AT_ONCE)
+        rows = max(1, 8 * TOKENS_AT_ONCE // prompts.tokens.ids.shape[1])
         parts = [
             self.backend.encode_text(prompts[i : i + rows].tokens) for i in _steps(prompts, rows)
         ]
@@ -172,22 +176,14 @@ class Task:
         Returns:
             ``[..., prompts, dim]``
         """
-        prompts = self._trimmed(prompts)
-        spliced = prompts.splice(self.backend.embed_tokens(prompts.tokens.ids), context)
-        episodes = spliced.shape[:-3]
-        features = unit(self._encode_episodes(prompts, spliced.reshape(-1, *spliced.shape[-3:])))
-        return features.reshape(*episodes, len(prompts), -1)
-
-    def _encode_episodes(self, prompts: PromptSet, spliced: Tensor) -> Tensor:
-        """``[episodes, prompts, length, width] -> [episodes, prompts, dim]``."""
-        encode = getattr(self.backend, "encode_episodes", None)
-        if encode is not None:
-            features: Tensor = encode(prompts.tokens, prompts.slots, spliced)
-            return features
-        tokens, episodes = prompts.tokens, len(spliced)
-        repeated = Tokens(tokens.ids.repeat(episodes, 1), tokens.mask.repeat(episodes, 1))
-        every = self.backend.encode_prompts(repeated, spliced.flatten(0, 1))
-        return every.unflatten(0, (episodes, len(prompts)))
+        if len(prompts) > _TOGETHER:
+            parts = [prompts[i : i + _TOGETHER] for i in _steps(prompts, _TOGETHER)]
+            return torch.cat([self.encode(part, context) for part in parts], dim=-2)
+        prompts, embeddings = self._prepared(prompts)
+        spliced = prompts.splice(embeddings, context)
+        episodes = spliced.reshape(-1, *spliced.shape[-3:])
+        features = unit(self._encode_episodes(prompts, episodes))
+        return features.reshape(*spliced.shape[:-2], -1)
 
     def encode_many(self, prompts: PromptSet, context: Tensor) -> Tensor:
         """`encode` without gradient, a bounded number of tokens at a time.
@@ -200,7 +196,7 @@ class Task:
             ``[episodes, prompts, dim]``
         """
         with torch.no_grad():
-            blocks = _blocks(self._trimmed(prompts), context, 8 * TOKENS_AT_ONCE)
+            blocks = _blocks(prompts, context, self._at_once(prompts, 8 * TOKENS_AT_ONCE))
             return torch.cat(
                 [torch.cat([self.encode(p, c) for p, c, _, _ in row], 1) for row in blocks]
             )
@@ -217,7 +213,7 @@ class Task:
             ``[episodes, vectors, width]``. Only a bounded number of tokens is worked on at a time.
         """
         gradient = torch.zeros_like(context)
-        for row in _blocks(self._trimmed(prompts), context, TOKENS_AT_ONCE):
+        for row in _blocks(prompts, context, self._at_once(prompts, TOKENS_AT_ONCE)):
             for some, part, episodes, rows in row:
                 with torch.enable_grad():
                     leaf = part.detach().requires_grad_()
@@ -242,10 +238,31 @@ class Task:
                     "give the same tokens: use other words."
                 )
 
-    def _trimmed(self, prompts: PromptSet) -> PromptSet:
-        """Without padding that does not matter, if the backend knows of such."""
-        shorten = getattr(self.backend, "shorten", None)
-        return prompts if shorten is None else prompts.trim(shorten(prompts.tokens))
+    @cached_property
+    def _ready(self) -> WeakKeyDictionary[PromptSet, tuple[PromptSet, Tensor]]:
+        return WeakKeyDictionary()
+
+    def _at_once(self, prompts: PromptSet, tokens: int) -> int:
+        """How many of such prompts have so many tokens; at least one."""
+        return max(1, tokens // self._prepared(prompts)[0].tokens.ids.shape[1])
+
+    def _prepared(self, prompts: PromptSet) -> tuple[PromptSet, Tensor]:
+        """The prompts without padding that does not matter, and their token embeddings."""
+        if prompts not in self._ready:
+            shorten = getattr(self.backend, "shorten", None)
+            short = prompts.trim(prompts.tokens if shorten is None else shorten(prompts.tokens))
+            self._ready[prompts] = short, self.backend.embed_tokens(short.tokens.ids)
+        return self._ready[prompts]
+
+    def _encode_episodes(self, prompts: PromptSet, embeddings: Tensor) -> Tensor:
+        """``[episodes, prompts, length, width] -> [episodes, prompts, dim]``."""
+        encode = getattr(self.backend, "encode_episodes", None)
+        if encode is not None:
+            features: Tensor = encode(prompts.tokens, prompts.tree, embeddings)
+            return features
+        tokens = prompts.tokens.repeat(len(embeddings))
+        every = self.backend.encode_prompts(tokens, embeddings.flatten(0, 1))
+        return every.reshape(*embeddings.shape[:2], -1)
 
 
 def unit(features: Tensor) -> Tensor:
@@ -258,25 +275,19 @@ def _first_two(names: Mapping[str, str]) -> dict[str, str]:
     return dict(islice(names.items(), 2))
 
 
-def _at_once(prompts: PromptSet, tokens: int) -> int:
-    return max(1, tokens // prompts.tokens.ids.shape[1])
-
-
 def _steps(items: Sequence[Any] | PromptSet, size: int) -> range:
     return range(0, len(items), size)
 
 
 def _blocks(
-    prompts: PromptSet, context: Tensor, tokens: int
+    prompts: PromptSet, context: Tensor, at_once: int
 ) -> list[list[tuple[PromptSet, Tensor, slice, slice]]]:
-    """Cut episodes x prompts into blocks of at most so many tokens (at least one prompt)."""
-    rows = min(len(prompts), _at_once(prompts, tokens))
-    episodes = max(1, _at_once(prompts, tokens) // len(prompts))
+    """Cut episodes x prompts into blocks of at most so many prompts."""
+    rows, episodes = min(len(prompts), at_once), max(1, at_once // len(prompts))
+    parts = [(prompts, slice(0, rows))]
+    if rows < len(prompts):
+        parts = [(prompts[i : i + rows], slice(i, i + rows)) for i in _steps(prompts, rows)]
     return [
-        [
-            (prompts[i : i + rows], context[e : e + episodes], slice(e, e + episodes),
-             slice(i, i + rows))
-            for i in range(0, len(prompts), rows)
-        ]
+        [(part, context[e : e + episodes], slice(e, e + episodes), where) for part, where in parts]
         for e in range(0, len(context), episodes)
-    ]  # fmt: skip
+    ]

@@ -70,8 +70,11 @@ class OrthCali:
         """Projected target features of contexts fitted to images, ``[images, targets, dim]``."""
         joint = []
         if self.lam > 0:
+            vectors = len(task.context)
             sets = [task.joint_prompts(attribute) for attribute in task.sensitive]
-            own = [own_context(prompts, copies, len(task.context)) for prompts in sets]
+            own = task.remember(
+                ("own", "joint", copies), lambda: [own_context(p, copies, vectors) for p in sets]
+            )
             joint = [task.encode_many(prompts, context) for prompts in own]
         return self.apply(target, sensitive, joint)
 

@@ -102,10 +102,11 @@ def _features(task: Task, tuned: Tuned, features: Tensor) -> tuple[Tensor, dict[
     vectors, context = len(task.context), tuned.context
     names, sets = list(task.sensitive_prompts), list(task.sensitive_prompts.values())
     if tuned.copies == 1:
-        every = task.encode_many(concatenate([task.target_prompts, *sets]), context)
+        prompts = task.remember("all", lambda: concatenate([task.target_prompts, *sets]))
+        every = task.encode_many(prompts, context)
         target, *sensitive = every.split([len(task.targets), *map(len, sets)], dim=1)
         return target, dict(zip(names, sensitive, strict=True))
-    own = own_context(task.target_prompts, tuned.copies, vectors)
+    own = task.remember("own", lambda: own_context(task.target_prompts, tuned.copies, vectors))
     target = task.encode_many(own, context)
     answer = probabilities(task, features, target).nan_to_num().argmax(-1)
     copies = context.unflatten(1, (tuned.copies, vectors))

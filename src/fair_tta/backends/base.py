@@ -23,6 +23,10 @@ class Tokens:
     ids: Tensor
     mask: Tensor
 
+    def repeat(self, times: int) -> Tokens:
+        """All sentences over and over again."""
+        return Tokens(self.ids.repeat(times, 1), self.mask.repeat(times, 1))
+
     def row(self, index: int) -> list[int]:
         """The ids of one sentence without padding."""
         ids: list[int] = self.ids[index][self.mask[index]].tolist()

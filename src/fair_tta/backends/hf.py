@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fair_tta.backends.base import Tokens
 from fair_tta.backends.guard import untouched
+from fair_tta.backends.sharing import Tree
 from fair_tta.backends.tower import TextCall, TextTower, check_length, tokenized_probe
 from fair_tta.errors import ModelError
 
@@ -142,9 +143,9 @@ class TransformersBackend:
         """Text features of spliced prompts."""
         return self._tower.encode_from(tokens, embeddings)
 
-    def encode_episodes(self, tokens: Tokens, slots: Tensor, embeddings: Tensor) -> Tensor:
+    def encode_episodes(self, tokens: Tokens, tree: Tree, embeddings: Tensor) -> Tensor:
         """Text features of spliced prompts under several contexts."""
-        return self._tower.encode_episodes(tokens, slots, embeddings)
+        return self._tower.encode_episodes(tokens, tree, embeddings)
 
 
 def _calls(model: Any) -> tuple[TextCall, Callable[[dict[str, Tensor]], Tensor]]:

@@ -14,6 +14,7 @@ from torch.func import functional_call
 
 from fair_tta.backends.base import Tokens
 from fair_tta.backends.guard import untouched
+from fair_tta.backends.sharing import Tree
 from fair_tta.backends.tower import TextTower, check_length, tokenized_probe
 from fair_tta.errors import ModelError
 
@@ -140,9 +141,9 @@ class OpenClipBackend:
         """Text features of spliced prompts."""
         return self._tower.encode_from(tokens, embeddings)
 
-    def encode_episodes(self, tokens: Tokens, slots: Tensor, embeddings: Tensor) -> Tensor:
+    def encode_episodes(self, tokens: Tokens, tree: Tree, embeddings: Tensor) -> Tensor:
         """Text features of spliced prompts under several contexts."""
-        return self._tower.encode_episodes(tokens, slots, embeddings)
+        return self._tower.encode_episodes(tokens, tree, embeddings)
 
 
 class _TextModule(nn.Module):

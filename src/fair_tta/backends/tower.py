@@ -9,7 +9,8 @@ what the tower does with two sentences, not by its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,7 +24,6 @@ from fair_tta.errors import ModelError, PromptError, TowerError
 TextCall = Callable[[Tensor, Tensor], Tensor]
 """``(ids [prompts, length], mask [prompts, length]) -> features [prompts, dim]``"""
 
-_TOGETHER = 32  # prompts in one tree: attention among all its nodes should stay cheap
 _PROBES = (
     ("a dog", "a black cat."),
     ("a", "a cat"),
@@ -101,39 +101,21 @@ class TextTower:
         tokens = self.shorten(tokens)
         return self._encode_from(tokens, embeddings[:, : tokens.ids.shape[1]])
 
-    def encode_episodes(self, tokens: Tokens, slots: Tensor, embeddings: Tensor) -> Tensor:
-        """Features of the same prompts with different contexts.
+    def encode_episodes(self, tokens: Tokens, tree: Tree, embeddings: Tensor) -> Tensor:
+        """Features of the same prompts under several contexts.
 
         Args:
-            tokens: ``[prompts, length]``
-            slots: ``[prompts, length]``; equal ids with equal slots have equal embeddings.
+            tokens: ``[prompts, length]``, shortened if they can be.
+            tree: what the prompts have in common in each episode.
             embeddings: ``[episodes, prompts, length, width]``
 
         Returns:
             ``[episodes, prompts, dim]``
         """
-        tokens = self.shorten(tokens)
-        length = tokens.ids.shape[1]
-        slots, embeddings = slots[:, :length], embeddings[:, :, :length]
-        if len(slots) > _TOGETHER:
-            parts = [slice(i, i + _TOGETHER) for i in range(0, len(slots), _TOGETHER)]
-            rows = [Tokens(tokens.ids[part], tokens.mask[part]) for part in parts]
-            return torch.cat(
-                [
-                    self.encode_episodes(some, slots[part], embeddings[:, part])
-                    for some, part in zip(rows, parts, strict=True)
-                ],
-                dim=1,
-            )
-        tree = None if self._sharing is None else Tree.of(tokens, slots)
-        return self._encode_episodes(tokens, embeddings, tree)
-
-    def _encode_episodes(self, tokens: Tokens, embeddings: Tensor, tree: Tree | None) -> Tensor:
         episodes = len(embeddings)
-        repeated = Tokens(tokens.ids.repeat(episodes, 1), tokens.mask.repeat(episodes, 1))
-        with nullcontext() if tree is None or self._sharing is None else self._sharing.on(tree):
-            features = self._encode_from(repeated, embeddings.flatten(0, 1))
-        return features.unflatten(0, (episodes, -1))
+        sharing = None if self._sharing is None else self._sharing.on(tree)
+        features = self._encode_from(tokens.repeat(episodes), embeddings.flatten(0, 1), sharing)
+        return features.reshape(episodes, len(tokens.ids), -1)
 
     def _call(self, ids: Tensor, mask: Tensor) -> Tensor:
         with untouched(self._root):
@@ -144,10 +126,19 @@ class TextTower:
             raise TowerError(f"the text tower {self.name} cannot be tuned: {self.reason}")
         return self._layer
 
-    def _encode_from(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
+    def _encode_from(
+        self,
+        tokens: Tokens,
+        embeddings: Tensor,
+        sharing: AbstractContextManager[None] | None = None,
+    ) -> Tensor:
         layer = self._require_layer()
-        with untouched(self._root), _output_replaced(layer, tokens.ids, embeddings):
-            return self._call(tokens.ids, tokens.mask)
+        with (
+            untouched(self._root),
+            _output_replaced(layer, tokens.ids, embeddings),
+            sharing or nullcontext(),
+        ):
+            return self._own_call(tokens.ids, tokens.mask)
 
     @torch.no_grad()
     def _check_splice(self, probe: Tokens) -> None:
@@ -188,15 +179,14 @@ class TextTower:
     def _find_sharing(self, probe: Tokens) -> Sharing | None:
         """The tower's blocks, if they give the same features for trees as for whole prompts."""
         tokens = self.shorten(probe)
-        slots = torch.zeros_like(tokens.ids)
+        tree = Tree.of(tokens, torch.zeros_like(tokens.ids))
         embeddings = self.embed(tokens.ids)
         embeddings = torch.stack([embeddings, embeddings.flip(-1)])
-        own = self._encode_episodes(tokens, embeddings, None)
+        own = self.encode_episodes(tokens, tree, embeddings)
         try:
-            self._sharing = find_sharing(
-                self._root, lambda: self._call(tokens.ids, tokens.mask), tokens.ids.shape
-            )
-            shared = self.encode_episodes(tokens, slots, embeddings)
+            call = partial(self._call, tokens.ids, tokens.mask)
+            self._sharing = find_sharing(self._root, call, tokens.ids.shape)
+            shared = self.encode_episodes(tokens, tree, embeddings)
         except (AttributeError, TypeError, RuntimeError, ValueError, IndexError):
             return None
         return self._sharing if _agree(shared, own) else None
