@@ -43,6 +43,7 @@ class Outcome:
 
     structure: Structure
     cuts_tail: bool
+    shares: bool
     problem: str
 
 
@@ -58,17 +59,17 @@ def configs() -> dict[str, list[str]]:
 @lru_cache
 def examine(config: str) -> Outcome:
     """Build a shrunk model, splice its prompts and compare with its own text features."""
-    structure, cuts_tail = Structure("not built", "", ""), False
+    structure, cuts_tail, shares = Structure("not built", "", ""), False, False
     try:
         model, preprocess, tokenizer = seeded(lambda: build(json.loads(config)))
         structure = _structure(model)
         backend = OpenClipBackend(model, preprocess, tokenizer)
-        cuts_tail = backend.tower.cuts_tail
+        cuts_tail, shares = backend.tower.cuts_tail, backend.tower.shares_beginnings
         assert_splice_is_exact(backend, lambda t: model.encode_text(t.ids, normalize=False))
     except Exception as error:  # whatever it is, the page names it
         reason = (str(error).strip() or "no message").splitlines()[0]
-        return Outcome(structure, cuts_tail, f"{type(error).__name__}: {reason}")
-    return Outcome(structure, cuts_tail, "")
+        return Outcome(structure, cuts_tail, shares, f"{type(error).__name__}: {reason}")
+    return Outcome(structure, cuts_tail, shares, "")
 
 
 def walk() -> dict[str, Outcome]:
@@ -114,6 +115,7 @@ def tables() -> str:
                     "family",
                     "prompts can be tuned",
                     "padded tail is cut",
+                    "beginnings are shared",
                     "inverse temperature",
                 ],
                 _families(),
@@ -131,6 +133,7 @@ def tables() -> str:
                     "pooled at",
                     "prompts can be tuned",
                     "padded tail is cut",
+                    "beginnings are shared",
                     "models",
                 ],
                 _structures(outcomes),
@@ -158,6 +161,7 @@ def _families() -> Iterator[list[str]]:
                 family,
                 _yes(tower.can_splice),
                 _yes(tower.cuts_tail),
+                _yes(tower.shares_beginnings),
                 _inverse_temperature(model, backend.scale),
             ]
 
@@ -174,11 +178,13 @@ def _inverse_temperature(model: Any, scale: float) -> str:
 
 
 def _structures(outcomes: dict[str, Outcome]) -> Iterator[list[str]]:
-    rows: dict[tuple[Structure, bool, bool], list[str]] = {}
+    rows: dict[tuple[Structure, bool, bool, bool], list[str]] = {}
     for name, outcome in outcomes.items():
-        key = outcome.structure, not outcome.problem, outcome.cuts_tail
+        key = outcome.structure, not outcome.problem, outcome.cuts_tail, outcome.shares
         rows.setdefault(key, []).append(f"`{name}`")
-    for (structure, tuned, cut), names in sorted(rows.items(), key=lambda row: -len(row[1])):
+    for (structure, tuned, cut, shares), names in sorted(
+        rows.items(), key=lambda row: -len(row[1])
+    ):
         text = f"{len(names)}: {', '.join(names)}"
         yield [
             structure.tower,
@@ -186,6 +192,7 @@ def _structures(outcomes: dict[str, Outcome]) -> Iterator[list[str]]:
             structure.pooling,
             _yes(tuned),
             _yes(cut),
+            _yes(shares),
             text,
         ]
 
