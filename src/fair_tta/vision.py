@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from PIL import Image
 from torch import Tensor
@@ -85,25 +86,20 @@ class Vision:
         return self._encode_in_bulk(images, spec)
 
     def _encode_in_bulk(self, images: list[Image.Image], spec: _PixelSpec) -> list[Tensor]:
-        """Views as arrays at the model's own size, in chunks that may span several images."""
+        """Views as arrays at the model's own size, several images at once if these are small."""
         views: Any = self.views
         backend: Any = self.backend
         limit = max(1, _PIXELS_AT_ONCE // (3 * spec.size[0] * spec.size[1]))
-        waiting: list[Tensor] = []
+        step = max(1, limit // views.n)
         features: list[Tensor] = []
-
-        def flush() -> None:
-            if waiting:
-                pixels = torch.cat(waiting)
-                features.extend(backend.encode_pixels(part) for part in pixels.split(limit))
-                waiting.clear()
-
-        for image in images:
-            arrays = views(image, spec.size, content_generator(image, self.seed))
-            waiting += [backend.preprocess([image]).float(), spec.normalise(arrays)]
-            if sum(map(len, waiting)) >= limit:
-                flush()
-        flush()
+        for start in range(0, len(images), step):
+            some = images[start : start + step]
+            pixels = torch.empty(len(some), views.n, 3, *spec.size)
+            pixels[:, 0] = backend.preprocess(some)
+            for image, own in zip(some, pixels, strict=True):
+                arrays = views(image, spec.size, content_generator(image, self.seed))
+                spec.normalise(arrays, out=own[1:])
+            features += map(backend.encode_pixels, pixels.flatten(0, 1).split(limit))
         return list(unit(torch.cat(features)).reshape(len(images), views.n, -1))
 
     def _encode_one_by_one(self, image: Image.Image) -> Tensor:
@@ -149,10 +145,10 @@ class _PixelSpec:
         height, width = black.shape[-2:]
         return cls((height, width), (high[:, 0] - low[:, 0]) / 255, low[:, 0])
 
-    def normalise(self, arrays: np.ndarray[Any, np.dtype[np.float32]]) -> Tensor:
-        """``[views, height, width, 3]`` from 0 to 255 -> ``[views, 3, height, width]``."""
-        pixels = torch.from_numpy(arrays).permute(0, 3, 1, 2)
-        return torch.addcmul(self._shift[:, None, None], pixels, self._gain[:, None, None])
+    def normalise(self, arrays: npt.NDArray[np.float32], out: Tensor) -> None:
+        """``[..., height, width, 3]`` from 0 to 255 -> ``[..., 3, height, width]``."""
+        pixels = torch.from_numpy(arrays).movedim(-1, -3)
+        torch.addcmul(self._shift[:, None, None], pixels, self._gain[:, None, None], out=out)
 
 
 def _digest(image: Image.Image) -> tuple[Any, ...]:
