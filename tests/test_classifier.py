@@ -18,8 +18,11 @@ from torch import Tensor
 import families
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from fair_tta import (
+    AugMix,
+    CropFlip,
     FairTPTClassifier,
     FairTTAError,
+    Identity,
     ImageError,
     Outcome,
     Prediction,
@@ -352,3 +355,27 @@ def test_several_attributes(backend: TransformersBackend) -> None:
         "sex": ["male", "female"],
         "age": ["y", "o"],
     }
+
+
+def test_a_strategy_of_ones_own_must_keep_its_word(backend: TransformersBackend) -> None:
+    class TooFew:
+        n = 4
+
+        def __call__(self, image: Any, size: tuple[int, int], generator: Any) -> Any:
+            return np.zeros((2, *size, 3), np.float32)
+
+    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=TooFew())
+    with pytest.raises(FairTTAError, match=r"should give an array \[3, 32, 32, 3\].*got \[2, 32,"):
+        clf.predict(picture())
+
+
+@pytest.mark.parametrize("views", [AugMix(5), CropFlip(3), Identity()])
+def test_images_encoded_together_have_the_features_of_each_alone(
+    backend: TransformersBackend, views: Any
+) -> None:
+    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=views)
+    images = [picture(i, size) for i, size in enumerate([(52, 40), (33, 77), (32, 32), (9, 200)])]
+    together = clf.vision.features(images, True)
+    clf.vision.forget()
+    alone = torch.cat([clf.vision.features([image], True) for image in images])
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-6)

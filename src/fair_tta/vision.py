@@ -98,6 +98,11 @@ class Vision:
             pixels[:, 0] = backend.preprocess(some)
             for image, own in zip(some, pixels, strict=True):
                 arrays = views(image, spec.size, content_generator(image, self.seed))
+                if arrays.shape != (views.n - 1, *spec.size, 3):
+                    raise FairTTAError(
+                        f"`views` should give an array {[views.n - 1, *spec.size, 3]}, all views but "
+                        f"the image itself (got {list(arrays.shape)})."
+                    )
                 spec.normalise(arrays, out=own[1:])
             features += map(backend.encode_pixels, pixels.flatten(0, 1).split(limit))
         return list(unit(torch.cat(features)).reshape(len(images), views.n, -1))
