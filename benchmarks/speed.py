@@ -38,6 +38,7 @@ from fair_tta import (
     FairTPT,
     FairTPTClassifier,
     FairTPTMO,
+    Identity,
     OrthCali,
     Zero,
     ZeroShot,
@@ -205,11 +206,18 @@ def batches(repeat: int) -> None:
 
     tiny = families.seeded(families.clip)
     print("\n## a tiny CLIP: milliseconds per image, 32 images in one call against one by one")
-    for label, kept in (("whole calls, 64 AugMix views", False), ("views encoded before", True)):
+    rows: list[tuple[str, Any, bool]] = [
+        ("64 AugMix views", AugMix(64), False),
+        ("8 AugMix views", AugMix(8), False),
+        ("the image alone", Identity(), False),
+        ("64 views, encoded before", AugMix(64), True),
+    ]
+    for label, strategy, kept in rows:
         for name, adapter in (("TPT", TPT()), ("FairTPT", FairTPT()), ("FairTPT-MO", FairTPTMO())):
             clf = FairTPTClassifier(
-                (tiny[0], tiny[1:]), TARGETS, SENSITIVE, TEMPLATE, adapter=adapter, batch_size=32
-            )
+                (tiny[0], tiny[1:]), TARGETS, SENSITIVE, TEMPLATE, adapter=adapter,
+                views=strategy, batch_size=32,
+            )  # fmt: skip
             photos = [photo(i).resize((64, 48)) for i in range(32)]
             clf.predict(photos)
 

@@ -98,10 +98,11 @@ class Vision:
             pixels[:, 0] = backend.preprocess(some)
             for image, own in zip(some, pixels, strict=True):
                 arrays = views(image, spec.size, content_generator(image, self.seed))
-                if arrays.shape != (views.n - 1, *spec.size, 3):
+                wanted = [views.n - 1, *spec.size, 3]
+                if list(arrays.shape) != wanted:
                     raise FairTTAError(
-                        f"`views` should give an array {[views.n - 1, *spec.size, 3]}, all views but "
-                        f"the image itself (got {list(arrays.shape)})."
+                        f"`views` should give an array {wanted}, all views but the image itself "
+                        f"(got {list(arrays.shape)})."
                     )
                 spec.normalise(arrays, out=own[1:])
             features += map(backend.encode_pixels, pixels.flatten(0, 1).split(limit))
