@@ -12,7 +12,7 @@ import typer
 
 import fair_tta
 from cli_fixtures import call
-from fair_tta.cli.adapter_text import ADAPTERS
+from fair_tta.adapter_text import ADAPTERS
 from fair_tta.cli.console import exits, progress_bar, say, usage
 from fair_tta.errors import FairTTAError
 

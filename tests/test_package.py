@@ -44,6 +44,12 @@ def test_importing_defines_names_and_does_nothing_else() -> None:
     assert out == "[]\n"
 
 
+def test_nothing_but_the_command_needs_the_command() -> None:
+    package = ROOT / "src" / "fair_tta"
+    others = [p for p in package.rglob("*.py") if "cli" not in p.parts and p.stem != "__main__"]
+    assert [p for p in others if "fair_tta.cli" in p.read_text("utf-8")] == []
+
+
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)
 def test_docstrings_are_there_and_run(module: ModuleType) -> None:
     assert module.__doc__

@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fair_tta.cli.adapter_text import ADAPTERS, describe_settings
+from fair_tta.adapter_text import ADAPTERS, describe_settings
 
 
 def adapters() -> None:

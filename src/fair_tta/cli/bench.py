@@ -20,6 +20,7 @@ from fair_tta.benchmarks.engines.local import Local
 from fair_tta.benchmarks.engines.on_ray import OnRay
 from fair_tta.benchmarks.grids import GRIDS, Grid, find_grid
 from fair_tta.benchmarks.output import LEGEND, tables
+from fair_tta.benchmarks.own import read_table
 from fair_tta.benchmarks.runner import Engine
 from fair_tta.benchmarks.summary import COLUMNS
 from fair_tta.benchmarks.tables import Figure
@@ -151,8 +152,6 @@ def _source(
     ages: AgeCut,
 ) -> tuple[Grid, Reader, Path]:
     """The table, how to read its datasets, and the folder of the results."""
-    from fair_tta.benchmarks.own import read_table  # it needs fair_tta.cli itself
-
     mine = None if own is None else read_table(own)
     grid = usage("TABLE", find_grid, table) if mine is None else mine.grid
     home = Path("bench") / grid.name if out is None else out

@@ -7,13 +7,21 @@ from typing import Annotated
 
 import typer
 
+from fair_tta.adapter_text import ADAPTERS, parse_adapter, parse_adapters
 from fair_tta.adapters import Adapter
 from fair_tta.classifier import FairTPTClassifier
-from fair_tta.cli.adapter_text import complete_adapters, parse_adapter, parse_adapters
 from fair_tta.cli.console import usage
 from fair_tta.errors import ModelError
 from fair_tta.prompts import Templates
 from fair_tta.views import AugMix
+
+
+def complete_adapters(incomplete: str) -> list[str]:
+    """What a shell may offer for a list that is being written."""
+    before, comma, _ = incomplete.rpartition(",")
+    offers = [f"{before}{comma}{name}" for name in ADAPTERS]
+    return [offer for offer in offers if offer.startswith(incomplete)]
+
 
 Targets = Annotated[
     list[str],
