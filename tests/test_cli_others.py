@@ -13,6 +13,8 @@ import typer
 import fair_tta
 from cli_fixtures import call
 from fair_tta.adapter_text import ADAPTERS
+from fair_tta.benchmarks.grids import GRIDS
+from fair_tta.cli.bench import TABLES
 from fair_tta.cli.console import exits, progress_bar, say, usage
 from fair_tta.errors import FairTTAError
 
@@ -126,7 +128,28 @@ def test_shell_completion(words: str, offered: list[str], monkeypatch: pytest.Mo
     assert process.stdout.split() == offered, process.stderr
 
 
+@pytest.mark.parametrize("words", ["--help", "--version", "cite", "audit --help", "bench --help"])
+def test_what_needs_no_model_does_not_wait_for_one(words: str) -> None:
+    code = (
+        "import sys\n"
+        "from fair_tta.cli import app\n"
+        "app(sys.argv[1:], standalone_mode=False)\n"
+        "print(sorted({'torch', 'transformers', 'PIL', 'cv2', 'matplotlib'} & set(sys.modules)))"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code, *words.split()], capture_output=True, text=True
+    )
+    assert process.stdout.endswith("\n[]\n"), (process.stdout, process.stderr)
+
+
+def test_the_tables_of_the_help_are_those_there_are() -> None:
+    assert tuple(GRIDS) == TABLES
+
+
 def test_the_package_does_without_the_command_line() -> None:
-    code = "import sys, fair_tta; print({'typer', 'rich', 'matplotlib'} & set(sys.modules))"
+    code = (
+        "import sys; from fair_tta import *\n"
+        "print({'typer', 'rich', 'matplotlib'} & set(sys.modules))"
+    )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert process.stdout == "set()\n", process.stderr

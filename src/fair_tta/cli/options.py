@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fair_tta.adapter_text import ADAPTERS, parse_adapter, parse_adapters
-from fair_tta.adapters import Adapter
-from fair_tta.classifier import FairTPTClassifier
 from fair_tta.cli.console import usage
 from fair_tta.errors import ModelError
 from fair_tta.prompts import Templates
-from fair_tta.views import AugMix
+
+if TYPE_CHECKING:
+    from fair_tta.adapters import Adapter
+    from fair_tta.classifier import FairTPTClassifier
 
 
 def complete_adapters(incomplete: str) -> list[str]:
     """What a shell may offer for a list that is being written."""
+    from fair_tta.adapter_text import ADAPTERS
+
     before, comma, _ = incomplete.rpartition(",")
     offers = [f"{before}{comma}{name}" for name in ADAPTERS]
     return [offer for offer in offers if offer.startswith(incomplete)]
@@ -100,11 +102,15 @@ ShowProgress = Annotated[
 
 def read_adapter(text: str | None) -> Adapter | None:
     """The adapter of `OneAdapter`."""
+    from fair_tta.adapter_text import parse_adapter
+
     return None if text is None else usage("--adapter", parse_adapter, text)
 
 
 def read_adapters(texts: list[str]) -> dict[str, Adapter]:
     """The adapters of `Adapters`."""
+    from fair_tta.adapter_text import parse_adapters
+
     return usage("--adapters", parse_adapters, texts)
 
 
@@ -124,6 +130,8 @@ def make_classifier(
     from transformers.utils import logging
 
     from fair_tta.backends import resolve
+    from fair_tta.classifier import FairTPTClassifier
+    from fair_tta.views import AugMix
 
     if template is None:
         template = "a photo of a {sensitive} {target}." if sensitive else "a photo of a {target}."
