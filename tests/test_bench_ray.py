@@ -98,6 +98,29 @@ def test_a_worker_that_dies_costs_its_unit_only(
     assert_same(finished(here), finished(there))
 
 
+def test_what_a_worker_cannot_use_is_told_as_by_the_local_engine(
+    cluster: Any, model: str, tmp_path: Path
+) -> None:
+    pets = bench_tiny.save_pets(tmp_path / "pets", 12)
+    prepared = tiny_run(model, pets, tmp_path / "out")
+    path = Path(prepared.units[0].paths[0])
+    path.unlink()
+    path.mkdir()  # any error but a missing file
+    told = []
+    for engine in (Local(), OnRay(workers=1)):
+        with pytest.raises(FairTTAError, match=r"cannot read '.*png': Is a directory") as caught:
+            run(prepared, engine)
+        told.append((type(caught.value), str(caught.value)))
+    assert told[0] == told[1]
+    missing = replace(prepared, job=replace(prepared.job, model=str(tmp_path / "none")))
+    told = []
+    for engine in (Local(workers=2), OnRay(workers=1)):
+        with pytest.raises(FairTTAError, match=r"a worker process cannot start: .*none") as caught:
+            run(missing, engine)
+        told.append((type(caught.value), str(caught.value)))
+    assert told[0] == told[1]
+
+
 def test_the_page_on_scaling(cluster: Any, model: str, pets: Path, tmp_path: Path) -> None:
     page = (Path(__file__).parents[1] / "docs" / "scaling.md").read_text("utf-8")
     code = page.split("```python\n")[1].split("```")[0]

@@ -12,7 +12,7 @@ from multiprocessing import get_context
 import torch
 
 from fair_tta.backends import Backend
-from fair_tta.benchmarks.work import Job, Line, Unit, Worker
+from fair_tta.benchmarks.work import Job, Line, Started, Unit, Worker
 from fair_tta.errors import FairTTAError
 
 
@@ -73,19 +73,13 @@ def _here(job: Job, units: Sequence[Unit], backend: Backend) -> Generator[list[L
         torch.set_num_threads(before)
 
 
-_worker: Worker | str = ""  # of a worker process, or why it cannot start
+_worker: Started  # of a worker process
 
 
 def _start(job: Job) -> None:
     global _worker
-    try:
-        torch.set_num_threads(job.threads or torch.get_num_threads())
-        _worker = Worker(job)
-    except Exception as error:  # raised here it would be lost
-        _worker = f"{type(error).__name__}: {error}"
+    _worker = Started(job)
 
 
 def _work(unit: Unit) -> list[Line]:
-    if isinstance(_worker, str):
-        raise FairTTAError(f"a worker process cannot start: {_worker}")
     return _worker(unit)
