@@ -20,7 +20,9 @@ from bench_tiny import GRID, tiny_run
 from checks import picture
 from fair_tta.adapters import TPT
 from fair_tta.benchmarks.engines.local import Local
+from fair_tta.benchmarks.engines.on_ray import OnRay
 from fair_tta.benchmarks.grids import Setting
+from fair_tta.benchmarks.output import publish
 from fair_tta.benchmarks.results import Lines
 from fair_tta.benchmarks.runner import Run, run
 from fair_tta.benchmarks.work import Line, load_backend
@@ -28,7 +30,7 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.journal import JournalError
 
-TIMES = ("seconds", "vision_seconds")
+TIMES = ("seconds", "vision_seconds", "by")
 
 
 @pytest.fixture(scope="module")
@@ -247,6 +249,23 @@ def test_a_table_of_costs_keeps_to_itself(model: str, pets: Path, tmp_path: Path
         run(tiny_run(counted, pets, tmp_path / "costs", alone, batch=5))
     with pytest.raises(JournalError, match="threads was"):
         run(tiny_run(counted, pets, tmp_path / "costs", alone, threads=77))
+    with pytest.raises(JournalError, match="workers was 1 and is 2"):
+        run(tiny_run(counted, pets, tmp_path / "costs", alone, engine=Local(workers=2)))
+    with pytest.raises(JournalError, match='engine was "local" and is "ray"'):
+        run(tiny_run(counted, pets, tmp_path / "costs", alone, engine=OnRay()))
+
+
+def test_who_did_the_work_is_written_down(model: str, pets: Path, tmp_path: Path) -> None:
+    prepared = tiny_run(model, pets, tmp_path, threads=1)
+    with prepared.journal() as journal:
+        replace(prepared, units=prepared.units[:1]).go(Local(), journal)
+        prepared.go(Local(workers=2), journal)
+        publish(prepared, journal)
+        ways = [line["by"] for line in journal]
+    one, two = ({"engine": "local", "workers": n, "threads": 1} for n in (1, 2))
+    assert [way for i, way in enumerate(ways) if way not in ways[:i]] == [one, two]
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "local, workers 1, threads of each 1; local, workers 2, threads of each 1" in page
 
 
 def test_threads_are_given_back(model: str, pets: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from fair_tta.benchmarks.runner import Run
 from fair_tta.benchmarks.summary import COLUMNS, NOTEWORTHY
 from fair_tta.benchmarks.tables import (
     SECONDS,
+    BySeed,
     Figure,
     Values,
     audit_task,
@@ -73,7 +74,7 @@ def publish(run: Run, journal: Journal) -> Published:
         found = read_answers(run, lines, i)
         for answers in found[0].values():
             unreadable |= answers.unreadable
-        audits = audit_task(run.grid, part.task, found, views, _provenance(run, i))
+        audits = audit_task(run.grid, part.task, found, views, _provenance(run, i, found))
         values.append(measure_task(found))
         figures += tabulate(run.grid, part.task, found, values[-1], views, audits)
         sections += [(title, audit, []) for title, audit in audits]
@@ -154,9 +155,22 @@ def write_text(path: Path, text: str) -> None:
     os.replace(part, path)
 
 
-def _provenance(run: Run, task: int) -> dict[str, Any]:
+def _provenance(run: Run, task: int, found: Mapping[int, BySeed]) -> dict[str, Any]:
     part = run.parts[task]
     arguments: dict[str, Any] = part.task.arguments()
     clf = FairTPTClassifier(run.backend, **arguments, adapter=ZeroShot(), views=run.job.views)
     images = {str(seed): len(records) for seed, records in part.samples.items()}
-    return {**classifier_provenance(clf), "seed": None, "images of each seed": images}
+    ways = [_way(by) for of in found.values() for answers in of.values() for by in answers.by]
+    return {
+        **classifier_provenance(clf),
+        "seed": None,
+        "images of each seed": images,
+        "engines": list(dict.fromkeys(ways)),
+    }
+
+
+def _way(by: Mapping[str, Any]) -> str:
+    """How the work was done, in words; seconds depend on it."""
+    workers = by["workers"]
+    many = "as many workers as there was room for" if workers is None else f"workers {workers}"
+    return f"{by['engine']}, {many}, threads of each {by['threads']}"

@@ -40,6 +40,8 @@ class Answers:
         seconds: what answering from features took, all images together.
         vision_seconds: what making views and encoding them took, whenever it was done.
         unreadable: ``{path: reason}`` of images that were left out.
+        by: how the work was done (`Engine.facts`), each way once: a run may be stopped and go on
+            with another engine.
     """
 
     images: list[str] = field(default_factory=list)
@@ -54,6 +56,7 @@ class Answers:
     seconds: float = 0.0
     vision_seconds: float = 0.0
     unreadable: dict[str, str] = field(default_factory=dict)
+    by: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def indifference(self) -> list[float]:
@@ -66,6 +69,8 @@ class Answers:
         self.seconds += line["seconds"]
         self.vision_seconds += line["vision_seconds"]
         self.unreadable |= line["unreadable"]
+        if "by" in line and line["by"] not in self.by:  # older journals do not say
+            self.by.append(line["by"])
         for place, record in _covered(chunk, line):
             self.images.append(record.key)
             self.truth.append(record.target)

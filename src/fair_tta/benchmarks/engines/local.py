@@ -8,6 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
+from typing import Any
 
 import torch
 
@@ -31,15 +32,26 @@ class Local:
         if not isinstance(self.workers, int) or self.workers < 1:
             raise FairTTAError(f"`workers` should be at least 1 (got {self.workers!r}).")
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """How the work is done; what it costs depends on that."""
+        return {"engine": "local", "workers": self.workers, "threads": self._threads}
+
+    @property
+    def _threads(self) -> int:
+        """Of torch, for each process."""
+        if self.workers == 1:
+            return torch.get_num_threads()
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return max(1, (cores or 1) // self.workers)
+
     def run(
         self, job: Job, units: Sequence[Unit], backend: Backend
     ) -> Generator[list[Line], None, None]:
         """Do all units; they come as they are finished."""
         if self.workers == 1:
             return _here(job, units, backend)
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        threads = max(1, (cores or 1) // self.workers)
-        return self._in_processes(replace(job, threads=job.threads or threads), units)
+        return self._in_processes(replace(job, threads=job.threads or self._threads), units)
 
     def _in_processes(self, job: Job, units: Sequence[Unit]) -> Generator[list[Line], None, None]:
         rest = iter(units)

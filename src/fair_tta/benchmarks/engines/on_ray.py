@@ -42,6 +42,11 @@ class OnRay:
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise FairTTAError(f"`{name}` should be at least 1 (got {value!r}).")
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """How the work is done; what it costs depends on that."""
+        return {"engine": "ray", "workers": self.workers, "threads": self.cores}
+
     def run(
         self, job: Job, units: Sequence[Unit], backend: Backend
     ) -> Generator[list[Line], None, None]:
