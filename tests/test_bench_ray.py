@@ -16,7 +16,6 @@ from bench_tiny import tiny_run
 from fair_tta.benchmarks.engines import on_ray
 from fair_tta.benchmarks.engines.local import Local
 from fair_tta.benchmarks.engines.on_ray import OnRay
-from fair_tta.benchmarks.results import Lines
 from fair_tta.benchmarks.runner import Run, run
 from fair_tta.benchmarks.work import Line, load_backend
 from fair_tta.errors import FairTTAError
@@ -53,7 +52,7 @@ def finished(prepared: Run) -> list[Line]:
     keys = [q.key for unit in prepared.units for q in unit.questions]
     with prepared.journal() as journal:
         assert len(journal) == len(keys)
-        return list(Lines(journal).read(keys))
+        return list(journal.read(keys))
 
 
 def assert_same(one: list[Line], other: list[Line]) -> None:

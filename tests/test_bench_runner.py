@@ -23,7 +23,6 @@ from fair_tta.benchmarks.engines.local import Local
 from fair_tta.benchmarks.engines.on_ray import OnRay
 from fair_tta.benchmarks.grids import Setting
 from fair_tta.benchmarks.output import publish
-from fair_tta.benchmarks.results import Lines
 from fair_tta.benchmarks.runner import Run, run
 from fair_tta.benchmarks.work import Line, load_backend
 from fair_tta.classifier import FairTPTClassifier
@@ -48,7 +47,7 @@ def finished(prepared: Run) -> list[Line]:
     keys = [q.key for unit in prepared.units for q in unit.questions]
     with prepared.journal() as journal:
         assert len(journal) == len(keys)
-        lines = list(Lines(journal).read(keys))
+        lines = list(journal.read(keys))
     return [{k: v for k, v in line.items() if k not in TIMES} for line in lines]
 
 
@@ -184,7 +183,7 @@ def test_other_pictures_under_the_same_names_are_answered_anew(model: str, tmp_p
     run(fresh)
     keys = [q.key for unit in fresh.units for q in unit.questions]
     with after.journal() as journal:
-        lines = list(Lines(journal).read(keys))
+        lines = list(journal.read(keys))
     assert [x["probabilities"] for x in lines] == [x["probabilities"] for x in finished(fresh)]
 
 
@@ -221,7 +220,7 @@ def test_a_missing_picture_is_left_out_until_it_is_there(model: str, tmp_path: P
     run(again)
     keys = [q.key for unit in again.units for q in unit.questions]
     with again.journal() as journal:
-        assert not any(line["unreadable"] for line in Lines(journal).read(keys))
+        assert not any(line["unreadable"] for line in journal.read(keys))
 
 
 def test_other_models_and_views_are_refused(model: str, pets: Path, tmp_path: Path) -> None:
@@ -328,7 +327,7 @@ def test_errors(model: str, pets: Path, tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(FairTTAError, match="loaded another model than the driver"):
         Worker(wrong)
     with prepared.journal() as journal, pytest.raises(FairTTAError, match="is not finished"):
-        list(Lines(journal).read(["x"]))
+        list(journal.read(["x"]))
 
     class Small:
         free = 10

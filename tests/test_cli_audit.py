@@ -149,6 +149,59 @@ def test_a_repaired_picture_is_taken_up(folder: Path, tiny_model: str) -> None:
     assert fresh.document["data"] == repaired.document["data"]  # in the order of the file
 
 
+def without_files(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    rows = [{k: v for k, v in row.items() if k != "file"} for row in rows]
+    return sorted(rows, key=lambda row: int(row["row"]))
+
+
+def test_a_picture_that_was_written_over_is_done_again(folder: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
+    call(*arguments, code=4)
+    before = (folder / "out" / "rows.jsonl").read_bytes()
+    picture(50).save(folder / "pics" / "4.png")
+    call(*arguments, code=4)
+    after = (folder / "out" / "rows.jsonl").read_bytes()
+    assert after.startswith(before)
+    assert after[len(before) :].count(b"\n") == 1
+    call(*audit_arguments(folder, tiny_model, "fresh"), *ADAPTERS, code=4)
+    last = {row["key"]: row for row in rows_of(folder / "out")}
+    assert without_files(list(last.values())) == without_files(rows_of(folder / "fresh"))
+    found, fresh = (Audit.load(folder / out / "audit.json") for out in ("out", "fresh"))
+    assert found == fresh
+    call(*arguments, code=4)
+    assert (folder / "out" / "rows.jsonl").read_bytes() == after
+
+
+def test_a_picture_that_is_gone_or_broken_since_is_left_out(folder: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
+    call(*arguments, code=4)
+    content = (folder / "pics" / "4.png").read_bytes()
+    (folder / "pics" / "4.png").unlink()
+    (folder / "pics" / "5.png").write_bytes(b"broken")
+    out = call(*arguments, code=4)
+    assert "8 pictures" in out.stdout
+    call(*audit_arguments(folder, tiny_model, "fresh"), *ADAPTERS, code=4)
+    found, fresh = (Audit.load(folder / out / "audit.json") for out in ("out", "fresh"))
+    assert found == fresh
+    (folder / "pics" / "4.png").write_bytes(content)
+    assert "9 pictures" in call(*arguments, code=4).stdout
+
+
+def test_a_journal_that_does_not_know_the_files_goes_on(
+    folder: Path, tiny_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
+    first = call(*arguments, code=4)
+    journal = folder / "out" / "rows.jsonl"
+    header, *rows = map(json.loads, journal.read_text().splitlines())
+    for row in rows:
+        del row["file"]
+    journal.write_text("".join(json.dumps(line) + "\n" for line in (header, *rows)))
+    picture(50).save(folder / "pics" / "4.png")
+    monkeypatch.setattr(FairTPTClassifier, "predict", None)
+    assert call(*arguments, code=4).stdout == first.stdout
+
+
 def test_another_run_in_the_same_folder(folder: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
     call(*arguments, code=4)

@@ -14,7 +14,7 @@ from typing import Any
 from fair_tta.adapters import ZeroShot
 from fair_tta.auditing import Audit
 from fair_tta.benchmarks.grids import Grid, Setting
-from fair_tta.benchmarks.results import Lines, read_answers, write_parquet
+from fair_tta.benchmarks.results import read_answers, write_parquet
 from fair_tta.benchmarks.runner import Run
 from fair_tta.benchmarks.summary import COLUMNS, NOTEWORTHY
 from fair_tta.benchmarks.tables import (
@@ -63,15 +63,14 @@ class Published:
 
 def publish(run: Run, journal: Journal) -> Published:
     """Write the files of a finished run into its folder. One task is in memory at a time."""
-    lines = Lines(journal)
-    write_parquet(run, lines, run.out / "rows.parquet")
+    write_parquet(run, journal, run.out / "rows.parquet")
     figures: list[Figure] = []
     sections: list[tuple[str, Audit, list[Any]]] = []
     values: list[Values] = []
     unreadable: dict[str, str] = {}
     views = run.job.views.n
     for i, part in enumerate(run.parts):
-        found = read_answers(run, lines, i)
+        found = read_answers(run, journal, i)
         for answers in found[0].values():
             unreadable |= answers.unreadable
         audits = audit_task(run.grid, part.task, found, views, _provenance(run, i, found))

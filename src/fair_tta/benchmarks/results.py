@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -86,36 +85,7 @@ class Answers:
             self.warnings.append(tuple(map(sys.intern, line["warnings"][place])))
 
 
-class Lines:
-    """Lines of a journal by their keys, read from disk one by one.
-
-    Raises:
-        FairTTAError: a line is asked for that is not finished.
-    """
-
-    def __init__(self, journal: Journal) -> None:
-        self._path = journal.path
-        self._places: dict[str, int] = {}
-        with open(self._path, "rb") as file:
-            place = len(file.readline())
-            for line in file:
-                self._places[json.loads(line)["key"]] = place
-                place += len(line)
-
-    def read(self, keys: list[str]) -> Iterator[Line]:
-        """These lines, in this order."""
-        with open(self._path, "rb") as file:
-            for key in keys:
-                if key not in self._places:
-                    raise FairTTAError(
-                        f"{str(self._path)!r} is not finished: run the same command again first."
-                    )
-                file.seek(self._places[key])
-                line: Line = json.loads(file.readline())
-                yield line
-
-
-def read_answers(run: Run, lines: Lines, task: int) -> dict[int, dict[int, Answers]]:
+def read_answers(run: Run, journal: Journal, task: int) -> dict[int, dict[int, Answers]]:
     """``{setting: {seed: Answers}}`` of one task.
 
     Raises:
@@ -125,7 +95,7 @@ def read_answers(run: Run, lines: Lines, task: int) -> dict[int, dict[int, Answe
     targets = list(run.parts[task].task.targets)
     for chunk in chunks(run.grid, run.parts, run.batch):
         if chunk.task == task:
-            for i, line in enumerate(lines.read(list(chunk.keys))):
+            for i, line in enumerate(journal.read(chunk.keys)):
                 found[i].setdefault(chunk.seed, Answers()).add(chunk, line, targets)
     for seed, answers in found[0].items():
         if not answers.images:
@@ -136,7 +106,7 @@ def read_answers(run: Run, lines: Lines, task: int) -> dict[int, dict[int, Answe
     return found
 
 
-def write_parquet(run: Run, lines: Lines, path: str | os.PathLike[str]) -> None:
+def write_parquet(run: Run, journal: Journal, path: str | os.PathLike[str]) -> None:
     """A row for each image, setting, seed and task; a row group for each chunk of images.
 
     The order of rows is that of the plan and there is nothing in it that a second run changes, so
@@ -157,7 +127,7 @@ def write_parquet(run: Run, lines: Lines, path: str | os.PathLike[str]) -> None:
     with parquet.ParquetWriter(part, schema, compression="zstd") as writer:
         for chunk in chunks(run.grid, run.parts, run.batch):
             columns: Columns = {name: [] for name in kinds}
-            pairs = zip(run.grid.settings, lines.read(list(chunk.keys)), strict=True)
+            pairs = zip(run.grid.settings, journal.read(chunk.keys), strict=True)
             for setting, line in pairs:
                 for row in _rows(run.parts[chunk.task], chunk, setting, line):
                     for name, value in row.items():
