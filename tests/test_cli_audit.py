@@ -102,9 +102,22 @@ def test_problems_are_listed(folder: Path, tiny_model: str) -> None:
         "value is missing": 1,
         "picture cannot be read": 1,
     }
-    assert "6 rows were left out:" in out.stdout
+    assert "7 rows were left out, 1 of them because the picture is counted already:" in out.stdout
     assert "1 x image file is missing: missing.png" in out.stdout
     assert "Prompts, targets: 'a photo of a cat.', 'a photo of a dog, black.'" in out.stderr
+
+
+def test_what_is_about_the_label_file_is_no_row(many: Path, tiny_model: str) -> None:
+    (many / "pics" / "7.png").rename(many / "pics" / "ä.png")
+    labels = many / "labels.csv"
+    labels.write_bytes(labels.read_text("utf-8").replace("\n7.png", "\nä.png").encode("cp1252"))
+    out = call(*audit_arguments(many, tiny_model), "--adapters", "zero-shot", "--progress")
+    assert "No row was left out, but:\n  1 x file is not UTF-8 and was read as" in out.stdout
+    assert "48 of 48 rows" in out.stderr
+    (problem,) = table_of(many / "out" / "problems.csv")
+    assert (problem["row"], problem["what"]) == ("", "labels.csv")
+    rows = [row["row"] for row in table_of(many / "out" / "predictions.csv")]
+    assert rows == [str(i) for i in range(1, 49)]
 
 
 def test_the_same_command_changes_nothing_and_asks_nothing(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,7 @@ def audit_folder(
         "adapters": settings,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    tally, lost = Tally(), 0
+    tally = Tally()
     with (
         Journal(folder / ROWS, facts, restart=restart) as journal,
         open(folder / PROBLEMS, "w", encoding="utf-8", errors="surrogateescape", newline="") as to,
@@ -107,16 +107,15 @@ def audit_folder(
         listing.writerow(["row", "problem", "what"])
 
         def note(place: int, kind: str, what: str, *, is_lost: bool = True) -> None:
-            tally.add(kind, shown(what), lost=is_lost)
-            listing.writerow([place, kind, what])
+            tally.add(kind, shown(what), row=place > 0, lost=is_lost)
+            listing.writerow([place or "", kind, what])
 
-        rows = values.unique(labels.rows(allowed))
-        for batch in batched(enumerate(rows, 1), classifier.batch_size):
+        rows = _numbered(values.unique(labels.rows(allowed)))
+        for batch in batched(rows, classifier.batch_size):
             records: list[tuple[int, Record]] = []
             for place, row in batch:
                 if isinstance(row, Problem):
                     note(place, row.kind.value, row.what, is_lost=not row.kind.is_note)
-                    lost += 1
                 else:
                     records.append((place, row))
             _forget_changed(records, journal)
@@ -126,15 +125,25 @@ def audit_folder(
             for place, record, error in errors:
                 reason = str(error).replace(repr(str(record.path)), "it")
                 note(place, UNREADABLE, f"{record.key}: {reason}")
-                lost += 1
             if progress is not None:
-                progress(len(journal) + lost, values.rows)
+                progress(len(journal) + tally.rows, values.rows)
         for key in gone:
             journal.forget(key)
         return finish(
             journal, tally, folder, targets=classifier.targets, named=named, adapters=adapters,
             interval=interval, provenance={**provenance, "data": data}, notes=notes,
         )  # fmt: skip
+
+
+def _numbered(
+    rows: Iterable[Record | Problem],
+) -> Iterator[tuple[int, Record | Problem]]:
+    """Rows of the label file from 1 on; what is about the whole file has number 0."""
+    place = 0
+    for row in rows:
+        is_row = isinstance(row, Record) or not row.kind.is_of_file
+        place += is_row
+        yield place if is_row else 0, row
 
 
 def _without_names(model: Mapping[str, Any], preprocessing: str | None) -> dict[str, Any]:
