@@ -314,7 +314,7 @@ def test_renaming_merging_and_leaving_out(tmp_path: Path, tiny_model: str) -> No
     out = call(*arguments, "--rename", "animal: 7=cat", code=3)
     assert "which holds ['0', '1'] (got ['7'])" in out.stderr
     out = call(*arguments, "--rename", "file: 7=cat", code=3)
-    assert "`rename` should be about the columns ['animal', 'place'] (got ['file'])" in out.stderr
+    assert "`--rename` should be about the columns ['animal', 'place'] (got ['file'])" in out.stderr
 
 
 def test_several_attributes(many: Path, tiny_model: str) -> None:
@@ -346,8 +346,8 @@ def test_several_attributes(many: Path, tiny_model: str) -> None:
 def test_input_that_cannot_be_used(folder: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
     for more, message in (
-        (["--images", str(folder / "nowhere")], "`images` should be a folder"),
-        (["--labels", str(folder / "nowhere")], "`labels_csv` should be a file"),
+        (["--images", str(folder / "nowhere")], "`--images` should be a folder"),
+        (["--labels", str(folder / "nowhere")], "`--labels` should be a file"),
         (["--target-column", "nix"], "lacks ['nix']"),
         (["--path-column", "nix"], "lacks ['nix']"),
         (["--sensitive-column", "animal"], "columns should differ (got ['animal', 'place', 'ani"),
@@ -391,6 +391,8 @@ def test_report_of_an_audit(many: Path, tiny_model: str) -> None:
     assert (many / "card.md").read_text() == (many / "out" / "card.md").read_text()
     assert "Written to" in out.stdout
     assert "Error: " in call("report", str(many / "nix.json"), code=3).stderr
+    out = call("report", str(path), "--out", str(many / "card.pdf"), code=3)
+    assert "`--out` should end in .html or .md" in out.stderr
     assert "this is not JSON" in call("report", str(many / "labels.csv"), code=3).stderr
     path.write_text(json.dumps({"schema": "fair-tta/audit/99"}))
     assert "fair-tta/audit/99" in call("report", str(path), code=3).stderr

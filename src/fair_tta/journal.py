@@ -164,7 +164,7 @@ class Journal:
         except (ValueError, TypeError, KeyError) as error:
             raise JournalError(
                 f"line {number} of {str(self.path)!r} is not what was written there: choose "
-                "another file, or restart and lose its rows."
+                "another place (--out), or restart (--restart) and lose its rows."
             ) from error
         return content
 
@@ -172,7 +172,7 @@ class Journal:
         if header["journal"] != FORMAT:
             raise JournalError(
                 f"{str(self.path)!r} is a journal of the form {header['journal']!r}, this version "
-                f"of fair-tta writes {FORMAT!r}: choose another file."
+                f"of fair-tta writes {FORMAT!r}: choose another place (--out)."
             )
         differences = list(_differences(header["facts"], self._facts))
         if differences:
@@ -233,5 +233,5 @@ def _lock(file: IO[bytes], path: Path) -> None:
     except OSError as error:
         raise JournalError(
             f"{str(path)!r} is in use by another process ({error.strerror or error}): wait for "
-            "it, or choose another place."
+            "it, or choose another place (--out)."
         ) from error

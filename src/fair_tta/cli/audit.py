@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
     from fair_tta.folders import Values
 
+NAMES = {
+    **options.NAMES,
+    "images": "--images",
+    "images_dir": "--images",
+    "labels_csv": "--labels",
+    "path_column": "--path-column",
+    "rename": "--rename",
+    "skip_unknown": "--skip-unknown",
+}
+"""What arguments of `audit_folder` are called on the command line."""
+
 
 def audit(
     context: typer.Context,
@@ -82,7 +93,7 @@ def audit(
     def stopped() -> str:
         return f"Stopped; {done} rows are finished. The same command goes on from there."
 
-    with exits(stopped):
+    with exits(stopped, NAMES):
         from fair_tta.cli.tables import print_audit
         from fair_tta.folders import Labels, audit_folder
 

@@ -30,6 +30,18 @@ TABLES = (
 )  # fmt: skip
 """The names of `fair_tta.benchmarks.grids.GRIDS`, for the help."""
 
+NAMES = {
+    **{
+        name: f"--{name}" for name in ("data", "model", "device", "workers", "cores", "out", "bank")
+    },
+    "young_below": "--young-below",
+    "old_from": "--old-from",
+    "split": "--split",
+    "images_dir": "images",  # of a folder in the file of --table
+    "labels_csv": "labels",
+}
+"""What arguments of `fair_tta.benchmarks.bench.bench` and of readers are called."""
+
 
 class EngineName(str, Enum):
     """Who does the work."""
@@ -108,7 +120,7 @@ def bench(
     if (own is None) == (not table):
         raise typer.BadParameter("give the name of a table, or --table with a file of your own.")
     with exits(
-        lambda: "Stopped. What is finished is on disk: the same command goes on from there."
+        lambda: "Stopped. What is finished is on disk: the same command goes on from there.", NAMES
     ):
         from fair_tta.benchmarks.bench import bench as run_bench
         from fair_tta.benchmarks.datasets import AgeCut

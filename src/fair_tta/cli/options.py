@@ -92,6 +92,9 @@ Device = Annotated[
     str | None,
     typer.Option("--device", help="Such as 'cuda'.", show_default="where the model is loaded"),
 ]
+NAMES = {name: f"--{name}" for name in ("model", "device", "targets", "sensitive", "template")}
+"""What arguments of a classifier are called on the command line."""
+
 ShowProgress = Annotated[
     bool | None,
     typer.Option(
@@ -143,6 +146,11 @@ def make_classifier(
             backend.model.to(device)  # type: ignore[attr-defined]
         except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
             raise ModelError(f"`--device {device}` cannot be used: {error}") from error
+    if adapter is not None and adapter.needs_sensitive and not sensitive:
+        raise typer.BadParameter(
+            "it needs to know what should not matter: name that with --sensitive.",
+            param_hint="--adapter",
+        )
     return FairTPTClassifier(
         backend,
         targets,

@@ -55,7 +55,7 @@ def predict(
     """
     if as_json and as_csv:
         raise typer.BadParameter("choose one of --json and --csv.", param_hint="--json, --csv")
-    with exits():
+    with exits(names=options.NAMES):
         from fair_tta.cli.output import Csv, JsonLines, Table
         from fair_tta.folders.tally import shown
         from fair_tta.streaming import Answer, answer_batch, batched
@@ -93,7 +93,10 @@ def predict(
                 done += len(batch)
                 tell(done, None)
     if not done:
-        say("Error: no picture was found.")
+        say(
+            "Error: no picture was found: name files, folders with files such as .jpg or .png, or "
+            "- to read paths from stdin."
+        )
         raise typer.Exit(CANNOT_USE)
     if failed:
         say(f"{failed} of {done} pictures could not be used.")
