@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 import bench_tiny
 from fair_tta.benchmarks.bank import Bank, bytes_needed, identity, write_whole
 from fair_tta.benchmarks.data import miniature_reader, miniature_tasks
 from fair_tta.benchmarks.work import load_backend
+from fair_tta.errors import FairTTAError
 from fair_tta.task import unit
 from fair_tta.views import AugMix, CropFlip
 
@@ -169,16 +171,28 @@ def test_a_shard_that_another_process_has_just_written_is_taken(tmp_path: Path) 
     assert source.asked == NAMES[:3]
 
 
+@pytest.mark.parametrize(
+    ("where", "error", "told"),
+    [
+        ("os.replace", OSError("disk full"), FairTTAError),
+        ("fair_tta.benchmarks.bank.save_file", SafetensorError("disk full"), FairTTAError),
+        ("os.replace", KeyboardInterrupt("disk full"), KeyboardInterrupt),
+    ],
+)
 def test_a_shard_that_cannot_be_written_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: str,
+    error: BaseException,
+    told: type[BaseException],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source, bank = Source(), Bank(tmp_path, FACTS, 0)
 
-    def full(*_: object) -> None:
-        raise OSError("disk full")
+    def full(*_: object, **__: object) -> None:
+        raise error
 
-    monkeypatch.setattr("os.replace", full)
-    with pytest.raises(OSError, match="disk full"):
+    monkeypatch.setattr(where, full)
+    with pytest.raises(told, match="disk full"):
         bank.get(*source.of(NAMES))
     assert [p.name for p in bank.folder.iterdir()] == ["bank.json"]
 

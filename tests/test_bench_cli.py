@@ -191,7 +191,7 @@ def test_errors(tmp_path: Path) -> None:
     assert "`--data` should be the folder of the datasets, or 'miniature'." in stderr
     code, _, stderr = call("main-L14", "--data", tmp_path / "none", "--out", tmp_path)
     assert code == 3
-    assert "`data` should be the folder of the datasets" in stderr
+    assert "`--data` should be the folder of the datasets" in stderr
     code, _, stderr = call("main", "--data", "miniature", "--out", tmp_path)
     assert code == 2
     assert "main-L14" in stderr

@@ -16,7 +16,6 @@ from bench_tiny import tiny_run
 from fair_tta.benchmarks.engines import on_ray
 from fair_tta.benchmarks.engines.local import Local
 from fair_tta.benchmarks.engines.on_ray import OnRay
-from fair_tta.benchmarks.results import Lines
 from fair_tta.benchmarks.runner import Run, run
 from fair_tta.benchmarks.work import Line, load_backend
 from fair_tta.errors import FairTTAError
@@ -53,7 +52,7 @@ def finished(prepared: Run) -> list[Line]:
     keys = [q.key for unit in prepared.units for q in unit.questions]
     with prepared.journal() as journal:
         assert len(journal) == len(keys)
-        return list(Lines(journal).read(keys))
+        return list(journal.read(keys))
 
 
 def assert_same(one: list[Line], other: list[Line]) -> None:
@@ -96,6 +95,29 @@ def test_a_worker_that_dies_costs_its_unit_only(
     assert (tmp_path / "dead").exists()
     assert len(list(tmp_path.glob("worker-*"))) >= 2
     assert_same(finished(here), finished(there))
+
+
+def test_what_a_worker_cannot_use_is_told_as_by_the_local_engine(
+    cluster: Any, model: str, tmp_path: Path
+) -> None:
+    pets = bench_tiny.save_pets(tmp_path / "pets", 12)
+    prepared = tiny_run(model, pets, tmp_path / "out")
+    path = Path(prepared.units[0].paths[0])
+    path.unlink()
+    path.mkdir()  # any error but a missing file
+    told = []
+    for engine in (Local(), OnRay(workers=1)):
+        with pytest.raises(FairTTAError, match=r"cannot read '.*png': Is a directory") as caught:
+            run(prepared, engine)
+        told.append((type(caught.value), str(caught.value)))
+    assert told[0] == told[1]
+    missing = replace(prepared, job=replace(prepared.job, model=str(tmp_path / "none")))
+    told = []
+    for engine in (Local(workers=2), OnRay(workers=1)):
+        with pytest.raises(FairTTAError, match=r"a worker process cannot start: .*none") as caught:
+            run(missing, engine)
+        told.append((type(caught.value), str(caught.value)))
+    assert told[0] == told[1]
 
 
 def test_the_page_on_scaling(cluster: Any, model: str, pets: Path, tmp_path: Path) -> None:

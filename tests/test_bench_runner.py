@@ -20,15 +20,16 @@ from bench_tiny import GRID, tiny_run
 from checks import picture
 from fair_tta.adapters import TPT
 from fair_tta.benchmarks.engines.local import Local
+from fair_tta.benchmarks.engines.on_ray import OnRay
 from fair_tta.benchmarks.grids import Setting
-from fair_tta.benchmarks.results import Lines
+from fair_tta.benchmarks.output import publish
 from fair_tta.benchmarks.runner import Run, run
 from fair_tta.benchmarks.work import Line, load_backend
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.journal import JournalError
 
-TIMES = ("seconds", "vision_seconds")
+TIMES = ("seconds", "vision_seconds", "by")
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def finished(prepared: Run) -> list[Line]:
     keys = [q.key for unit in prepared.units for q in unit.questions]
     with prepared.journal() as journal:
         assert len(journal) == len(keys)
-        lines = list(Lines(journal).read(keys))
+        lines = list(journal.read(keys))
     return [{k: v for k, v in line.items() if k not in TIMES} for line in lines]
 
 
@@ -182,7 +183,7 @@ def test_other_pictures_under_the_same_names_are_answered_anew(model: str, tmp_p
     run(fresh)
     keys = [q.key for unit in fresh.units for q in unit.questions]
     with after.journal() as journal:
-        lines = list(Lines(journal).read(keys))
+        lines = list(journal.read(keys))
     assert [x["probabilities"] for x in lines] == [x["probabilities"] for x in finished(fresh)]
 
 
@@ -219,7 +220,7 @@ def test_a_missing_picture_is_left_out_until_it_is_there(model: str, tmp_path: P
     run(again)
     keys = [q.key for unit in again.units for q in unit.questions]
     with again.journal() as journal:
-        assert not any(line["unreadable"] for line in Lines(journal).read(keys))
+        assert not any(line["unreadable"] for line in journal.read(keys))
 
 
 def test_other_models_and_views_are_refused(model: str, pets: Path, tmp_path: Path) -> None:
@@ -247,6 +248,23 @@ def test_a_table_of_costs_keeps_to_itself(model: str, pets: Path, tmp_path: Path
         run(tiny_run(counted, pets, tmp_path / "costs", alone, batch=5))
     with pytest.raises(JournalError, match="threads was"):
         run(tiny_run(counted, pets, tmp_path / "costs", alone, threads=77))
+    with pytest.raises(JournalError, match="workers was 1 and is 2"):
+        run(tiny_run(counted, pets, tmp_path / "costs", alone, engine=Local(workers=2)))
+    with pytest.raises(JournalError, match='engine was "local" and is "ray"'):
+        run(tiny_run(counted, pets, tmp_path / "costs", alone, engine=OnRay()))
+
+
+def test_who_did_the_work_is_written_down(model: str, pets: Path, tmp_path: Path) -> None:
+    prepared = tiny_run(model, pets, tmp_path, threads=1)
+    with prepared.journal() as journal:
+        replace(prepared, units=prepared.units[:1]).go(Local(), journal)
+        prepared.go(Local(workers=2), journal)
+        publish(prepared, journal)
+        ways = [line["by"] for line in journal]
+    one, two = ({"engine": "local", "workers": n, "threads": 1} for n in (1, 2))
+    assert [way for i, way in enumerate(ways) if way not in ways[:i]] == [one, two]
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "local, workers 1, threads of each 1; local, workers 2, threads of each 1" in page
 
 
 def test_threads_are_given_back(model: str, pets: Path, tmp_path: Path) -> None:
@@ -309,7 +327,7 @@ def test_errors(model: str, pets: Path, tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(FairTTAError, match="loaded another model than the driver"):
         Worker(wrong)
     with prepared.journal() as journal, pytest.raises(FairTTAError, match="is not finished"):
-        list(Lines(journal).read(["x"]))
+        list(journal.read(["x"]))
 
     class Small:
         free = 10

@@ -102,9 +102,22 @@ def test_problems_are_listed(folder: Path, tiny_model: str) -> None:
         "value is missing": 1,
         "picture cannot be read": 1,
     }
-    assert "6 rows were left out:" in out.stdout
+    assert "7 rows were left out, 1 of them because the picture is counted already:" in out.stdout
     assert "1 x image file is missing: missing.png" in out.stdout
     assert "Prompts, targets: 'a photo of a cat.', 'a photo of a dog, black.'" in out.stderr
+
+
+def test_what_is_about_the_label_file_is_no_row(many: Path, tiny_model: str) -> None:
+    (many / "pics" / "7.png").rename(many / "pics" / "ä.png")
+    labels = many / "labels.csv"
+    labels.write_bytes(labels.read_text("utf-8").replace("\n7.png", "\nä.png").encode("cp1252"))
+    out = call(*audit_arguments(many, tiny_model), "--adapters", "zero-shot", "--progress")
+    assert "No row was left out, but:\n  1 x file is not UTF-8 and was read as" in out.stdout
+    assert "48 of 48 rows" in out.stderr
+    (problem,) = table_of(many / "out" / "problems.csv")
+    assert (problem["row"], problem["what"]) == ("", "labels.csv")
+    rows = [row["row"] for row in table_of(many / "out" / "predictions.csv")]
+    assert rows == [str(i) for i in range(1, 49)]
 
 
 def test_the_same_command_changes_nothing_and_asks_nothing(
@@ -147,6 +160,59 @@ def test_a_repaired_picture_is_taken_up(folder: Path, tiny_model: str) -> None:
     call(*audit_arguments(folder, tiny_model, "fresh"), "--adapters", "zero-shot", code=4)
     fresh = Audit.load(folder / "fresh" / "audit.json")
     assert fresh.document["data"] == repaired.document["data"]  # in the order of the file
+
+
+def without_files(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    rows = [{k: v for k, v in row.items() if k != "file"} for row in rows]
+    return sorted(rows, key=lambda row: int(row["row"]))
+
+
+def test_a_picture_that_was_written_over_is_done_again(folder: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
+    call(*arguments, code=4)
+    before = (folder / "out" / "rows.jsonl").read_bytes()
+    picture(50).save(folder / "pics" / "4.png")
+    call(*arguments, code=4)
+    after = (folder / "out" / "rows.jsonl").read_bytes()
+    assert after.startswith(before)
+    assert after[len(before) :].count(b"\n") == 1
+    call(*audit_arguments(folder, tiny_model, "fresh"), *ADAPTERS, code=4)
+    last = {row["key"]: row for row in rows_of(folder / "out")}
+    assert without_files(list(last.values())) == without_files(rows_of(folder / "fresh"))
+    found, fresh = (Audit.load(folder / out / "audit.json") for out in ("out", "fresh"))
+    assert found == fresh
+    call(*arguments, code=4)
+    assert (folder / "out" / "rows.jsonl").read_bytes() == after
+
+
+def test_a_picture_that_is_gone_or_broken_since_is_left_out(folder: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
+    call(*arguments, code=4)
+    content = (folder / "pics" / "4.png").read_bytes()
+    (folder / "pics" / "4.png").unlink()
+    (folder / "pics" / "5.png").write_bytes(b"broken")
+    out = call(*arguments, code=4)
+    assert "8 pictures" in out.stdout
+    call(*audit_arguments(folder, tiny_model, "fresh"), *ADAPTERS, code=4)
+    found, fresh = (Audit.load(folder / out / "audit.json") for out in ("out", "fresh"))
+    assert found == fresh
+    (folder / "pics" / "4.png").write_bytes(content)
+    assert "9 pictures" in call(*arguments, code=4).stdout
+
+
+def test_a_journal_that_does_not_know_the_files_goes_on(
+    folder: Path, tiny_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
+    first = call(*arguments, code=4)
+    journal = folder / "out" / "rows.jsonl"
+    header, *rows = map(json.loads, journal.read_text().splitlines())
+    for row in rows:
+        del row["file"]
+    journal.write_text("".join(json.dumps(line) + "\n" for line in (header, *rows)))
+    picture(50).save(folder / "pics" / "4.png")
+    monkeypatch.setattr(FairTPTClassifier, "predict", None)
+    assert call(*arguments, code=4).stdout == first.stdout
 
 
 def test_another_run_in_the_same_folder(folder: Path, tiny_model: str) -> None:
@@ -248,7 +314,7 @@ def test_renaming_merging_and_leaving_out(tmp_path: Path, tiny_model: str) -> No
     out = call(*arguments, "--rename", "animal: 7=cat", code=3)
     assert "which holds ['0', '1'] (got ['7'])" in out.stderr
     out = call(*arguments, "--rename", "file: 7=cat", code=3)
-    assert "`rename` should be about the columns ['animal', 'place'] (got ['file'])" in out.stderr
+    assert "`--rename` should be about the columns ['animal', 'place'] (got ['file'])" in out.stderr
 
 
 def test_several_attributes(many: Path, tiny_model: str) -> None:
@@ -280,8 +346,8 @@ def test_several_attributes(many: Path, tiny_model: str) -> None:
 def test_input_that_cannot_be_used(folder: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
     for more, message in (
-        (["--images", str(folder / "nowhere")], "`images` should be a folder"),
-        (["--labels", str(folder / "nowhere")], "`labels_csv` should be a file"),
+        (["--images", str(folder / "nowhere")], "`--images` should be a folder"),
+        (["--labels", str(folder / "nowhere")], "`--labels` should be a file"),
         (["--target-column", "nix"], "lacks ['nix']"),
         (["--path-column", "nix"], "lacks ['nix']"),
         (["--sensitive-column", "animal"], "columns should differ (got ['animal', 'place', 'ani"),
@@ -325,6 +391,8 @@ def test_report_of_an_audit(many: Path, tiny_model: str) -> None:
     assert (many / "card.md").read_text() == (many / "out" / "card.md").read_text()
     assert "Written to" in out.stdout
     assert "Error: " in call("report", str(many / "nix.json"), code=3).stderr
+    out = call("report", str(path), "--out", str(many / "card.pdf"), code=3)
+    assert "`--out` should end in .html or .md" in out.stderr
     assert "this is not JSON" in call("report", str(many / "labels.csv"), code=3).stderr
     path.write_text(json.dumps({"schema": "fair-tta/audit/99"}))
     assert "fair-tta/audit/99" in call("report", str(path), code=3).stderr

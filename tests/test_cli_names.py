@@ -26,14 +26,14 @@ from fair_tta import (
     ZeroShot,
     adapters,
 )
-from fair_tta.cli.adapter_text import (
+from fair_tta.adapter_text import (
     ADAPTERS,
-    complete_adapters,
     describe_settings,
     parse_adapter,
     parse_adapters,
 )
 from fair_tta.cli.names import parse_renames, parse_sensitive, parse_targets
+from fair_tta.cli.options import complete_adapters
 
 
 def test_targets() -> None:

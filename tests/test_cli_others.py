@@ -12,7 +12,12 @@ import typer
 
 import fair_tta
 from cli_fixtures import call
-from fair_tta.cli.adapter_text import ADAPTERS
+from fair_tta.adapter_text import ADAPTERS
+from fair_tta.benchmarks.grids import GRIDS
+from fair_tta.cli import options
+from fair_tta.cli.audit import NAMES as audit_names
+from fair_tta.cli.bench import NAMES as bench_names
+from fair_tta.cli.bench import TABLES
 from fair_tta.cli.console import exits, progress_bar, say, usage
 from fair_tta.errors import FairTTAError
 
@@ -126,7 +131,91 @@ def test_shell_completion(words: str, offered: list[str], monkeypatch: pytest.Mo
     assert process.stdout.split() == offered, process.stderr
 
 
+@pytest.mark.parametrize("words", ["--help", "--version", "cite", "audit --help", "bench --help"])
+def test_what_needs_no_model_does_not_wait_for_one(words: str) -> None:
+    code = (
+        "import sys\n"
+        "from fair_tta.cli import app\n"
+        "app(sys.argv[1:], standalone_mode=False)\n"
+        "print(sorted({'torch', 'transformers', 'PIL', 'cv2', 'matplotlib'} & set(sys.modules)))"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code, *words.split()], capture_output=True, text=True
+    )
+    assert process.stdout.endswith("\n[]\n"), (process.stdout, process.stderr)
+
+
+def test_the_tables_of_the_help_are_those_there_are() -> None:
+    assert tuple(GRIDS) == TABLES
+
+
 def test_the_package_does_without_the_command_line() -> None:
-    code = "import sys, fair_tta; print({'typer', 'rich', 'matplotlib'} & set(sys.modules))"
+    code = (
+        "import sys; from fair_tta import *\n"
+        "print({'typer', 'rich', 'matplotlib'} & set(sys.modules))"
+    )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert process.stdout == "set()\n", process.stderr
+
+
+A = (
+    "audit --images pics --labels labels.csv --target-column animal --sensitive-column place "
+    "--out o"
+)
+P = "predict pics --targets cat,dog"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (f"{P} --model none", 3, "`--model 'none'` could not be loaded"),
+        (f"{P} --sensitive water", 2, "`--sensitive` should name at least two values"),
+        (f"{P} --sensitive x:water", 2, "`--sensitive x:` should name at least two values"),
+        (f"{P} --template photo", 2, "`--template` should have a slot for the target"),
+        (f"{P} --template {{}}", 3, "`--template` should have words besides its slots"),
+        (f"{P} --template a{{}} --sensitive a,b", 3, "put `{sensitive}` where they belong."),
+        (f"{P} --adapter fair-tpt", 2, "--adapter: it needs to know .* with --sensitive"),
+        (f"{P} --adapter tpt+orthcali", 2, "--adapter: it needs to know .* with --sensitive"),
+        ("predict empty --targets a,b", 3, "no picture was found: name files, folders"),
+        (A.replace("pics", "none"), 3, "`--images` should be a folder"),
+        (A.replace("labels.csv", "none"), 3, "`--labels` should be a file"),
+        (A.replace("labels.csv", "odd.csv"), 3, "give it as `--path-column`"),
+        (f"{A} --rename x:a=b", 3, "`--rename` should be about the columns"),
+        (f"{A} --rename animal:7=b", 3, "`--rename` should name values of the column"),
+        (f"{A} --targets cat,cow", 3, r"\(`--rename`\) or leave .* \(`--skip-unknown`\)"),
+        (f"{A} --template a{{}}", 3, "`--sensitive` names were given, but `--template` has no"),
+        (A.replace("--out o", "--out labels.csv"), 3, r"cannot use 'labels.csv' \(File exists\)"),
+        ("report labels.csv", 3, "'labels.csv' is not what an audit has written: this is not JSON"),
+        ("report none.json", 3, r"cannot use 'none.json' \(No such file or directory\)"),
+        ("demo --out pics", 3, "`--out` should be a file, not a folder"),
+        ("bench none", 2, "`TABLE` should be one of main-L14"),
+        ("bench main-L14 --data none", 3, "`--data` should be the folder of the datasets"),
+        ("bench runtime --data . --young-below 0", 3, "`--young-below` should be at least 1"),
+        (
+            "bench runtime --data . --old-from 3",
+            3,
+            "`--old-from` should be at least `--young-below`",
+        ),
+    ],
+)
+def test_errors_speak_of_options(
+    words: str, code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pics").mkdir()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "labels.csv").write_text("file,animal,place\na,cat,sea\nb,dog,land\n")
+    (tmp_path / "odd.csv").write_text("x,animal,place\na,cat,sea\nb,dog,land\n")
+    out = " ".join(call(*words.split(), code=code, columns=300).stderr.replace("│", "").split())
+    assert re.search(message, out), out
+
+
+def test_names_in_messages_are_options_there_are() -> None:
+    for command, names in (
+        ("predict", options.NAMES),
+        ("audit", audit_names),
+        ("bench", bench_names),
+    ):
+        text = call(command, "--help", columns=200).stdout
+        missing = [n for n in names.values() if n.startswith("--") and f"{n} " not in text]
+        assert missing == [], command

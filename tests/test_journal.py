@@ -130,6 +130,27 @@ def test_a_full_disk_leaves_whole_rows(tmp_path: Path, monkeypatch: pytest.Monke
         assert list(journal) == [row("a"), row("b")]
 
 
+def test_rows_by_key_and_rows_that_are_done_again(tmp_path: Path) -> None:
+    with Journal(tmp_path / "rows", FACTS) as journal:
+        journal.append([row("a"), row("b"), row("c")])
+        assert list(journal.read(["c", "a"])) == [row("c"), row("a")]
+        with pytest.raises(JournalError, match="is not finished: run the same command again"):
+            list(journal.read(["a", "d"]))
+        journal.forget("a")
+        assert "a" not in journal
+        assert len(journal) == 2
+        assert list(journal) == [row("b"), row("c")]
+    with Journal(tmp_path / "rows", FACTS) as journal:
+        assert "a" in journal, "nothing was done in its place"
+        journal.forget("a")
+        new = {"key": "a", "label": "other"}
+        journal.append([new])
+        assert list(journal) == [row("b"), row("c"), new]
+    with Journal(tmp_path / "rows", FACTS) as journal:
+        assert list(journal) == [row("b"), row("c"), new]
+        assert len(journal) == 3
+
+
 def test_another_key(tmp_path: Path) -> None:
     with Journal(tmp_path / "rows", FACTS, key="id") as journal:
         journal.append([{"id": "a.jpg zero-shot"}, {"id": "a.jpg tpt"}])

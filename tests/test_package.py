@@ -36,12 +36,37 @@ def test_importing_defines_names_and_does_nothing_else() -> None:
     out = run(
         "import logging, random, sys, warnings, numpy, torch\n"
         "state = torch.get_rng_state(), random.getstate()\n"
-        "import fair_tta\n"
+        "from fair_tta import *\n"
         "assert torch.equal(state[0], torch.get_rng_state()) and state[1] == random.getstate()\n"
         "heavy = {'transformers', 'open_clip', 'torchjd', 'torchvision', 'matplotlib'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     assert out == "[]\n"
+
+
+def test_importing_waits_for_no_heavy_package() -> None:
+    out = run("import sys, fair_tta\nprint(fair_tta.FairTTAError.__name__, 'torch' in sys.modules)")
+    assert out == "FairTTAError False\n"
+
+
+def test_public_names_are_there_when_asked_for() -> None:
+    """In a new process, where no other test has imported their modules."""
+    run(
+        "import fair_tta\n"
+        "assert set(fair_tta.__all__) <= set(dir(fair_tta))\n"
+        "for name in fair_tta.__all__: getattr(fair_tta, name)\n"
+        "assert fair_tta.simplex.__name__ == 'fair_tta.simplex'\n"
+        "from fair_tta import *\n"
+        "assert audit is fair_tta.auditing.audit"
+    )
+    with pytest.raises(AttributeError, match="module 'fair_tta' has no attribute 'FairTPX'"):
+        fair_tta.FairTPX  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_nothing_but_the_command_needs_the_command() -> None:
+    package = ROOT / "src" / "fair_tta"
+    others = [p for p in package.rglob("*.py") if "cli" not in p.parts and p.stem != "__main__"]
+    assert [p for p in others if "fair_tta.cli" in p.read_text("utf-8")] == []
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)

@@ -218,9 +218,16 @@ def test_tally() -> None:
     assert not tally
     for i in range(30):
         tally.add("gone", f"{i}.png")
+    assert tally.headline() == "30 rows were left out"
     tally.add("twice", "x", lost=False)
-    assert tally.lost == 30
-    assert tally.lines() == ["30 x gone: 0.png; 1.png; 2.png; ...", "1 x twice: x"]
+    tally.add("odd", "labels.csv", row=False, lost=False)
+    assert (tally.rows, tally.lost) == (31, 30)
+    assert tally.headline() == (
+        "31 rows were left out, 1 of them because the picture is counted already"
+    )
+    assert tally.lines() == [
+        "30 x gone: 0.png; 1.png; 2.png; ...", "1 x twice: x", "1 x odd: labels.csv"
+    ]  # fmt: skip
     assert tally.to_dict()["gone"]["count"] == 30
     assert len(tally.to_dict()["gone"]["examples"]) == 20
 

@@ -2,7 +2,8 @@
 
 The first line says what determines the rows (model, prompts, settings, data); each further line is
 one row, a JSON object. Rows are appended many at once, by one write that reaches the disk before
-the next begins. A kill can therefore tear the last line only, and the next run cuts that off.
+the next begins. A kill can therefore tear the last line only, and the next run cuts that off. A row
+that is done again is a new line, and the last line of a key counts.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -59,7 +60,7 @@ class Journal:
     ) -> None:
         self.path = Path(path)
         self.key = key
-        self._done: set[str] = set()
+        self._places: dict[str, int] = {}  # where the lines of rows begin
         self._facts: dict[str, Any] = json.loads(_line(dict(facts)))
         self._file: IO[bytes] = open(self.path, "a+b", buffering=0)  # noqa: SIM115
         try:
@@ -72,29 +73,54 @@ class Journal:
             raise
 
     def __contains__(self, key: object) -> bool:
-        return key in self._done
+        return key in self._places
 
     def __len__(self) -> int:
-        return len(self._done)
+        return len(self._places)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """All rows in the order in which they were appended, read from the disk one by one."""
+        return self.read(sorted(self._places, key=self._places.__getitem__))
+
+    def read(self, keys: Iterable[str]) -> Iterator[dict[str, Any]]:
+        """The rows of these keys, in this order, read from the disk one by one.
+
+        Raises:
+            JournalError: there is no such row.
+        """
         with open(self.path, "rb") as file:
-            next(file, None)
-            for line in file:
-                row: dict[str, Any] = json.loads(line)
+            for key in keys:
+                if key not in self._places:
+                    raise JournalError(
+                        f"{str(self.path)!r} is not finished: run the same command again first."
+                    )
+                file.seek(self._places[key])
+                row: dict[str, Any] = json.loads(file.readline())
                 yield row
+
+    def keys(self) -> set[str]:
+        """Of all rows."""
+        return set(self._places)
+
+    def forget(self, key: str) -> None:
+        """Take a row for not done. Its line stays, and counts again when the journal is opened
+        anew, unless the row was appended again.
+        """
+        del self._places[key]
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write rows; they are on the disk when this returns."""
         new: set[str] = set()
         for key in (row[self.key] for row in rows):
-            if key in self._done or key in new:
+            if key in self._places or key in new:
                 raise JournalError(f"a row should be appended once ({key!r} is there already).")
             new.add(key)
         if rows:
-            self._write(b"".join(map(_line, rows)))
-            self._done |= new
+            lines = [_line(row) for row in rows]
+            place = self._write(b"".join(lines))
+            for row, line in zip(rows, lines, strict=True):
+                self._places[row[self.key]] = place
+                place += len(line)
 
     def close(self) -> None:
         """Let other processes have it."""
@@ -123,7 +149,7 @@ class Journal:
                 if number == 1:
                     self._check_facts(content)
                 else:
-                    self._done.add(content[self.key])
+                    self._places[content[self.key]] = whole
                 whole += len(line)
         self._file.truncate(whole)
         if not whole:
@@ -138,7 +164,7 @@ class Journal:
         except (ValueError, TypeError, KeyError) as error:
             raise JournalError(
                 f"line {number} of {str(self.path)!r} is not what was written there: choose "
-                "another file, or restart and lose its rows."
+                "another place (--out), or restart (--restart) and lose its rows."
             ) from error
         return content
 
@@ -146,7 +172,7 @@ class Journal:
         if header["journal"] != FORMAT:
             raise JournalError(
                 f"{str(self.path)!r} is a journal of the form {header['journal']!r}, this version "
-                f"of fair-tta writes {FORMAT!r}: choose another file."
+                f"of fair-tta writes {FORMAT!r}: choose another place (--out)."
             )
         differences = list(_differences(header["facts"], self._facts))
         if differences:
@@ -156,8 +182,11 @@ class Journal:
                 " Choose another place (--out), or restart (--restart) and lose its rows."
             )
 
-    def _write(self, data: bytes) -> None:
-        """All of it, on the disk, or an exception and not a byte more than was there."""
+    def _write(self, data: bytes) -> int:
+        """All of it, on the disk, or an exception and not a byte more than was there.
+
+        Returns where it begins.
+        """
         end = self._file.seek(0, os.SEEK_END)
         try:
             view = memoryview(data)
@@ -167,6 +196,7 @@ class Journal:
         except OSError:
             self._file.truncate(end)
             raise
+        return end
 
 
 def _line(content: Mapping[str, Any]) -> bytes:
@@ -203,5 +233,5 @@ def _lock(file: IO[bytes], path: Path) -> None:
     except OSError as error:
         raise JournalError(
             f"{str(path)!r} is in use by another process ({error.strerror or error}): wait for "
-            "it, or choose another place."
+            "it, or choose another place (--out)."
         ) from error

@@ -153,6 +153,12 @@ class Bank:
             with open(name, "rb") as file:
                 os.fsync(file.fileno())
             os.replace(name, path)
+        except (OSError, SafetensorError) as error:
+            Path(name).unlink(missing_ok=True)
+            raise FairTTAError(
+                f"cannot write features to {str(self.folder)!r}: {error}. What is finished is on "
+                "disk: mend this, and the same command goes on from there."
+            ) from error
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise

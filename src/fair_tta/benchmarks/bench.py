@@ -60,8 +60,9 @@ def bench(
     parts, remarks = gather(grid.tasks, read, images=images, seeds=range(seeds))
     for remark in remarks:
         say(remark)
+    who = engine or Local()
     prepared = prepare(
-        grid, parts, model, out=out, bank=bank, views=views, batch=batch, device=device
+        grid, parts, model, out=out, bank=bank, views=views, batch=batch, device=device, engine=who
     )
     with prepared.journal(restart) as journal:
         needed = sum(prepared.disk(journal))
@@ -71,5 +72,5 @@ def bench(
             f"{left} images to go. Features go to {prepared.job.bank}, up to "
             f"{needed / 1e6:,.0f} MB on disk in all; results to {Path(out)}."
         )
-        prepared.go(engine or Local(), journal, progress)
+        prepared.go(who, journal, progress)
         return publish(prepared, journal)

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ from typing import Any
 from fair_tta.adapters import ZeroShot
 from fair_tta.auditing import Audit
 from fair_tta.benchmarks.grids import Grid, Setting
-from fair_tta.benchmarks.results import Lines, read_answers, write_parquet
+from fair_tta.benchmarks.results import read_answers, write_parquet
 from fair_tta.benchmarks.runner import Run
 from fair_tta.benchmarks.summary import COLUMNS, NOTEWORTHY
 from fair_tta.benchmarks.tables import (
     SECONDS,
+    BySeed,
     Figure,
     Values,
     audit_task,
@@ -62,18 +63,17 @@ class Published:
 
 def publish(run: Run, journal: Journal) -> Published:
     """Write the files of a finished run into its folder. One task is in memory at a time."""
-    lines = Lines(journal)
-    write_parquet(run, lines, run.out / "rows.parquet")
+    write_parquet(run, journal, run.out / "rows.parquet")
     figures: list[Figure] = []
     sections: list[tuple[str, Audit, list[Any]]] = []
     values: list[Values] = []
     unreadable: dict[str, str] = {}
     views = run.job.views.n
     for i, part in enumerate(run.parts):
-        found = read_answers(run, lines, i)
+        found = read_answers(run, journal, i)
         for answers in found[0].values():
             unreadable |= answers.unreadable
-        audits = audit_task(run.grid, part.task, found, views, _provenance(run, i))
+        audits = audit_task(run.grid, part.task, found, views, _provenance(run, i, found))
         values.append(measure_task(found))
         figures += tabulate(run.grid, part.task, found, values[-1], views, audits)
         sections += [(title, audit, []) for title, audit in audits]
@@ -154,9 +154,22 @@ def write_text(path: Path, text: str) -> None:
     os.replace(part, path)
 
 
-def _provenance(run: Run, task: int) -> dict[str, Any]:
+def _provenance(run: Run, task: int, found: Mapping[int, BySeed]) -> dict[str, Any]:
     part = run.parts[task]
     arguments: dict[str, Any] = part.task.arguments()
     clf = FairTPTClassifier(run.backend, **arguments, adapter=ZeroShot(), views=run.job.views)
     images = {str(seed): len(records) for seed, records in part.samples.items()}
-    return {**classifier_provenance(clf), "seed": None, "images of each seed": images}
+    ways = [_way(by) for of in found.values() for answers in of.values() for by in answers.by]
+    return {
+        **classifier_provenance(clf),
+        "seed": None,
+        "images of each seed": images,
+        "engines": list(dict.fromkeys(ways)),
+    }
+
+
+def _way(by: Mapping[str, Any]) -> str:
+    """How the work was done, in words; seconds depend on it."""
+    workers = by["workers"]
+    many = "as many workers as there was room for" if workers is None else f"workers {workers}"
+    return f"{by['engine']}, {many}, threads of each {by['threads']}"

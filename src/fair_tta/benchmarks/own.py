@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import Any
 
 from fair_tta._extras import require
+from fair_tta.adapter_text import parse_adapter
 from fair_tta.adapters import ZeroShot
 from fair_tta.benchmarks.data import Reader
 from fair_tta.benchmarks.datasets import TASKS, BenchmarkTask, Dataset, read_folder
 from fair_tta.benchmarks.grids import Grid, Setting
-from fair_tta.cli.adapter_text import parse_adapter
 from fair_tta.errors import FairTTAError
 from fair_tta.prompts import parse_names
 

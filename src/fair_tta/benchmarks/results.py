@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -40,6 +39,8 @@ class Answers:
         seconds: what answering from features took, all images together.
         vision_seconds: what making views and encoding them took, whenever it was done.
         unreadable: ``{path: reason}`` of images that were left out.
+        by: how the work was done (`Engine.facts`), each way once: a run may be stopped and go on
+            with another engine.
     """
 
     images: list[str] = field(default_factory=list)
@@ -54,6 +55,7 @@ class Answers:
     seconds: float = 0.0
     vision_seconds: float = 0.0
     unreadable: dict[str, str] = field(default_factory=dict)
+    by: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def indifference(self) -> list[float]:
@@ -66,6 +68,8 @@ class Answers:
         self.seconds += line["seconds"]
         self.vision_seconds += line["vision_seconds"]
         self.unreadable |= line["unreadable"]
+        if "by" in line and line["by"] not in self.by:  # older journals do not say
+            self.by.append(line["by"])
         for place, record in _covered(chunk, line):
             self.images.append(record.key)
             self.truth.append(record.target)
@@ -81,36 +85,7 @@ class Answers:
             self.warnings.append(tuple(map(sys.intern, line["warnings"][place])))
 
 
-class Lines:
-    """Lines of a journal by their keys, read from disk one by one.
-
-    Raises:
-        FairTTAError: a line is asked for that is not finished.
-    """
-
-    def __init__(self, journal: Journal) -> None:
-        self._path = journal.path
-        self._places: dict[str, int] = {}
-        with open(self._path, "rb") as file:
-            place = len(file.readline())
-            for line in file:
-                self._places[json.loads(line)["key"]] = place
-                place += len(line)
-
-    def read(self, keys: list[str]) -> Iterator[Line]:
-        """These lines, in this order."""
-        with open(self._path, "rb") as file:
-            for key in keys:
-                if key not in self._places:
-                    raise FairTTAError(
-                        f"{str(self._path)!r} is not finished: run the same command again first."
-                    )
-                file.seek(self._places[key])
-                line: Line = json.loads(file.readline())
-                yield line
-
-
-def read_answers(run: Run, lines: Lines, task: int) -> dict[int, dict[int, Answers]]:
+def read_answers(run: Run, journal: Journal, task: int) -> dict[int, dict[int, Answers]]:
     """``{setting: {seed: Answers}}`` of one task.
 
     Raises:
@@ -120,7 +95,7 @@ def read_answers(run: Run, lines: Lines, task: int) -> dict[int, dict[int, Answe
     targets = list(run.parts[task].task.targets)
     for chunk in chunks(run.grid, run.parts, run.batch):
         if chunk.task == task:
-            for i, line in enumerate(lines.read(list(chunk.keys))):
+            for i, line in enumerate(journal.read(chunk.keys)):
                 found[i].setdefault(chunk.seed, Answers()).add(chunk, line, targets)
     for seed, answers in found[0].items():
         if not answers.images:
@@ -131,7 +106,7 @@ def read_answers(run: Run, lines: Lines, task: int) -> dict[int, dict[int, Answe
     return found
 
 
-def write_parquet(run: Run, lines: Lines, path: str | os.PathLike[str]) -> None:
+def write_parquet(run: Run, journal: Journal, path: str | os.PathLike[str]) -> None:
     """A row for each image, setting, seed and task; a row group for each chunk of images.
 
     The order of rows is that of the plan and there is nothing in it that a second run changes, so
@@ -152,7 +127,7 @@ def write_parquet(run: Run, lines: Lines, path: str | os.PathLike[str]) -> None:
     with parquet.ParquetWriter(part, schema, compression="zstd") as writer:
         for chunk in chunks(run.grid, run.parts, run.batch):
             columns: Columns = {name: [] for name in kinds}
-            pairs = zip(run.grid.settings, lines.read(list(chunk.keys)), strict=True)
+            pairs = zip(run.grid.settings, journal.read(chunk.keys), strict=True)
             for setting, line in pairs:
                 for row in _rows(run.parts[chunk.task], chunk, setting, line):
                     for name, value in row.items():

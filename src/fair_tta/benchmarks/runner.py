@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
-
 from fair_tta.backends import Backend
 from fair_tta.benchmarks.bank import Bank, bytes_needed, identity
 from fair_tta.benchmarks.data import Part
@@ -32,6 +30,11 @@ Progress = Callable[[int, int], None]
 
 class Engine(Protocol):
     """Does units in any order."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """How the work is done, as JSON: ``engine``, ``workers`` and ``threads`` of each."""
+        ...
 
     def run(
         self, job: Job, units: Sequence[Unit], backend: Backend
@@ -112,9 +115,10 @@ class Run:
         progress(done, total)
         if not left:
             return
+        by = {**engine.facts, **({"threads": self.job.threads} if self.job.threads else {})}
         with closing(engine.run(self.job, left, self.backend)) as answers:
             for lines in answers:
-                journal.append(lines)
+                journal.append([{**line, "by": by} for line in lines])
                 done += sum(size[line["key"]] for line in lines)
                 progress(done, total)
 
@@ -146,6 +150,7 @@ def prepare(
     batch: int = 16,
     device: str | None = None,
     threads: int | None = None,
+    engine: Engine | None = None,
 ) -> Run:
     """Load the model and plan the work.
 
@@ -161,6 +166,8 @@ def prepare(
         batch: how many images are worked on at once.
         device: where to move the model, None to leave it where it is.
         threads: of torch while the work is done, None to leave them.
+        engine: who will do the work, which is a fact of tables that measure costs; `Local()` if
+            None.
     """
     if not isinstance(batch, int) or batch < 1:
         raise FairTTAError(f"`batch` should be at least 1 (got {batch!r}).")
@@ -168,11 +175,12 @@ def prepare(
     facts = identity(backend, views)
     if grid.alone:
         facts |= {
+            **(engine or Local()).facts,
             "alone": True,
             "device": str(getattr(backend, "device", None)),
-            "threads": threads or torch.get_num_threads(),
             "batch": batch,
         }
+        facts["threads"] = threads or facts["threads"]
     job = Job(
         model=model,
         device=device,

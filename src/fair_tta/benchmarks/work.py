@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fair_tta.adapters import Adapter, ZeroShot
@@ -227,6 +228,29 @@ class Worker:
                 self._backend, **arguments, adapter=ZeroShot(), views=self._job.views
             )
         return self._classifiers[key]
+
+
+class Started:
+    """A worker of another process. What keeps it from starting is told when it is asked to work:
+    raised before, it would be lost.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._worker: Worker | None = None
+        self._reason = ""
+        try:
+            torch.set_num_threads(job.threads or torch.get_num_threads())
+            self._worker = Worker(job)
+        except FairTTAError as error:
+            self._reason = str(error)
+        except Exception as error:
+            self._reason = f"{type(error).__name__}: {error}"
+
+    def __call__(self, unit: Unit) -> list[Line]:
+        """As `Worker`."""
+        if self._worker is None:
+            raise FairTTAError(f"a worker process cannot start: {self._reason}")
+        return self._worker(unit)
 
 
 def _columns(predictions: list[Prediction]) -> Line:

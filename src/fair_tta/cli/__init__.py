@@ -1,4 +1,8 @@
-"""The command ``fair-tta``: one small file per command, over the functions of the package."""
+"""The command ``fair-tta``: one small file per command, over the functions of the package.
+
+A command imports what it works with when it runs, so that help and completion do not wait for
+PyTorch.
+"""
 
 from __future__ import annotations
 

@@ -8,8 +8,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fair_tta.cli.adapter_text import ADAPTERS, describe_settings
-
 
 def adapters() -> None:
     """List the methods: what they do, what they need, and their settings with defaults.
@@ -17,6 +15,8 @@ def adapters() -> None:
     Settings are written after a colon: fair-tpt:lam=10,rate.beta=0.05. A plus sign projects after
     tuning: fair-tpt+orthcali:lam=0.
     """
+    from fair_tta.adapter_text import ADAPTERS, describe_settings
+
     table = Table(box=box.SIMPLE_HEAD)
     for column in ("name", "what it does", "needs", "settings and defaults"):
         table.add_column(column, overflow="fold")

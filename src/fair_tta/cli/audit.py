@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fair_tta.classifier import FairTPTClassifier
 from fair_tta.cli import options
 from fair_tta.cli.console import LEFT_OUT, exits, progress_bar, say, usage
 from fair_tta.cli.embedded import embedded_notes
 from fair_tta.cli.names import parse_renames, parse_sensitive, parse_targets
-from fair_tta.cli.tables import print_audit
 from fair_tta.errors import FairTTAError
-from fair_tta.folders import Labels, Values, audit_folder
-from fair_tta.folders.tally import shown
+
+if TYPE_CHECKING:
+    from fair_tta.classifier import FairTPTClassifier
+    from fair_tta.folders import Values
+
+NAMES = {
+    **options.NAMES,
+    "images": "--images",
+    "images_dir": "--images",
+    "labels_csv": "--labels",
+    "path_column": "--path-column",
+    "rename": "--rename",
+    "skip_unknown": "--skip-unknown",
+}
+"""What arguments of `audit_folder` are called on the command line."""
 
 
 def audit(
@@ -82,7 +93,10 @@ def audit(
     def stopped() -> str:
         return f"Stopped; {done} rows are finished. The same command goes on from there."
 
-    with exits(stopped):
+    with exits(stopped, NAMES):
+        from fair_tta.cli.tables import print_audit
+        from fair_tta.folders import Labels, audit_folder
+
         methods = options.read_adapters(adapters)
         values = Labels(
             images,
@@ -132,6 +146,8 @@ def audit(
 
 def _say_prompts(classifier: FairTPTClassifier) -> None:
     """What the model is asked: names such as 0 and 1 make no sentence, and nobody would notice."""
+    from fair_tta.folders.tally import shown
+
     task = classifier.task
     sets = {"targets": task.templates.target_prompts(task.targets)}
     sets |= {a: task.templates.sensitive_prompts(names) for a, names in task.sensitive.items()}

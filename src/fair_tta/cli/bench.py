@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
@@ -13,20 +13,34 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fair_tta.benchmarks.bench import bench as run_bench
-from fair_tta.benchmarks.data import Reader, miniature_reader, miniature_tasks, paper_reader
-from fair_tta.benchmarks.datasets import AgeCut, Split
-from fair_tta.benchmarks.engines.local import Local
-from fair_tta.benchmarks.engines.on_ray import OnRay
-from fair_tta.benchmarks.grids import GRIDS, Grid, find_grid
-from fair_tta.benchmarks.output import LEGEND, tables
-from fair_tta.benchmarks.runner import Engine
-from fair_tta.benchmarks.summary import COLUMNS
-from fair_tta.benchmarks.tables import Figure
 from fair_tta.cli import options
 from fair_tta.cli.console import LEFT_OUT, exits, progress_bar, say, usage
 from fair_tta.errors import FairTTAError
-from fair_tta.views import AugMix
+
+if TYPE_CHECKING:
+    from fair_tta.benchmarks.data import Reader
+    from fair_tta.benchmarks.datasets import AgeCut
+    from fair_tta.benchmarks.grids import Grid
+    from fair_tta.benchmarks.runner import Engine
+    from fair_tta.benchmarks.tables import Figure
+
+TABLES = (
+    "main-L14", "main-B32", "tpt-scan", "zero-scan", "orthcali-scan", "elra-ablation",
+    "loss-choice", "with-projection", "more-attributes", "runtime", "asi-atc",
+)  # fmt: skip
+"""The names of `fair_tta.benchmarks.grids.GRIDS`, for the help."""
+
+NAMES = {
+    **{
+        name: f"--{name}" for name in ("data", "model", "device", "workers", "cores", "out", "bank")
+    },
+    "young_below": "--young-below",
+    "old_from": "--old-from",
+    "split": "--split",
+    "images_dir": "images",  # of a folder in the file of --table
+    "labels_csv": "labels",
+}
+"""What arguments of `fair_tta.benchmarks.bench.bench` and of readers are called."""
 
 
 class EngineName(str, Enum):
@@ -48,7 +62,7 @@ class SplitName(str, Enum):
 
 def bench(
     table: Annotated[
-        str, typer.Argument(help=f"A table of the paper: {', '.join(GRIDS)}.", metavar="TABLE")
+        str, typer.Argument(help=f"A table of the paper: {', '.join(TABLES)}.", metavar="TABLE")
     ] = "",
     own: Annotated[
         Path | None, typer.Option("--table", help="A table of your own: a TOML file.")
@@ -106,8 +120,15 @@ def bench(
     if (own is None) == (not table):
         raise typer.BadParameter("give the name of a table, or --table with a file of your own.")
     with exits(
-        lambda: "Stopped. What is finished is on disk: the same command goes on from there."
+        lambda: "Stopped. What is finished is on disk: the same command goes on from there.", NAMES
     ):
+        from fair_tta.benchmarks.bench import bench as run_bench
+        from fair_tta.benchmarks.datasets import AgeCut
+        from fair_tta.benchmarks.engines.local import Local
+        from fair_tta.benchmarks.engines.on_ray import OnRay
+        from fair_tta.benchmarks.output import LEGEND
+        from fair_tta.views import AugMix
+
         grid, read, home = _source(
             table, own, data, out, images * seeds, split, AgeCut(young_below, old_from)
         )
@@ -151,7 +172,10 @@ def _source(
     ages: AgeCut,
 ) -> tuple[Grid, Reader, Path]:
     """The table, how to read its datasets, and the folder of the results."""
-    from fair_tta.benchmarks.own import read_table  # it needs fair_tta.cli itself
+    from fair_tta.benchmarks.data import miniature_reader, miniature_tasks, paper_reader
+    from fair_tta.benchmarks.datasets import Split
+    from fair_tta.benchmarks.grids import find_grid
+    from fair_tta.benchmarks.own import read_table
 
     mine = None if own is None else read_table(own)
     grid = usage("TABLE", find_grid, table) if mine is None else mine.grid
@@ -174,6 +198,9 @@ def _source(
 
 
 def _print(figures: list[Figure]) -> None:
+    from fair_tta.benchmarks.output import tables
+    from fair_tta.benchmarks.summary import COLUMNS
+
     console = Console()
     for title, rows in tables(figures):
         shown = Table(box=box.SIMPLE_HEAD, title=Text(title))

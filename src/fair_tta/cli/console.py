@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -44,11 +45,14 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def exits(stopped: Callable[[], str] = lambda: "Stopped.") -> Iterator[None]:
+def exits(
+    stopped: Callable[[], str] = lambda: "Stopped.", names: Mapping[str, str] | None = None
+) -> Iterator[None]:
     """Errors of the input become a message and an exit code, without a traceback.
 
     Args:
         stopped: what to say after Ctrl-C.
+        names: Python's names of what can be wrong, and what they are called on the command line.
     """
     try:
         yield
@@ -58,8 +62,32 @@ def exits(stopped: Callable[[], str] = lambda: "Stopped.") -> Iterator[None]:
     except BrokenPipeError:
         raise
     except (FairTTAError, OSError, ImportError) as error:
-        say(f"Error: {error}")
+        say(f"Error: {in_options(_words(error), names or {})}")
         raise typer.Exit(CANNOT_USE) from None
+
+
+def in_options(text: str, names: Mapping[str, str]) -> str:
+    """A message of a function in the words of the command line.
+
+    Example:
+        >>> in_options("`path_column` should be a name.", {"path_column": "--path-column"})
+        '`--path-column` should be a name.'
+        >>> in_options("`model='x'` could not be loaded.", {"model": "--model"})
+        "`--model 'x'` could not be loaded."
+    """
+
+    def option(match: re.Match[str]) -> str:
+        name, value = match.groups()
+        return f"`{names[name]}{f' {value}' if value else ''}`" if name in names else match[0]
+
+    text = re.sub(r",? or pass `\w+=[A-Z]\w*\([^`]*`", "", text)  # an object: only in Python
+    return re.sub(r"`(\w+)(?:=([^`]*))?`", option, text)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"cannot use {str(error.filename)!r} ({error.strerror}): check the path."
+    return str(error)
 
 
 def usage(option: str, read: Callable[..., T], *arguments: object) -> T:
@@ -67,7 +95,8 @@ def usage(option: str, read: Callable[..., T], *arguments: object) -> T:
     try:
         return read(*arguments)
     except FairTTAError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
+        text = in_options(str(error), {option.lstrip("-").lower(): option})
+        raise typer.BadParameter(text, param_hint=option) from None
 
 
 @contextmanager

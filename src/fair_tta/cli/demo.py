@@ -25,6 +25,8 @@ def demo(
     with exits():
         if not out.parent.is_dir():
             raise FairTTAError(f"`--out` should be in a folder that exists (got {out}).")
+        if out.is_dir():
+            raise FairTTAError(f"`--out` should be a file, not a folder (got {out}).")
         _demo(out, seeds, pictures)
 
 

@@ -39,12 +39,18 @@ def parse_sensitive(texts: Sequence[str], attribute: str) -> dict[str, dict[str,
         {'time': {'day': 'day', 'night': 'night'}, 'place': {'water': 'on water', 'land': 'land'}}
     """
     found: dict[str, list[tuple[str, str]]] = {}
+    written = set()
     for text in texts:
         match = re.match(r"([^,:=]+):(.*)", _hide(text), re.DOTALL)
         name, rest = match.groups() if match else (attribute, _hide(text))
-        found.setdefault(_show(name).strip(), []).extend(_pairs(rest, text))
+        name = _show(name).strip()
+        found.setdefault(name, []).extend(_pairs(rest, text))
+        written |= {name} if match else set()
     return {
-        name: parse_names(f"--sensitive {name}:", _together("--sensitive", pairs))
+        name: parse_names(
+            f"--sensitive {name}:" if name in written else "--sensitive",
+            _together("--sensitive", pairs),
+        )
         for name, pairs in found.items()
     }
 

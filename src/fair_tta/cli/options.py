@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fair_tta.adapters import Adapter
-from fair_tta.classifier import FairTPTClassifier
-from fair_tta.cli.adapter_text import complete_adapters, parse_adapter, parse_adapters
 from fair_tta.cli.console import usage
 from fair_tta.errors import ModelError
 from fair_tta.prompts import Templates
-from fair_tta.views import AugMix
+
+if TYPE_CHECKING:
+    from fair_tta.adapters import Adapter
+    from fair_tta.classifier import FairTPTClassifier
+
+
+def complete_adapters(incomplete: str) -> list[str]:
+    """What a shell may offer for a list that is being written."""
+    from fair_tta.adapter_text import ADAPTERS
+
+    before, comma, _ = incomplete.rpartition(",")
+    offers = [f"{before}{comma}{name}" for name in ADAPTERS]
+    return [offer for offer in offers if offer.startswith(incomplete)]
+
 
 Targets = Annotated[
     list[str],
@@ -82,6 +92,9 @@ Device = Annotated[
     str | None,
     typer.Option("--device", help="Such as 'cuda'.", show_default="where the model is loaded"),
 ]
+NAMES = {name: f"--{name}" for name in ("model", "device", "targets", "sensitive", "template")}
+"""What arguments of a classifier are called on the command line."""
+
 ShowProgress = Annotated[
     bool | None,
     typer.Option(
@@ -92,11 +105,15 @@ ShowProgress = Annotated[
 
 def read_adapter(text: str | None) -> Adapter | None:
     """The adapter of `OneAdapter`."""
+    from fair_tta.adapter_text import parse_adapter
+
     return None if text is None else usage("--adapter", parse_adapter, text)
 
 
 def read_adapters(texts: list[str]) -> dict[str, Adapter]:
     """The adapters of `Adapters`."""
+    from fair_tta.adapter_text import parse_adapters
+
     return usage("--adapters", parse_adapters, texts)
 
 
@@ -116,6 +133,8 @@ def make_classifier(
     from transformers.utils import logging
 
     from fair_tta.backends import resolve
+    from fair_tta.classifier import FairTPTClassifier
+    from fair_tta.views import AugMix
 
     if template is None:
         template = "a photo of a {sensitive} {target}." if sensitive else "a photo of a {target}."
@@ -127,6 +146,11 @@ def make_classifier(
             backend.model.to(device)  # type: ignore[attr-defined]
         except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
             raise ModelError(f"`--device {device}` cannot be used: {error}") from error
+    if adapter is not None and adapter.needs_sensitive and not sensitive:
+        raise typer.BadParameter(
+            "it needs to know what should not matter: name that with --sensitive.",
+            param_hint="--adapter",
+        )
     return FairTPTClassifier(
         backend,
         targets,

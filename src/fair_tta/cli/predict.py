@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,11 +11,11 @@ from fair_tta.cli import options
 from fair_tta.cli.console import CANNOT_USE, LEFT_OUT, exits, progress_bar, say, usage
 from fair_tta.cli.embedded import embedded_notes
 from fair_tta.cli.names import parse_sensitive, parse_targets
-from fair_tta.cli.output import Csv, JsonLines, Output, Table
 from fair_tta.cli.paths import find_pictures
 from fair_tta.errors import ImageError
-from fair_tta.folders.tally import shown
-from fair_tta.streaming import Answer, answer_batch, batched
+
+if TYPE_CHECKING:
+    from fair_tta.cli.output import Output
 
 PIPE_CLOSED = 141
 """As the shell reports a program that SIGPIPE ended."""
@@ -55,7 +55,11 @@ def predict(
     """
     if as_json and as_csv:
         raise typer.BadParameter("choose one of --json and --csv.", param_hint="--json, --csv")
-    with exits():
+    with exits(names=options.NAMES):
+        from fair_tta.cli.output import Csv, JsonLines, Table
+        from fair_tta.folders.tally import shown
+        from fair_tta.streaming import Answer, answer_batch, batched
+
         classifier = options.make_classifier(
             model,
             usage("--targets", parse_targets, targets),
@@ -89,7 +93,10 @@ def predict(
                 done += len(batch)
                 tell(done, None)
     if not done:
-        say("Error: no picture was found.")
+        say(
+            "Error: no picture was found: name files, folders with files such as .jpg or .png, or "
+            "- to read paths from stdin."
+        )
         raise typer.Exit(CANNOT_USE)
     if failed:
         say(f"{failed} of {done} pictures could not be used.")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fair_tta.cli.console import exits
+from fair_tta.errors import FairTTAError
 
 
 def report(
@@ -22,10 +23,16 @@ def report(
     ] = None,
 ) -> None:
     """Write the report of an audit."""
-    with exits():
+    with exits(names={"path": "--out"}):
         from fair_tta.auditing import Audit
         from fair_tta.report import write_report
 
         path = audit.with_suffix(".html") if out is None else out
-        write_report(Audit.load(audit), path)
+        try:
+            found = Audit.load(audit)
+        except FairTTAError as error:
+            raise FairTTAError(
+                f"{str(audit)!r} is not what an audit has written: {error}"
+            ) from None
+        write_report(found, path)
         typer.echo(f"Written to {path}")

@@ -37,7 +37,7 @@ def print_audit(result: FolderAudit) -> None:
     for warning in result.audit.warnings:
         console.print(Text(f"Note: {shown(warning)}"))
     if result.problems:
-        console.print(Text(f"{result.problems.lost} rows were left out:"))
+        console.print(Text(f"{result.problems.headline()}:"))
         for line in result.problems.lines():
             console.print(Text(f"  {line}"))
     files = [AUDIT, REPORT, CARD, PREDICTIONS, ROWS, *([PROBLEMS] if result.problems else [])]

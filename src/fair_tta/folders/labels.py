@@ -77,9 +77,10 @@ class Labels:
         raw: dict[str, Counter[str]] = {column: Counter() for column in self.columns}
         keys, contents, rows = array("Q"), array("Q"), 0
         for row in replace(self, rename={}).rows(check_images=False):
-            rows += 1
             if isinstance(row, Problem):
+                rows += not row.kind.is_of_file
                 continue
+            rows += 1
             for column, value in zip(
                 self.columns, (row.target, *row.sensitive.values()), strict=True
             ):

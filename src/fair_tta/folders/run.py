@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,8 @@ def audit_folder(
 
     Images pass by in batches; what stays in memory of each is a few numbers. Finished rows are in
     ``rows.jsonl`` of `out`: the same call goes on from there after Ctrl-C, a kill or a power cut,
-    and ends with the same rows. Rows and pictures that cannot be used are left out, listed in
+    and ends with the same rows. A picture whose size or time of modification is not that of its
+    finished row is done again. Rows and pictures that cannot be used are left out, listed in
     ``problems.csv``, and tried again by the next call.
 
     Args:
@@ -96,39 +97,53 @@ def audit_folder(
         "adapters": settings,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    tally, lost = Tally(), 0
+    tally = Tally()
     with (
         Journal(folder / ROWS, facts, restart=restart) as journal,
         open(folder / PROBLEMS, "w", encoding="utf-8", errors="surrogateescape", newline="") as to,
     ):
+        gone = journal.keys()  # done before, and not met now
         listing = csv.writer(to)
         listing.writerow(["row", "problem", "what"])
 
         def note(place: int, kind: str, what: str, *, is_lost: bool = True) -> None:
-            tally.add(kind, shown(what), lost=is_lost)
-            listing.writerow([place, kind, what])
+            tally.add(kind, shown(what), row=place > 0, lost=is_lost)
+            listing.writerow([place or "", kind, what])
 
-        rows = values.unique(labels.rows(allowed))
-        for batch in batched(enumerate(rows, 1), classifier.batch_size):
+        rows = _numbered(values.unique(labels.rows(allowed)))
+        for batch in batched(rows, classifier.batch_size):
             records: list[tuple[int, Record]] = []
             for place, row in batch:
                 if isinstance(row, Problem):
                     note(place, row.kind.value, row.what, is_lost=not row.kind.is_note)
-                    lost += 1
                 else:
                     records.append((place, row))
+            _forget_changed(records, journal)
             found, errors = _answer(classifiers, records, journal)
             journal.append(found)
+            gone.difference_update(record.key for _, record in records)
             for place, record, error in errors:
                 reason = str(error).replace(repr(str(record.path)), "it")
                 note(place, UNREADABLE, f"{record.key}: {reason}")
-                lost += 1
             if progress is not None:
-                progress(len(journal) + lost, values.rows)
+                progress(len(journal) + tally.rows, values.rows)
+        for key in gone:
+            journal.forget(key)
         return finish(
             journal, tally, folder, targets=classifier.targets, named=named, adapters=adapters,
             interval=interval, provenance={**provenance, "data": data}, notes=notes,
         )  # fmt: skip
+
+
+def _numbered(
+    rows: Iterable[Record | Problem],
+) -> Iterator[tuple[int, Record | Problem]]:
+    """Rows of the label file from 1 on; what is about the whole file has number 0."""
+    place = 0
+    for row in rows:
+        is_row = isinstance(row, Record) or not row.kind.is_of_file
+        place += is_row
+        yield place if is_row else 0, row
 
 
 def _without_names(model: Mapping[str, Any], preprocessing: str | None) -> dict[str, Any]:
@@ -141,6 +156,23 @@ def _without_names(model: Mapping[str, Any], preprocessing: str | None) -> dict[
 def _place(folder: Path) -> str:
     """Tells a folder from others of its name without saying where it is."""
     return sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
+
+
+def _forget_changed(records: Sequence[tuple[int, Record]], journal: Journal) -> None:
+    """Rows of pictures that were written over since. Rows of older versions do not tell."""
+    known = [record for _, record in records if record.key in journal]
+    for record, row in zip(known, journal.read([r.key for r in known]), strict=True):
+        if "file" in row and row["file"] != _stamp(record.path):
+            journal.forget(record.key)
+
+
+def _stamp(path: Path) -> dict[str, int] | None:
+    """Tells a file from what it was before, without reading it; None if it is not there."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return {"bytes": found.st_size, "modified": found.st_mtime_ns}
 
 
 def _answer(
@@ -158,15 +190,16 @@ def _answer(
         errors = _unreadable(missing)
         if len(errors) == len(missing):
             return [], errors
+    stamps = [_stamp(record.path) for _, record in records]  # before they are read
     answers = answer_batch(classifiers, [record.path for _, record in records])
     rows, errors = [], []
-    for (place, record), answer in zip(records, answers, strict=True):
+    for (place, record), answer, stamp in zip(records, answers, stamps, strict=True):
         if record.key in journal:
             continue
         if isinstance(answer, ImageError):
             errors.append((place, record, answer))
         else:
-            rows.append(_row(place, record, answer))
+            rows.append({**_row(place, record, answer), "file": stamp})
     return rows, errors
 
 

@@ -34,16 +34,14 @@ class ProblemKind(Enum):
         """Whether no image was lost by it."""
         return self in _NOTES
 
+    @property
+    def is_of_file(self) -> bool:
+        """Whether it is about a whole file and not about one row."""
+        return self in _OF_FILES
 
-_NOTES = frozenset(
-    {
-        ProblemKind.DUPLICATE,
-        ProblemKind.REPAIRED_AGE,
-        ProblemKind.PARTIAL,
-        ProblemKind.ENCODING,
-        ProblemKind.SMALL,
-    }
-)
+
+_OF_FILES = frozenset({ProblemKind.PARTIAL, ProblemKind.ENCODING, ProblemKind.SMALL})
+_NOTES = _OF_FILES | {ProblemKind.DUPLICATE, ProblemKind.REPAIRED_AGE}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
+from typing import Any
 
 import torch
 
 from fair_tta.backends import Backend
-from fair_tta.benchmarks.work import Job, Line, Unit, Worker
+from fair_tta.benchmarks.work import Job, Line, Started, Unit, Worker
 from fair_tta.errors import FairTTAError
 
 
@@ -31,15 +32,26 @@ class Local:
         if not isinstance(self.workers, int) or self.workers < 1:
             raise FairTTAError(f"`workers` should be at least 1 (got {self.workers!r}).")
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """How the work is done; what it costs depends on that."""
+        return {"engine": "local", "workers": self.workers, "threads": self._threads}
+
+    @property
+    def _threads(self) -> int:
+        """Of torch, for each process."""
+        if self.workers == 1:
+            return torch.get_num_threads()
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return max(1, (cores or 1) // self.workers)
+
     def run(
         self, job: Job, units: Sequence[Unit], backend: Backend
     ) -> Generator[list[Line], None, None]:
         """Do all units; they come as they are finished."""
         if self.workers == 1:
             return _here(job, units, backend)
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        threads = max(1, (cores or 1) // self.workers)
-        return self._in_processes(replace(job, threads=job.threads or threads), units)
+        return self._in_processes(replace(job, threads=job.threads or self._threads), units)
 
     def _in_processes(self, job: Job, units: Sequence[Unit]) -> Generator[list[Line], None, None]:
         rest = iter(units)
@@ -73,19 +85,13 @@ def _here(job: Job, units: Sequence[Unit], backend: Backend) -> Generator[list[L
         torch.set_num_threads(before)
 
 
-_worker: Worker | str = ""  # of a worker process, or why it cannot start
+_worker: Started  # of a worker process
 
 
 def _start(job: Job) -> None:
     global _worker
-    try:
-        torch.set_num_threads(job.threads or torch.get_num_threads())
-        _worker = Worker(job)
-    except Exception as error:  # raised here it would be lost
-        _worker = f"{type(error).__name__}: {error}"
+    _worker = Started(job)
 
 
 def _work(unit: Unit) -> list[Line]:
-    if isinstance(_worker, str):
-        raise FairTTAError(f"a worker process cannot start: {_worker}")
     return _worker(unit)

@@ -10,11 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from fair_tta._extras import require
 from fair_tta.backends import Backend
-from fair_tta.benchmarks.work import Job, Line, Unit, Worker
+from fair_tta.benchmarks.work import Job, Line, Started, Unit
 from fair_tta.errors import FairTTAError
 
 _MOST_BLOCKS = 20_000  # Ray keeps a record of each
@@ -44,13 +42,19 @@ class OnRay:
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise FairTTAError(f"`{name}` should be at least 1 (got {value!r}).")
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """How the work is done; what it costs depends on that."""
+        return {"engine": "ray", "workers": self.workers, "threads": self.cores}
+
     def run(
         self, job: Job, units: Sequence[Unit], backend: Backend
     ) -> Generator[list[Line], None, None]:
         """Do all units; they come as they are finished.
 
         Raises:
-            FairTTAError: there is no cluster, or no machine of it has so many cores.
+            FairTTAError: there is no cluster, no machine of it has so many cores, or an actor
+                cannot use what it is given; the message is the one of `Local`.
         """
         ray = require("ray", "ray")
         data = require("ray.data", "ray")
@@ -77,20 +81,27 @@ class OnRay:
         for batch in answered.iter_batches(
             batch_size=None, prefetch_batches=0, batch_format="numpy"
         ):
-            for text in batch["lines"]:
+            for text, error in zip(batch["lines"], batch["error"], strict=True):
+                if error:
+                    raise FairTTAError(error)
                 lines: list[Line] = json.loads(text)
                 yield lines
 
 
 class _Actor:
-    """A worker that takes and gives what Ray Data can carry."""
+    """A worker that takes and gives what Ray Data can carry.
+
+    Errors of the input are given as text: raised, they would arrive inside one of Ray's.
+    """
 
     def __init__(self, job: Job) -> None:
-        torch.set_num_threads(job.threads or torch.get_num_threads())
-        self._worker = Worker(job)
+        self._worker = Started(job)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        return {"lines": json.dumps(self._worker(pickle.loads(row["unit"])))}
+        try:
+            return {"lines": json.dumps(self._worker(pickle.loads(row["unit"]))), "error": ""}
+        except (FairTTAError, OSError) as error:
+            return {"lines": "", "error": str(error)}
 
 
 @contextmanager

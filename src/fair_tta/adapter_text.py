@@ -26,7 +26,7 @@ ADAPTERS: dict[str, type[Any]] = {
     "fair-tpt": FairTPT,
     "fair-tpt-mo": FairTPTMO,
 }
-"""Every method by its name on the command line."""
+"""Every method by its name on the command line and in tables of one's own."""
 
 _CHOICES: tuple[dict[str, type[Any]], ...] = (
     {"elra": ELRA, "fixed": FixedRate},
@@ -84,13 +84,6 @@ def describe_settings(kind: type[Any]) -> Iterator[tuple[str, str]]:
         if dataclasses.is_dataclass(default):
             for inner in dataclasses.fields(default):
                 yield f"{field.name}.{inner.name}", _written(getattr(default, inner.name))
-
-
-def complete_adapters(incomplete: str) -> list[str]:
-    """What a shell may offer for a list that is being written."""
-    before, comma, _ = incomplete.rpartition(",")
-    offers = [f"{before}{comma}{name}" for name in ADAPTERS]
-    return [offer for offer in offers if offer.startswith(incomplete)]
 
 
 def _one(text: str) -> Any:
