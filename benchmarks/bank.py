@@ -4,6 +4,7 @@
     python benchmarks/bank.py --part miniature       the elra-ablation grid against Zero alone
     python benchmarks/bank.py --part large           ViT-B/32: the bank, then 60 settings
     python benchmarks/bank.py --part workers         two workers against one with two threads
+    python benchmarks/bank.py --part ray             the same with actors of Ray
     python benchmarks/bank.py --images 20            fewer images, for a quick look
 
 ViT-B/32 has random weights: time does not depend on them. Nothing here is asserted in a test; run
@@ -31,20 +32,21 @@ from fair_tta.adapters import ZeroShot
 from fair_tta.benchmarks.data import Part, gather, miniature_reader, miniature_tasks
 from fair_tta.benchmarks.datasets import BenchmarkTask, read_folder
 from fair_tta.benchmarks.engines.local import Local
+from fair_tta.benchmarks.engines.on_ray import OnRay
 from fair_tta.benchmarks.grids import GRIDS, Grid, Setting
-from fair_tta.benchmarks.runner import prepare, run
+from fair_tta.benchmarks.runner import Engine, prepare, run
 
 ZERO_ALONE = Grid("zero-alone", "", (GRIDS["main-L14"].settings[2],))
 
 
 def timed(
-    grid: Grid, parts: list[Part], model: Any, out: Path, bank: Path, workers: int = 1
+    grid: Grid, parts: list[Part], model: Any, out: Path, bank: Path, engine: Engine | None = None
 ) -> float:
     """Seconds of a run; loading the model does not count, starting processes does."""
     prepared = prepare(replace(grid, tasks=tuple(p.task for p in parts)), parts, model,
                        out=out, bank=bank)  # fmt: skip
     start = time.perf_counter()
-    run(prepared, Local(workers))
+    run(prepared, engine or Local())
     return time.perf_counter() - start
 
 
@@ -116,27 +118,37 @@ def grid_of_large(home: Path, images: int) -> None:
               f"{(bank + settings) / bank:.2f} times the bank")  # fmt: skip
 
 
-def workers(home: Path, images: int) -> None:
+def workers(home: Path, images: int, name: str, engines: list[Engine]) -> None:
     """Throughput without the start: the same run with few and with many images."""
     (birds, *_) = miniature_tasks()
-    seconds = {}
-    for count in (1, 2):
+    seconds = []
+    for i, engine in enumerate(engines):
         torch.set_num_threads(2)
         times = []
         for n in (32, 32 + images):
             parts, _ = gather([birds], miniature_reader(home / f"pictures{n}", n), images=n,
                               seeds=[0])  # fmt: skip
-            place = home / f"workers-{count}-{n}"
-            times.append(timed(GRIDS["main-B32"], parts, "miniature", place, place / "bank", count))
-        seconds[count] = times[1] - times[0]
-    print(f"miniature, {images} images, 6 settings: one worker with two threads "
-          f"{seconds[1]:.1f} s, two workers with one thread {seconds[2]:.1f} s, throughput "
-          f"{seconds[1] / seconds[2]:.2f} times")  # fmt: skip
+            place = home / f"workers-{i}-{n}"
+            times.append(
+                timed(GRIDS["main-B32"], parts, "miniature", place, place / "bank", engine)
+            )
+        seconds.append(times[1] - times[0])
+    print(f"miniature, {images} images, 6 settings, {name}: one worker with two threads "
+          f"{seconds[0]:.1f} s, two workers with one thread {seconds[1]:.1f} s, throughput "
+          f"{seconds[0] / seconds[1]:.2f} times")  # fmt: skip
+
+
+def on_this_machine(home: Path, images: int) -> None:
+    workers(home, images, "local", [Local(1), Local(2)])
+
+
+def on_ray(home: Path, images: int) -> None:
+    workers(home, images, "ray", [OnRay(workers=1, cores=2), OnRay(workers=2, cores=1)])
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--part", choices=["miniature", "large", "workers"])
+    parser.add_argument("--part", choices=["miniature", "large", "workers", "ray"])
     parser.add_argument("--images", type=int)
     parser.add_argument("--threads", type=int, help="1 if other processes keep the cores busy")
     options = parser.parse_args()
@@ -150,7 +162,8 @@ if __name__ == "__main__":
     for part, work, usual in (
         ("miniature", grid_of_miniature, 500),
         ("large", grid_of_large, 200),
-        ("workers", workers, 500),
+        ("workers", on_this_machine, 500),
+        ("ray", on_ray, 500),
     ):
         if options.part in (None, part):
             with tempfile.TemporaryDirectory() as folder:

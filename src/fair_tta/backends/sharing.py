@@ -80,7 +80,7 @@ class Sharing:
     def __init__(self, blocks: list[nn.Module], mask: str) -> None:
         self._blocks = blocks
         self._mask = mask
-        self._signature = inspect.signature(blocks[0].forward)
+        self._names = [*inspect.signature(blocks[0].forward).parameters]
 
     @contextmanager
     def on(self, tree: Tree) -> Iterator[None]:
@@ -88,13 +88,12 @@ class Sharing:
         mask = tree.mask.reshape(*_MASKS[self._mask], *tree.mask.shape)
 
         def enter(block: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
-            given = self._signature.bind(*args, **kwargs)
-            name, states = next(iter(given.arguments.items()))
+            given = {**dict(zip(self._names, args, strict=False)), **kwargs}
+            states = given.pop(self._names[0])
             if block is self._blocks[0]:
                 states = states.reshape(-1, tree.paths.numel(), states.shape[-1])
-                given.arguments[name] = states.index_select(1, tree.first)
-            given.arguments[self._mask] = mask.to(states)
-            return given.args, given.kwargs
+                states = states.index_select(1, tree.first)
+            return (states,), {**given, self._mask: mask.to(states)}
 
         def leave(_block: nn.Module, _args: Any, states: Tensor) -> Tensor:
             along = states.index_select(1, tree.paths.flatten())
