@@ -119,15 +119,16 @@ def _term_gradient(
     task: Task, term: Term, views: Tensor, context: Tensor, key: Hashable | None = None
 ) -> Tensor:
     """The gradient of one term, ``[images, vectors, width]``."""
-    tokens = len(context) * task.count_tokens(term.prompts)
+    tokens = task.count_tokens(term.prompts)  # of one image
     if key is not None and len(views) == 1 and tokens <= TOKENS_AT_ONCE:
         # the features of the initial context do not depend on the image: forward once for all
         leaf, features = task.remember((key, "graph"), lambda: _graph(task, term, context))
         cotangent = _head(task, term, views, features)
         return torch.autograd.grad(features, leaf, cotangent, retain_graph=True)[0]
     if key is None and tokens <= TOKENS_AT_ONCE:
-        leaf, features = _graph(task, term, context)
-        return torch.autograd.grad(features, leaf, _head(task, term, views, features))[0]
+        size = TOKENS_AT_ONCE // tokens
+        pairs = zip(views.split(size), context.split(size), strict=True)
+        return torch.cat([_whole_gradient(task, term, some, at) for some, at in pairs])
     # First through the small head to the features, then through the text tower part by part.
     if key is None:
         features = task.encode_many(term.prompts, context)
@@ -136,6 +137,12 @@ def _term_gradient(
             (key, "features"), lambda: task.encode_many(term.prompts, context[:1])
         ).expand(len(views), -1, -1)
     return task.pull_back(term.prompts, context, _head(task, term, views, features))
+
+
+def _whole_gradient(task: Task, term: Term, views: Tensor, context: Tensor) -> Tensor:
+    """Forward and back at once."""
+    leaf, features = _graph(task, term, context)
+    return torch.autograd.grad(features, leaf, _head(task, term, views, features))[0]
 
 
 def _graph(task: Task, term: Term, context: Tensor) -> tuple[Tensor, Tensor]:
