@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -73,8 +73,7 @@ def tune(
 
     context, stepper = start, None
     for _ in range(steps):
-        key = loss if context is start else None
-        gradients = _gradients(task, objective, direction, views, context, key)
+        gradients = _gradients(task, objective, direction, views, context, context is start)
         gradient = combine(direction, gradients)
         if stepper is None:
             stepper = rate.start(start, gradient, gradients[:, 0], target_at)
@@ -96,46 +95,61 @@ def _gradients(
     direction: Direction,
     views: Tensor,
     context: Tensor,
-    key: Hashable | None,
+    is_initial: bool,
 ) -> Tensor:
-    """The gradients of the terms, ``[images, terms, vectors, width]``, the target's in any case.
-
-    At the initial context, `key` is that of what does not depend on the images.
-    """
+    """The gradients of the terms, ``[images, terms, vectors, width]``, the target's in any case."""
     wanted = [True, *direction.wants(len(objective.terms))[1:]]
     gradients = []
-    for i, (term, is_wanted) in enumerate(zip(objective.terms, wanted, strict=True)):
+    for term, is_wanted in zip(objective.terms, wanted, strict=True):
         if not is_wanted:
             gradients.append(torch.zeros_like(context))
-        elif key is None:
+        elif is_initial:  # the same for all weights and rates, and for losses that share the term
+            make = partial(_initial_gradient, task, term, views, context)
+            gradients.append(task.recall(term, views, make))
+        else:
             gradients.append(_term_gradient(task, term, views, context))
-        else:  # the same for all weights and rates
-            make = partial(_term_gradient, task, term, views, context, (key, i))
-            gradients.append(task.recall((key, i), views, make))
     return torch.stack(gradients, dim=1)
 
 
-def _term_gradient(
-    task: Task, term: Term, views: Tensor, context: Tensor, key: Hashable | None = None
-) -> Tensor:
-    """The gradient of one term, ``[images, vectors, width]``."""
-    tokens = task.count_tokens(term.prompts)  # of one image
-    if key is not None and len(views) == 1 and tokens <= TOKENS_AT_ONCE:
-        # the features of the initial context do not depend on the image: forward once for all
-        leaf, features = task.remember((key, "graph"), lambda: _graph(task, term, context))
-        cotangent = _head(task, term, views, features)
-        return torch.autograd.grad(features, leaf, cotangent, retain_graph=True)[0]
-    if key is None and tokens <= TOKENS_AT_ONCE:
+def _initial_gradient(task: Task, term: Term, views: Tensor, context: Tensor) -> Tensor:
+    """The gradient of one term where all images have the same context.
+
+    Features do not depend on the image there, so the text tower goes forward once for all.
+    """
+    tokens = task.count_tokens(term.prompts)
+    if tokens > TOKENS_AT_ONCE:
+        features = task.remember(
+            (term, "features"), lambda: task.encode_many(term.prompts, context[:1])
+        )
+        cotangents = _head(task, term, views, features)
+        return task.pull_back(term.prompts, context, cotangents)
+    leaf, features = task.remember((term, "graph"), lambda: _graph(task, term, context[:1]))
+    cotangents = _head(task, term, views, features)
+    size = 8 * TOKENS_AT_ONCE // tokens
+    return torch.cat([_back(leaf, features, some) for some in cotangents.split(size)])
+
+
+def _back(leaf: Tensor, features: Tensor, cotangents: Tensor) -> Tensor:
+    """One way back through a graph for many images: ``[images, ...] -> [images, ...]``."""
+    if len(cotangents) > 1:
+        with suppress(RuntimeError):  # an operation that cannot do many at once
+            (gradients,) = torch.autograd.grad(
+                features, leaf, cotangents.unsqueeze(1), retain_graph=True, is_grads_batched=True
+            )
+            return gradients.squeeze(1)
+    ways = [torch.autograd.grad(features, leaf, one[None], retain_graph=True) for one in cotangents]
+    return torch.cat([gradient for (gradient,) in ways])
+
+
+def _term_gradient(task: Task, term: Term, views: Tensor, context: Tensor) -> Tensor:
+    """The gradient of one term where each image has a context of its own."""
+    tokens = task.count_tokens(term.prompts)
+    if tokens <= TOKENS_AT_ONCE:
         size = TOKENS_AT_ONCE // tokens
         pairs = zip(views.split(size), context.split(size), strict=True)
         return torch.cat([_whole_gradient(task, term, some, at) for some, at in pairs])
     # First through the small head to the features, then through the text tower part by part.
-    if key is None:
-        features = task.encode_many(term.prompts, context)
-    else:
-        features = task.remember(
-            (key, "features"), lambda: task.encode_many(term.prompts, context[:1])
-        ).expand(len(views), -1, -1)
+    features = task.encode_many(term.prompts, context)
     return task.pull_back(term.prompts, context, _head(task, term, views, features))
 
 
@@ -152,8 +166,8 @@ def _graph(task: Task, term: Term, context: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _head(task: Task, term: Term, views: Tensor, features: Tensor) -> Tensor:
-    """The gradient of the loss with respect to the prompts' features."""
+    """The gradient of the loss with respect to each image's features of the prompts."""
     with torch.enable_grad():
-        features = features.detach().clone().requires_grad_()
+        features = features.detach().expand(len(views), -1, -1).clone().requires_grad_()
         loss = term.loss(task, views, features).sum()
     return torch.autograd.grad(loss, features)[0]

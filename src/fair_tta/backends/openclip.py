@@ -161,7 +161,7 @@ class _TextModule(nn.Module):
 def _text(module: _TextModule, ids: Tensor, _mask: Tensor) -> Tensor:
     """`encode_text`, with the tower's tables shortened for the call if the ids are shorter."""
     tables = _short_tables(module.model, ids.shape[1])
-    features: Tensor = functional_call(module, tables, (ids,))
+    features: Tensor = functional_call(module, tables, (ids,), tie_weights=False)
     return features
 
 
