@@ -25,7 +25,7 @@ demo: .venv/.base
 	HF_HUB_OFFLINE=1 $(BIN) -m fair_tta demo $(ARGS)
 
 test: .venv/.test
-	HF_HUB_OFFLINE=1 $(BIN) -m pytest $(ARGS)
+	HF_HUB_OFFLINE=1 $(BIN) -m pytest -n 2 $(ARGS)
 
 lint: .venv/.lint
 	$(BIN) -m ruff check

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -192,5 +193,24 @@ def test_no_cluster_is_told() -> None:
         def init(self, *_: object, **__: object) -> None:
             raise ConnectionError("nobody there")
 
-    with pytest.raises(FairTTAError, match=r"there is no Ray cluster at 'far:6379': start one"):
-        on_ray._connect(Ray(), "far:6379")
+    with pytest.raises(FairTTAError, match=r"there is no Ray cluster at 'auto': start one"):
+        on_ray._connect(Ray(), "auto")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://localhost:{}"])
+def test_where_nobody_listens_ray_is_not_asked(address: str) -> None:
+    """It would try again and again, for minutes."""
+
+    class Ray:
+        asked: ClassVar[list[object]] = []
+
+        def init(self, *address: object, **_: object) -> None:
+            self.asked.extend(address)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = address.format(server.getsockname()[1])
+        on_ray._connect(Ray(), address)
+    assert Ray.asked == [address]
+    with pytest.raises(FairTTAError, match=f"there is no Ray cluster at '{address}': start one"):
+        on_ray._connect(Ray(), address)
+    assert Ray.asked == [address]

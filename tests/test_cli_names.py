@@ -88,6 +88,9 @@ def test_sensitive() -> None:
     assert two == {"age": {"young": "young", "old": "old"}, "gender": {"f": "woman", "m": "man"}}
     with pytest.raises(FairTTAError, match=r"`--sensitive age:` should name at least two values"):
         parse_sensitive(["age: young"], "s")
+    for nameless in (": young,old", " :young=of age"):
+        with pytest.raises(FairTTAError, match="an attribute is written before the colon"):
+            parse_sensitive([nameless], "s")
 
 
 def test_renames() -> None:

@@ -74,7 +74,8 @@ def test_csv_and_the_adapter(pictures: Path, tiny_model: str) -> None:
 def test_table_shows_every_picture_and_no_markup(pictures: Path, tiny_model: str) -> None:
     for i in range(20):  # more than a batch
         picture(i).save(pictures / f"z{i}.png")
-    out = call("predict", str(pictures), *options(tiny_model), "--adapter", "zero-shot")
+    out = call("predict", str(pictures), *options(tiny_model), "--adapter", "zero-shot",
+               columns=300)  # fmt: skip
     assert out.stdout.count("picture ") == 1
     assert "\x1b" not in out.stdout
     flat = "".join(out.stdout.split())

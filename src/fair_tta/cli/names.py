@@ -41,9 +41,13 @@ def parse_sensitive(texts: Sequence[str], attribute: str) -> dict[str, dict[str,
     found: dict[str, list[tuple[str, str]]] = {}
     written = set()
     for text in texts:
-        match = re.match(r"([^,:=]+):(.*)", _hide(text), re.DOTALL)
+        match = re.match(r"([^,:=]*):(.*)", _hide(text), re.DOTALL)
         name, rest = match.groups() if match else (attribute, _hide(text))
         name = _show(name).strip()
+        if match and not name:
+            raise FairTTAError(
+                f"an attribute is written before the colon: 'place: water,land' (got {text!r})."
+            )
         found.setdefault(name, []).extend(_pairs(rest, text))
         written |= {name} if match else set()
     return {

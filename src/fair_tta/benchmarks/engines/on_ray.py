@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import socket
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from fair_tta.benchmarks.work import Job, Line, Started, Unit
 from fair_tta.errors import FairTTAError
 
 _MOST_BLOCKS = 20_000  # Ray keeps a record of each
+_PATIENCE = 10.0  # seconds for a cluster to answer
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,17 @@ def _connect(ray: Any, address: str | None) -> None:
         if address is None:
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         else:
+            _knock(address)
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise FairTTAError(
             f"there is no Ray cluster at {address!r}: start one with `ray start --head`, or leave "
             f"the address out to use this machine alone ({error})."
         ) from error
+
+
+def _knock(address: str) -> None:
+    """Raise `OSError` if nobody listens there: Ray would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
