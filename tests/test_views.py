@@ -20,16 +20,8 @@ from PIL import Image
 from augmix_reference import WARP_LEVELS, reference_views, replay
 from fair_tta.errors import FairTTAError
 from fair_tta.images import load_image
-from fair_tta.views import (
-    AugMix,
-    CropFlip,
-    Identity,
-    Recipe,
-    Views,
-    content_generator,
-    render,
-    resize,
-)
+from fair_tta.rendering import Recipe, render, resize
+from fair_tta.views import AugMix, CropFlip, Identity, Views, content_generator
 
 light = settings(max_examples=40, deadline=None, database=None)
 STRATEGIES: list[Views] = [Identity(), CropFlip(5), AugMix(5), AugMix(5, severity=10, width=2)]

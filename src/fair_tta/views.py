@@ -14,30 +14,26 @@ Differences from the public TPT code:
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from typing import Protocol, runtime_checkable
 
-import cv2
 import numpy as np
 import numpy.typing as npt
-import torch
 from PIL import Image
 
 from fair_tta import augment
 from fair_tta.augment import Pixels
 from fair_tta.errors import FairTTAError
+from fair_tta.rendering import Recipe, render, rgb
 
 _AREA = (0.08, 1.0)  # of a crop, as a part of the image's
 _RATIO = (3 / 4, 4 / 3)  # of a crop, width to height
 _TRIES = 10  # to find a crop that lies inside the image
 _PER_CROP = 4 * _TRIES + 1  # numbers drawn for a crop and a flip
 _DEPTH = 3  # most operations in a chain
-_SMALL = 2**21  # numbers in all views, below which threads cost more than they save
 
 # The nine operations, given a part from -1 to 1 of the strongest and the size of the view.
 _STEPS: tuple[Callable[[float, int, int], partial[Pixels]], ...] = (
@@ -180,72 +176,9 @@ class AugMix:
         ]
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """All that was drawn for one view.
-
-    Attributes:
-        box: top, left, height and width of the crop.
-        flip: whether the crop is mirrored.
-        weights: of the crop itself and of each chain; they add up to one.
-        chains: operations to apply to the crop one after another.
-    """
-
-    box: tuple[int, int, int, int]
-    flip: bool
-    weights: tuple[float, ...] = (1.0,)
-    chains: tuple[tuple[partial[Pixels], ...], ...] = ()
-
-
-def render(
-    image: Image.Image, size: tuple[int, int], recipes: list[Recipe]
-) -> npt.NDArray[np.float32]:
-    """Makes the views of the recipes; large ones on as many threads as torch uses."""
-    picture = np.array(_rgb(image))
-    views = np.empty((len(recipes), *size, 3), np.float32)
-
-    def make(view: npt.NDArray[np.float32], recipe: Recipe) -> None:
-        top, left, height, width = recipe.box
-        crop = resize(picture[top : top + height, left : left + width], size)
-        if recipe.flip:
-            crop = np.asarray(cv2.flip(crop, 1), np.uint8)
-        if not recipe.chains:
-            view[:] = crop
-            return
-        mixed = crop.astype(np.float32)
-        total = recipe.weights[0]
-        for weight, chain in zip(recipe.weights[1:], recipe.chains, strict=True):
-            total += weight
-            if weight > 0:
-                pixels = functools.reduce(lambda result, step: step(result), chain, crop)
-                cv2.accumulateWeighted(pixels, mixed, weight / total)
-        np.minimum(mixed, 255, out=view)  # rounded weights may add up to more than one
-
-    def share(first: int) -> None:
-        for view, recipe in zip(views[first::threads], recipes[first::threads], strict=True):
-            make(view, recipe)
-
-    threads = 1 if views.size < _SMALL else torch.get_num_threads()
-    if threads == 1:
-        share(0)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(share, range(threads)))
-    return views
-
-
-def resize(pixels: Pixels, size: tuple[int, int]) -> Pixels:
-    """Bilinear with antialiasing, at most 1 level from PIL's and several times faster."""
-    batch = np.ascontiguousarray(pixels).reshape(1, *pixels.shape).transpose(0, 3, 1, 2)
-    scaled = torch.nn.functional.interpolate(
-        torch.from_numpy(batch), size, mode="bilinear", antialias=True
-    )
-    return np.ascontiguousarray(scaled.numpy().transpose(0, 2, 3, 1)[0])
-
-
 def content_generator(image: Image.Image, seed: int) -> np.random.Generator:
     """A generator that depends on the seed and on the size and pixels of the image, only."""
-    picture = _rgb(image)
+    picture = rgb(image)
     digest = blake2b(f"{seed} {picture.width} {picture.height} ".encode(), digest_size=16)
     digest.update(picture.tobytes())
     return np.random.default_rng(int.from_bytes(digest.digest(), "big"))
@@ -268,10 +201,6 @@ def _crops(
     centre = ((height - h) // 2, (width - w) // 2, h, w)
     for box, found, flip in zip(first, fits.any(1), (numbers[:, -1] < 0.5).tolist(), strict=True):
         yield tuple(box) if found else centre, flip
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _check_count(name: str, value: int) -> None:

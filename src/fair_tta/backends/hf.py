@@ -12,9 +12,10 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from fair_tta.backends.base import Tokens
+from fair_tta.backends.embedding_layer import TextCall
 from fair_tta.backends.guard import untouched
 from fair_tta.backends.sharing import Tree
-from fair_tta.backends.tower import TextCall, TextTower, check_length, tokenized_probe
+from fair_tta.backends.tower import TextTower, check_length, tokenized_probe
 from fair_tta.errors import ModelError
 
 _NO_LIMIT = 512  # for text towers and tokenizers that name no longest sentence

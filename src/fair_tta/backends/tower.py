@@ -8,21 +8,18 @@ what the tower does with two sentences, not by its name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fair_tta.backends.base import Tokens
+from fair_tta.backends.embedding_layer import TextCall, find_embedding, output_replaced
 from fair_tta.backends.guard import untouched
 from fair_tta.backends.sharing import Sharing, Tree, find_sharing
 from fair_tta.errors import ModelError, PromptError, TowerError
-
-TextCall = Callable[[Tensor, Tensor], Tensor]
-"""``(ids [prompts, length], mask [prompts, length]) -> features [prompts, dim]``"""
 
 _PROBES = (
     ("a dog", "a black cat."),
@@ -52,7 +49,7 @@ class TextTower:
         self._cut = False
         self._sharing: Sharing | None = None
         try:
-            self._layer, self.reason = _find_embedding(root, self._call, probe)
+            self._layer, self.reason = find_embedding(root, self._call, probe)
         except (AttributeError, TypeError, RuntimeError, ValueError) as error:
             raise ModelError(f"the text tower {name} does not take sentences: {error}") from error
         if self._layer is not None:
@@ -135,7 +132,7 @@ class TextTower:
         layer = self._require_layer()
         with (
             untouched(self._root),
-            _output_replaced(layer, tokens.ids, embeddings),
+            output_replaced(layer, tokens.ids, embeddings),
             sharing or nullcontext(),
         ):
             return self._own_call(tokens.ids, tokens.mask)
@@ -204,26 +201,6 @@ def _agree(a: Tensor, b: Tensor) -> bool:
     return bool((a - b).norm() <= tolerance * b.norm())
 
 
-@contextmanager
-def _output_replaced(layer: nn.Module, ids: Tensor, value: Tensor) -> Iterator[None]:
-    used = False
-
-    def replace(_module: nn.Module, _args: Any, output: Tensor) -> Tensor | None:
-        nonlocal used
-        if output.shape[:-1] != ids.shape:
-            return None
-        used = True
-        return value.to(output.dtype, copy=True)  # BLIP adds positions in place
-
-    handle = layer.register_forward_hook(replace)
-    try:
-        yield
-    finally:
-        handle.remove()
-    if not used:
-        raise TowerError("the text tower did not ask its embedding layer for the prompts")
-
-
 def tokenized_probe(tokenize: Callable[[Sequence[str]], Tokens]) -> Tokens:
     """Two short sentences of different length, to look at what a text tower does with them."""
     for sentences in _PROBES[:-1]:
@@ -241,45 +218,3 @@ def check_length(text: str, length: int, limit: int) -> None:
             f"the prompt {text!r} has {length} tokens, the model takes at most {limit}: "
             "shorten the template or the name."
         )
-
-
-@torch.no_grad()
-def _find_embedding(root: nn.Module, call: TextCall, probe: Tokens) -> tuple[nn.Module | None, str]:
-    """The layer that turns the ids, and nothing else, into ``[prompts, length, width]``."""
-    found: list[nn.Module] = []
-
-    def watch(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        takes_ids = (
-            bool(args)
-            and isinstance(args[0], Tensor)
-            and args[0].shape == probe.ids.shape
-            and not args[0].is_floating_point()
-            and bool((args[0] == probe.ids).all())
-        )
-        gives_vectors = isinstance(output, Tensor) and output.shape[:-1] == probe.ids.shape
-        if takes_ids and gives_vectors and output.is_floating_point():
-            found.append(module)
-
-    handles = [module.register_forward_hook(watch) for module in root.modules()]
-    try:
-        call(probe.ids, probe.mask)
-    finally:
-        for handle in handles:
-            handle.remove()
-    # NLLB's table of positions takes the ids too, and a wrapper (LoRA) contains the table it wraps.
-    tables = [layer for layer in dict.fromkeys(found) if _ignores_position(layer, probe.ids)]
-    outermost = [a for a in tables if not any(a is not b and a in b.modules() for b in tables)]
-    if len(outermost) == 1:
-        return outermost[0], ""
-    return None, (
-        "no layer turns its token ids into embeddings"
-        if not outermost
-        else f"{len(outermost)} layers turn its token ids into embeddings"
-    )
-
-
-def _ignores_position(layer: nn.Module, ids: Tensor) -> bool:
-    """Whether a token has the same vector wherever it stands, as in a table of tokens."""
-    here: Tensor = layer(ids)
-    there: Tensor = layer(ids.flip(1))
-    return torch.equal(here, there.flip(1))
