@@ -79,6 +79,8 @@ def test_a_table_of_the_paper_on_the_datasets_that_are_there(model: str, tmp_pat
     assert zero_shot["paper"] == "86.4"
     assert float(zero_shot["minus_paper"]) == pytest.approx(float(zero_shot["mean"]) - 86.4)
     assert (tmp_path / "results" / "bank").is_dir()
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert '<th scope="row">dataset.split</th><td>test</td>' in page
     code, _, stderr = call("main-L14", *options, "--out", out)
     assert code == 0
     assert "; 0 images to go" in stderr
@@ -107,10 +109,11 @@ def test_a_table_of_ones_own(model: str, tmp_path: Path) -> None:
     (pets / "images" / "3.png").write_bytes(b"broken")
     (pets / "mine.toml").write_text(OWN)
     code, stdout, stderr = call(
-        "--table", pets / "mine.toml", "--model", model, "--images", 8, "--seeds", 1,
+        "--table", pets / "mine.toml", "--model", model, "--images", 9, "--seeds", 1,
         "--views", 4, "--out", tmp_path / "out",
     )  # fmt: skip
     assert code == 4, stderr
+    assert "8 images. 1 x fewer records than the sample should have" in stderr
     assert "1 pictures could not be read and were left out" in stderr
     assert "3.png" in stderr
     assert "strong" in stdout
@@ -119,7 +122,8 @@ def test_a_table_of_ones_own(model: str, tmp_path: Path) -> None:
 
 def test_what_a_file_says(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
-    file.write_text(OWN.replace("pairs = []", 'pairs = ["CelebA smiling x gender"]'))
+    text = OWN.replace("pairs = []", 'pairs = ["CelebA smiling x gender"]')
+    file.write_text(text, encoding="utf-8-sig")  # as some editors write it
     table = read_table(file)
     assert table.grid.name == "mine"
     assert [s.name for s in table.grid.settings] == ["ZeroShot", "strong"]
@@ -168,6 +172,7 @@ def test_drawn_pictures_replace_pairs_and_not_folders(pairs: list[str], tmp_path
         ("pairs = []", 'pairs = "x"', r"`pairs` should be a list of pairs \(got 'x'\)"),
         ("pairs = []", "pairs = [1]", r"`pairs` should be of the paper's .* \(got 1\)"),
         ('"fair-tpt:lam=5000"', "3", r"`adapter` of a setting should be a string \(got 3\)"),
+        ('"strong"', '""', r"settings should have names \(got \['ZeroShot', ''\]\)"),
         ('"strong"', "3", r"`name` of a setting should be a string \(got 3\)"),
         ('images = "images"', "images = 3", r"`images` of a folder should be a string \(got 3"),
         ("[[folder]]", "[folder]", r"`folder` should be written \[\[folder\]\] \(got \{'name"),

@@ -104,6 +104,22 @@ def test_a_partial_copy_gives_one_summary(tmp_path: Path) -> None:
         read_celeba(tmp_path, HAIR)
 
 
+@pytest.mark.parametrize("ending", ["txt", "csv"])
+def test_splits_that_are_none_are_counted(ending: str, tmp_path: Path) -> None:
+    (made.celeba_flat if ending == "txt" else made.celeba_kaggle)(tmp_path)
+    parts = tmp_path / f"list_eval_partition.{ending}"
+    test = [face.name for face in made.celeba_faces() if face.split == 2]
+    between = " " if ending == "txt" else ","
+    text = parts.read_text().replace(f"{test[0]}{between}2", f"{test[0]}{between}test")
+    parts.write_text(f"{text}{test[1]}{between}0\n{test[2]}{between}2\n")
+    dataset = read_celeba(tmp_path, HAIR)
+    assert [r.key for r in dataset] == test[2:]
+    assert dataset.problems.counts[ProblemKind.UNKNOWN_VALUE] == 2
+    expected = f"{test[0]} (split 'test')", f"{test[1]} (split '2 and 0')"
+    assert dataset.problems.examples[ProblemKind.UNKNOWN_VALUE] == expected
+    assert len(read_celeba(tmp_path, HAIR, split=Split.ALL)) == len(made.celeba_faces())
+
+
 PAGE = """
 <!DOCTYPE html><html><head><title>Google Drive - Quota exceeded</title></head>
 <body><p>Sorry, you can't view or download this file at this time.</p></body></html>"""

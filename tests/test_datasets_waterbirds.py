@@ -66,6 +66,24 @@ def test_floats_and_odd_values(tmp_path: Path) -> None:
     assert dataset.problems.counts[ProblemKind.MISSING_VALUE] == 2
 
 
+def test_splits_that_are_none_are_counted(tmp_path: Path) -> None:
+    made.waterbirds(tmp_path)
+    expected = read_waterbirds(tmp_path).records
+    labels = tmp_path / "metadata.csv"
+    rows = [line.split(",") for line in labels.read_text().splitlines()]
+    rows[9][3], rows[10][3] = "test", ""
+    made.write_csv(labels, rows)
+    dataset = read_waterbirds(tmp_path)
+    assert dataset.records == expected[2:]
+    kinds = ProblemKind.UNKNOWN_VALUE, ProblemKind.MISSING_VALUE
+    names = expected[0].key, expected[1].key
+    assert [dataset.problems.examples[kind] for kind in kinds] == [
+        (f"{names[0]} (split 'test')",),
+        (f"{names[1]} (split '')",),
+    ]
+    assert len(read_waterbirds(tmp_path, split=Split.ALL)) == len(rows) - 1
+
+
 def test_missing_images_and_columns(tmp_path: Path) -> None:
     made.waterbirds(tmp_path)
     (tmp_path / "015.Some_Bird" / "Some_Bird_0015.jpg").unlink()

@@ -39,12 +39,14 @@ class Part:
     Attributes:
         task: names and template.
         samples: ``{seed: records}``
+        parameters: the choices made when reading: split, thresholds of age, folders.
         digest: of names, template and the choices made when reading, to tell rows apart.
         contents: ``{path: digest of the file}``, empty for a file that is not there.
     """
 
     task: BenchmarkTask
     samples: Mapping[int, tuple[Record, ...]]
+    parameters: Mapping[str, str | int]
     digest: str
     contents: Mapping[Path, str]
 
@@ -74,15 +76,17 @@ def gather(
             errors.append(error)
             remarks.append(f"{task} is left out. {error}")
             continue
-        samples = {seed: dataset.sample(images, seed).records for seed in seeds}
+        drawn = {seed: dataset.sample(images, seed) for seed in seeds}
+        samples = {seed: sample.records for seed, sample in drawn.items()}
         facts = json.dumps(plain([task, dict(dataset.parameters)]), sort_keys=True)
         digest = blake2b(facts.encode(), digest_size=6).hexdigest()
         for path in (record.path for records in samples.values() for record in records):
             if path not in contents:
                 contents[path] = _content(path)
-        parts.append(Part(task, samples, digest, contents))
-        if dataset.problems or len(dataset) < images:
-            remarks.append(f"{task}: {len(dataset)} images. {dataset.problems}")
+        parts.append(Part(task, samples, dataset.parameters, digest, contents))
+        problems = next(iter(drawn.values())).problems
+        if problems:
+            remarks.append(f"{task}: {len(dataset)} images. {problems}")
     if not parts:
         raise errors[0]
     return parts, list(dict.fromkeys(remarks))

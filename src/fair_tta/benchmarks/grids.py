@@ -57,6 +57,8 @@ class Grid:
 
     def __post_init__(self) -> None:
         names = [setting.name for setting in self.settings]
+        if not all(name.strip() for name in names):
+            raise FairTTAError(f"settings should have names (got {names}).")
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise FairTTAError(f"settings should have distinct names ({twice} came twice).")

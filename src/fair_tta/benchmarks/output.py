@@ -163,6 +163,7 @@ def _provenance(run: Run, task: int, found: Mapping[int, BySeed]) -> dict[str, A
     return {
         **classifier_provenance(clf),
         "seed": None,
+        "dataset": dict(part.parameters),
         "images of each seed": images,
         "engines": list(dict.fromkeys(ways)),
     }

@@ -82,7 +82,7 @@ def read_table(path: str | os.PathLike[str]) -> OwnTable:
     toml = require("tomllib" if sys.version_info >= (3, 11) else "tomli", "bench")
     file = Path(path)
     try:
-        content = toml.loads(file.read_text(encoding="utf-8"))
+        content = toml.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise FairTTAError(f"cannot read the table {str(file)!r}: {error}.") from error
     _check_keys("a table", content, ("setting",), ("pairs", "folder"))

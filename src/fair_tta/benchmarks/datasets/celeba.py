@@ -9,7 +9,7 @@ from pathlib import Path
 from fair_tta.benchmarks.datasets.labels import Row
 from fair_tta.benchmarks.datasets.problems import Problem, ProblemKind
 from fair_tta.benchmarks.datasets.records import Dataset, Record, Split
-from fair_tta.benchmarks.datasets.source import Source, labelled
+from fair_tta.benchmarks.datasets.source import Source, labelled, unknown_split
 from fair_tta.benchmarks.datasets.tasks import BenchmarkTask
 
 CELEBA = Source(
@@ -78,18 +78,27 @@ def _below(folder: str) -> list[str]:
 
 
 def _members(path: Path) -> dict[str, str]:
-    """The split of each image, as the file codes it."""
+    """The split of each image, as the file codes it; both if it is said to be in two."""
+    members: dict[str, str] = {}
+    for name, part in _parts(path):
+        first = members.setdefault(name, part)
+        if part not in first.split(" and "):
+            members[name] = f"{first} and {part}"
+    return members
+
+
+def _parts(path: Path) -> Iterator[tuple[str, str]]:
     if path.suffix == ".csv":
         table = CELEBA.table(path, (_NAME, "partition"))
-        rows = table.rows((_NAME, "partition"))
-        return {r.cells[_NAME]: r.cells["partition"] for r in rows if isinstance(r, Row)}
-    members: dict[str, str] = {}
+        for row in table.rows((_NAME, "partition")):
+            if isinstance(row, Row):
+                yield row.cells[_NAME], row.cells["partition"]
+        return
     with path.open(encoding=CELEBA.encoding(path), errors="replace") as file:
         for line in file:
             fields = line.split()
             if len(fields) == 2:
-                members[fields[0]] = fields[1]
-    return members
+                yield fields[0], fields[1]
 
 
 def _rows(
@@ -109,6 +118,8 @@ def _rows(
         if members is not None:
             if name not in members:
                 yield Problem(ProblemKind.NO_SPLIT, name)
+            elif members[name] not in _SPLITS.values():
+                yield unknown_split(members[name], name)
             if members.get(name) != wanted:
                 continue
         values = {}

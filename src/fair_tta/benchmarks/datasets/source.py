@@ -113,6 +113,12 @@ def labelled(
     return Record(path, values[task.target], sensitive, key)
 
 
+def unknown_split(part: str, key: str) -> Problem:
+    """That an image is in a split which is none."""
+    kind = ProblemKind.UNKNOWN_VALUE if part else ProblemKind.MISSING_VALUE
+    return Problem(kind, f"{key} (split {part!r})")
+
+
 def with_images(rows: Iterable[Record | Problem]) -> Iterator[Record | Problem]:
     """The same rows, with a problem for each record whose image is not there."""
     for row in rows:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fair_tta.benchmarks.datasets.labels import Table
 from fair_tta.benchmarks.datasets.problems import Problem
 from fair_tta.benchmarks.datasets.records import Dataset, Record, Split
-from fair_tta.benchmarks.datasets.source import Source, labelled
+from fair_tta.benchmarks.datasets.source import Source, labelled, unknown_split
 from fair_tta.benchmarks.datasets.tasks import BenchmarkTask, find_task
 
 WATERBIRDS = Source(
@@ -63,7 +63,9 @@ def _rows(table: Table, task: BenchmarkTask, split: Split) -> Iterator[Record | 
             yield row
             continue
         name, y, part, place = (row.cells[column] for column in _COLUMNS)
-        if wanted is None or _whole(part) == wanted:
+        if wanted is not None and _whole(part) not in _SPLITS.values():
+            yield unknown_split(part, name)
+        elif wanted is None or _whole(part) == wanted:
             values = {
                 "bird type": _BIRD.get(_whole(y), y),
                 "background": _PLACE.get(_whole(place), place),
