@@ -264,6 +264,10 @@ def test_the_paper_beside_ours() -> None:
     assert figures()[seconds] == Printed(1.03, suspect=False)
     cost = Figure(setting, task, "seconds", 10, cell([0.5], [0.5], 0), printed=figures()[seconds])
     assert shown(cost) == "0.5 [1.03, -0.53]"
+    undefined = replace(ours, cell=cell([math.nan], [0.5], 1), printed=Printed(17.6, suspect=False))
+    assert shown(undefined) == "n/a [17.6]"
+    odd = replace(ours, setting=replace(setting, name="a | b\nc"))
+    assert r"| a \| b c | " in to_markdown(grid, [odd])
     assert len(figures()) == 4 * 1091 + 60
 
 

@@ -61,6 +61,7 @@ def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     for error, code, message in (
         (FairTTAError("[red]too[/red] much"), 3, "Error: [red]too[/red] much"),
         (FileNotFoundError(2, "No such file", "x"), 3, "No such file"),
+        (OSError(28, "No space left"), 3, "make room and run the same command again"),
         (ImportError("pip install y"), 3, "Error: pip install y"),
         (KeyboardInterrupt(), 130, "go on so"),
     ):

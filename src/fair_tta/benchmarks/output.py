@@ -118,7 +118,8 @@ def to_markdown(grid: Grid, figures: Sequence[Figure]) -> str:
         parts.append("| setting | " + " | ".join([*(c.title for c in COLUMNS), "s"]) + " |")
         parts.append("|---" * (len(COLUMNS) + 2) + "|")
         for setting, cells in rows:
-            parts.append(f"| {setting.name} | " + " | ".join(cells) + " |")
+            name = " ".join(setting.name.split()).replace("|", r"\|")
+            parts.append(f"| {name} | " + " | ".join(cells) + " |")
         parts.append("")
     return "\n".join(parts)
 
@@ -143,7 +144,9 @@ def shown(figure: Figure) -> str:
         text, digits = str(figure.cell), "+.1f"
     if figure.printed is not None:
         doubt = "?" if figure.printed.suspect else ""
-        text += f" [{figure.printed.value:g}{doubt}, {figure.minus_paper:{digits}}]"
+        undefined = math.isnan(figure.cell.mean)
+        minus = "" if undefined else f", {figure.minus_paper:{digits}}"
+        text += f" [{figure.printed.value:g}{doubt}{minus}]"
     return text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 import time
@@ -33,6 +34,7 @@ LEFT_OUT = 4
 INTERRUPTED = 130
 """Stopped by Ctrl-C."""
 
+_FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 _SECONDS = 5.0  # between lines of progress in a log
 
 T = TypeVar("T")
@@ -85,6 +87,8 @@ def in_options(text: str, names: Mapping[str, str]) -> str:
 
 
 def _words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return f"no room to write ({error}): make room and run the same command again."
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot use {str(error.filename)!r} ({error.strerror}): check the path."
     return str(error)
