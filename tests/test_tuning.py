@@ -77,24 +77,55 @@ def test_every_family_goes_back_for_many_images_at_once(
 class Stubborn(torch.autograd.Function):
     """Does nothing, but looks at its gradient's value, as no batch of gradients allows."""
 
+    error: type[Exception] = RuntimeError
+
     @staticmethod
     def forward(ctx: Any, states: Tensor) -> Tensor:
         return states.clone()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        assert float(gradient.sum()) < torch.inf
+        try:
+            assert float(gradient.sum()) < torch.inf
+        except RuntimeError as error:
+            raise Stubborn.error from error
         return gradient
 
 
-def test_a_tower_that_cannot_goes_back_for_each(batched: list[bool]) -> None:
+class Forgetful(torch.autograd.Function):
+    """Goes back once only, as layers of `torch.compile` do."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor) -> Tensor:
+        ctx.ways = 0
+        return states.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        ctx.ways += 1
+        if ctx.ways > 1:
+            raise RuntimeError
+        return gradient
+
+
+def task_with(function: Any) -> Task:
+    """A task whose text tower ends with this function."""
+
     class Layer(nn.Module):
         def forward(self, states: Tensor) -> Tensor:
-            return Stubborn.apply(states)  # type: ignore[no-any-return]
+            return function.apply(states)  # type: ignore[no-any-return]
 
     model, *others = families.seeded(families.clip)
     model.text_model.final_layer_norm = nn.Sequential(model.text_model.final_layer_norm, Layer())
-    task = make_task(TransformersBackend(model, *others))
+    return make_task(TransformersBackend(model, *others))
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ValueError])
+def test_a_tower_that_cannot_goes_back_for_each(
+    error: type[Exception], batched: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Stubborn, "error", error)
+    task = task_with(Stubborn)
     views, (term,) = views_for(task), TargetLoss().objective(task).terms
     context = task.context.expand(len(views), -1, -1)
     batched.clear()
@@ -102,6 +133,17 @@ def test_a_tower_that_cannot_goes_back_for_each(batched: list[bool]) -> None:
     assert True not in batched
     own = one_by_one(task, term, views, context)
     torch.testing.assert_close(many, own, rtol=0, atol=1e-5 * float(own.abs().max()))
+
+
+@pytest.mark.parametrize("images", [1, 3])
+def test_a_tower_that_goes_back_once_goes_forward_again(images: int) -> None:
+    task = task_with(Forgetful)
+    views, (term,) = views_for(task, images), TargetLoss().objective(task).terms
+    context = task.context.expand(len(views), -1, -1)
+    own = one_by_one(task, term, views, context)
+    for _ in range(2):
+        many = _initial_gradient(task, term, views, context)
+        torch.testing.assert_close(many, own, rtol=0, atol=1e-5 * float(own.abs().max()))
 
 
 def test_methods_share_the_gradients_of_terms_they_share(batched: list[bool]) -> None:

@@ -126,13 +126,16 @@ def _initial_gradient(task: Task, term: Term, views: Tensor, context: Tensor) ->
     leaf, features = task.remember((term, "graph"), lambda: _graph(task, term, context[:1]))
     cotangents = _head(task, term, views, features)
     size = 8 * TOKENS_AT_ONCE // tokens
-    return torch.cat([_back(leaf, features, some) for some in cotangents.split(size)])
+    try:
+        return torch.cat([_back(leaf, features, some) for some in cotangents.split(size)])
+    except RuntimeError:  # layers of `torch.compile` can go back once only
+        return task.pull_back(term.prompts, context, cotangents)
 
 
 def _back(leaf: Tensor, features: Tensor, cotangents: Tensor) -> Tensor:
     """One way back through a graph for many images: ``[images, ...] -> [images, ...]``."""
     if len(cotangents) > 1:
-        with suppress(RuntimeError):  # an operation that cannot do many at once
+        with suppress(Exception):  # an operation that cannot do many at once
             (gradients,) = torch.autograd.grad(
                 features, leaf, cotangents.unsqueeze(1), retain_graph=True, is_grads_batched=True
             )
