@@ -23,7 +23,7 @@ from fair_tta.benchmarks.grids import GRIDS, Grid, Setting
 from fair_tta.benchmarks.output import Published, shown, to_csv, to_markdown
 from fair_tta.benchmarks.paper import Place, Printed, figures
 from fair_tta.benchmarks.summary import COLUMNS, Cell, cell
-from fair_tta.benchmarks.tables import Figure, averages
+from fair_tta.benchmarks.tables import Figure, _difference, averages
 from fair_tta.errors import FairTTAError
 from fair_tta.views import AugMix
 
@@ -344,3 +344,13 @@ def test_errors(tmp_path: Path) -> None:
         bench(GRID, reader(tmp_path), "none", out=tmp_path, images=0)
     with pytest.raises(FairTTAError, match=r"`seeds` should be at least 1 \(got 0\)"):
         bench(GRID, reader(tmp_path), "none", out=tmp_path, seeds=0)
+
+
+def test_the_difference_of_several_attributes_is_their_mean() -> None:
+    one, two = {"value": 0.1, "low": 0.0, "high": 0.2}, {"value": 0.3, "low": 0.1, "high": 0.4}
+    found = {"sensitive_indifference": {"age": one, "gender": two}}
+    mean, *ends = _difference(found, "sensitive_indifference")
+    assert mean == pytest.approx(20)
+    assert ends == [None, None]
+    found["sensitive_indifference"].pop("gender")
+    assert _difference(found, "sensitive_indifference") == pytest.approx((10, 0, 20))

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 import families
-from checks import make_task
+from checks import SENSITIVE, TARGETS, TEMPLATE, make_task, picture
+from fair_tta import AugMix, FairTPTClassifier
 from fair_tta.adapters import TPT, FairTPT, FairTPTMO
 from fair_tta.backends import OpenClipBackend, TransformersBackend
 from fair_tta.objectives import SLoss, SuperTSLoss, TargetLoss, Term, TSLoss
@@ -156,3 +157,12 @@ def test_methods_share_the_gradients_of_terms_they_share(batched: list[bool]) ->
         adapter.adapt(task, views)
         ways.append(sum(batched))
     assert ways == [1, 1, 0, 1, 1]
+
+
+def test_predictions_from_features() -> None:
+    backend = TransformersBackend(*families.seeded(families.clip))
+    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4))
+    pictures = [picture(0), picture(1)]
+    features = clf.encode(pictures)
+    assert clf.predict_encoded(features) == clf.predict(pictures)
+    assert clf.predict_encoded(features[:0]) == clf.predict([]) == []

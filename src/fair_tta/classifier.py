@@ -206,6 +206,8 @@ class FairTPTClassifier:
         Args:
             features: ``[images, views, dim]``
         """
+        if len(features) == 0:
+            return []
         with untouched(getattr(self.backend, "model", None)), torch.no_grad():
             return self._from_features(features)
 

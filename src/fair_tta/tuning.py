@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -105,7 +104,7 @@ def _gradients(
             gradients.append(torch.zeros_like(context))
         elif is_initial:  # the same for all weights and rates, and for losses that share the term
             make = partial(_initial_gradient, task, term, views, context)
-            gradients.append(task.recall(term, views, make))
+            gradients.append(task.recall((term, context.shape[1]), views, make))
         else:
             gradients.append(_term_gradient(task, term, views, context))
     return torch.stack(gradients, dim=1)
@@ -116,32 +115,34 @@ def _initial_gradient(task: Task, term: Term, views: Tensor, context: Tensor) ->
 
     Features do not depend on the image there, so the text tower goes forward once for all.
     """
-    tokens = task.count_tokens(term.prompts)
+    key, tokens = (term, context.shape[1]), task.count_tokens(term.prompts)
     if tokens > TOKENS_AT_ONCE:
         features = task.remember(
-            (term, "features"), lambda: task.encode_many(term.prompts, context[:1])
+            ("features", *key), lambda: task.encode_many(term.prompts, context[:1])
         )
         cotangents = _head(task, term, views, features)
         return task.pull_back(term.prompts, context, cotangents)
-    leaf, features = task.remember((term, "graph"), lambda: _graph(task, term, context[:1]))
+    leaf, features = task.remember(("graph", *key), lambda: _graph(task, term, context[:1]))
     cotangents = _head(task, term, views, features)
     size = 8 * TOKENS_AT_ONCE // tokens
     try:
         return torch.cat([_back(leaf, features, some) for some in cotangents.split(size)])
-    except RuntimeError:  # layers of `torch.compile` can go back once only
+    except Exception:
+        # Some operation cannot do many at once; layers of `torch.compile` can go back only once.
         return task.pull_back(term.prompts, context, cotangents)
 
 
 def _back(leaf: Tensor, features: Tensor, cotangents: Tensor) -> Tensor:
     """One way back through a graph for many images: ``[images, ...] -> [images, ...]``."""
-    if len(cotangents) > 1:
-        with suppress(Exception):  # an operation that cannot do many at once
-            (gradients,) = torch.autograd.grad(
-                features, leaf, cotangents.unsqueeze(1), retain_graph=True, is_grads_batched=True
-            )
-            return gradients.squeeze(1)
-    ways = [torch.autograd.grad(features, leaf, one[None], retain_graph=True) for one in cotangents]
-    return torch.cat([gradient for (gradient,) in ways])
+    many = len(cotangents) > 1
+    (gradients,) = torch.autograd.grad(
+        features,
+        leaf,
+        cotangents.unsqueeze(1) if many else cotangents,
+        retain_graph=True,
+        is_grads_batched=many,
+    )
+    return gradients.squeeze(1) if many else gradients
 
 
 def _term_gradient(task: Task, term: Term, views: Tensor, context: Tensor) -> Tensor:

@@ -219,7 +219,8 @@ def _difference(comparison: Any, metric: str) -> tuple[float | None, float | Non
         return None, None, None
     if metric == "sensitive_indifference":
         found = list(comparison["sensitive_indifference"].values())
-        estimate = found[0] if len(found) == 1 else {}  # no interval for a mean of several
+        mean = {"value": sum(one["value"] for one in found) / len(found)} if found else {}
+        estimate = found[0] if len(found) == 1 else mean  # which has no interval
     else:
         estimate = comparison["differences"][_COMPARED.get(metric, metric)]
     low, high = estimate.get("low"), estimate.get("high")
