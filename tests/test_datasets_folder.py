@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import tracemalloc
 import unicodedata
 from dataclasses import replace
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -97,6 +98,8 @@ cells = (
 )
 
 
+@example(rows=[("0", "0", path, "0") for path in ("0/", "./a//b", "../c", "/d")], separator=",",
+         encoding="utf-8")  # fmt: skip
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -115,7 +118,8 @@ def test_any_text_comes_back(
     labels.write_bytes(out.getvalue().encode(encoding))
     found = [*iter_folder(tmp_path, labels, **COLUMNS, check_images=False)]
     assert found == [
-        Record(tmp_path / path, animal, {"place": place}, path) for _, animal, path, place in rows
+        Record(tmp_path / path, animal, {"place": place}, os.path.normpath(path))
+        for _, animal, path, place in rows
     ]
 
 
