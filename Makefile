@@ -11,13 +11,15 @@ INSTALL := $(BIN) -m pip install --quiet --disable-pip-version-check --editable
 .DEFAULT_GOAL := help
 # Two pips must not write to one environment at the same time.
 .NOTPARALLEL:
-.PHONY: help demo test lint docs clean
+.PHONY: help demo test test-hard lint docs coverage clean
 
 help:
 	@echo "make demo   every method on the embedded model and world, offline, about two minutes"
 	@echo "make test   run the tests, offline (make test ARGS='-k prompts' passes options to pytest)"
-	@echo "make lint   check style (ruff) and types (mypy)"
+	@echo "make test-hard  the tests as other machines run them: old and new processors, threads, busy (an hour)"
+	@echo "make lint   check style (ruff), types (mypy) and licences of what users install"
 	@echo "make docs   build the documentation into site/"
+	@echo "make coverage  simulate how often intervals hold the truth, a quarter of an hour"
 	@echo "make clean  remove .venv, site/ and all caches"
 	@echo "Each installs what it needs into .venv. Another Python: make test PYTHON=python3.12"
 
@@ -27,16 +29,26 @@ demo: .venv/.base
 test: .venv/.test
 	HF_HUB_OFFLINE=1 $(BIN) -m pytest -n 2 $(ARGS)
 
+# ARGS: names of runs, such as "avx2 busy"; none means all.
+test-hard: .venv/.test
+	$(BIN) tests/hard.py $(ARGS)
+
 lint: .venv/.lint
 	$(BIN) -m ruff check
 	$(BIN) -m ruff format --check
 	$(BIN) -m mypy
+	.venv/bin/lint-imports --no-cache --no-logo
+	$(BIN) tools/licences.py
 
 docs: .venv/.docs
 	$(BIN) -m mkdocs build --strict --quiet
 
+coverage: .venv/.base
+	OMP_NUM_THREADS=1 $(BIN) benchmarks/coverage.py $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN) benchmarks/perceived_coverage.py
+
 clean:
-	rm -rf .venv site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .hard site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.made:

@@ -29,24 +29,31 @@ import transformers
 from PIL import Image
 
 from fair_tta.adapters import ZeroShot
-from fair_tta.benchmarks.data import Part, gather, miniature_reader, miniature_tasks
-from fair_tta.benchmarks.datasets import BenchmarkTask, read_folder
-from fair_tta.benchmarks.engines.local import Local
-from fair_tta.benchmarks.engines.on_ray import OnRay
-from fair_tta.benchmarks.grids import GRIDS, Grid, Setting
-from fair_tta.benchmarks.runner import Engine, prepare, run
+from fair_tta.data import BenchmarkTask, read_folder
+from fair_tta.paper.grids import GRIDS
+from fair_tta.paper.table_run import prepare, run_table
+from fair_tta.runs.local import Local
+from fair_tta.runs.on_ray import OnRay
+from fair_tta.runs.runner import Engine
+from fair_tta.runs.samples import TaskSamples, gather, miniature_reader, miniature_tasks
+from fair_tta.runs.settings import Grid, Setting
 
 ZERO_ALONE = Grid("zero-alone", "", (GRIDS["main-L14"].settings[2],))
 
 
 def timed(
-    grid: Grid, parts: list[Part], model: Any, out: Path, bank: Path, engine: Engine | None = None
+    grid: Grid,
+    parts: list[TaskSamples],
+    model: Any,
+    out: Path,
+    bank: Path,
+    engine: Engine | None = None,
 ) -> float:
     """Seconds of a run; loading the model does not count, starting processes does."""
     prepared = prepare(replace(grid, tasks=tuple(p.task for p in parts)), parts, model,
-                       out=out, bank=bank)  # fmt: skip
+                       out=out, bank=bank, engine=engine)  # fmt: skip
     start = time.perf_counter()
-    run(prepared, engine or Local())
+    run_table(prepared)
     return time.perf_counter() - start
 
 
@@ -65,7 +72,7 @@ def grid_of_miniature(home: Path, images: int) -> None:
           f"{whole:.1f} s, {whole / zero:.2f} times; loss-choice added {added:.1f} s")  # fmt: skip
 
 
-def photos(folder: Path, images: int) -> list[Part]:
+def photos(folder: Path, images: int) -> list[TaskSamples]:
     """Smooth random pictures of 500 x 375 pixels, as Waterbirds (2 x 2 names), FairFace (2 x 7)."""
     tasks = [t for t in GRIDS["main-L14"].tasks if t.dataset in ("Waterbirds", "FairFace")]
     tasks.sort(key=lambda t: sum(len(names) for names in t.sensitive.values()))
@@ -113,7 +120,7 @@ def grid_of_large(home: Path, images: int) -> None:
     print(f"ViT-B/32, {images} images: bank {bank:.1f} s ({bank / images:.2f} s per image)")
     grid = sixty()
     for part in parts:
-        settings = timed(grid, [part], model, home / f"sixty-{part.digest}", home / "bank")
+        settings = timed(grid, [part], model, home / f"sixty-{part.task.target}", home / "bank")
         print(f"  {len(grid.settings)} settings on {part.task}: {settings:.1f} s; together "
               f"{(bank + settings) / bank:.2f} times the bank")  # fmt: skip
 

@@ -22,9 +22,9 @@ from scipy.stats import t as student
 
 from fair_tta import ELRA, TPT, FairTPT, FairTPTMO, FixedRate, OrthCali, Zero, ZeroShot
 from fair_tta.adapters import Adapter
-from fair_tta.benchmarks.summary import COLUMNS
 from fair_tta.miniature import TASKS
-from fair_tta.miniature.experiment import run
+from fair_tta.paper.cells import COLUMNS
+from fair_tta.paper.episodes import run_episodes
 
 FIRST_SEED = 1000  # the demo reports seeds 0 to 4, the recipe was chosen on validation pictures
 LAMBDAS = (100.0, 1000.0, 5000.0, math.inf)
@@ -169,7 +169,9 @@ STEPS = ("median step", "steps at the bound")
 
 
 def measure(seeds: int, pictures: int, first: int) -> Figures:
-    work = run(TASKS.values(), METHODS, seeds=range(first, first + seeds), pictures=pictures)
+    work = run_episodes(
+        TASKS.values(), METHODS, seeds=range(first, first + seeds), pictures=pictures
+    )
     rows: dict[tuple[str, str, str], list[float]] = {}
     for episode in track(work, "running", total=len(TASKS) * seeds * len(METHODS)):
         steps = [p.relative_step for p in episode.predictions if p.relative_step is not None]

@@ -2,7 +2,7 @@
 
     python benchmarks/moves.py [--seeds 2] [--pictures 120]
 
-Distances are those of `fair_tta.simplex`, between probabilities before and after adaptation.
+Distances are those of `fair_tta.metrics.simplex`, between probabilities before and after.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.table import Table
 from fair_tta import ELRA, TPT, FairTPT, FairTPTMO, OrthCali
 from fair_tta.adapters import Adapter
 from fair_tta.miniature import TASKS
-from fair_tta.miniature.experiment import run
+from fair_tta.paper.episodes import run_episodes
 
 FIRST_SEED = 1000  # as in claims.py
 METHODS: dict[str, Adapter] = {
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=120, help="for each seed and task")
     options = parser.parse_args()
     seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)
-    work = run(TASKS.values(), METHODS, seeds=seeds, pictures=options.pictures)
+    work = run_episodes(TASKS.values(), METHODS, seeds=seeds, pictures=options.pictures)
     work = track(work, "running", total=len(TASKS) * options.seeds * len(METHODS))
     answers = {
         (episode.task.name, episode.method, episode.seed): episode.predictions for episode in work

@@ -43,7 +43,7 @@ from fair_tta import (
     Zero,
     ZeroShot,
 )
-from fair_tta.views import content_generator
+from fair_tta.vision.views import content_generator
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 

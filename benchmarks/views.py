@@ -28,7 +28,7 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from augmix_reference import reference_views
-from fair_tta.views import AugMix, CropFlip, content_generator
+from fair_tta.vision.views import AugMix, CropFlip, content_generator
 
 SIZE = (224, 224)
 

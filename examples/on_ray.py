@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 
 from fair_tta import AugMix
-from fair_tta.benchmarks.bench import bench
-from fair_tta.benchmarks.data import paper_reader
-from fair_tta.benchmarks.engines.on_ray import OnRay
-from fair_tta.benchmarks.grids import GRIDS
+from fair_tta.paper.bench import bench
+from fair_tta.paper.grids import GRIDS
+from fair_tta.runs.on_ray import OnRay
+from fair_tta.runs.samples import paper_reader
 
 
 def progress(done: int, total: int) -> None:

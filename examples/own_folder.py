@@ -10,10 +10,10 @@ import sys
 
 from fair_tta import AugMix, FairTPT, FairTPTMO, Zero, ZeroShot
 from fair_tta.adapters import Adapter
-from fair_tta.benchmarks.bench import bench
-from fair_tta.benchmarks.datasets import BenchmarkTask, read_folder
-from fair_tta.benchmarks.grids import Grid, Setting
-from fair_tta.benchmarks.output import tables
+from fair_tta.data import BenchmarkTask, read_folder
+from fair_tta.paper.bench import bench
+from fair_tta.paper.publish import tables_by_task
+from fair_tta.runs.settings import Grid, Setting
 
 TASK = BenchmarkTask(
     dataset="pets",
@@ -53,7 +53,7 @@ if __name__ == "__main__":  # worker processes, if there are any, load this file
         views=AugMix(options.views),
         say=lambda text: print(text, file=sys.stderr),
     )
-    for _, rows in tables(found.figures):
+    for _, rows in tables_by_task(found.figures):
         print("Acc, WGA, Bias, EOD, ASI, ATC, seconds")
         for setting, cells in rows:
             print(f"{setting.name:10}", " | ".join(cells))

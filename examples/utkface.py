@@ -10,11 +10,11 @@ import sys
 from dataclasses import replace
 
 from fair_tta import AugMix
-from fair_tta.benchmarks.bench import bench
-from fair_tta.benchmarks.data import paper_reader
-from fair_tta.benchmarks.datasets import AgeCut
-from fair_tta.benchmarks.grids import GRIDS
-from fair_tta.benchmarks.output import LEGEND, tables
+from fair_tta.data import AgeCut
+from fair_tta.paper.bench import bench
+from fair_tta.paper.grids import GRIDS
+from fair_tta.paper.publish import LEGEND, tables_by_task
+from fair_tta.runs.samples import paper_reader
 
 parser = argparse.ArgumentParser(description="UTKFace in the paper's main table.")
 parser.add_argument("data", help="folder of UTKFace, or of several datasets")
@@ -39,7 +39,7 @@ found = bench(
     views=AugMix(options.views),
     say=lambda text: print(text, file=sys.stderr),
 )
-for title, rows in tables(found.figures):
+for title, rows in tables_by_task(found.figures):
     print(f"\n{title}: Acc, WGA, Bias, EOD, ASI, ATC, seconds")
     for setting, cells in rows:
         print(f"{setting.name:12}", " | ".join(cells))

@@ -27,7 +27,7 @@ WARP_LEVELS = 1 if int(cv2.__version__.split(".")[0]) >= 5 else 9
 
 
 class Drawn(Protocol):
-    """What was drawn for a view: see fair_tta.rendering.Recipe."""
+    """What was drawn for a view: see fair_tta.vision.rendering.Recipe."""
 
     @property
     def box(self) -> tuple[int, int, int, int]: ...

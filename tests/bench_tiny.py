@@ -9,19 +9,21 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from fair_tta.adapters import FairTPT, OrthCali, Zero, ZeroShot
-from fair_tta.benchmarks.data import Part, gather
-from fair_tta.benchmarks.datasets import BenchmarkTask, read_folder
-from fair_tta.benchmarks.engines.local import Local
-from fair_tta.benchmarks.grids import Grid, Setting
-from fair_tta.benchmarks.runner import Run, prepare, run
-from fair_tta.benchmarks.work import load_backend
-from fair_tta.views import AugMix
+from fair_tta.data import BenchmarkTask, read_folder
+from fair_tta.paper.table_run import TableRun, prepare, run_table
+from fair_tta.runs.answer import Answer
+from fair_tta.runs.job import load_backend
+from fair_tta.runs.samples import TaskSamples, gather
+from fair_tta.runs.settings import Grid, Setting
+from fair_tta.vision.views import AugMix
 
 TASK = BenchmarkTask(
     "pets",
@@ -80,7 +82,7 @@ def read_parts(
     images: int = 10,
     seeds: int = 2,
     check_images: bool = True,
-) -> list[Part]:
+) -> list[TaskSamples]:
     """Both tasks on the same pictures."""
     parts, _ = gather(
         tasks,
@@ -106,11 +108,32 @@ def tiny_run(
     *,
     check_images: bool = True,
     **options: object,
-) -> Run:
-    """Six views, units of four images."""
-    settings: dict[str, object] = {"views": AugMix(6), "batch": 4, **options}
+) -> TableRun:
+    """Six views, units of four images; one thread, so that all processes have the same bits."""
+    settings: dict[str, object] = {"views": AugMix(6), "batch": 4, "threads": 1, **options}
     parts = read_parts(pets, grid.tasks, check_images=check_images)
     return prepare(grid, parts, model, out=out, **settings)  # type: ignore[arg-type]
+
+
+def with_workers_model(table: TableRun, model: Any) -> TableRun:
+    """Workers load another model than the driver, which knows nothing of it."""
+    job = replace(table.job, model=model)
+    for name in ("backend", "facts", "digests"):
+        job.__dict__[name] = getattr(table.job, name)
+    return replace(table, job=job)
+
+
+def finished(table: TableRun) -> list[list[Answer]]:
+    """For each part of the table, in the order of the plan, its answers, without times."""
+    with table.open() as store:
+        return [
+            [
+                msgspec.structs.replace(a, seconds=0.0, by="", file="")
+                for rows in by_setting
+                for _, a in rows
+            ]
+            for _, by_setting in table.rows(store)
+        ]
 
 
 class Mortal:
@@ -150,7 +173,7 @@ def serve(model: str, pets: str) -> None:
         if child == 0:
             try:
                 prepared = tiny_run(backend, Path(pets), Path(out))
-                run(prepared, Local(), progress=lambda *_: time.sleep(0.02))
+                run_table(prepared, progress=lambda *_: time.sleep(0.02))
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)

@@ -9,8 +9,9 @@ from PIL import Image
 from torch import Tensor
 
 from fair_tta.backends import Backend
-from fair_tta.prompts import Templates
-from fair_tta.task import Task, unit
+from fair_tta.text.encoder import unit
+from fair_tta.text.prompts import Templates
+from fair_tta.text.task import Task
 
 TARGETS = {"cat": "cat", "dog": "black dog", "bird": "water bird"}
 SENSITIVE = {"place": {"water": "on water", "land": "on land"}}

@@ -1,4 +1,4 @@
-"""Tests run offline, on one thread each, and leave nothing behind."""
+"""Tests run offline, on one thread each (or OMP_NUM_THREADS), and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 import pytest
 import torch
 import transformers
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no defect: neither a slow example nor slow data fails a test.
+settings.register_profile(
+    "any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any-machine")
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _quiet() -> None:
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
 

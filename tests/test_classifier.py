@@ -19,6 +19,7 @@ import families
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from fair_tta import (
     AugMix,
+    Cache,
     CropFlip,
     FairTPTClassifier,
     FairTTAError,
@@ -31,7 +32,8 @@ from fair_tta import (
     ZeroShot,
 )
 from fair_tta.backends import TransformersBackend
-from fair_tta.task import Task
+from fair_tta.metrics import SmallGroupWarning
+from fair_tta.text.task import Task
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +81,7 @@ def test_a_prediction_says_it_all(clf: FairTPTClassifier) -> None:
         (p.sensitive_zero_shot["place"], p.sensitive_entropy_zero_shot["place"]),
     ):
         values = list(probabilities.values())
-        assert sum(values) == pytest.approx(1, abs=1e-6)
+        assert sum(values) == pytest.approx(1, abs=1e-5)
         expected = -sum(v * math.log(v) for v in values) / math.log(len(values))
         assert entropy == pytest.approx(expected, abs=1e-5)
     assert p.distance == 0
@@ -113,6 +115,177 @@ def test_an_adapters_answer_stands_beside_zero_shots(clf: FairTPTClassifier) -> 
     top = np.sort(p)[::-1]
     assert moved.flip_margin == pytest.approx((top[0] - top[1]) / 2, abs=1e-6)
     assert moved.certified_unchanged == (moved.distance < moved.flip_margin)
+
+
+@dataclass(frozen=True)
+class Flat:
+    """The natural adapter: it knows the targets' probabilities and nothing else."""
+
+    outcome: Any = None
+    needs_sensitive: ClassVar[bool] = False
+    needs_prompt_gradient: ClassVar[bool] = False
+    needs_views: ClassVar[bool] = False
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        if self.outcome is not None:
+            return self.outcome  # type: ignore[no-any-return]
+        log_p = task.log_probabilities(features[:, 0], task.target_features / 2)
+        return Outcome(log_p.exp())
+
+
+def test_a_small_adapter_keeps_the_zero_shot_sensitive_values(clf: FairTPTClassifier) -> None:
+    small = clf.with_adapter(Flat()).predict([picture(0), picture(1)])
+    for one, plain in zip(small, clf.predict([picture(0), picture(1)]), strict=True):
+        assert one.sensitive == one.sensitive_zero_shot == plain.sensitive
+        assert one.sensitive_entropy == plain.sensitive_entropy
+        assert one.probabilities != plain.probabilities
+
+
+@pytest.mark.parametrize(
+    ("outcome", "message"),
+    [
+        (torch.ones(1, 3) / 3, r"Flat.adapt should return an Outcome \(got a Tensor\)"),
+        (Outcome(torch.ones(3) / 3), r"Flat.*`probabilities` of shape \[1, 3\] .*got \[3\]"),
+        (Outcome(torch.ones(1, 2) / 2), r"`probabilities` of shape \[1, 3\] \(got \[1, 2\]\)"),
+        (Outcome([[1, 0, 0]]), r"`probabilities` of shape \[1, 3\] \(got a list\)"),  # type: ignore[arg-type]
+        (Outcome(torch.tensor([[3.0, -1, 2]])), "`probabilities` from 0 on that sum to one"),
+        (
+            Outcome(torch.ones(1, 3) / 3, {"place": torch.ones(1, 3) / 3}),
+            r"`sensitive\['place'\]` of shape \[1, 2\] \(got \[1, 3\]\)",
+        ),
+        (
+            Outcome(torch.ones(1, 3) / 3, {"age": torch.ones(1, 2) / 2}),
+            r"`sensitive` of attributes among \['place'\] \(got 'age'\)",
+        ),
+        (
+            Outcome(torch.ones(1, 3) / 3, learning_rate=torch.tensor(0.1)),
+            r"`learning_rate` of shape \[1\] \(got \[\]\)",
+        ),
+        (
+            Outcome(torch.ones(1, 3) / 3, warnings=((), ())),
+            "`warnings` for each of 1 images, or none",
+        ),
+    ],
+)
+def test_an_outcome_that_does_not_fit_is_named(
+    clf: FairTPTClassifier, outcome: Any, message: str
+) -> None:
+    with pytest.raises(FairTTAError, match=message):
+        clf.with_adapter(Flat(outcome)).predict(picture())
+
+
+def test_a_forgotten_marker_is_named(clf: FairTPTClassifier) -> None:
+    class Forgetful:
+        needs_sensitive = False
+
+        def adapt(self, task: Task, features: Tensor) -> Outcome:
+            return ZeroShot().adapt(task, features)
+
+    with pytest.raises(FairTTAError, match="Forgetful lacks needs_prompt_gradient, needs_views"):
+        clf.with_adapter(Forgetful())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("views", [AugMix(5), Identity(), [picture(1)], lambda i, g: [i]])
+def test_no_images_have_features_too(backend: TransformersBackend, views: Any) -> None:
+    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=views)
+    for with_views in (True, False):
+        some, none = clf.encode([picture()], views=with_views), clf.encode([], views=with_views)
+        counted = with_views and not (callable(views) and not hasattr(views, "n"))
+        assert none.shape == (0, some.shape[1] if counted else 1, some.shape[2])
+        assert (none.dtype, none.device) == (some.dtype, some.device)
+        assert clf.predict_encoded(none) == []
+
+
+@pytest.mark.parametrize(
+    ("features", "got"),
+    [
+        (torch.zeros(2, 3), "[2, 3]"),
+        (torch.zeros(2, 0, 16), "[2, 0, 16]"),
+        (torch.zeros(2, 1, 5), "[2, 1, 5]"),
+        ([[1.0]], "list"),
+    ],
+)
+def test_features_that_are_none_of_ours(clf: FairTPTClassifier, features: Any, got: str) -> None:
+    with pytest.raises(FairTTAError) as error:
+        clf.predict_encoded(features)
+    dim = clf.encode([picture()]).shape[2]
+    should = f"`features` should be what `encode` gives, [images, views, {dim}] (got {got})."
+    assert str(error.value) == should
+
+
+def test_one_image_is_no_list(clf: FairTPTClassifier) -> None:
+    images: Any = picture()
+    with pytest.raises(ImageError, match=r"should be a list of images \(got one\): encode\(\["):
+        clf.encode(images)
+
+
+def test_a_line_break_in_the_template_is_a_space_like_any(backend: TransformersBackend) -> None:
+    template = "a photo\nof a {target}\n{sensitive}: now."
+    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, template, adapter=ZeroShot())
+    with pytest.warns(SmallGroupWarning):
+        audit = clf.audit([picture(i) for i in range(2)], ["cat", "dog"], ["water", "land"])
+    assert audit.to_dict()["provenance"]["prompts"]["template"] == {
+        "target": "a photo\nof a {target}: now.",
+        "sensitive": "a photo\nof a {sensitive}: now.",
+        "joint": template,
+    }
+
+
+def test_sensitive_names_find_a_place_in_the_default_template(
+    backend: TransformersBackend,
+) -> None:
+    clf = FairTPTClassifier(backend, ["cat", "dog"], ["male", "female"])
+    assert str(clf.task.templates) == str(
+        Templates.from_sentence("a photo of a {sensitive} {target}.")
+    )
+    plain = FairTPTClassifier(backend, ["cat", "dog"])
+    assert str(plain.task.templates) == "target: a photo of a {target}."
+    expected = plain.predict(picture()).probabilities
+    assert clf.predict(picture()).zero_shot == pytest.approx(expected, abs=1e-6)
+
+
+def test_forget_lets_go_of_everything(backend: TransformersBackend) -> None:
+    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=CropFlip(3))
+    expected = clf.predict(picture())
+    kept, task = clf.cache.bytes, clf.task
+    assert 0 < kept < clf.cache.limit
+    clf.vision.forget()  # of images alone
+    assert 0 < clf.cache.bytes < kept
+    clf.forget()
+    assert len(clf.cache) == clf.cache.bytes == 0
+    assert clf.task is not task
+    assert clf.predict(picture()) == expected
+    assert clf.cache.bytes == kept
+
+
+def test_classifiers_may_share_a_cache_or_keep_nothing(backend: TransformersBackend) -> None:
+    shared, nothing = Cache(2**24), Cache(0)
+    arguments: Any = {"sensitive": SENSITIVE, "template": TEMPLATE, "views": CropFlip(3)}
+    own = FairTPTClassifier(backend, TARGETS, **arguments)
+    one = FairTPTClassifier(backend, TARGETS, **arguments, cache=shared)
+    two = FairTPTClassifier(backend, dict(reversed(TARGETS.items())), **arguments, cache=shared)
+    none = FairTPTClassifier(backend, TARGETS, **arguments, cache=nothing)
+    expected = own.predict([picture(0), picture(1)])
+    assert one.predict([picture(0), picture(1)]) == expected
+    half = shared.bytes
+    two.predict([picture(0), picture(1)])
+    assert shared.bytes > half == own.cache.bytes
+    assert one.cache is one.with_views(Identity()).cache is shared
+    assert none.predict([picture(0), picture(1)]) == expected
+    assert nothing.bytes == 0
+    shared.clear()
+    assert one.predict([picture(0), picture(1)]) == expected
+    wrong: Any = 2**20
+    with pytest.raises(FairTTAError, match=r"`cache` should be a Cache .*got 1048576"):
+        FairTPTClassifier(backend, TARGETS, cache=wrong)
+
+
+def test_a_task_does_not_change(clf: FairTPTClassifier) -> None:
+    task: Any = clf.task
+    with pytest.raises(FrozenInstanceError):
+        task.targets = {}
+    with pytest.raises(FrozenInstanceError):
+        del task.context
 
 
 def test_numerical_failure_gives_the_zero_shot_answer_and_a_warning(
@@ -213,8 +386,8 @@ def test_predict_proba(clf: FairTPTClassifier) -> None:
     pictures = [picture(0), picture(1), picture(2)]
     table = clf.predict_proba(pictures)
     assert table.shape == (3, 3)
-    assert table.sum(1) == pytest.approx(np.ones(3), abs=1e-6)
-    assert clf.predict_proba(picture(1)) == pytest.approx(table[1], abs=1e-5)
+    assert table.sum(1) == pytest.approx(np.ones(3), abs=1e-5)
+    assert clf.predict_proba(picture(1)) == pytest.approx(table[1], abs=1e-4)
     assert clf.predict_proba(iter(pictures)).tolist() == table.tolist()
     assert clf.predict_proba([]).shape == (0, 3)
     assert clf.targets == ("cat", "dog", "bird")
@@ -252,7 +425,7 @@ def test_permuting_names_permutes_the_answer(backend: TransformersBackend) -> No
     expected = FairTPTClassifier(backend, names).predict(picture()).probabilities
     for order in itertools.permutations(names):
         p = FairTPTClassifier(backend, list(order)).predict(picture()).probabilities
-        assert p == pytest.approx(expected, abs=1e-5)
+        assert p == pytest.approx(expected, abs=1e-4)  # prompts in other places of their batch
 
 
 def test_labels_and_phrases(backend: TransformersBackend) -> None:
@@ -275,7 +448,7 @@ def test_scale(backend: TransformersBackend) -> None:
 def test_scaling_image_features_changes_nothing(backend: TransformersBackend) -> None:
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE)
     features = torch.randn(3, 1, 16, generator=torch.Generator().manual_seed(0))
-    from fair_tta.task import unit
+    from fair_tta.text.encoder import unit
 
     a = ZeroShot().adapt(clf.task, unit(features)).probabilities
     b = ZeroShot().adapt(clf.task, unit(7 * features)).probabilities
@@ -378,4 +551,4 @@ def test_images_encoded_together_have_the_features_of_each_alone(
     together = clf.vision.features(images, True)
     clf.vision.forget()
     alone = torch.cat([clf.vision.features([image], True) for image in images])
-    torch.testing.assert_close(together, alone, rtol=0, atol=1e-6)
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)  # of length 1, float32

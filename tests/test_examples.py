@@ -52,7 +52,7 @@ def test_fairlearn_agrees_with_the_audit(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     names = run("fairlearn_plots.py")
     audit = names["audit"]
-    for run_name, document in zip(audit.runs, audit.document["runs"], strict=True):
+    for run_name, document in zip(audit.runs, audit.to_dict()["runs"], strict=True):
         frame = audit.to_metric_frame(run_name, names["metrics"])
         assert frame.overall["accuracy"] == pytest.approx(document["metrics"]["accuracy"]["value"])
         for group in document["groups"]:

@@ -36,7 +36,10 @@ def test_importing_defines_names_and_does_nothing_else() -> None:
     out = run(
         "import logging, random, sys, warnings, numpy, torch\n"
         "state = torch.get_rng_state(), random.getstate()\n"
+        "finders = [*sys.meta_path]\n"
         "from fair_tta import *\n"
+        "import fair_tta.adapters.text_form\n"
+        "assert sys.meta_path == finders\n"
         "assert torch.equal(state[0], torch.get_rng_state()) and state[1] == random.getstate()\n"
         "heavy = {'transformers', 'open_clip', 'torchjd', 'torchvision', 'matplotlib'}\n"
         "print(sorted(heavy & set(sys.modules)))"
@@ -55,7 +58,7 @@ def test_public_names_are_there_when_asked_for() -> None:
         "import fair_tta\n"
         "assert set(fair_tta.__all__) <= set(dir(fair_tta))\n"
         "for name in fair_tta.__all__: getattr(fair_tta, name)\n"
-        "assert fair_tta.simplex.__name__ == 'fair_tta.simplex'\n"
+        "assert fair_tta.metrics.simplex.__name__ == 'fair_tta.metrics.simplex'\n"
         "from fair_tta import *\n"
         "assert audit is fair_tta.auditing.audit"
     )
@@ -106,7 +109,7 @@ def test_python_on_pages_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
     namespace: dict[str, Any] = {"__name__": "page"}
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     for block in blocks:
-        exec(compile(block, str(page), "exec"), namespace)
+        exec(compile(block, str(page), "exec", dont_inherit=True), namespace)
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda p: p.name)

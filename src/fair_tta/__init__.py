@@ -12,31 +12,42 @@ if TYPE_CHECKING:
     from fair_tta.adapters import (
         TPT,
         Adapter,
+        AssociationCorrection,
+        Chained,
         FairTPT,
         FairTPTMO,
+        LogitBalance,
         OrthCali,
         Outcome,
-        Projected,
+        SmallReferenceWarning,
+        Texts,
+        ViewControl,
         Zero,
         ZeroShot,
     )
     from fair_tta.auditing import (
+        Associations,
         Audit,
+        Examination,
         Scores,
         audit,
         audit_classifier,
         compare,
+        examine_classifier,
         predictions_to_dataframe,
     )
     from fair_tta.backends import Backend, Tokens
     from fair_tta.classifier import FairTPTClassifier
     from fair_tta.errors import FairTTAError, ImageError, ModelError, PromptError, TowerError
-    from fair_tta.learning_rate import ELRA, FixedRate
     from fair_tta.metrics import Bootstrap, Estimate, Over, SmallGroupWarning
-    from fair_tta.objectives import SLoss, SuperTSLoss, TSLoss
     from fair_tta.prediction import Prediction
-    from fair_tta.prompts import Templates
-    from fair_tta.views import AugMix, CropFlip, Identity, Views
+    from fair_tta.text.cache import Cache
+    from fair_tta.text.prompts import Templates
+    from fair_tta.text.task import Task
+    from fair_tta.tuning.directions import Direction
+    from fair_tta.tuning.objectives import Loss, Objective, SLoss, SuperTSLoss, Term, TSLoss
+    from fair_tta.tuning.rates import ELRA, FixedRate, RatePolicy, Stepper
+    from fair_tta.vision.views import AugMix, CropFlip, Identity, Views
 
 __version__ = "0.1.0"
 
@@ -44,12 +55,18 @@ __all__ = [
     "ELRA",
     "TPT",
     "Adapter",
+    "AssociationCorrection",
+    "Associations",
     "Audit",
     "AugMix",
     "Backend",
     "Bootstrap",
+    "Cache",
+    "Chained",
     "CropFlip",
+    "Direction",
     "Estimate",
+    "Examination",
     "FairTPT",
     "FairTPTClassifier",
     "FairTPTMO",
@@ -57,21 +74,30 @@ __all__ = [
     "FixedRate",
     "Identity",
     "ImageError",
+    "LogitBalance",
+    "Loss",
     "ModelError",
+    "Objective",
     "OrthCali",
     "Outcome",
     "Over",
     "Prediction",
-    "Projected",
     "PromptError",
+    "RatePolicy",
     "SLoss",
     "Scores",
     "SmallGroupWarning",
+    "SmallReferenceWarning",
+    "Stepper",
     "SuperTSLoss",
     "TSLoss",
+    "Task",
     "Templates",
+    "Term",
+    "Texts",
     "Tokens",
     "TowerError",
+    "ViewControl",
     "Views",
     "Zero",
     "ZeroShot",
@@ -79,13 +105,14 @@ __all__ = [
     "audit",
     "audit_classifier",
     "compare",
+    "examine_classifier",
     "predictions_to_dataframe",
 ]
 
 _MODULES = (
-    "errors", "prompts", "metrics",  # these do without PyTorch
-    "adapters", "auditing", "backends", "classifier", "learning_rate", "objectives", "prediction",
-    "views",
+    "errors", "text.prompts", "metrics",  # these do without PyTorch
+    "adapters", "auditing", "backends", "classifier", "text.cache", "text.task",
+    "tuning.directions", "tuning.objectives", "tuning.rates", "prediction", "vision.views",
 )  # fmt: skip
 
 if not TYPE_CHECKING:  # or a type checker would believe in any name

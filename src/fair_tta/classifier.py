@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from PIL.Image import Image
 from torch import Tensor
 from typing_extensions import Self
 
-from fair_tta import adapters
-from fair_tta._extras import require
-from fair_tta.adapters import Adapter, FairTPT, Outcome, ZeroShot
-from fair_tta.auditing import Audit, audit_classifier
+from fair_tta.adapters import Adapter, FairTPT, ZeroShot
+from fair_tta.adapters.checks import check_adapter, check_outcome
+from fair_tta.adapters.predictions import to_predictions
 from fair_tta.backends import Backend, resolve
-from fair_tta.backends.guard import untouched
-from fair_tta.entropy import normalised_entropy
-from fair_tta.errors import FairTTAError, ImageError, ModelError, PromptError, TowerError
-from fair_tta.images import ImageInput, is_single_image, load_image
+from fair_tta.errors import FairTTAError, ImageError, ModelError, require
 from fair_tta.prediction import Prediction
-from fair_tta.prompts import Names, Templates, parse_names, parse_sensitive
-from fair_tta.simplex import distance, flip_margin
-from fair_tta.task import Task
-from fair_tta.views import AugMix
-from fair_tta.vision import Vision
+from fair_tta.text.cache import Cache
+from fair_tta.text.current import CurrentTask
+from fair_tta.text.prompts import Names, Templates, parse_names, parse_sensitive, parse_template
+from fair_tta.text.task import Task
+from fair_tta.vision.features import Vision
+from fair_tta.vision.images import ImageInput, is_single_image
+from fair_tta.vision.views import AugMix
 
-NOT_FINITE = "adaptation gave values that are not finite; this is the zero-shot answer"
-_GRADIENT_FREE = [
-    f"{name}()"
-    for name in adapters.__all__
-    if getattr(getattr(adapters, name), "needs_prompt_gradient", None) is False
-]
+if TYPE_CHECKING:
+    from fair_tta.auditing import Associations, Audit, Examination
 
 
 class FairTPTClassifier:
@@ -44,11 +37,14 @@ class FairTPTClassifier:
         model: a transformers model, a transformers zero-shot pipeline, open_clip's
             ``(model, preprocess, tokenizer)``, an open_clip model, the directory or hub id of a
             transformers model, ``"open_clip:NAME/TAG"``, or your own `Backend`. It comes back as
-            it was: weights, flags, mode, hooks, dtype, device and random states.
+            it was: weights, flags, mode, hooks, dtype and device. Weights that you change later are
+            noticed at the next call.
         targets: names of the classes, or ``{label: phrase}``.
         sensitive: names of the values of the attribute that should not matter, ``{label: phrase}``,
             or ``{attribute: names}`` for several attributes.
-        template: a sentence with the slots ``{target}`` and ``{sensitive}``, or `Templates`.
+        template: a sentence with the slots ``{target}`` and ``{sensitive}``, or `Templates`; if
+            None ``"a photo of a {target}."``, with ``{sensitive}`` before the target if there are
+            sensitive names.
         adapter: the method; `FairTPT()` if sensitive names are given and `ZeroShot()` otherwise.
         processor: for a transformers model that does not know its own, its processor or
             ``(image_processor, tokenizer)``.
@@ -58,6 +54,8 @@ class FairTPTClassifier:
         seed: with the content of an image it seeds the image's views, so an answer depends neither
             on the order of images nor on what ran before.
         batch_size: how many images are worked on at once. It does not change the answers.
+        cache: where features of images and prompts, gradients and graphs are kept; if None a
+            `Cache()` of its own. Several classifiers may share one; ``Cache(0)`` keeps nothing.
 
     Example:
         >>> clf = FairTPTClassifier(  # doctest: +SKIP
@@ -75,7 +73,7 @@ class FairTPTClassifier:
         model: Any,
         targets: Names,
         sensitive: Names | Mapping[str, Names] | None = None,
-        template: str | Templates = "a photo of a {target}.",
+        template: str | Templates | None = None,
         *,
         adapter: Adapter | None = None,
         processor: Any = None,
@@ -83,34 +81,47 @@ class FairTPTClassifier:
         views: Any = AugMix(),
         seed: int = 0,
         batch_size: int = 16,
+        cache: Cache | None = None,
     ) -> None:
         names, attributes = parse_names("targets", targets), parse_sensitive(sensitive)
-        if isinstance(template, str):
-            template = Templates.from_sentence(template)
-        if not isinstance(template, Templates):
-            raise PromptError(f"`template` should be a sentence or Templates (got {template!r}).")
+        templates = parse_template(template, bool(attributes))
         if not isinstance(batch_size, int) or batch_size < 1:
             raise FairTTAError(f"`batch_size` should be at least 1 (got {batch_size!r}).")
         if scale is not None and not 0 < scale < float("inf"):
             raise FairTTAError(f"`scale` should be a positive number (got {scale!r}).")
+        if not isinstance(cache, Cache | None):
+            raise FairTTAError(f"`cache` should be a Cache such as Cache(2**28) (got {cache!r}).")
+        self.cache = Cache() if cache is None else cache
         self.backend: Backend = resolve(model, processor)
-        self.task = Task(self.backend, names, attributes, template, scale)
-        self.vision = Vision(self.backend, views, seed)
+        self._current = CurrentTask(
+            Task(self.backend, names, attributes, templates, scale, cache=self.cache)
+        )
+        self.vision = Vision(self.backend, views, seed, self.cache)
         self.batch_size = batch_size
         default = FairTPT() if attributes else ZeroShot()
-        self.adapter: Adapter = self._checked(default if adapter is None else adapter)
+        self.adapter: Adapter = check_adapter(default if adapter is None else adapter, self.task)
 
     def with_adapter(self, adapter: Adapter) -> Self:
         """The same classifier with another method; features of prompts and views are shared."""
         other = copy.copy(self)
-        other.adapter = self._checked(adapter)
+        other.adapter = check_adapter(adapter, self.task)
         return other
 
     def with_views(self, views: Any, seed: int | None = None) -> Self:
         """The same classifier with other views; features of prompts are shared."""
         other = copy.copy(self)
-        other.vision = Vision(self.backend, views, self.vision.seed if seed is None else seed)
+        seed = self.vision.seed if seed is None else seed
+        other.vision = Vision(self.backend, views, seed, self.cache)
         return other
+
+    def forget(self) -> None:
+        """Let go of all features, also of others that share the cache; all is computed again."""
+        self._current.renew()
+
+    @property
+    def task(self) -> Task:
+        """The text side for the weights at the last call; another one after they have changed."""
+        return self._current.task
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -151,8 +162,8 @@ class FairTPTClassifier:
             ImageError: an image cannot be read. A stream first yields what came before it.
         """
         if is_single_image(images):
-            return self._predict_batch([load_image(images)])[0]
-        stream = self._stream(_checked_images(images), progress)
+            return self._predict_batch([self.vision.load(images)])[0]
+        stream = self._stream(checked_images(images), progress)
         is_batch = isinstance(images, Sequence | np.ndarray | Tensor)
         return list(stream) if is_batch else stream
 
@@ -160,7 +171,7 @@ class FairTPTClassifier:
         """Probabilities in the order of `targets`: ``[targets]``, or ``[images, targets]``."""
         if is_single_image(images):
             return np.array(list(self.predict(images).probabilities.values()))
-        stream = self._stream(_checked_images(images), progress)
+        stream = self._stream(checked_images(images), progress)
         rows = [list(p.probabilities.values()) for p in stream]
         return np.array(rows, dtype=np.float64).reshape(-1, len(self.targets))
 
@@ -169,7 +180,31 @@ class FairTPTClassifier:
 
         See `fair_tta.auditing.audit_classifier`, which has more options.
         """
+        from fair_tta.auditing import audit_classifier  # an outer room, so only when asked
+
         return audit_classifier(self, images, labels, sensitive, progress=progress)
+
+    def associations(self) -> Associations:
+        """Which class leans to which sensitive value, in logits, by the prompts alone."""
+        from fair_tta.auditing import Associations
+
+        with self._current.borrow() as task:
+            return Associations.of(task)
+
+    def examine(
+        self,
+        images: Any,
+        adapters: Iterable[Adapter] | Mapping[str, Adapter] | None = None,
+        *,
+        progress: bool = False,
+    ) -> Examination:
+        """Look at images without labels: what is perceived, and what adapters would change.
+
+        See `fair_tta.auditing.examine_classifier`, which has more options.
+        """
+        from fair_tta.auditing import examine_classifier
+
+        return examine_classifier(self, images, adapters, progress=progress)
 
     def _stream(self, images: Iterable[Any], progress: bool) -> Iterator[Prediction]:
         if progress:
@@ -177,7 +212,7 @@ class FairTPTClassifier:
         batch: list[Image] = []
         for index, image in enumerate(images):
             try:
-                batch.append(load_image(image))
+                batch.append(self.vision.load(image))
             except ImageError as error:
                 yield from self._predict_batch(batch)  # lose nothing
                 raise ImageError(f"image {index}: {error}") from error
@@ -193,11 +228,18 @@ class FairTPTClassifier:
         `predict_encoded` without another pass through the vision tower.
 
         Args:
-            images: a list of images.
+            images: a list of images. Of none there are features ``[0, views, dim]``, with 1 for
+                `views` if only a function of yours knows how many it makes.
             views: False for the images alone.
         """
-        loaded = [load_image(image) for image in images]
-        with untouched(getattr(self.backend, "model", None)), torch.no_grad():
+        if is_single_image(images):
+            raise ImageError("`images` should be a list of images (got one): encode([image]).")
+        loaded = [self.vision.load(image) for image in checked_images(images)]
+        with self._current.borrow() as task:
+            if not loaded:
+                count = self.vision.count if views else 1
+                dim = task.target_features.shape[1]
+                return task.target_features.new_empty(0, count or 1, dim)
             return self.vision.features(loaded, views)
 
     def predict_encoded(self, features: Tensor) -> list[Prediction]:
@@ -206,81 +248,38 @@ class FairTPTClassifier:
         Args:
             features: ``[images, views, dim]``
         """
-        if len(features) == 0:
-            return []
-        with untouched(getattr(self.backend, "model", None)), torch.no_grad():
-            return self._from_features(features)
+        with self._current.borrow() as task:
+            own = task.target_features
+            shape = list(features.shape) if isinstance(features, Tensor) else None
+            if shape is None or shape[2:] != [own.shape[1]] or shape[1] == 0:
+                raise FairTTAError(
+                    f"`features` should be what `encode` gives, [images, views, {own.shape[1]}] "
+                    f"(got {shape or type(features).__name__})."
+                )
+            return self._from_features(task, features.to(own)) if len(features) else []
 
     def _predict_batch(self, images: list[Image]) -> list[Prediction]:
         """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
         if not images:
             return []
-        with untouched(getattr(self.backend, "model", None)), torch.no_grad():
-            return self._from_features(self.vision.features(images, self.adapter.needs_views))
+        with self._current.borrow() as task:
+            features = self.vision.features(images, self.adapter.needs_views)
+            return self._from_features(task, features)
 
-    def _from_features(self, features: Tensor) -> list[Prediction]:
-        zero_shot = ZeroShot().adapt(self.task, features)
+    def _from_features(self, task: Task, features: Tensor) -> list[Prediction]:
+        zero_shot = ZeroShot().adapt(task, features)
         if not zero_shot.probabilities.isfinite().all():
             raise ModelError(
                 f"{self.backend.name} gives features that are not finite; if it runs in half "
                 "precision, try float32."
             )
-        adapted = self.adapter.adapt(self.task, features)
-        return [self._prediction(zero_shot, adapted, i) for i in range(len(features))]
-
-    def _prediction(self, before: Outcome, after: Outcome, index: int) -> Prediction:
-        warnings = after.warnings[index] if after.warnings else ()
-        if not after.probabilities[index].isfinite().all():
-            warnings += (NOT_FINITE,)
-            after = before
-        p, q = before.probabilities[index], after.probabilities[index]
-        moved, margin = float(distance(p, q)), float(flip_margin(p))
-        attributes = self.task.sensitive.items()
-        return Prediction(
-            label=self.targets[int(q.argmax() if after.labels is None else after.labels[index])],
-            probabilities=_named(self.targets, q),
-            zero_shot=_named(self.targets, p),
-            sensitive={a: _named(names, after.sensitive[a][index]) for a, names in attributes},
-            sensitive_zero_shot={
-                a: _named(names, before.sensitive[a][index]) for a, names in attributes
-            },
-            entropy=_entropy(q),
-            entropy_zero_shot=_entropy(p),
-            sensitive_entropy={a: _entropy(after.sensitive[a][index]) for a, _ in attributes},
-            sensitive_entropy_zero_shot={
-                a: _entropy(before.sensitive[a][index]) for a, _ in attributes
-            },
-            distance=moved,
-            flip_margin=margin,
-            certified_unchanged=moved < margin,
-            learning_rate=_number(after.learning_rate, index),
-            relative_step=_number(after.relative_step, index),
-            views_kept=after.views_kept,
-            warnings=warnings,
-        )
-
-    def _checked(self, adapter: Adapter) -> Adapter:
-        """Refuse an adapter that cannot work here, before any work is done."""
-        if isinstance(adapter, type) or not isinstance(adapter, Adapter):
-            raise FairTTAError(
-                f"`adapter` should be an instance such as ZeroShot() (got {adapter!r})."
-            )
-        if adapter.needs_sensitive and not self.task.sensitive:
-            raise PromptError(
-                f"{type(adapter).__name__} needs to know what should not matter: pass `sensitive`."
-            )
-        if adapter.needs_prompt_gradient:
-            try:
-                _ = self.task.context
-            except TowerError as error:
-                raise TowerError(
-                    f"{type(adapter).__name__} tunes the prompt, but {error}. "
-                    f"These adapters need no prompt gradient: {', '.join(_GRADIENT_FREE)}."
-                ) from error
-        return adapter
+        adapted = self.adapter.adapt(task, features)
+        check_outcome(self.adapter, adapted, task, len(features))
+        return to_predictions(task, zero_shot, adapted)
 
 
-def _checked_images(images: Any) -> Iterable[Any]:
+def checked_images(images: Any) -> Iterable[Any]:
+    """Several images, or an error that says what they should be."""
     if isinstance(images, Mapping) or not hasattr(images, "__iter__"):
         raise ImageError(
             "`images` should be an image (PIL image, path, bytes, array or tensor) or an "
@@ -288,15 +287,3 @@ def _checked_images(images: Any) -> Iterable[Any]:
         )
     several: Iterable[Any] = images
     return several
-
-
-def _named(names: Iterable[str], values: Tensor) -> dict[str, float]:
-    return dict(zip(names, values.tolist(), strict=True))
-
-
-def _number(values: Tensor | None, index: int) -> float | None:
-    return None if values is None else float(values[index])
-
-
-def _entropy(probabilities: Tensor) -> float:
-    return float(normalised_entropy(probabilities.log()))

@@ -1,6 +1,9 @@
-"""What fair-tta raises when the input, not the code, is at fault."""
+"""What fair-tta raises when the input, not the code, is at fault, or a package is missing."""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 
 class FairTTAError(ValueError):
@@ -21,3 +24,13 @@ class ModelError(FairTTAError):
 
 class TowerError(ModelError):
     """The text tower does not let token embeddings be replaced, so its prompts cannot be tuned."""
+
+
+def require(module: str, extra: str) -> Any:
+    """Import an optional module, or say which pip line installs it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"this needs the package {module.partition('.')[0]!r}: pip install 'fair-tta[{extra}]'"
+        ) from error

@@ -1,22 +1,30 @@
-"""Methods, one file each."""
+"""Methods, one file each, and their text form; no loops over images."""
 
-from fair_tta.adapters.base import Adapter, Outcome
+from fair_tta.adapters.association_correction import AssociationCorrection
+from fair_tta.adapters.chain import Chained, Texts
+from fair_tta.adapters.contract import Adapter, Outcome
 from fair_tta.adapters.fair_tpt import FairTPT
 from fair_tta.adapters.fair_tpt_mo import FairTPTMO
+from fair_tta.adapters.logit_balance import LogitBalance, SmallReferenceWarning
 from fair_tta.adapters.orthcali import OrthCali
-from fair_tta.adapters.prompt_tuning import Projected
 from fair_tta.adapters.tpt import TPT
+from fair_tta.adapters.view_control import ViewControl
 from fair_tta.adapters.zero import Zero
 from fair_tta.adapters.zero_shot import ZeroShot
 
 __all__ = [
     "TPT",
     "Adapter",
+    "AssociationCorrection",
+    "Chained",
     "FairTPT",
     "FairTPTMO",
+    "LogitBalance",
     "OrthCali",
     "Outcome",
-    "Projected",
+    "SmallReferenceWarning",
+    "Texts",
+    "ViewControl",
     "Zero",
     "ZeroShot",
 ]

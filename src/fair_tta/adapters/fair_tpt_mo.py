@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch import Tensor
+
 from fair_tta.adapters.prompt_tuning import PromptTuning
-from fair_tta.directions import Direction, UPGrad, check_lambda
-from fair_tta.learning_rate import ELRA, RatePolicy
-from fair_tta.objectives import Loss, SLoss
+from fair_tta.tuning.directions import Aggregated, Direction, UPGrad, check_lambda
+from fair_tta.tuning.objectives import Loss, SLoss
+from fair_tta.tuning.rates import ELRA, RatePolicy
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,9 @@ class FairTPTMO(PromptTuning):
         rate: how far to step.
         rho: the fraction of views to keep, those with the most certain target.
         steps: how often to step.
+        aggregator: another rule than UPGrad: an aggregator of TorchJD such as ``MGDA()``, or any
+            function of a matrix of gradients ``[terms, numbers]``. It has its own preferences, so
+            `lam` is not used.
 
     Example:
         >>> FairTPTMO().lam
@@ -40,12 +46,16 @@ class FairTPTMO(PromptTuning):
     rate: RatePolicy = ELRA()
     rho: float = 0.75
     steps: int = 1
+    aggregator: Callable[[Tensor], Tensor] | None = None
     needs_sensitive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_lambda(self.lam)
+        self.recipe()  # checks the aggregator
 
-    def recipe(self) -> tuple[Loss, Direction]:
+    def recipe(self) -> tuple[Loss, Direction | Aggregated]:
         """See `PromptTuning.recipe`."""
-        return self.loss, UPGrad(self.lam)
+        if self.aggregator is None:
+            return self.loss, UPGrad(self.lam)
+        return self.loss, Aggregated(self.aggregator)

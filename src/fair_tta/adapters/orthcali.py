@@ -10,11 +10,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fair_tta.adapters.base import Outcome, probabilities
-from fair_tta.adapters.zero_shot import ZeroShot
+from fair_tta.adapters.chain import Texts, own_texts
+from fair_tta.adapters.contract import Outcome, probabilities
 from fair_tta.errors import FairTTAError
-from fair_tta.objectives import own_context
-from fair_tta.task import Task, unit
+from fair_tta.text.encoder import unit
+from fair_tta.text.task import Task
 
 
 @dataclass(frozen=True)
@@ -52,31 +52,16 @@ class OrthCali:
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """See `Adapter.adapt`."""
-        texts = task.remember(self, lambda: self.project(task))
-        return Outcome(
-            probabilities(task, features, texts), ZeroShot().adapt(task, features).sensitive
-        )
+        texts = task.remember(self, lambda: self._project(task, own_texts(task)))
+        return Outcome(probabilities(task, features, texts))
 
-    def project(self, task: Task) -> Tensor:
-        """Projected target features of the initial context, ``[targets, dim]``."""
-        joint = []
-        if self.lam > 0:
-            joint = [task.own_features(task.joint_prompts(a)) for a in task.sensitive]
-        return self.apply(task.target_features, list(task.sensitive_features.values()), joint)
+    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+        """See `UsesTexts.adapt_texts`."""
+        return Outcome(probabilities(task, features, self._project(task, texts)))
 
-    def project_tuned(
-        self, task: Task, context: Tensor, copies: int, target: Tensor, sensitive: list[Tensor]
-    ) -> Tensor:
-        """Projected target features of contexts fitted to images, ``[images, targets, dim]``."""
-        joint = []
-        if self.lam > 0:
-            vectors = len(task.context)
-            sets = [task.joint_prompts(attribute) for attribute in task.sensitive]
-            own = task.remember(
-                ("own", "joint", copies), lambda: [own_context(p, copies, vectors) for p in sets]
-            )
-            joint = [task.encode_many(prompts, context) for prompts in own]
-        return self.apply(target, sensitive, joint)
+    def _project(self, task: Task, texts: Texts) -> Tensor:
+        joint = [texts.joint(attribute) for attribute in task.sensitive] if self.lam > 0 else []
+        return self.apply(texts.target, list(texts.sensitive.values()), joint)
 
     def apply(self, target: Tensor, sensitive: list[Tensor], joint: list[Tensor]) -> Tensor:
         """Project features; all are unit vectors in rows, with any leading dimensions.

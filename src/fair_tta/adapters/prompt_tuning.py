@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fair_tta.adapters.base import Outcome, probabilities
-from fair_tta.adapters.orthcali import OrthCali
+from fair_tta.adapters.chain import Chains, Texts
+from fair_tta.adapters.contract import Outcome, probabilities
 from fair_tta.adapters.zero import check_rho
-from fair_tta.context import concatenate
-from fair_tta.directions import Direction
 from fair_tta.errors import FairTTAError
-from fair_tta.learning_rate import RatePolicy
-from fair_tta.objectives import Loss, own_context
-from fair_tta.task import Task
-from fair_tta.tuning import Tuned, tune
+from fair_tta.text.prompt_set import concatenate
+from fair_tta.text.task import Task
+from fair_tta.tuning.directions import Aggregated, Direction
+from fair_tta.tuning.loop import Tuned, tune
+from fair_tta.tuning.objectives import Loss, own_context
+from fair_tta.tuning.rates import RatePolicy
 
 
-class PromptTuning:
+class PromptTuning(Chains):
     """A method that fits the context and then classifies view 0 with it.
 
     A subclass is a frozen dataclass with `rate`, `rho` and `steps`; it says its loss and direction.
@@ -41,31 +40,23 @@ class PromptTuning:
                 f"`rate` should be a policy such as ELRA() or FixedRate(5e-3) (got {self.rate!r})."
             )
 
-    def recipe(self) -> tuple[Loss, Direction]:
+    def recipe(self) -> tuple[Loss, Direction | Aggregated]:
         """What is minimised, and how several gradients become one."""
         raise TypeError(f"{type(self).__name__} does not say what it minimises")
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """See `Adapter.adapt`."""
-        return self._adapt(task, features, None)
+        return self.find_texts(task, features)[1]
 
-    def __rshift__(self, then: OrthCali) -> Projected:
-        if not isinstance(then, OrthCali):
-            raise FairTTAError(f"after tuning comes OrthCali or nothing (got {then!r}).")
-        return Projected(self, then)
-
-    def _adapt(self, task: Task, features: Tensor, then: OrthCali | None) -> Outcome:
+    def find_texts(self, task: Task, features: Tensor) -> tuple[Texts, Outcome]:
+        """See `FindsTexts.find_texts`."""
         loss, direction = self.recipe()
         tuned = tune(
             task, features, loss=loss, direction=direction, rate=self.rate, rho=self.rho,
             steps=self.steps,
         )  # fmt: skip
         target, sensitive = _features(task, tuned, features)
-        if then is not None:
-            target = then.project_tuned(
-                task, tuned.context, tuned.copies, target, list(sensitive.values())
-            )
-        return Outcome(
+        outcome = Outcome(
             probabilities(task, features, target),
             {a: probabilities(task, features, texts) for a, texts in sensitive.items()},
             learning_rate=tuned.learning_rate,
@@ -73,24 +64,7 @@ class PromptTuning:
             views_kept=tuned.kept,
             warnings=tuple(tuned.notes),
         )
-
-
-@dataclass(frozen=True)
-class Projected:
-    """Tune the prompt, then project: ``FairTPT() >> OrthCali(lam=0)`` is the paper's combination.
-
-    The sensitive (and joint) features that define the projection are those after tuning.
-    """
-
-    first: PromptTuning
-    then: OrthCali
-    needs_sensitive: ClassVar[bool] = True
-    needs_prompt_gradient: ClassVar[bool] = True
-    needs_views: ClassVar[bool] = True
-
-    def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`."""
-        return self.first._adapt(task, features, self.then)
+        return Texts(target, sensitive, lambda attribute: _joint(task, tuned, attribute)), outcome
 
 
 def _features(task: Task, tuned: Tuned, features: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -112,3 +86,12 @@ def _features(task: Task, tuned: Tuned, features: Tensor) -> tuple[Tensor, dict[
     copies = context.unflatten(1, (tuned.copies, vectors))
     context = copies[torch.arange(len(answer), device=answer.device), answer]
     return target, {a: task.encode_many(p, context) for a, p in zip(names, sets, strict=True)}
+
+
+def _joint(task: Task, tuned: Tuned, attribute: str) -> Tensor:
+    """Features of joint prompts under tuned contexts, ``[images, targets * values, dim]``."""
+    prompts = task.remember(
+        ("own", "joint", attribute, tuned.copies),
+        lambda: own_context(task.joint_prompts(attribute), tuned.copies, len(task.context)),
+    )
+    return task.encode_many(prompts, tuned.context)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fair_tta.adapters.prompt_tuning import PromptTuning
-from fair_tta.directions import Direction, WeightedSum
-from fair_tta.learning_rate import FixedRate, RatePolicy
-from fair_tta.objectives import Loss, TargetLoss
+from fair_tta.tuning.directions import Direction, WeightedSum
+from fair_tta.tuning.objectives import Loss, TargetLoss
+from fair_tta.tuning.rates import FixedRate, RatePolicy
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fair_tta.adapters.base import Outcome
-from fair_tta.adapters.zero_shot import ZeroShot
-from fair_tta.entropy import count_kept, most_confident
+from fair_tta.adapters.contract import Outcome
 from fair_tta.errors import FairTTAError
-from fair_tta.task import Task
+from fair_tta.text.task import Task
+from fair_tta.tuning.entropy import count_kept, most_confident
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,9 @@ class Zero:
     """The majority vote of the most confident views, each at zero temperature.
 
     ``argmax_y sum_i [y = argmax_y' p(y' | view i)]`` over the ``max(1, floor(rho N))`` views with
-    the lowest target entropy. `Prediction.probabilities` are the shares of the votes. Nothing is
-    tuned, so the sensitive probabilities stay as they are.
+    the lowest target entropy. `Prediction.probabilities` are the shares of the votes; where classes
+    have as many, those that lose the tie have the next smaller number, so that the answer is the
+    most probable class here too. Nothing is tuned, so the sensitive probabilities stay as they are.
 
     Farina et al., *Frustratingly Easy Test-Time Adaptation of Vision-Language Models*, 2024.
 
@@ -53,11 +54,11 @@ class Zero:
         p = log_p.gather(1, kept.unsqueeze(-1).expand(-1, -1, log_p.shape[-1])).exp()
         votes = one_hot(p.argmax(-1), p.shape[-1]).sum(1)
         tied = votes == votes.amax(-1, keepdim=True)
-        labels = p.sum(1).masked_fill(~tied, -1).argmax(-1)
+        winner = p.sum(1).masked_fill(~tied, -1).argmax(-1)
+        loses = tied & (one_hot(winner, p.shape[-1]) == 0)
+        shares = votes / p.new_tensor(p.shape[1])
         return Outcome(
-            votes / p.new_tensor(p.shape[1]),
-            ZeroShot().adapt(task, features).sensitive,
-            labels=labels,
+            torch.where(loses, shares.nextafter(torch.zeros_like(shares)), shares),
             views_kept=count_kept(features.shape[1], self.rho),
         )
 

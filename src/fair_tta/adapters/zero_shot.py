@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fair_tta.adapters.base import Outcome, probabilities
-from fair_tta.task import Task
+from fair_tta.adapters.chain import Texts, own_texts
+from fair_tta.adapters.contract import Outcome, probabilities
+from fair_tta.text.task import Task
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,11 @@ class ZeroShot:
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """See `Adapter.adapt`."""
+        return self.adapt_texts(task, features, own_texts(task))
+
+    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+        """See `UsesTexts.adapt_texts`: the answer with these features of prompts."""
         return Outcome(
-            probabilities(task, features, task.target_features),
-            {a: probabilities(task, features, t) for a, t in task.sensitive_features.items()},
+            probabilities(task, features, texts.target),
+            {a: probabilities(task, features, t) for a, t in texts.sensitive.items()},
         )

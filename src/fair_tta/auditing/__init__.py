@@ -1,20 +1,27 @@
-"""Audits: group-wise figures with intervals and provenance, for one or more runs."""
+"""Answers, with labels or without, to a document of figures with intervals; no pages."""
 
-from fair_tta.auditing.check import SCHEMA_ID, check_document, schema
-from fair_tta.auditing.classifier import audit_classifier
+from fair_tta.auditing.associations import Associations
+from fair_tta.auditing.audits import Audit
+from fair_tta.auditing.document import SCHEMA_ID, AuditDocument
+from fair_tta.auditing.examination import Examination
+from fair_tta.auditing.examine import examine_classifier
 from fair_tta.auditing.frames import predictions_to_dataframe
-from fair_tta.auditing.making import audit, compare
-from fair_tta.auditing.result import Audit
+from fair_tta.auditing.json_form import schema
+from fair_tta.auditing.measure import audit, compare
+from fair_tta.auditing.of_classifier import audit_classifier
 from fair_tta.auditing.scores import Scores
 
 __all__ = [
     "SCHEMA_ID",
+    "Associations",
     "Audit",
+    "AuditDocument",
+    "Examination",
     "Scores",
     "audit",
     "audit_classifier",
-    "check_document",
     "compare",
+    "examine_classifier",
     "predictions_to_dataframe",
     "schema",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from fair_tta._extras import require
+from fair_tta.errors import require
 from fair_tta.metrics.rows import Rows
 from fair_tta.prediction import Prediction
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
+from fair_tta.metrics.certainty import check_unit, normalised_entropies
 from fair_tta.metrics.rows import Floats
-from fair_tta.metrics.scores import check_unit, normalised_entropies
 from fair_tta.prediction import Prediction
 
 

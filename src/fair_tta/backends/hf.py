@@ -11,9 +11,9 @@ import torch
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from fair_tta.backends.base import Tokens
 from fair_tta.backends.embedding_layer import TextCall
 from fair_tta.backends.guard import untouched
+from fair_tta.backends.protocol import Tokens
 from fair_tta.backends.sharing import Tree
 from fair_tta.backends.tower import TextTower, check_length, tokenized_probe
 from fair_tta.errors import ModelError
@@ -97,7 +97,7 @@ class TransformersBackend:
         return self._image_features({"pixel_values": pixels})
 
     def _preprocess(self, images: Sequence[Image]) -> dict[str, Tensor]:
-        with untouched():  # a processor of the user's may draw random numbers
+        with untouched():
             inputs = self._image_processor(images=list(images), return_tensors="pt")
         return {
             key: value

@@ -12,8 +12,8 @@ from PIL.Image import Image
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fair_tta.backends.base import Tokens
 from fair_tta.backends.guard import untouched
+from fair_tta.backends.protocol import Tokens
 from fair_tta.backends.sharing import Tree
 from fair_tta.backends.tower import TextTower, check_length, tokenized_probe
 from fair_tta.errors import ModelError
@@ -85,7 +85,7 @@ class OpenClipBackend:
 
     def preprocess(self, images: Sequence[Image]) -> Tensor:
         """Pixels ``[images, 3, height, width]`` as the model wants them."""
-        with untouched():  # a transform of the user's may draw random numbers
+        with untouched():
             return torch.stack([self._preprocess(image) for image in images])
 
     def encode_pixels(self, pixels: Tensor) -> Tensor:

@@ -7,10 +7,12 @@ from typing import Any
 
 from torch import nn
 
-from fair_tta.backends.base import Backend
+from fair_tta.backends.foreign import check_folder, find
 from fair_tta.backends.guard import untouched
 from fair_tta.backends.hf import TransformersBackend
+from fair_tta.backends.open_clip_strings import load_open_clip_string
 from fair_tta.backends.openclip import OpenClipBackend
+from fair_tta.backends.protocol import Backend
 from fair_tta.errors import ModelError
 from fair_tta.miniature.model import FOLDER
 
@@ -31,7 +33,7 @@ def resolve(model: Any, processor: Any = None) -> Backend:
         processor: for a transformers model, its processor or ``(image_processor, tokenizer)``.
     """
     if isinstance(model, str | Path):
-        with untouched():  # building a model draws random numbers
+        with untouched():
             return _from_string(str(model), processor)
     if isinstance(model, tuple | list):
         _no_processor(processor)
@@ -57,19 +59,22 @@ def _from_string(name: str, processor: Any) -> Backend:
         name = str(FOLDER)
     if name.startswith("open_clip:"):
         _no_processor(processor)
-        return _load_open_clip(name.removeprefix("open_clip:"))
+        return load_open_clip_string(name.removeprefix("open_clip:"))
     if [file.name for file in Path(name).glob("*config.json")] == ["open_clip_config.json"]:
-        return _load_open_clip(f"local-dir:{name}")
+        return load_open_clip_string(f"local-dir:{name}")
     import transformers
 
     try:
-        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+        folder, revision = find(name)
+        check_folder(name, folder)
+        source: Any = {"revision": revision, "trust_remote_code": False}
+        config = transformers.AutoConfig.from_pretrained(name, **source)
         blip = "BlipForImageTextRetrieval" in (getattr(config, "architectures", None) or ())
         kind: Any = transformers.BlipForImageTextRetrieval if blip else transformers.AutoModel
         model, report = kind.from_pretrained(
-            name, trust_remote_code=False, weights_only=True, output_loading_info=True
+            name, weights_only=True, output_loading_info=True, **source
         )
-    except ImportError:
+    except (ImportError, ModelError):
         raise
     except Exception as error:  # a broken file raises almost anything
         raise ModelError(
@@ -82,30 +87,7 @@ def _from_string(name: str, processor: Any) -> Backend:
             f"`model={name!r}` is not a whole {type(model).__name__}: weights are missing, such as "
             f"{some!r}."
         )
-    return _from_transformers(model.eval(), processor or _load_processor(name))
-
-
-def _load_open_clip(name: str) -> Backend:
-    import open_clip
-
-    schema = name.startswith(("hf-hub:", "local-dir:"))
-    architecture, _, tag = (name, "", "") if schema else name.partition("/")
-    if not schema and (architecture not in open_clip.list_models() or not tag):
-        raise ModelError(
-            f"'open_clip:{name}' should be 'open_clip:NAME/TAG' with a name of "
-            "open_clip.list_models() and a tag of open_clip.list_pretrained() or the path of a "
-            "checkpoint."
-        )
-    try:
-        model, _, preprocess = open_clip.create_model_and_transforms(
-            architecture, pretrained=tag or None, weights_only=True
-        )
-        tokenizer = open_clip.get_tokenizer(architecture)
-    except ImportError:
-        raise
-    except Exception as error:  # a broken file raises almost anything
-        raise ModelError(f"'open_clip:{name}' could not be loaded: {error}") from error
-    return OpenClipBackend(model.eval(), preprocess, tokenizer)
+    return _from_transformers(model.eval(), processor or _load_processor(name, revision))
 
 
 def _from_tuple(parts: tuple[Any, ...]) -> Backend:
@@ -133,7 +115,7 @@ def _from_transformers(model: Any, processor: Any) -> Backend:
                 f"{type(model).__name__} does not say where it came from (`name_or_path` is "
                 "empty): pass `processor=` (a processor, or (image_processor, tokenizer))."
             )
-        processor = _load_processor(name)
+        processor = _find_processor(name)
     if isinstance(processor, tuple | list) and len(processor) == 2:
         image_processor, tokenizer = processor
     else:
@@ -147,17 +129,32 @@ def _from_transformers(model: Any, processor: Any) -> Backend:
     return TransformersBackend(model, image_processor, tokenizer)
 
 
-def _load_processor(name: str) -> Any:
+def _find_processor(name: str) -> Any:
+    """The processor of a model that the user loaded."""
+    try:
+        folder, revision = find(name)
+    except (OSError, ValueError) as error:
+        raise _no_processor_at(name, error) from error
+    check_folder(name, folder, is_model=False)
+    return _load_processor(name, revision)
+
+
+def _load_processor(name: str, revision: str | None) -> Any:
     import transformers
 
+    source: Any = {"revision": revision, "trust_remote_code": False}
     try:
         with untouched():
-            return transformers.AutoProcessor.from_pretrained(name, trust_remote_code=False)
+            return transformers.AutoProcessor.from_pretrained(name, **source)
     except (OSError, ValueError) as error:
-        raise ModelError(
-            f"no processor was found at {name!r} ({error}): pass `processor=` (a processor, or "
-            "(image_processor, tokenizer))."
-        ) from error
+        raise _no_processor_at(name, error) from error
+
+
+def _no_processor_at(name: str, error: Exception) -> ModelError:
+    return ModelError(
+        f"no processor was found at {name!r} ({error}): pass `processor=` (a processor, or "
+        "(image_processor, tokenizer))."
+    )
 
 
 def _open_clip_preprocess(model: Any) -> Any:

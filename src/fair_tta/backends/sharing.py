@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fair_tta.backends.base import Tokens
+from fair_tta.backends.protocol import Tokens
 
 _MASKS = {"attn_mask": (), "attention_mask": (1, 1)}
 """What blocks call their mask, and the dimensions it has before ``[length, length]``."""

@@ -15,9 +15,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from fair_tta.backends.base import Tokens
-from fair_tta.backends.embedding_layer import TextCall, find_embedding, output_replaced
+from fair_tta.backends.embedding_layer import TextCall, agree, find_embedding, output_replaced
 from fair_tta.backends.guard import untouched
+from fair_tta.backends.protocol import Tokens
 from fair_tta.backends.sharing import Sharing, Tree, find_sharing
 from fair_tta.errors import ModelError, PromptError, TowerError
 
@@ -144,7 +144,7 @@ class TextTower:
         own = self._call(probe.ids, probe.mask)
         same = self._encode_from(probe, embeddings)
         other = self._encode_from(probe, embeddings.flip(-1))
-        if not _agree(same, own) or _agree(other, own):
+        if not agree(same, own) or agree(other, own):
             self._layer = None
             self.reason = "its features do not follow its token embeddings"
 
@@ -168,7 +168,7 @@ class TextTower:
                 cut = self._encode_from(short, embeddings[rows, :length])
             except (RuntimeError, ValueError, IndexError):  # the tower takes its full length only
                 return False
-            if not _agree(cut, own[rows]):
+            if not agree(cut, own[rows]):
                 return False
         return True
 
@@ -186,19 +186,12 @@ class TextTower:
             shared = self.encode_episodes(tokens, tree, embeddings)
         except (AttributeError, TypeError, RuntimeError, ValueError, IndexError):
             return None
-        return self._sharing if _agree(shared, own) else None
+        return self._sharing if agree(shared, own) else None
 
 
 def used_length(tokens: Tokens) -> int:
     """How many columns hold a real token in some row, counted from the left."""
     return int(tokens.mask.any(0).nonzero().max()) + 1
-
-
-def _agree(a: Tensor, b: Tensor) -> bool:
-    """Equal up to the rounding of their dtype, relative to the size of the features."""
-    tolerance = 1e-4 if a.dtype in (torch.float32, torch.float64) else 5e-2
-    a, b = a.double(), b.double()
-    return bool((a - b).norm() <= tolerance * b.norm())
 
 
 def tokenized_probe(tokenize: Callable[[Sequence[str]], Tokens]) -> Tokens:

@@ -1,4 +1,4 @@
-"""The command ``fair-tta``: one small file per command, over the functions of the package.
+"""The command ``fair-tta``: one small file per command; nothing that a Python user would miss.
 
 A command imports what it works with when it runs, so that help and completion do not wait for
 PyTorch.
@@ -11,17 +11,29 @@ from typing import Annotated
 import typer
 
 from fair_tta import __version__
-from fair_tta.cli.adapters import adapters
-from fair_tta.cli.audit import audit
-from fair_tta.cli.bench import bench
-from fair_tta.cli.cite import cite
-from fair_tta.cli.demo import demo
-from fair_tta.cli.predict import predict
-from fair_tta.cli.report import report
+from fair_tta.cli import (
+    adapters_command,
+    audit_command,
+    bench_command,
+    cite_command,
+    demo_command,
+    examine_command,
+    predict_command,
+    report_command,
+)
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown")
-for command in (demo, predict, audit, report, bench, adapters, cite):
-    app.command()(command)
+for function in (
+    demo_command.demo_command,
+    predict_command.predict_command,
+    examine_command.examine_command,
+    audit_command.audit_command,
+    report_command.report_command,
+    bench_command.bench_command,
+    adapters_command.adapters_command,
+    cite_command.cite_command,
+):
+    app.command(function.__name__.removesuffix("_command"))(function)
 
 
 def _version(wanted: bool) -> None:

@@ -6,9 +6,10 @@ import errno
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -21,6 +22,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 from rich.text import Text
 
 from fair_tta.errors import FairTTAError
@@ -50,14 +52,16 @@ def say(text: str) -> None:
 def exits(
     stopped: Callable[[], str] = lambda: "Stopped.", names: Mapping[str, str] | None = None
 ) -> Iterator[None]:
-    """Errors of the input become a message and an exit code, without a traceback.
+    """Errors of the input become a message and an exit code, without a traceback; our warnings
+    become messages.
 
     Args:
         stopped: what to say after Ctrl-C.
         names: Python's names of what can be wrong, and what they are called on the command line.
     """
     try:
-        yield
+        with _warnings_said():
+            yield
     except KeyboardInterrupt:
         say(stopped())
         raise typer.Exit(INTERRUPTED) from None
@@ -66,6 +70,21 @@ def exits(
     except (FairTTAError, OSError, ImportError) as error:
         say(f"Error: {in_options(_words(error), names or {})}")
         raise typer.Exit(CANNOT_USE) from None
+
+
+@contextmanager
+def _warnings_said() -> Iterator[None]:
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def told(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if category.__module__.startswith("fair_tta."):
+                say(f"Note: {message}")
+            else:
+                show(message, category, *where, **more)
+
+        warnings.showwarning = told
+        yield
 
 
 def in_options(text: str, names: Mapping[str, str]) -> str:
@@ -117,11 +136,7 @@ def progress_bar(wanted: bool | None, unit: str) -> Iterator[Tell]:
     elif not terminal:
         yield _Lines(unit)
     else:
-        columns = (
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(unit),
-            TimeRemainingColumn(), TextColumn("left"),
-        )  # fmt: skip
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        with _bar(Console(stderr=True)) as bar:
             tasks: list[object] = []
 
             def tell(done: int, total: int | None) -> None:
@@ -132,13 +147,25 @@ def progress_bar(wanted: bool | None, unit: str) -> Iterator[Tell]:
             yield tell
 
 
-class _Rate(ProgressColumn):
-    def __init__(self, unit: str) -> None:
-        super().__init__()
-        self._unit = unit
+def _bar(console: Console) -> Progress:
+    """Where it is narrow the bar gives way, not the numbers."""
+    whole = Column(no_wrap=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
+        MofNCompleteColumn(table_column=whole),
+        _Rate(table_column=whole),
+        TimeRemainingColumn(table_column=whole),
+        TextColumn("left"),
+        console=console,
+        transient=True,
+        expand=True,
+    )
 
+
+class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
-        return Text("" if task.speed is None else f"{task.speed:.2f} {self._unit}/s")
+        return Text("" if task.speed is None else f"{task.speed:.2f}/s")
 
 
 class _Lines:

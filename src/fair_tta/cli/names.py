@@ -11,23 +11,23 @@ import re
 from collections.abc import Sequence
 
 from fair_tta.errors import FairTTAError
-from fair_tta.prompts import parse_names
+from fair_tta.text.prompts import parse_names
 
 _HIDDEN = 0xE000  # where characters after a backslash are put for a while
 
 
-def parse_targets(texts: Sequence[str]) -> dict[str, str]:
+def targets_option(texts: Sequence[str]) -> dict[str, str]:
     r"""``{label: phrase}`` of all uses of an option.
 
     Example:
-        >>> parse_targets(["cat,dog", "bird=of a bird, flying"])
+        >>> targets_option(["cat,dog", "bird=of a bird, flying"])
         {'cat': 'cat', 'dog': 'dog', 'bird': 'of a bird, flying'}
     """
     pairs = [pair for text in texts for pair in _pairs(_hide(text), text)]
     return parse_names("--targets", _together("--targets", pairs))
 
 
-def parse_sensitive(texts: Sequence[str], attribute: str) -> dict[str, dict[str, str]]:
+def sensitive_option(texts: Sequence[str], attribute: str) -> dict[str, dict[str, str]]:
     r"""``{attribute: {label: phrase}}`` of all uses of an option.
 
     Args:
@@ -35,7 +35,7 @@ def parse_sensitive(texts: Sequence[str], attribute: str) -> dict[str, dict[str,
         attribute: the name of the attribute where none is written.
 
     Example:
-        >>> parse_sensitive(["time: day,night", "place: water=on water", "place: land"], "")
+        >>> sensitive_option(["time: day,night", "place: water=on water", "place: land"], "")
         {'time': {'day': 'day', 'night': 'night'}, 'place': {'water': 'on water', 'land': 'land'}}
     """
     found: dict[str, list[tuple[str, str]]] = {}

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fair_tta.cli.console import usage
-from fair_tta.errors import ModelError
-from fair_tta.prompts import Templates
+from fair_tta.text.prompts import Templates, default_template
 
 if TYPE_CHECKING:
     from fair_tta.adapters import Adapter
     from fair_tta.classifier import FairTPTClassifier
+    from fair_tta.runs.runner import Engine
 
 
 def complete_adapters(incomplete: str) -> list[str]:
     """What a shell may offer for a list that is being written."""
-    from fair_tta.adapter_text import ADAPTERS
+    from fair_tta.adapters.text_form import ADAPTERS
 
     before, comma, _ = incomplete.rpartition(",")
     offers = [f"{before}{comma}{name}" for name in ADAPTERS]
     return [offer for offer in offers if offer.startswith(incomplete)]
 
 
-Targets = Annotated[
+Pictures = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="IMAGE",
+        help="Pictures, folders of pictures (with subfolders), or - to read paths from stdin.",
+    ),
+]
+Null = Annotated[
+    bool, typer.Option("--null", "-0", help="Paths on stdin end with a null character.")
+]
+TargetsOption = Annotated[
     list[str],
     typer.Option(
         "--targets",
@@ -34,7 +45,7 @@ Targets = Annotated[
         show_default=False,
     ),
 ]
-Sensitive = Annotated[
+SensitiveOption = Annotated[
     list[str],
     typer.Option(
         "--sensitive",
@@ -67,7 +78,8 @@ OneAdapter = Annotated[
     typer.Option(
         "--adapter",
         metavar="METHOD",
-        help="Method, such as 'fair-tpt:lam=10'; see `fair-tta adapters`.",
+        help="Method, such as 'fair-tpt:lam=10' (see `fair-tta adapters`), or of a file of your "
+        "own, which is run: 'my_file.py:MyMethod'.",
         show_default="fair-tpt with --sensitive, else zero-shot",
         autocompletion=complete_adapters,
     ),
@@ -77,7 +89,8 @@ Adapters = Annotated[
     typer.Option(
         "--adapters",
         metavar="METHODS",
-        help="Methods with commas between them; the first is what others are compared with.",
+        help="Methods with commas between them, written as for `fair-tta predict --adapter`; the "
+        "first is what others are compared with.",
         autocompletion=complete_adapters,
     ),
 ]
@@ -92,9 +105,47 @@ Device = Annotated[
     str | None,
     typer.Option("--device", help="Such as 'cuda'.", show_default="where the model is loaded"),
 ]
-NAMES = {name: f"--{name}" for name in ("model", "device", "targets", "sensitive", "template")}
-"""What arguments of a classifier are called on the command line."""
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=1, help="The first so many only.", show_default="all")
+]
+Sample = Annotated[
+    int | None,
+    typer.Option(
+        "--sample",
+        min=1,
+        help="So many only, chosen by --seed; of each group its share and at least one.",
+        show_default="all",
+    ),
+]
 
+
+class EngineName(str, Enum):
+    """Who does the work."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+WhichEngine = Annotated[EngineName, typer.Option("--engine", help="Who does the work.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        help="Processes (local), or actors at most (ray).",
+        show_default="1 (local), one per GPU or core (ray)",
+    ),
+]
+Cores = Annotated[int, typer.Option("--cores", min=1, help="For each actor (ray).")]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address", help="Of a Ray cluster; 'auto' finds one.", show_default="start one here"
+    ),
+]
+Restart = Annotated[
+    bool, typer.Option("--restart", help="Throw away the finished answers in --out.")
+]
 ShowProgress = Annotated[
     bool | None,
     typer.Option(
@@ -103,16 +154,37 @@ ShowProgress = Annotated[
 ]
 
 
+def make_engine(name: EngineName, workers: int | None, cores: int, address: str | None) -> Engine:
+    """The engine that the options describe."""
+    from fair_tta.runs.local import Local
+    from fair_tta.runs.on_ray import OnRay
+
+    if name is EngineName.RAY:
+        return OnRay(address, workers, cores)
+    return Local(workers or 1)
+
+
+def option_names(context: typer.Context, **others: str) -> dict[str, str]:
+    """What arguments of functions are called on the command line.
+
+    Args:
+        context: of a command, whose options have the names of these arguments.
+        others: arguments whose names differ.
+    """
+    own = {p.name: p.opts[0] for p in context.command.params if p.name and p.opts[0][:2] == "--"}
+    return {**own, **others}
+
+
 def read_adapter(text: str | None) -> Adapter | None:
     """The adapter of `OneAdapter`."""
-    from fair_tta.adapter_text import parse_adapter
+    from fair_tta.adapters.text_form import parse_adapter
 
     return None if text is None else usage("--adapter", parse_adapter, text)
 
 
 def read_adapters(texts: list[str]) -> dict[str, Adapter]:
     """The adapters of `Adapters`."""
-    from fair_tta.adapter_text import parse_adapters
+    from fair_tta.adapters.text_form import parse_adapters
 
     return usage("--adapters", parse_adapters, texts)
 
@@ -132,20 +204,15 @@ def make_classifier(
     """The classifier that the options describe."""
     from transformers.utils import logging
 
-    from fair_tta.backends import resolve
     from fair_tta.classifier import FairTPTClassifier
-    from fair_tta.views import AugMix
+    from fair_tta.runs.job import load_backend
+    from fair_tta.vision.views import AugMix
 
-    if template is None:
-        template = "a photo of a {sensitive} {target}." if sensitive else "a photo of a {target}."
-    templates = usage("--template", Templates.from_sentence, template)
+    templates = default_template(bool(sensitive))
+    if template is not None:
+        templates = usage("--template", Templates.from_sentence, template)
     logging.disable_progress_bar()  # of loading weights
-    backend = resolve(model)
-    if device is not None:
-        try:
-            backend.model.to(device)  # type: ignore[attr-defined]
-        except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
-            raise ModelError(f"`--device {device}` cannot be used: {error}") from error
+    backend = load_backend(model, device)
     if adapter is not None and adapter.needs_sensitive and not sensitive:
         raise typer.BadParameter(
             "it needs to know what should not matter: name that with --sensitive.",

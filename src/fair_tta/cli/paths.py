@@ -5,7 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fair_tta.vision.files import Unlisted, walk
+
+if TYPE_CHECKING:
+    from fair_tta.runs.picture_files import AskedPicture
+
+NO_PICTURE = (
+    "no picture was found: name files, folders with files such as .jpg or .png, or - to read paths "
+    "from stdin."
+)
 
 ENDINGS = frozenset(
     ".jpg .jpeg .jpe .jfif .png .apng .webp .gif .bmp .dib .tif .tiff .avif .avifs .jp2 .j2k "
@@ -13,11 +24,9 @@ ENDINGS = frozenset(
 )
 """Files of a folder that are taken for pictures, in lower case. Files given by name all are."""
 
-_AT_ONCE = 10_000  # names in memory
 
-
-def find_pictures(paths: Iterable[str], *, null: bool = False) -> Iterator[str]:
-    """Paths of pictures, without holding all of them in memory.
+def find_pictures(paths: Iterable[str], *, null: bool = False) -> Iterator[str | Unlisted]:
+    """Paths of pictures, without holding all of them in memory, and folders that are closed.
 
     Args:
         paths: files, folders (read with their subfolders), and ``-`` for paths on stdin.
@@ -31,19 +40,48 @@ def find_pictures(paths: Iterable[str], *, null: bool = False) -> Iterator[str]:
             yield from _expand(path)
 
 
-def _expand(path: str) -> Iterator[str]:
-    return _walk(path) if os.path.isdir(path) else iter((path,))
+def some_pictures(
+    found: Iterator[str | Unlisted], limit: int | None, sample: int | None, seed: int
+) -> Iterable[str | Unlisted]:
+    """The first so many of them, or a sample of so many that the seed chooses."""
+    from fair_tta.data.sampling import choose
+
+    def group(item: str | Unlisted) -> str | None:
+        return "" if isinstance(item, str) else None  # folders are told in any case
+
+    return choose(found, limit, sample, seed, key=lambda p: os.path.normpath(str(p)), group=group)
 
 
-def _walk(folder: str) -> Iterator[str]:
-    """Files and subfolders by name; in a folder of more than 10,000, every 10,000 by name."""
-    with os.scandir(folder) as entries:
-        while part := list(islice(entries, _AT_ONCE)):
-            for entry in sorted(part, key=lambda entry: entry.name):
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _walk(entry.path)
-                elif os.path.splitext(entry.name)[1].lower() in ENDINGS:
-                    yield entry.path
+def asked_picture(found: str | Unlisted) -> AskedPicture | None:
+    """For the runner; None for a folder that is closed."""
+    from fair_tta.runs.picture_files import AskedPicture
+
+    return None if isinstance(found, Unlisted) else AskedPicture(found, os.path.abspath(found))
+
+
+def as_named(problem: str, path: str) -> str:
+    """A message about a file in the words of whoever named it."""
+    return problem.replace(repr(os.path.abspath(path)), repr(path))
+
+
+def closed_folder(found: Unlisted) -> str:
+    """What to say of it."""
+    return f"cannot look into the folder {found.path!r}: {found.reason}"
+
+
+def rows_file(out: Path) -> Path:
+    """Where finished answers are kept in a folder, which is made if it is not there."""
+    out.mkdir(parents=True, exist_ok=True)
+    return out / "rows.jsonl"
+
+
+def _expand(path: str) -> Iterator[str | Unlisted]:
+    if not os.path.isdir(path):
+        yield path
+        return
+    for found in walk(path):
+        if isinstance(found, Unlisted) or os.path.splitext(found)[1].lower() in ENDINGS:
+            yield found
 
 
 def _from_stdin(end: bytes) -> Iterator[str]:

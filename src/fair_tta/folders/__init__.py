@@ -1,8 +1,7 @@
-"""Audits of a folder of pictures with a CSV file of labels, of any size, that survive a kill."""
+"""Audits of folders of any size that survive a kill: rows, then files; no metrics of its own."""
 
-from fair_tta.folders.labels import Labels, Values
-from fair_tta.folders.result import FolderAudit
-from fair_tta.folders.run import audit_folder
-from fair_tta.folders.tally import Tally
+from fair_tta.data.folder_labels import Labels, LabelValues
+from fair_tta.folders.audit_folder import audit_folder
+from fair_tta.folders.outputs import FolderAudit
 
-__all__ = ["FolderAudit", "Labels", "Tally", "Values", "audit_folder"]
+__all__ = ["FolderAudit", "LabelValues", "Labels", "audit_folder"]

@@ -1,10 +1,16 @@
-"""Group-wise metrics for any number of classes and sensitive values: pure functions.
+"""Group-wise metrics, intervals and bounds: pure functions of arrays; no models, no files.
 
 Every figure comes as an `Estimate`, with its n, its interval and what it leaves out.
 """
 
 from fair_tta.metrics import definitions
 from fair_tta.metrics.bootstrap import Bootstrap
+from fair_tta.metrics.calibration import expected_calibration_error, group_calibration_error
+from fair_tta.metrics.certainty import (
+    average_sensitive_indifference,
+    average_target_confidence,
+    normalised_entropies,
+)
 from fair_tta.metrics.definitions import Metric
 from fair_tta.metrics.estimate import SMALL, Estimate, Over, SmallGroupWarning
 from fair_tta.metrics.exact import (
@@ -27,14 +33,14 @@ from fair_tta.metrics.groups import (
     worst_group_accuracy,
 )
 from fair_tta.metrics.on_rows import Rates
-from fair_tta.metrics.ranking import max_skew, ndkl
-from fair_tta.metrics.scores import (
-    average_sensitive_indifference,
-    average_target_confidence,
-    expected_calibration_error,
-    group_calibration_error,
-    normalised_entropies,
+from fair_tta.metrics.perceived import (
+    prompt_associations,
+    pseudo_equalized_odds_difference,
+    pseudo_rates,
+    r_squared,
 )
+from fair_tta.metrics.perceived_bootstrap import PseudoOdds, pseudo_odds
+from fair_tta.metrics.ranking import max_skew, ndkl
 
 __all__ = [
     "SMALL",
@@ -42,6 +48,7 @@ __all__ = [
     "Estimate",
     "Metric",
     "Over",
+    "PseudoOdds",
     "Rates",
     "SmallGroupWarning",
     "accuracy",
@@ -65,6 +72,11 @@ __all__ = [
     "normalised_entropies",
     "paired_difference",
     "paired_interval",
+    "prompt_associations",
+    "pseudo_equalized_odds_difference",
+    "pseudo_odds",
+    "pseudo_rates",
+    "r_squared",
     "wilson",
     "worst_group_accuracy",
 ]

@@ -18,7 +18,7 @@ from fair_tta.metrics.estimate import Over
 from fair_tta.metrics.exact import check_share
 from fair_tta.metrics.rows import Floats, Ints, Rows
 
-Ends: TypeAlias = tuple[Floats, Floats]
+ArrayEnds: TypeAlias = tuple[Floats, Floats]
 
 _AT_ONCE = 4_000_000  # numbers in memory
 
@@ -62,12 +62,13 @@ class Bootstrap:
 DEFAULT = Bootstrap()
 
 
-def intervals(metrics: Sequence[Metric], counts: Ints, how: Bootstrap) -> list[Ends]:
+def intervals(metrics: Sequence[Metric], counts: Ints, how: Bootstrap) -> list[ArrayEnds]:
     """Intervals of metrics of one run, all from the same tables; NaN where one is not defined.
 
-    Tables are drawn with one image added to each stratum, spread evenly over the answers, and the
-    noise of the rates (drawn minus expected) is added to the rates that were seen. Without the
-    added image a stratum of one, or one that is all right or all wrong, would look certain.
+    Tables are drawn with four images added to each class of each group (Agresti and Coull, 1998):
+    two right and two spread over the wrong answers. The noise of the rates, drawn minus expected,
+    is added to the rates that were seen. Without the added images a group of one, or one that is
+    all right or all wrong, would look certain.
 
     For a gap the ends are ``value -+ q`` with q the `level` quantile of the gap of the noise
     alone. By the triangle inequality no gap differs from the true one by more than the gap of its
@@ -79,51 +80,67 @@ def intervals(metrics: Sequence[Metric], counts: Ints, how: Bootstrap) -> list[E
         for metric, seen, figures in zip(metrics, observed, drawn, strict=True):
             noise = metric.rates(tables) - metric.rates(expected)
             figures.append(metric.combine(noise if metric.is_gap else seen + noise))
-    ends: list[Ends] = []
+    ends: list[ArrayEnds] = []
     for metric, seen, figures in zip(metrics, observed, drawn, strict=True):
         value = metric.combine(seen)
         if metric.is_gap:
-            reach = _quantile(figures, how.level)
+            reach = quantile(figures, how.level)
             ends.append((np.maximum(value - reach, 0.0), np.minimum(value + reach, 1.0)))
         else:
-            low, high = _around(value, figures, how)
+            low, high = around(value, figures, how)
             ends.append((np.maximum(low, 0.0), np.minimum(high, 1.0)))
     return ends
 
 
-def paired_intervals(
-    metrics: Sequence[Metric], rows: Rows, before: int, after: int, how: Bootstrap
-) -> list[Ends]:
-    """Intervals of differences ``after - before`` of two runs on the same images.
+def resampled_change(
+    metric: Metric, rows: Rows, before: int, after: int, how: Bootstrap
+) -> tuple[float, float]:
+    """Interval of ``after - before`` for a metric that has no closed form.
 
-    Images are resampled with both their answers. Quantiles of the resampled differences.
+    Images are resampled within their class and group, each with both its answers, after two were
+    added to each stratum: one that turns right and one that turns wrong, spread over the wrong
+    answers. Quantiles of the resampled differences, so for smooth functions of rates only.
     """
     groups, classes = len(rows.groups), len(rows.targets)
-    stratum = rows.group
-    if how.strata is Over.TARGET_AND_SENSITIVE:
-        stratum = stratum * classes + rows.truth
-    a = (rows.group * classes + rows.truth) * classes + rows.answers[before]
-    b = (rows.group * classes + rows.truth) * classes + rows.answers[after]
+    stratum, weight, pairs = _with_two_more(rows, (before, after))
     # what occurs of (stratum, answers), sorted by stratum
-    cells, sizes = np.unique(np.stack([stratum, a, b]), axis=1, return_counts=True)
-    shape = (-1, groups, classes, classes)
-    drawn: list[list[Floats]] = [[] for _ in metrics]
-    for weights in _weights(cells[0], sizes, how, groups * classes * classes):
-        tables = [_sums(weights, index, groups * classes**2).reshape(shape) for index in cells[1:]]
-        for metric, figures in zip(metrics, drawn, strict=True):
-            figures.append(metric(tables[1]) - metric(tables[0]))
-    values = [metric(rows.counts(after)) - metric(rows.counts(before)) for metric in metrics]
-    return [_around(value, figures, how) for value, figures in zip(values, drawn, strict=True)]
+    cells, place = np.unique(np.stack([stratum, *pairs]), axis=1, return_inverse=True)
+    shares: Floats = np.bincount(place.ravel(), weight).astype(np.float64)
+    figures = []
+    for drawn in _weights(cells[0], shares, how, groups * classes**2):
+        tables = [_sums(drawn, index, groups * classes**2) for index in cells[1:]]
+        a, b = (table.reshape(-1, groups, classes, classes) for table in tables)
+        figures.append(metric(b) - metric(a))
+    value = metric(rows.counts(after)) - metric(rows.counts(before))
+    low, high = around(value, figures, how)
+    return float(low), float(high)
 
 
-def _around(value: Floats, figures: list[Floats], how: Bootstrap) -> Ends:
+def _with_two_more(rows: Rows, runs: tuple[int, int]) -> tuple[Ints, Floats, list[Ints]]:
+    """Stratum and weight of each image and of those added, and its place in the two tables."""
+    classes = len(rows.targets)
+    stratum = rows.group * classes + rows.truth
+    present = np.unique(stratum)[:, None]
+    right, wrong = present % classes, (present + np.arange(1, classes)) % classes
+    right = np.broadcast_to(right, wrong.shape)
+    answers = [
+        np.concatenate([rows.answers[run], first.ravel(), second.ravel()])
+        for run, first, second in zip(runs, (right, wrong), (wrong, right), strict=True)
+    ]
+    added = np.tile(np.broadcast_to(present, wrong.shape).ravel(), 2)
+    weight = np.concatenate([np.ones(len(stratum)), np.full(len(added), 1 / max(1, classes - 1))])
+    stratum = np.concatenate([stratum, added])
+    return stratum, weight, [stratum * classes + answer for answer in answers]
+
+
+def around(value: Floats, figures: list[Floats], how: Bootstrap) -> ArrayEnds:
     """Quantiles of resampled figures, moved outwards where the value itself is not inside."""
-    low = _quantile(figures, (1 - how.level) / 2)
-    high = _quantile(figures, (1 + how.level) / 2)
+    low = quantile(figures, (1 - how.level) / 2)
+    high = quantile(figures, (1 + how.level) / 2)
     return np.minimum(low, value), np.maximum(high, value)
 
 
-def _quantile(figures: list[Floats], level: float) -> Floats:
+def quantile(figures: list[Floats], level: float) -> Floats:
     """Over the resamples in which there is a figure, NaN if there is none."""
     together = np.concatenate(figures)
     unknown = np.isnan(together)
@@ -137,25 +154,31 @@ def _quantile(figures: list[Floats], level: float) -> Floats:
 def _tables(counts: Ints, how: Bootstrap) -> Iterator[tuple[Floats, Floats]]:
     """Drawn tables ``[some, groups, true, predicted]`` and what was to be expected."""
     generator = np.random.default_rng(how.seed)
-    shape = counts.shape
+    shape, sizes = counts.shape, counts.sum(-1)
+    right = np.eye(shape[-1])
+    added = 2 * right + 2 * (1 - right) / max(1, shape[-1] - 1)
+    shares = (counts + added) / (sizes[..., None] + added.sum(-1)[:, None])
     if how.strata is Over.SENSITIVE:
-        counts = counts.reshape(len(counts), 1, -1)
-    sizes = counts.sum(-1)
-    shares = (counts + 1 / counts.shape[-1]) / (sizes[..., None] + 1)
-    shares /= shares.sum(-1, keepdims=True)
+        frequent = sizes + (sizes.sum(-1, keepdims=True) == 0)
+        shares = (shares * frequent[..., None]).reshape(len(counts), 1, -1)
+        sizes = sizes.sum(-1, keepdims=True)
+    shares = shares / shares.sum(-1, keepdims=True)
     expected = (shares * sizes[..., None]).reshape(shape)
-    for some in _parts(how.resamples, counts.size):
+    for some in parts(how.resamples, counts.size):
         tables = generator.multinomial(sizes, shares, (some, *sizes.shape))
         yield tables.reshape(some, *shape).astype(np.float64), expected
 
 
-def _weights(strata: Ints, sizes: Ints, how: Bootstrap, width: int) -> Iterator[Floats]:
-    """How often each cell is drawn: ``[some, cells]``."""
+def _weights(strata: Ints, shares: Floats, how: Bootstrap, width: int) -> Iterator[Floats]:
+    """How often each cell is drawn: ``[some, cells]``, as many as before two were added."""
     generator = np.random.default_rng(how.seed)
     starts = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1]])
-    parts = np.split(sizes, starts[1:])
-    for some in _parts(how.resamples, max(width, len(sizes))):
-        drawn = [generator.multinomial(p.sum(), p / p.sum(), some) for p in parts]
+    strata_shares = np.split(shares, starts[1:])
+    for some in parts(how.resamples, max(width, len(shares))):
+        drawn = [
+            generator.multinomial(max(1, round(p.sum()) - 2), p / p.sum(), some)
+            for p in strata_shares
+        ]
         yield np.concatenate(drawn, 1).astype(np.float64)
 
 
@@ -167,7 +190,8 @@ def _sums(weights: Floats, index: Ints, width: int) -> Floats:
     return sums.reshape(some, width)
 
 
-def _parts(total: int, size: int) -> Iterator[int]:
+def parts(total: int, size: int) -> Iterator[int]:
+    """How many of `total` resamples of `size` numbers to draw at once."""
     step = max(1, _AT_ONCE // size)
     for start in range(0, total, step):
         yield min(step, total - start)

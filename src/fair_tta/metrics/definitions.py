@@ -12,7 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from fair_tta.metrics.estimate import Over
+from fair_tta.metrics.paired import (
+    ChangeInterval,
+    lowest_change,
+    mean_gap_change,
+    overall_change,
+    shortfall_change,
+)
 from fair_tta.metrics.rows import Floats
+from fair_tta.metrics.shifts import false_alarms, hits, selections
 
 
 @dataclass(frozen=True)
@@ -25,12 +34,15 @@ class Metric:
         combine: rates to the metric, ``[..., *any shape] -> [...]``, or ``[..., targets]``.
         is_gap: `combine` is a seminorm: 0 if all groups are equal, and the gap of a sum is at most
             the sum of the gaps. Then intervals can be made that do not shun 0.
+        change: the interval of its change from one run to another. Without it images are resampled,
+            which is good for smooth functions of rates and too narrow for minima and gaps.
     """
 
     name: str
     rates: Callable[[Floats], Floats]
     combine: Callable[[Floats], Floats]
     is_gap: bool = False
+    change: ChangeInterval | None = None
 
     def __call__(self, counts: Any) -> Floats:
         """``[..., groups, true, predicted] -> [...]``."""
@@ -122,19 +134,35 @@ def _mean_gap(rates: Floats) -> Floats:
     return mean_of_defined(gap(rates))
 
 
-ACCURACY = Metric("accuracy", overall, lambda rates: rates)
-WORST_GROUP_ACCURACY = Metric("worst_group_accuracy", _flat, _worst)
-WORST_GROUP_ACCURACY_S = Metric("worst_group_accuracy_s", by_group, _worst)
-BIAS = Metric("bias", _accuracy_and(true_positive), _shortfall)
-BIAS_S = Metric("bias_s", _accuracy_and(by_group), _shortfall)
+_PAIRS, _VALUES = Over.TARGET_AND_SENSITIVE, Over.SENSITIVE
+ACCURACY = Metric("accuracy", overall, lambda rates: rates, change=overall_change)
+WORST_GROUP_ACCURACY = Metric("worst_group_accuracy", _flat, _worst, change=lowest_change(_PAIRS))
+WORST_GROUP_ACCURACY_S = Metric(
+    "worst_group_accuracy_s", by_group, _worst, change=lowest_change(_VALUES)
+)
+BIAS = Metric("bias", _accuracy_and(true_positive), _shortfall, change=shortfall_change(_PAIRS))
+BIAS_S = Metric("bias_s", _accuracy_and(by_group), _shortfall, change=shortfall_change(_VALUES))
 EQUALIZED_ODDS = Metric(
     "equalized_odds_difference",
     _odds,
     lambda rates: mean_of_defined(gap(rates).max(-2)),  # NaN wins, so a class needs both gaps
     is_gap=True,
+    change=mean_gap_change(hits, false_alarms),
 )
-EQUAL_OPPORTUNITY = Metric("equal_opportunity_difference", true_positive, _mean_gap, is_gap=True)
-DEMOGRAPHIC_PARITY = Metric("demographic_parity_difference", selection, _mean_gap, is_gap=True)
+EQUAL_OPPORTUNITY = Metric(
+    "equal_opportunity_difference",
+    true_positive,
+    _mean_gap,
+    is_gap=True,
+    change=mean_gap_change(hits),
+)
+DEMOGRAPHIC_PARITY = Metric(
+    "demographic_parity_difference",
+    selection,
+    _mean_gap,
+    is_gap=True,
+    change=mean_gap_change(selections),
+)
 
 TRUE_POSITIVE_GAPS = Metric("true_positive_rate_gaps", true_positive, gap, is_gap=True)
 FALSE_POSITIVE_GAPS = Metric("false_positive_rate_gaps", false_positive, gap, is_gap=True)

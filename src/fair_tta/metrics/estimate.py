@@ -72,6 +72,16 @@ class Estimate:
         return cls(math.nan if value is None else value, **rest)  # type: ignore[arg-type]
 
 
+def direction(low: float | None, high: float | None) -> int:
+    """What an interval of a change says: 1 up, -1 down, 0 if it cannot tell or there is none.
+
+    Every mark "better" or "worse" in tables and reports follows this rule.
+    """
+    if low is None or high is None:
+        return 0
+    return int(low > 0) - int(high < 0)
+
+
 def undefined(reason: str, n: int = 0) -> Estimate:
     """A figure that could not be had."""
     return Estimate(math.nan, n, reason=reason)

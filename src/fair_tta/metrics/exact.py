@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
+import numpy as np
+
 from fair_tta.errors import FairTTAError
+from fair_tta.metrics.rows import Floats
 
 
 def quantile_of_normal(level: float) -> float:
     """How many standard deviations a two-sided interval reaches: 1.96 for 0.95."""
     check_share("level", level)
-    return NormalDist().inv_cdf((1 + level) / 2)
+    return NormalDist().inv_cdf(min((1 + level) / 2, math.nextafter(1, 0)))
 
 
 def wilson(correct: int, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -24,12 +27,19 @@ def wilson(correct: int, n: int, level: float = 0.95) -> tuple[float, float]:
     """
     if not 0 <= correct <= n or n == 0:
         raise FairTTAError(f"`correct` should lie from 0 to a positive `n` (got {correct} of {n}).")
+    low, high = wilson_ends(np.float64(correct), np.float64(n), level)
+    return float(low), float(high)
+
+
+def wilson_ends(correct: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
+    """`wilson` of many rates at once."""
     z = quantile_of_normal(level)
     rate, extra = correct / n, z * z / n
     middle = (rate + extra / 2) / (1 + extra)
-    half = z * math.sqrt(rate * (1 - rate) / n + extra / (4 * n)) / (1 + extra)
+    half = z * np.sqrt(rate * (1 - rate) / n + extra / (4 * n)) / (1 + extra)
     # the ends are exact where nothing or everything is correct; the estimate itself lies inside
-    return max(0.0, min(middle - half, rate)), min(1.0, max(middle + half, rate))
+    low, high = np.minimum(middle - half, rate), np.maximum(middle + half, rate)
+    return np.maximum(0.0, low), np.minimum(1.0, high)
 
 
 def paired_interval(
@@ -41,12 +51,18 @@ def paired_interval(
     nothing changed.
     """
     _check_changes(right_to_wrong, wrong_to_right, n)
-    z = quantile_of_normal(level)
-    up, down = (wrong_to_right + 1) / (n + 2), (right_to_wrong + 1) / (n + 2)
-    half = z * math.sqrt(max(0.0, up + down - (up - down) ** 2) / (n + 2))
-    observed = (wrong_to_right - right_to_wrong) / n
-    low, high = up - down - half, up - down + half
-    return max(-1.0, min(low, observed)), min(1.0, max(high, observed))
+    counts = np.float64(right_to_wrong), np.float64(wrong_to_right), np.float64(n)
+    low, high = paired_ends(*counts, level)
+    return max(-1.0, float(low)), min(1.0, float(high))
+
+
+def paired_ends(loss: Floats, gain: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
+    """`paired_interval` of many rates at once, also beyond -1 and 1: distances may be added up."""
+    up, down = (gain + 1) / (n + 2), (loss + 1) / (n + 2)
+    spread = np.maximum(0.0, up + down - (up - down) ** 2)
+    half = quantile_of_normal(level) * np.sqrt(spread / (n + 2))
+    observed = (gain - loss) / n
+    return np.minimum(up - down - half, observed), np.maximum(up - down + half, observed)
 
 
 def mcnemar(right_to_wrong: int, wrong_to_right: int) -> float:

@@ -234,8 +234,9 @@ def paired_difference(
         sensitive: sensitive values.
         targets: all classes.
         values: all sensitive values.
-        interval: how images are resampled, each with both its answers. What both runs get right or
-            wrong together cancels, so the interval is narrower than those of the runs suggest.
+        interval: its level; for a metric of your own also how images are resampled, each with both
+            its answers. What both runs get right or wrong together cancels, so the interval is
+            narrower than those of the runs suggest.
     """
     rows = parse_rows(y_true, [before, after], sensitive, targets, values)
     warn_small(sizes(rows, Over.TARGET_AND_SENSITIVE))

@@ -10,7 +10,7 @@ import numpy as np
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import definitions
-from fair_tta.metrics.bootstrap import Bootstrap, intervals, paired_intervals
+from fair_tta.metrics.bootstrap import Bootstrap, intervals, resampled_change
 from fair_tta.metrics.definitions import Metric
 from fair_tta.metrics.estimate import Estimate, Over, label, left_out, listed, undefined
 from fair_tta.metrics.exact import wilson
@@ -57,11 +57,16 @@ def differences(
 ) -> list[Estimate]:
     """Metrics of run `after` minus those of run `before`."""
     a, b = rows.counts(before), rows.counts(after)
-    ends = paired_intervals(metrics, rows, before, after, interval)
-    return [
-        _estimate(float(metric(b) - metric(a)), len(rows.truth), low, high, _reason(metric, rows))
-        for metric, (low, high) in zip(metrics, ends, strict=True)
-    ]
+    found = []
+    for metric in metrics:
+        low, high = (
+            resampled_change(metric, rows, before, after, interval)
+            if metric.change is None
+            else metric.change(rows, before, after, interval.level)
+        )
+        value = float(metric(b) - metric(a))
+        found.append(_estimate(value, len(rows.truth), low, high, _reason(metric, rows)))
+    return found
 
 
 def rate(right: int, n: int, level: float, name: str) -> Estimate:
@@ -141,10 +146,11 @@ def gaps_of_classes(rows: Rows, run: int, interval: Bootstrap | None) -> list[Ra
     true = counts.sum(2)
     bases = true, true.sum(1, keepdims=True) - true, true.sum(1, keepdims=True) + 0 * true
     ends = None if interval is None else intervals(metrics, counts, interval)
+    values = [metric(counts) for metric in metrics]
     result = []
     for c, target in enumerate(rows.targets):
         row = []
-        for i, (metric, base) in enumerate(zip(metrics, bases, strict=True)):
+        for i, (figures, base) in enumerate(zip(values, bases, strict=True)):
             low, high = (None, None) if ends is None else (ends[i][0][c], ends[i][1][c])
             what = (target, f"not {target}", "")[i]
             empty = [
@@ -152,7 +158,7 @@ def gaps_of_classes(rows: Rows, run: int, interval: Bootstrap | None) -> list[Ra
                 for g, group in enumerate(rows.groups)
                 if base[g, c] == 0
             ]
-            value, n = float(metric(counts)[c]), int(base[:, c].sum())
+            value, n = float(figures[c]), int(base[:, c].sum())
             row.append(_estimate(value, n, low, high, left_out(empty)))
         result.append(Rates(*row))
     return result
@@ -174,8 +180,8 @@ def of_class(
 def _estimate(
     value: float,
     n: int,
-    low: Floats | None,
-    high: Floats | None,
+    low: Floats | float | None,
+    high: Floats | float | None,
     reason: str | None,
 ) -> Estimate:
     if math.isnan(value):

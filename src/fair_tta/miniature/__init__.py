@@ -1,4 +1,4 @@
-"""A drawn world and a tiny CLIP model trained on it, shipped with the package.
+"""A drawn world and a tiny CLIP trained on it, shipped with the package; no runner, no training.
 
 They show what the methods do without a download: pictures of birds, badges and scenes in which an
 attribute that should not matter goes along with the answer, and a model that has learnt to lean on
@@ -18,10 +18,10 @@ from fair_tta.miniature.world import (
     BIRDS,
     SCENES,
     TASKS,
+    DrawnPicture,
     MiniatureTask,
-    Picture,
     Shade,
-    Split,
+    WorldSplit,
 )
 
 __all__ = [
@@ -30,9 +30,9 @@ __all__ = [
     "FOLDER",
     "SCENES",
     "TASKS",
+    "DrawnPicture",
     "MiniatureTask",
-    "Picture",
     "Shade",
-    "Split",
+    "WorldSplit",
     "load_open_clip",
 ]

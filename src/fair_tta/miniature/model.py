@@ -17,7 +17,7 @@ def load_open_clip(folder: Path = FOLDER) -> tuple[Any, Any, Any]:
     """The embedded model as open_clip's ``(model, preprocess, tokenizer)``, with equal outputs.
 
     Args:
-        folder: a transformers directory written by ``python -m fair_tta.miniature.train``.
+        folder: a transformers directory written by ``python tools/train_miniature.py``.
     """
     import open_clip
     from open_clip.tokenizer import HFTokenizer

@@ -25,7 +25,7 @@ AMBIGUOUS = 0.5  # how often an attribute is a blend
 Draw = Callable[[Random, int, tuple["Shade", ...]], Image.Image]
 
 
-class Split(Enum):
+class WorldSplit(Enum):
     """Which pictures: those to train on, to choose a recipe by, or to report."""
 
     TRAIN = "train"
@@ -49,7 +49,7 @@ class Shade:
 
 
 @dataclass(frozen=True)
-class Picture:
+class DrawnPicture:
     """A drawn picture and what is on it.
 
     Attributes:
@@ -97,9 +97,9 @@ class MiniatureTask:
         n: int,
         seed: int = 0,
         *,
-        split: Split = Split.TEST,
+        split: WorldSplit = WorldSplit.TEST,
         mix: Mapping[tuple[str, ...], float] | None = None,
-    ) -> list[Picture]:
+    ) -> list[DrawnPicture]:
         """Draw `n` pictures.
 
         Args:
@@ -114,9 +114,9 @@ class MiniatureTask:
         self,
         seed: int = 0,
         *,
-        split: Split = Split.TEST,
+        split: WorldSplit = WorldSplit.TEST,
         mix: Mapping[tuple[str, ...], float] | None = None,
-    ) -> Iterator[Picture]:
+    ) -> Iterator[DrawnPicture]:
         """The pictures of `draw` without an end."""
         shares = None if mix is None else self._shares(mix)
         key = crc32(f"{self.name} {split.value}".encode())
@@ -124,7 +124,7 @@ class MiniatureTask:
             random = np.random.default_rng([key, seed, place])
             if shares is not None:
                 group = self.groups[int(random.choice(len(shares), p=shares))]
-            elif split is Split.TRAIN:
+            elif split is WorldSplit.TRAIN:
                 group = self._correlated(random)
             else:
                 group = self.groups[place % len(self.groups)]
@@ -153,7 +153,7 @@ class MiniatureTask:
             group.append(list(values)[chosen])
         return tuple(group)
 
-    def _picture(self, random: Random, group: tuple[str, ...]) -> Picture:
+    def _picture(self, random: Random, group: tuple[str, ...]) -> DrawnPicture:
         target, values = group[0], group[1:]
         shades = []
         for names, value in zip(self.sensitive.values(), values, strict=True):
@@ -165,7 +165,7 @@ class MiniatureTask:
             shades.append(Shade(index, other, part))
         image = self.render(random, list(self.targets).index(target), tuple(shades))
         labels = dict(zip(self.sensitive, values, strict=True))
-        return Picture(image, target, labels, tuple(shades))
+        return DrawnPicture(image, target, labels, tuple(shades))
 
 
 def _birds(random: Random, target: int, shades: tuple[Shade, ...]) -> Image.Image:

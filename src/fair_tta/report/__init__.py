@@ -1,4 +1,4 @@
-"""Reports on audits: one HTML file that needs nothing else, or Markdown for a model card."""
+"""Pages, pictures, cards and terminal tables of audits; no figure is computed here."""
 
 from fair_tta.report.card import markdown
 from fair_tta.report.page import Overview, html, html_many

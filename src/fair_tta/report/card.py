@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fair_tta.auditing import Audit
-from fair_tta.report import facts, words
-from fair_tta.report.rendering import environment
+from fair_tta.auditing import Audit, AuditDocument
+from fair_tta.auditing.document import ClassInGroup
+from fair_tta.report import meanings, sentences
+from fair_tta.report.numbers import group_name
+from fair_tta.report.templating import jinja_environment
 
-ROWS = 24
+CARD_ROWS = 24
 """As many groups at most; then only the worst of the first run are listed."""
 
 
@@ -27,42 +29,38 @@ def markdown(audit: Audit | Mapping[str, Any], *, title: str | None = None) -> s
         >>> print(markdown(found, title="Cats and dogs").splitlines()[0])
         ## Cats and dogs
     """
-    document = facts.document_of(audit)
+    document = sentences.document_of(audit)
     cells = _cells(document)
     return (
-        environment()
+        jinja_environment()
         .get_template("card.md.jinja")
         .render(
-            title=facts.clean(title) if title else facts.title(document),
+            title=sentences.clean(title) if title else sentences.title(document),
             document=document,
-            summary=facts.summary(document),
-            changes=facts.changes(document),
+            summary=sentences.summary(document),
+            changes=sentences.changes(document),
             limits=[
-                (name, text.split(". ")[0].rstrip(".")) for name, text in words.limits(document)
+                (name, text.split(". ")[0].rstrip(".")) for name, text in meanings.limits(document)
             ],
-            cells=cells[:ROWS],
-            left_out=max(0, len(cells) - ROWS),
+            cells=cells[:CARD_ROWS],
+            left_out=max(0, len(cells) - CARD_ROWS),
         )
     )
 
 
-def _cells(document: dict[str, Any]) -> list[list[dict[str, Any]]]:
+def _cells(document: AuditDocument) -> list[tuple[str, list[ClassInGroup]]]:
     """Each class in each group, with its figures in every run; the worst come first if many."""
-    runs = document["runs"]
+    runs = document.runs
     cells = [
-        [
-            {"sensitive": group["sensitive"], **cell}
-            for run in runs
-            for cell in [run["groups"][g]["classes"][c]]
-        ]
-        for g, group in enumerate(runs[0]["groups"])
-        for c in range(len(group["classes"]))
+        (group_name(group.sensitive, cell.target), [run.groups[g].classes[c] for run in runs])
+        for g, group in enumerate(runs[0].groups)
+        for c, cell in enumerate(group.classes)
     ]
-    if len(cells) <= ROWS:
+    if len(cells) <= CARD_ROWS:
         return cells
 
-    def rank(cell: list[dict[str, Any]]) -> float:
-        value = cell[0]["true_positive_rate"]["value"]
-        return 2.0 if value is None else float(value)
+    def rank(cell: tuple[str, list[ClassInGroup]]) -> float:
+        value = cell[1][0].true_positive_rate.value
+        return 2.0 if value is None else value
 
     return sorted(cells, key=rank)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fair_tta.report.facts import exact_p
-from fair_tta.report.numbers import Figure as Estimate
+from fair_tta.auditing.document import AuditDocument, EstimateFields, RunFigures
+from fair_tta.report.meanings import METRICS, verdict
 from fair_tta.report.numbers import group_name, interval, percent
-from fair_tta.report.svg import EDGES, INK, LINE, PAPER, SERIES, Chart, chart
-from fair_tta.report.words import METRICS, verdict
+from fair_tta.report.svg import BACKGROUND, EDGES, INK, LINE, SERIES, Chart, chart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,25 +21,25 @@ BARS = 72
 COMPARED = ("accuracy", "worst_group_accuracy", "bias", "equalized_odds_difference")
 
 
-def accuracy_against_gap(document: dict[str, Any], prefix: str) -> Chart:
+def accuracy_against_gap(document: AuditDocument, prefix: str) -> Chart:
     """Accuracy upwards, gap to the right, a cross of intervals for each run."""
-    runs = document["runs"]
+    runs = document.runs
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
         for i, run in enumerate(runs):
-            gap, accuracy = run["metrics"]["bias"], run["metrics"]["accuracy"]
-            if gap["value"] is None or accuracy["value"] is None:
+            gap, accuracy = run.metrics.bias, run.metrics.accuracy
+            if gap.value is None or accuracy.value is None:
                 continue
             axes.errorbar(
-                [100 * gap["value"]],
-                [100 * accuracy["value"]],
+                [100 * gap.value],
+                [100 * accuracy.value],
                 xerr=_reach(gap),
                 yerr=_reach(accuracy),
                 ecolor=EDGES[i % len(EDGES)],
                 elinewidth=1.4,
                 capsize=3,
-                label=short(run["name"]),
+                label=short(run.name),
                 **_marker(i),
             )
         axes.set_xlabel("gap: accuracy minus worst group (points)")
@@ -48,26 +48,25 @@ def accuracy_against_gap(document: dict[str, Any], prefix: str) -> Chart:
         _legend(figure, axes)
 
     told = [
-        f"{run['name']}: accuracy {_told(run['metrics']['accuracy'])}, "
-        f"gap {_told(run['metrics']['bias'])}"
+        f"{run.name}: accuracy {_told(run.metrics.accuracy)}, gap {_told(run.metrics.bias)}"
         for run in runs
     ]
     alt = f"Accuracy in percent against the gap in points, with intervals. {'; '.join(told)}."
-    return chart(2.9 + 0.19 * _legend_rows(runs), draw, prefix, alt)
+    return chart(2.9 + 0.19 * _legend_rows([run.name for run in runs]), draw, prefix, alt)
 
 
-def bars(document: dict[str, Any], prefix: str) -> Chart:
+def bars(document: AuditDocument, prefix: str) -> Chart:
     """Accuracy of each class in each group, a bar for each run."""
-    runs = document["runs"]
+    runs = document.runs
     names, figures, left_out = _cells(runs)
     thick = 0.8 / len(runs)
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
         for i, run in enumerate(runs):
-            known = [k for k in range(len(names)) if figures[i][k]["value"] is not None]
+            known = _known(figures[i])
             at = [k - 0.4 + (i + 0.5) * thick for k in known]
-            values = [100 * figures[i][k]["value"] for k in known]
+            values = [100 * value for value in known.values()]
             axes.barh(at, values, thick * 0.9, color=_colour(i), edgecolor=INK, linewidth=0.5)
             reach = [_reach(figures[i][k]) for k in known]
             axes.errorbar(
@@ -76,13 +75,13 @@ def bars(document: dict[str, Any], prefix: str) -> Chart:
                 xerr=[[r[end][0] for r in reach] for end in (0, 1)],
                 ecolor=INK,
                 elinewidth=1,
-                label=short(run["name"]),
+                label=short(run.name),
                 **_marker(i),
             )
         for k in range(len(names)):
-            if figures[0][k]["value"] is None:
+            if figures[0][k].value is None:
                 axes.text(1, k, "n/a: no images", va="center")
-        labels = [_label(name, figures[0][k]["n"]) for k, name in enumerate(names)]
+        labels = [_label(name, figures[0][k].n) for k, name in enumerate(names)]
         axes.set_yticks(range(len(names)), labels)
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_xlim(0, 101)
@@ -92,15 +91,16 @@ def bars(document: dict[str, Any], prefix: str) -> Chart:
         _legend(figure, axes)
 
     more = f" Drawn are the {len(names)} worst of {len(names) + left_out}." if left_out else ""
-    told = [_extremes(run["name"], names, row) for run, row in zip(runs, figures, strict=True)]
+    told = [_extremes(run.name, names, row) for run, row in zip(runs, figures, strict=True)]
     alt = f"Accuracy by class and group in percent, with intervals.{more} {' '.join(told)}"
-    height = 0.7 + len(names) * max(0.56, 0.12 + 0.17 * len(runs)) + 0.19 * _legend_rows(runs)
+    height = 0.7 + len(names) * max(0.56, 0.12 + 0.17 * len(runs))
+    height += 0.19 * _legend_rows([run.name for run in runs])
     return chart(height, draw, prefix, alt)
 
 
-def differences(document: dict[str, Any], prefix: str) -> Chart | None:
+def differences_chart(document: AuditDocument, prefix: str) -> Chart | None:
     """Paired differences from the first run; filled where the interval excludes 0."""
-    compared, level = document["comparisons"], document["settings"]["level"]
+    compared = document.comparisons
     if not compared:
         return None
 
@@ -108,21 +108,20 @@ def differences(document: dict[str, Any], prefix: str) -> Chart | None:
         axes = figure.subplots()
         axes.axvline(0, color=INK, linewidth=1)
         for i, comparison in enumerate(compared, start=1):
-            axes.errorbar([], [], label=short(comparison["run"]), **_marker(i))
+            axes.errorbar([], [], label=short(comparison.run), **_marker(i))
             for k, metric in enumerate(COMPARED):
-                figure_ = comparison["differences"][metric]
-                if figure_["value"] is None:
+                figure_ = comparison.differences.by_name()[metric]
+                if figure_.value is None:
                     continue
-                says = verdict(metric, figure_, exact_p(comparison, metric), level)
-                clear = says not in ("borderline", "unclear", "unknown")
+                clear = verdict(metric, figure_) not in ("unclear", "unknown")
                 axes.errorbar(
-                    [100 * figure_["value"]],
+                    [100 * figure_.value],
                     [k - 0.4 + (i - 0.5) * 0.8 / len(compared)],
                     xerr=_reach(figure_),
                     ecolor=EDGES[i % len(EDGES)],
                     elinewidth=1.4,
                     capsize=3,
-                    **(_marker(i) | ({} if clear else {"markerfacecolor": PAPER})),
+                    **(_marker(i) | ({} if clear else {"markerfacecolor": BACKGROUND})),
                 )
         axes.set_yticks(range(len(COMPARED)), [_wrapped(METRICS[m].name) for m in COMPARED])
         axes.set_ylim(len(COMPARED) - 0.4, -0.6)
@@ -130,19 +129,22 @@ def differences(document: dict[str, Any], prefix: str) -> Chart | None:
             axes.axhline(k - 0.5, color=LINE, linewidth=0.5)
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
-        axes.set_xlabel(f"points, against {short(compared[0]['reference'])}")
+        axes.set_xlabel(f"points, against {short(compared[0].reference)}")
         _legend(figure, axes)
 
     told = [
-        f"{c['run']}: "
-        + ", ".join(f"{METRICS[m].name} {_told(c['differences'][m], True)}" for m in COMPARED)
+        f"{c.run}: "
+        + ", ".join(
+            f"{METRICS[m].name} {_told(c.differences.by_name()[m], True)}" for m in COMPARED
+        )
         for c in compared
     ]
     alt = (
-        f"Differences from {compared[0]['reference']} in points, with paired intervals. "
+        f"Differences from {compared[0].reference} in points, with paired intervals. "
         f"{'; '.join(told)}."
     )
-    height = 0.7 + len(COMPARED) * max(0.42, 0.2 * len(compared)) + 0.19 * _legend_rows(compared)
+    height = 0.7 + len(COMPARED) * max(0.42, 0.2 * len(compared))
+    height += 0.19 * _legend_rows([c.run for c in compared])
     return chart(height, draw, prefix, alt)
 
 
@@ -158,35 +160,39 @@ def _label(name: tuple[str, str], n: int) -> str:
     return f"{short(name[0], 22)}\n{short(name[1], 22)}\nn = {n}"
 
 
-def _extremes(run: str, names: list[tuple[str, str]], figures: list[Estimate]) -> str:
-    known = [k for k in range(len(names)) if figures[k]["value"] is not None]
+def _extremes(run: str, names: list[tuple[str, str]], figures: list[EstimateFields]) -> str:
+    known = _known(figures)
     if not known:
         return f"{run}: n/a."
     low, high = (
         f"{' / '.join(names[k])} with {_told(figures[k])}"
-        for k in (choose(known, key=lambda k: figures[k]["value"]) for choose in (min, max))
+        for k in (choose(known, key=known.__getitem__) for choose in (min, max))
     )
     return f"{run}: lowest {low}, highest {high}."
 
 
+def _known(figures: list[EstimateFields]) -> dict[int, float]:
+    """Values that are defined, by their places."""
+    return {k: figure.value for k, figure in enumerate(figures) if figure.value is not None}
+
+
 def _cells(
-    runs: list[dict[str, Any]],
-) -> tuple[list[tuple[str, str]], list[list[Estimate]], int]:
+    runs: Sequence[RunFigures],
+) -> tuple[list[tuple[str, str]], list[list[EstimateFields]], int]:
     """Names, figures of each run, and how many are left out because there are too many."""
     names = [
-        (cell["target"], group_name(group["sensitive"]))
-        for group in runs[0]["groups"]
-        for cell in group["classes"]
+        (cell.target, group_name(group.sensitive))
+        for group in runs[0].groups
+        for cell in group.classes
     ]
-    figures = [
-        [cell["true_positive_rate"] for group in run["groups"] for cell in group["classes"]]
-        for run in runs
+    figures: list[list[EstimateFields]] = [
+        [cell.true_positive_rate for group in run.groups for cell in group.classes] for run in runs
     ]
     most = max(4, BARS // len(runs))
     kept = list(range(len(names)))
     if len(names) > most:
-        known = [k for k in kept if figures[0][k]["value"] is not None]
-        kept = sorted(known, key=lambda k: figures[0][k]["value"])[:most]
+        known = _known(figures[0])
+        kept = sorted(known, key=known.__getitem__)[:most]
     return (
         [names[k] for k in kept],
         [[row[k] for k in kept] for row in figures],
@@ -194,14 +200,15 @@ def _cells(
     )
 
 
-def _told(figure: Estimate, signed: bool = False) -> str:
-    return f"{percent(figure['value'], signed)} {interval(figure, signed)}".strip()
+def _told(figure: EstimateFields, signed: bool = False) -> str:
+    return f"{percent(figure.value, signed)} {interval(figure, signed)}".strip()
 
 
-def _reach(figure: Estimate) -> list[list[float]]:
+def _reach(figure: EstimateFields) -> list[list[float]]:
     """Below and above the value, as matplotlib wants it."""
-    value = figure["value"]
-    low, high = (value if end is None else end for end in (figure["low"], figure["high"]))
+    value, low, high = figure.value, figure.low, figure.high
+    if value is None or low is None or high is None:
+        return [[0.0], [0.0]]
     return [[max(0.0, 100 * (value - low))], [max(0.0, 100 * (high - value))]]
 
 
@@ -230,9 +237,8 @@ def _columns(names: list[str]) -> int:
     return 2 if len(names) > 1 and max(map(len, names)) <= 18 else 1
 
 
-def _legend_rows(runs: list[dict[str, Any]]) -> int:
-    names = [short(run["name"] if "name" in run else run["run"]) for run in runs]
-    return -(-len(names) // _columns(names))
+def _legend_rows(names: list[str]) -> int:
+    return -(-len(names) // _columns(list(map(short, names))))
 
 
 def _legend(figure: Figure, axes: Axes) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+
+from fair_tta.auditing.document import EstimateFields
+from fair_tta.report.terminal import plain_number
 
 MINUS = "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"
 NONE = "n/a"
-
-Figure = dict[str, Any]
-"""An estimate as an audit's JSON has it: value, low, high, n, reason."""
 
 
 def percent(share: float | None, signed: bool = False) -> str:
@@ -26,11 +26,11 @@ def percent(share: float | None, signed: bool = False) -> str:
     return sign + text
 
 
-def interval(figure: Figure, signed: bool = False, words: bool = False) -> str:
+def interval(figure: EstimateFields, signed: bool = False, words: bool = False) -> str:
     """``[77.1, 84.6]``, in words ``77.1 to 84.6``, empty if there is none."""
-    if figure["low"] is None or figure["high"] is None:
+    if figure.low is None or figure.high is None:
         return ""
-    low, high = percent(figure["low"], signed), percent(figure["high"], signed)
+    low, high = percent(figure.low, signed), percent(figure.high, signed)
     return f"{low} to {high}" if words else f"[{low}, {high}]"
 
 
@@ -48,8 +48,8 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return NONE
     if seconds < 1:
-        return f"{1000 * seconds:.3g}{SPACE}ms"
-    return f"{seconds:.3g}{SPACE}s" if seconds < 1000 else f"{seconds:,.0f}{SPACE}s"
+        return f"{plain_number(1000 * seconds)}{SPACE}ms"
+    return f"{plain_number(seconds)}{SPACE}s" if seconds < 999.5 else f"{seconds:,.0f}{SPACE}s"
 
 
 def count(number: int | None) -> str:
@@ -57,6 +57,6 @@ def count(number: int | None) -> str:
     return NONE if number is None else f"{number:,}"
 
 
-def group_name(sensitive: dict[str, str], target: str | None = None) -> str:
+def group_name(sensitive: Mapping[str, str], target: str | None = None) -> str:
     """``blond / man``."""
     return " / ".join([*([] if target is None else [target]), *sensitive.values()])

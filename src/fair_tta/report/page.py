@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fair_tta.auditing import Audit
+from fair_tta.auditing import Audit, AuditDocument
 from fair_tta.errors import FairTTAError
-from fair_tta.report import charts, facts, words
-from fair_tta.report.pictures import Picture, shown
-from fair_tta.report.rendering import environment
+from fair_tta.report import charts, meanings, sentences
+from fair_tta.report.pictures import Picture, shown_pictures
+from fair_tta.report.templating import jinja_environment
 
 Gallery = Sequence[Picture | tuple[object, ...]]
 
@@ -47,9 +47,9 @@ def html(
         >>> html(found, title="Cats and dogs").startswith("<!DOCTYPE html>")
         True
     """
-    document = facts.document_of(audit)
+    document = sentences.document_of(audit)
     section = _section("audit", None, document, gallery)
-    return _render(facts.clean(title) if title else facts.title(document), [section], "")
+    return _render(sentences.clean(title) if title else sentences.title(document), [section], "")
 
 
 def html_many(
@@ -70,29 +70,29 @@ def html_many(
     if not audits:
         raise FairTTAError("`audits` should have at least one entry (got none).")
     sections = [
-        _section(f"audit-{i}", facts.clean(heading), facts.document_of(audit), gallery)
+        _section(f"audit-{i}", sentences.clean(heading), sentences.document_of(audit), gallery)
         for i, (heading, audit, gallery) in enumerate(audits, start=1)
     ]
-    return _render(facts.clean(title), sections, intro, overviews)
+    return _render(sentences.clean(title), sections, intro, overviews)
 
 
 def _section(
-    name: str, heading: str | None, document: dict[str, Any], gallery: Gallery
+    name: str, heading: str | None, document: AuditDocument, gallery: Gallery
 ) -> dict[str, Any]:
     return {
         "id": name,
         "heading": heading,
         "level": 2 if heading is None else 3,
         "document": document,
-        "summary": facts.summary(document),
-        "changes": facts.changes(document),
-        "needs": facts.needs(document),
-        "weights": facts.weights(document),
-        "limits": words.limits(document),
+        "summary": sentences.summary(document),
+        "changes": sentences.changes(document),
+        "needs": sentences.needs(document),
+        "weights": sentences.weights(document),
+        "limits": meanings.limits(document),
         "plane": charts.accuracy_against_gap(document, f"{name}-plane"),
         "bars": charts.bars(document, f"{name}-bars"),
-        "differences": charts.differences(document, f"{name}-differences"),
-        "gallery": shown(gallery),
+        "differences": charts.differences_chart(document, f"{name}-differences"),
+        "gallery": shown_pictures(gallery),
     }
 
 
@@ -102,10 +102,10 @@ def _render(
     intro: str,
     overviews: Sequence[Overview] = (),
 ) -> str:
-    paragraphs = [facts.clean(part) for part in intro.split("\n\n") if part.strip()]
+    paragraphs = [sentences.clean(part) for part in intro.split("\n\n") if part.strip()]
     documents = [section["document"] for section in sections]
     return (
-        environment()
+        jinja_environment()
         .get_template("page.html.jinja")
         .render(
             title=title,
@@ -113,6 +113,6 @@ def _render(
             intro=paragraphs,
             overviews=overviews,
             many=sections[0]["heading"] is not None,
-            limits=words.every_limit(documents),
+            limits=meanings.every_limit(documents),
         )
     )

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from PIL import Image
 
 from fair_tta.errors import FairTTAError
-from fair_tta.report.facts import clean
 from fair_tta.report.numbers import percent
+from fair_tta.report.sentences import clean
 
 LARGEST = 256
-SMALL = 128
+SMALL_SIDE = 128
 
 
 class Picture(NamedTuple):
@@ -54,7 +54,7 @@ class Shown(NamedTuple):
     alt: str
 
 
-def shown(pictures: Sequence[Picture | tuple[object, ...]]) -> list[Shown]:
+def shown_pictures(pictures: Sequence[Picture | tuple[object, ...]]) -> list[Shown]:
     """Embed pictures: large ones are scaled down, small ones up by the browser, pixel by pixel."""
     return [_shown(picture) for picture in pictures]
 
@@ -69,8 +69,8 @@ def _shown(picture: Picture | tuple[object, ...]) -> Shown:
     assert isinstance(image, Image.Image)
     image = image.convert("RGB")
     image.thumbnail((LARGEST, LARGEST))
-    small = max(image.size) < SMALL
-    scale = SMALL / max(image.size) if small else 1
+    small = max(image.size) < SMALL_SIDE
+    scale = SMALL_SIDE / max(image.size) if small else 1
     before, after, truth = (clean(str(name)) for name in names)
     was, now = (f"{percent(float(x))} %" for x in (p, q))  # type: ignore[arg-type]
     outcome = _outcome(before, after, truth)

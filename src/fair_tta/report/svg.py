@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 WIDTH = 4.4  # inches: text of 10 points can be read on a phone and is not huge on a screen
 
-INK, LINE, PAPER = "#010101", "#020202", "#030303"
+INK, LINE, BACKGROUND = "#010101", "#020202", "#030303"
 SERIES = tuple(f"#0401{i:02x}" for i in range(8))
 EDGES = tuple(f"#0402{i:02x}" for i in range(8))
 """Stand-ins that become variables of the style sheet, which has a light and a dark set."""
 
 _VARIABLES = (
-    {INK: "var(--ink)", LINE: "var(--line)", PAPER: "var(--paper)"}
+    {INK: "var(--ink)", LINE: "var(--line)", BACKGROUND: "var(--paper)"}
     | {colour: f"var(--series-{i})" for i, colour in enumerate(SERIES)}
     | {colour: f"var(--edge-{i})" for i, colour in enumerate(EDGES)}
 )

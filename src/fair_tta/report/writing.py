@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fair_tta.auditing import Audit
+from fair_tta.data.whole_files import write_whole
 from fair_tta.errors import FairTTAError
 from fair_tta.report.card import markdown
 from fair_tta.report.page import Gallery, html
@@ -35,4 +36,4 @@ def write_report(
         text = markdown(audit, title=title)
     else:
         raise FairTTAError(f"`path` should end in .html or .md (got {str(path)!r}).")
-    Path(path).write_bytes(text.encode())
+    write_whole(path, text.encode())

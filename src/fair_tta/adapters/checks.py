@@ -1,0 +1,86 @@
+"""Whether an adapter fits a task, and an outcome the images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from fair_tta import adapters
+from fair_tta.adapters.contract import Adapter, Outcome
+from fair_tta.errors import FairTTAError, PromptError, TowerError
+from fair_tta.text.task import Task
+
+_GRADIENT_FREE = [
+    f"{name}()"
+    for name in adapters.__all__
+    if getattr(getattr(adapters, name), "needs_prompt_gradient", None) is False
+]
+
+
+def check_adapter(adapter: Any, task: Task) -> Adapter:
+    """Refuse an adapter that cannot work with a task, before any work is done."""
+    check_markers(adapter)
+    if adapter.needs_sensitive and not task.sensitive:
+        raise PromptError(
+            f"{type(adapter).__name__} needs to know what should not matter: pass `sensitive`."
+        )
+    if adapter.needs_prompt_gradient:
+        try:
+            _ = task.context
+        except TowerError as error:
+            raise TowerError(
+                f"{type(adapter).__name__} tunes the prompt, but {error}. "
+                f"These adapters need no prompt gradient: {', '.join(_GRADIENT_FREE)}."
+            ) from error
+    checked: Adapter = adapter
+    return checked
+
+
+def check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> None:
+    """Raise, with the adapter's name, unless an outcome fits the task and the images."""
+    should = f"{type(adapter).__name__}.adapt should"
+    if not isinstance(outcome, Outcome):
+        raise FairTTAError(f"{should} return an Outcome (got a {type(outcome).__name__}).")
+    unknown = [name for name in outcome.sensitive if name not in task.sensitive]
+    if unknown:
+        raise FairTTAError(
+            f"{should} give `sensitive` of attributes among {list(task.sensitive)} "
+            f"(got {unknown[0]!r})."
+        )
+    shapes = {"probabilities": (outcome.probabilities, [images, len(task.targets)])}
+    for name, value in outcome.sensitive.items():
+        shapes[f"sensitive[{name!r}]"] = value, [images, len(task.sensitive[name])]
+    for name in ("learning_rate", "relative_step"):
+        if getattr(outcome, name) is not None:
+            shapes[name] = getattr(outcome, name), [images]
+    for name, (value, shape) in shapes.items():
+        got = list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        if got != shape:
+            raise FairTTAError(f"{should} give `{name}` of shape {shape} (got {got}).")
+    p = outcome.probabilities[outcome.probabilities.isfinite().all(1)]
+    if not bool(((p >= 0).all(1) & ((p.sum(1) - 1).abs() < 1e-3)).all()):
+        raise FairTTAError(
+            f"{should} give `probabilities` from 0 on that sum to one: take the softmax of logits."
+        )
+    if len(outcome.warnings) not in (0, images):
+        raise FairTTAError(
+            f"{should} give `warnings` for each of {images} images, or none (got "
+            f"{len(outcome.warnings)})."
+        )
+
+
+def check_markers(adapter: Any) -> None:
+    """Raise unless this is an adapter; name what it lacks."""
+    if isinstance(adapter, type) or not callable(getattr(adapter, "adapt", None)):
+        raise FairTTAError(
+            "`adapter` should be an instance with a method `adapt`, such as ZeroShot() (got "
+            f"{adapter!r})."
+        )
+    markers = ("needs_sensitive", "needs_prompt_gradient", "needs_views")
+    missing = [name for name in markers if not hasattr(adapter, name)]
+    if missing:
+        raise FairTTAError(
+            f"`adapter` should say what it needs: {type(adapter).__name__} lacks "
+            f"{', '.join(missing)} (True or False, in the class)."
+        )

@@ -1,0 +1,75 @@
+"""What an adapter is: a frozen strategy that turns image features into probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor
+
+from fair_tta.text.task import Task
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an adapter found for a batch of images.
+
+    Attributes:
+        probabilities: ``[images, targets]``; the answer is the first of the largest.
+        sensitive: ``{attribute: [images, values]}``; what is left out stays as zero-shot has it.
+        learning_rate: ``[images]``, None if nothing was tuned.
+        relative_step: ``[images]``, None if nothing was tuned.
+        views_kept: how many views were used, None if none.
+        warnings: for each image what the user should know, empty if there is nothing.
+    """
+
+    probabilities: Tensor
+    sensitive: Mapping[str, Tensor] = field(default_factory=dict)
+    learning_rate: Tensor | None = None
+    relative_step: Tensor | None = None
+    views_kept: int | None = None
+    warnings: tuple[tuple[str, ...], ...] = ()
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """A method. Hyper-parameters only: state is passed and returned, never stored.
+
+    The classifier checks the three markers before it does any work; most methods have them as
+    ``ClassVar[bool]``.
+    """
+
+    @property
+    def needs_sensitive(self) -> bool:
+        """Whether the method is meaningless without sensitive names."""
+        ...
+
+    @property
+    def needs_prompt_gradient(self) -> bool:
+        """Whether the text tower must let its token embeddings be replaced."""
+        ...
+
+    @property
+    def needs_views(self) -> bool:
+        """Whether the method looks at more than the image itself."""
+        ...
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        """Classify each image on its own.
+
+        Args:
+            task: the text side.
+            features: ``[images, views, dim]`` unit features; view 0 is the image itself.
+        """
+        ...
+
+
+def softmax(logits: Tensor) -> Tensor:
+    """As zero-shot has it, to the last bit: ``[images, 1, k] -> [images, k]``."""
+    return logits.log_softmax(-1).exp().squeeze(1)
+
+
+def probabilities(task: Task, features: Tensor, texts: Tensor) -> Tensor:
+    """Probabilities of view 0: ``[images, views, dim], [(images,) k, dim] -> [images, k]``."""
+    return softmax(task.logits(features[:, :1], texts))

@@ -1,0 +1,132 @@
+"""Adapters as text: ``fair-tpt:lam=10,rate.beta=0.05+orthcali:lam=0``.
+
+A name, and after a colon its settings, which are the fields of the class. A setting of a setting
+has a dot. ``+`` (or ``>>``, which a shell must be kept from reading) chains two. The name of a
+method is that of its file in `fair_tta.adapters`; ``path/to/my_file.py:SoftVote`` is one of a file
+of your own, which is run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+from fair_tta import adapters
+from fair_tta.adapters import Adapter, Chained
+from fair_tta.adapters.own_files import cannot_run, load_own
+from fair_tta.adapters.setting_values import read_settings, with_settings
+from fair_tta.errors import FairTTAError
+
+
+def _methods() -> dict[str, type[Any]]:
+    """What `fair_tta.adapters` exports and has defaults; what needs least comes first."""
+    found: dict[str, Any] = {}
+    for kind in (getattr(adapters, name) for name in adapters.__all__):
+        if not dataclasses.is_dataclass(kind) or not hasattr(kind, "adapt"):
+            continue
+        fields = dataclasses.fields(kind)
+        if not any(f.default is f.default_factory is dataclasses.MISSING for f in fields):
+            found[kind.__module__.rpartition(".")[2].replace("_", "-")] = kind
+
+    def needs(name: str) -> tuple[bool, bool, bool, str]:
+        kind = found[name]
+        return kind.needs_sensitive, kind.needs_prompt_gradient, kind.needs_views, name
+
+    return {name: found[name] for name in sorted(found, key=needs)}
+
+
+ADAPTERS = _methods()
+"""Every method by its name on the command line and in tables of one's own."""
+
+_CHAIN = r">>|\+(?=\s*(?:[A-Za-z]|[^,=+:]*\.py\s*(?::|$)))"
+_FILE = re.compile(r"((?:[A-Za-z]:[\\/])?[^:]*\.py)\s*(?::([^:]*))?(?::(.*))?", re.DOTALL)
+
+
+def parse_adapter(text: str, folder: Path = Path()) -> Adapter:
+    """Make an adapter from text.
+
+    Args:
+        text: what was written.
+        folder: what paths of files are relative to.
+
+    Example:
+        >>> parse_adapter("fair-tpt:lam=10,rate.beta=0.05").rate.beta
+        0.05
+        >>> type(parse_adapter("fair-tpt+orthcali:lam=0")).__name__
+        'Chained'
+    """
+    first, *others = re.split(_CHAIN, text)
+    adapter = _one(first, folder)
+    for other in others:
+        if not hasattr(adapter, "find_texts"):
+            raise FairTTAError(f"nothing can come after {first.strip()!r} (got {text!r}).")
+        adapter = Chained(adapter, _one(other, folder))
+    checked: Adapter = adapter
+    return checked
+
+
+def parse_adapters(texts: Sequence[str]) -> dict[str, Adapter]:
+    """Make adapters from lists with commas, by `short_name`.
+
+    Example:
+        >>> list(parse_adapters(["zero-shot,fair-tpt:lam=10,rho=0.5", "tpt"]))
+        ['zero-shot', 'fair-tpt:lam=10,rho=0.5', 'tpt']
+    """
+    parts: list[str] = []
+    for text in texts:
+        for part in map(str.strip, text.split(",")):
+            if re.match(r"[\w.]+\s*=", part) and parts:
+                parts[-1] += f",{part}"  # a setting of the one before
+            elif part:
+                parts.append(part)
+    names = [short_name(part) for part in parts]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise FairTTAError(f"adapters should differ ({twice} came twice).")
+    if not parts:
+        raise FairTTAError(f"at least one adapter is needed: {', '.join(ADAPTERS)}.")
+    return {name: parse_adapter(part) for name, part in zip(names, parts, strict=True)}
+
+
+def short_name(text: str) -> str:
+    """What an adapter is called in results: as it is written, without the folders of files.
+
+    Example:
+        >>> short_name("tpt+/home/me/stages.py:Sharper:factor=3")
+        'tpt+stages.py:Sharper:factor=3'
+    """
+
+    def short(piece: str) -> str:
+        file = _FILE.fullmatch(piece.strip())
+        return piece.replace(file[1], PureWindowsPath(file[1]).name, 1) if file else piece
+
+    return "".join(map(short, re.split(f"({_CHAIN})", text)))
+
+
+def _one(text: str, folder: Path) -> Any:
+    file = _FILE.fullmatch(text.strip())
+    if file:
+        path, name = (folder / os.path.expanduser(file[1])).resolve(), (file[2] or "").strip()
+        return _own(path, name, file[3] or "")
+    name, _, settings = (part.strip() for part in text.partition(":"))
+    if name not in ADAPTERS:
+        raise FairTTAError(
+            f"there is no adapter {name!r}: choose from {', '.join(ADAPTERS)}, or a class of a "
+            "file of your own, 'my_file.py:MyMethod'."
+        )
+    return with_settings(name, ADAPTERS[name](), read_settings(name, settings))
+
+
+def _own(path: Path, name: str, settings: str) -> Any:
+    what = f"{path.name}:{name}"
+    default = load_own(path, name)
+    try:
+        return with_settings(what, default, read_settings(what, settings))
+    except FairTTAError:
+        raise
+    except Exception as error:
+        raise cannot_run(what, path, error) from error

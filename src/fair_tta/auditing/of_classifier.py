@@ -1,0 +1,106 @@
+"""Audit a classifier: predict, then measure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from time import perf_counter
+from typing import Any
+
+from fair_tta.auditing.audits import Audit
+from fair_tta.auditing.measure import audit
+from fair_tta.auditing.scores import Scores
+from fair_tta.errors import FairTTAError
+from fair_tta.metrics.bootstrap import DEFAULT, Bootstrap
+from fair_tta.metrics.rows import ONE_ATTRIBUTE, Column, Sensitive, read_column, read_sensitive
+from fair_tta.prediction import Prediction
+from fair_tta.runs.provenance import classifier_provenance
+from fair_tta.vision.images import is_single_image
+
+
+def audit_classifier(
+    classifier: Any,
+    images: Any,
+    labels: Column,
+    sensitive: Sensitive,
+    *,
+    name: str | None = None,
+    rename: Mapping[Any, str] | None = None,
+    progress: bool = False,
+    interval: Bootstrap = DEFAULT,
+) -> Audit:
+    """Classify images whose labels are known and measure the answers, group by group.
+
+    Args:
+        classifier: a `FairTPTClassifier`.
+        images: as many as labels; a list or any iterable.
+        labels: their true labels, in the words of ``classifier.targets``.
+        sensitive: their sensitive values, or ``{attribute: values}``. These may be any words and
+            any attributes, not only those that the classifier was told. Where all values of an
+            attribute are among the classifier's, those that do not occur are reported too.
+        name: what to call the run; the adapter's name if None.
+        rename: ``{your label: classifier's label}`` for labels in other words.
+        progress: show a progress bar.
+        interval: how intervals are made.
+
+    The cost is the time of the prediction. Features of views that the classifier still holds
+    from another adapter on the same images are not computed, nor counted, again.
+    """
+    if is_single_image(images):
+        raise FairTTAError("`images` should be several images, one per label.")
+    truth = _labels(labels, rename or {}, classifier.targets)
+    columns = _columns(sensitive, len(truth), classifier.sensitive)
+    if hasattr(images, "__len__") and len(images) != len(truth):
+        raise FairTTAError(
+            f"`labels` should be as many as images, {len(images)} (got {len(truth)})."
+        )
+    start = perf_counter()
+    predictions: list[Prediction] = list(classifier.predict(images, progress=progress))
+    seconds = perf_counter() - start
+    if len(predictions) != len(truth):
+        raise FairTTAError(
+            f"`labels` should be as many as images, {len(predictions)} (got {len(truth)})."
+        )
+    return audit(
+        truth,
+        [p.label for p in predictions],
+        columns,
+        name=type(classifier.adapter).__name__ if name is None else name,
+        targets=classifier.targets,
+        values=_values(columns, classifier.sensitive),
+        scores=Scores.from_predictions(predictions),
+        seconds=seconds,
+        interval=interval,
+        adapter=classifier.adapter,
+        provenance=classifier_provenance(classifier),
+    )
+
+
+def _labels(labels: Column, rename: Mapping[Any, str], targets: tuple[str, ...]) -> list[Hashable]:
+    truth = [rename.get(label, label) for label in read_column("labels", labels)]
+    unknown = sorted({repr(label) for label in truth if label not in targets})
+    if unknown:
+        raise FairTTAError(
+            f"`labels` should be the classifier's targets, {list(targets)} (got "
+            f"{', '.join(unknown[:5])}): pass `rename={{your label: target}}`."
+        )
+    return truth
+
+
+def _columns(
+    sensitive: Sensitive, length: int, known: Mapping[str, tuple[str, ...]]
+) -> dict[str, list[Hashable]]:
+    """A lone column of data is the lone attribute of the classifier."""
+    columns = read_sensitive(sensitive, length)
+    if list(columns) == [ONE_ATTRIBUTE] and len(known) == 1:
+        return {next(iter(known)): columns[ONE_ATTRIBUTE]}
+    return columns
+
+
+def _values(
+    columns: Mapping[str, list[Hashable]], known: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    return {
+        attribute: known[attribute]
+        for attribute, column in columns.items()
+        if attribute in known and set(column) <= set(known[attribute])
+    }

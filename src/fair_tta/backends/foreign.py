@@ -1,0 +1,168 @@
+"""What the files of a model may ask for when a string names it: known things, never code.
+
+transformers and open_clip read settings from JSON files, and some settings lead to code beside the
+weights, to another model or to a path elsewhere. Such settings are refused before either library
+sees them; whoever trusts the model can load it and pass the object.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fair_tta.errors import ModelError
+
+_CODE = "it runs code that comes with the model"
+_ELSEWHERE = "it names a file, which may lie outside the model's folder"
+_FORBIDDEN = {
+    "audio_tokenizer": _CODE,
+    "auto_map": _CODE,
+    "custom_pipelines": _CODE,
+    "trust_remote_code": _CODE,
+    "fusion_config": "it changes the model's code",
+    "kernel_config": "it changes the model's code",
+    "quantization_config": "it hands the weights to another library",
+    "configuration_files": _ELSEWHERE,
+    "fast_tokenizer_files": _ELSEWHERE,
+    "init_inputs": _ELSEWHERE,
+    "transformers_weights": _ELSEWHERE,
+}
+_ATTENTION = (None, "eager", "sdpa")  # others come from the hub where the library is not installed
+_CLASS_KEY = re.compile(r".*(tokenizer|processor|extractor)_(class|type)")
+_CLASS = re.compile(
+    r"(?!Auto)\w+(Tokenizer(Fast)?|Processor(Fast|Pil)?|FeatureExtractor)"
+    r"|(Tokenizers|Python|SentencePiece)Backend",
+    re.ASCII,
+)
+_PATH_KEY = re.compile(r".*_(file|path|ckpt|spm)|spm|vocab|merges")
+_PATHS_NEVER_READ = {"name_or_path", "special_tokens_map_file"}  # of many models, by old versions
+_DUAL_ENCODERS = (
+    "aimv2 align altclip blip chinese_clip clip clipseg flava groupvit metaclip_2 owlv2 owlvit "
+    "siglip siglip2 tipsv2"
+).split()
+_ENCODERS = {
+    "vision-text-dual-encoder",  # of any two of these
+    *"albert bert camembert deberta deberta-v2 distilbert electra ernie m2m_100 modernbert".split(),
+    *"mpnet mt5 roberta xlm-roberta xlm-roberta-xl".split(),
+    *"beit convnext convnextv2 data2vec-vision deit dinov2 dinov2_with_registers".split(),
+    *"dinov3_convnext dinov3_vit levit regnet resnet swin swinv2 vit vit_mae vit_msn".split(),
+}
+
+
+def find(name: str, patterns: str = "*.json") -> tuple[Path, str | None]:
+    """The folder with the small files of a model, and its revision if it is one of the hub."""
+    return (Path(name), None) if Path(name).is_dir() else download(name, patterns)
+
+
+def download(name: str, patterns: str = "*.json") -> tuple[Path, str]:
+    """The same of a model of the hub. What is read with this revision is what is looked at here."""
+    from huggingface_hub import snapshot_download
+
+    # transformers looks into folders of the model, but not into folders of those
+    folder = Path(snapshot_download(name, allow_patterns=patterns, ignore_patterns="*/*/*"))
+    return folder, folder.name
+
+
+def check_files(name: str, folder: Path) -> None:
+    """Raise `ModelError` if something here is not a file: a pipe or a device may never end."""
+    for path in folder.glob("*"):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            refuse(name, f"{path.name} is no file", "reading it might never end")
+
+
+def check_folder(name: str, folder: Path, *, is_model: bool = True) -> None:
+    """Raise `ModelError` unless transformers may read the files of this folder.
+
+    Args:
+        name: what the user calls the model.
+        folder: where its files are.
+        is_model: False if tokenizer and image processor alone are wanted, without code in any case.
+    """
+    if is_model and (folder / "adapter_config.json").exists():
+        refuse(name, "it has an adapter_config.json", "this names another model to load")
+    check_files(name, folder)
+    for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
+        file = path.name.lower()  # some disks do not tell the difference
+        if not file.endswith(".json") or not ("config" in file or "index" in file):
+            continue
+        for key, value in _settings(read_json(name, path)):
+            if is_model or file != "config.json" or _CLASS_KEY.fullmatch(key):
+                why = _why_not(file, key, value)
+                if why:
+                    where = path.relative_to(folder).as_posix()
+                    refuse(name, f"{where} has {key!r}: {shorten(value)}", why)
+
+
+def read_json(name: str, path: Path) -> Any:
+    """The content of a file, or `ModelError`."""
+    try:
+        if path.exists() and not path.is_file():
+            raise OSError("it is no file")
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(
+            f"`model={name!r}` could not be loaded: {path.name} is broken ({error})."
+        ) from error
+
+
+def refuse(name: str, what: str, why: str) -> None:
+    """Raise the error that says what is wrong and what to do."""
+    raise ModelError(
+        f"`model={name!r}` is not loaded by its name: {what}; {why}. If you trust it, load it "
+        "yourself in Python and pass the object in place of its name."
+    )
+
+
+def shorten(value: Any) -> str:
+    """A value as it may stand in an error."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _settings(content: Any) -> Iterator[tuple[str, Any]]:
+    """All keys at all depths with their values."""
+    waiting = [content]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            yield from value.items()
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+
+
+def _why_not(file: str, key: str, value: Any) -> str:
+    """Why this setting is refused; empty if it is not."""
+    if key in _FORBIDDEN and value:
+        return _FORBIDDEN[key]
+    is_class = value is None or (isinstance(value, str) and _CLASS.fullmatch(value))
+    if _CLASS_KEY.fullmatch(key) and not is_class:
+        return "this is not the name of such a class"
+    if key == "model_type" and file == "config.json" and not _is_known(value):
+        return "fair-tta knows no such model"
+    if key.endswith(("attn_implementation", "attn_implementation_internal")):
+        choices = value.values() if isinstance(value, dict) else [value]
+        if any(choice not in _ATTENTION for choice in choices):
+            return "it may download code"
+    if key == "weight_map" and not (
+        isinstance(value, dict) and all(map(_is_plain, value.values()))
+    ):
+        return _ELSEWHERE
+    is_path = _PATH_KEY.fullmatch(key) and key not in _PATHS_NEVER_READ
+    if file == "tokenizer_config.json" and is_path and value:
+        return _ELSEWHERE
+    return ""
+
+
+def _is_known(kind: Any) -> bool:
+    parts = (f"{name}_" for name in _DUAL_ENCODERS)  # clip_text_model
+    return isinstance(kind, str) and (
+        kind in _DUAL_ENCODERS or kind in _ENCODERS or kind.startswith(tuple(parts))
+    )
+
+
+def _is_plain(name: Any) -> bool:
+    return isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name, re.ASCII) is not None

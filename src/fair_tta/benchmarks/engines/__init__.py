@@ -1,1 +1,0 @@
-"""Who does the work: this machine, or a Ray cluster."""

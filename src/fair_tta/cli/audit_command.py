@@ -1,0 +1,175 @@
+"""``fair-tta audit``: how large is the gap, and what do methods make of it?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fair_tta.cli import options
+from fair_tta.cli.console import LEFT_OUT, exits, progress_bar, say, usage
+from fair_tta.cli.embedded import embedded_notes
+from fair_tta.cli.names import parse_renames, sensitive_option, targets_option
+from fair_tta.errors import FairTTAError
+
+if TYPE_CHECKING:
+    from fair_tta.classifier import FairTPTClassifier
+    from fair_tta.folders import LabelValues
+
+
+def audit_command(
+    context: typer.Context,
+    images: Annotated[Path, typer.Option("--images", help="Folder of the pictures.")],
+    labels: Annotated[Path, typer.Option("--labels", help="CSV file with a header.")],
+    target_column: Annotated[
+        str, typer.Option("--target-column", metavar="COLUMN", help="Column of the classes.")
+    ],
+    sensitive_column: Annotated[
+        list[str],
+        typer.Option(
+            "--sensitive-column",
+            metavar="COLUMN",
+            help="Column of what should not matter; repeat it for several (groups are then "
+            "intersections).",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder for rows, audit and report.")],
+    path_column: Annotated[
+        str | None,
+        typer.Option(
+            "--path-column",
+            metavar="COLUMN",
+            help="Column of the paths.",
+            show_default="by its name",
+        ),
+    ] = None,
+    targets: options.TargetsOption = [],  # noqa: B006
+    sensitive: options.SensitiveOption = [],  # noqa: B006
+    rename: Annotated[
+        list[str],
+        typer.Option(
+            "--rename",
+            metavar="TEXT",
+            help="'column: value=label' for values of the file.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006
+    skip_unknown: Annotated[
+        bool, typer.Option("--skip-unknown", help="Leave out rows with values not named.")
+    ] = False,
+    template: options.Template = None,
+    model: options.Model = "miniature",
+    adapters: options.Adapters = ["zero-shot", "fair-tpt"],  # noqa: B006
+    seed: options.Seed = 0,
+    views: options.ViewCount = 64,
+    batch_size: options.BatchSize = 16,
+    device: options.Device = None,
+    limit: options.Limit = None,
+    sample: options.Sample = None,
+    engine: options.WhichEngine = options.EngineName.LOCAL,
+    workers: options.Workers = None,
+    cores: options.Cores = 1,
+    address: options.Address = None,
+    restart: options.Restart = False,
+    progress: options.ShowProgress = None,
+) -> None:
+    """Measure answers group by group, for several methods on the same pictures.
+
+    Without --targets or --sensitive the names are the values in the columns. Finished rows are on
+    disk: after Ctrl-C or a kill the same command goes on. Rows and pictures that cannot be used
+    are listed and do not stop the run; the exit code is then 4.
+    """
+    done = 0
+    notes = embedded_notes(context)
+
+    def stopped() -> str:
+        return f"Stopped; {done} rows are finished. The same command goes on from there."
+
+    names = options.option_names(context, images_dir="--images", labels_csv="--labels")
+    with exits(stopped, names):
+        from fair_tta.cli.audit_tables import print_audit
+        from fair_tta.folders import Labels, audit_folder
+
+        methods = options.read_adapters(adapters)
+        values = Labels(
+            images,
+            labels,
+            target_column,
+            tuple(sensitive_column),
+            path_column,
+            usage("--rename", parse_renames, rename),
+        ).scan()
+        told = usage("--sensitive", _attributes, sensitive, tuple(sensitive_column))
+        classifier = options.make_classifier(
+            model,
+            usage("--targets", targets_option, targets)
+            if targets
+            else _found(values, target_column),
+            {c: told[c] if c in told else _found(values, c) for c in sensitive_column},
+            template,
+            seed=seed,
+            views=views,
+            batch_size=batch_size,
+            device=device,
+        )
+        for note in notes:
+            say(note)
+        _say_prompts(classifier)
+        with progress_bar(progress, "rows") as tell:
+
+            def count(finished: int, total: int) -> None:
+                nonlocal done
+                done = finished
+                tell(finished, total)
+
+            result = audit_folder(
+                classifier,
+                methods,
+                values,
+                out,
+                skip_unknown=skip_unknown,
+                limit=limit,
+                sample=sample,
+                engine=options.make_engine(engine, workers, cores, address),
+                model=model,
+                restart=restart,
+                notes=notes,
+                progress=count,
+            )
+        print_audit(result)
+    if result.problems.lost:
+        raise typer.Exit(LEFT_OUT)
+
+
+def _say_prompts(classifier: FairTPTClassifier) -> None:
+    """What the model is asked: names such as 0 and 1 make no sentence, and nobody would notice."""
+    from fair_tta.data.problems import printable
+
+    task = classifier.task
+    sets = {"targets": task.templates.target_prompts(task.targets)}
+    sets |= {a: task.templates.sensitive_prompts(names) for a, names in task.sensitive.items()}
+    for name, prompts in sets.items():
+        more = ", ..." if len(prompts) > 6 else ""
+        say(printable(f"Prompts, {name}: {', '.join(repr(p.text) for p in prompts[:6])}{more}"))
+
+
+def _attributes(texts: list[str], columns: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    told = sensitive_option(texts, columns[0] if len(columns) == 1 else "")
+    unknown = [name for name in told if name not in columns]
+    if unknown:
+        raise FairTTAError(
+            f"attributes are the sensitive columns, {list(columns)} (got {unknown}): write "
+            f"'{columns[0]}: name,name'."
+        )
+    return told
+
+
+def _found(values: LabelValues, column: str) -> dict[str, str]:
+    names = values.names(column)
+    if len(names) < 2:
+        raise FairTTAError(
+            f"column {column!r} should hold at least two different values (it holds {names}), or "
+            "name all of them with --targets or --sensitive."
+        )
+    return {name: name for name in names}

@@ -1,0 +1,64 @@
+"""An audit as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.text import Text
+
+from fair_tta.auditing.document import EstimateFields
+from fair_tta.data.problems import printable
+from fair_tta.folders import FolderAudit
+from fair_tta.folders.outputs import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, ROWS
+from fair_tta.report.terminal import Fitted, columns
+
+SHOWN_METRICS = {
+    "accuracy": "accuracy",
+    "worst_group_accuracy": "worst group (y, s)",
+    "bias": "bias",
+    "equalized_odds_difference": "EOD",
+}
+
+
+def print_audit(result: FolderAudit) -> None:
+    """The figures of each run with intervals, differences, and what was left out."""
+    document, console = result.audit.document, Console()
+    level = f"{document.settings.level:.0%} intervals in brackets; percent"
+    title = f"{document.data.n} pictures; {level}"
+    console.print(_table(title, {run.name: run.metrics.by_name() for run in document.runs}, ""))
+    if document.comparisons:
+        title = f"Difference from {document.comparisons[0].reference}, paired"
+        changes = {c.run: c.differences.by_name() for c in document.comparisons}
+        console.print(_table(title, changes, "+"))
+    for run in document.runs:
+        worst = run.worst_group.target_and_sensitive
+        if worst is not None:
+            group = ", ".join([worst.target or "", *worst.sensitive.values()])
+            console.print(Text(f"Worst group of {run.name}: {printable(group)}"))
+    for warning in result.audit.warnings:
+        console.print(Text(f"Note: {printable(warning)}"))
+    if result.problems:
+        console.print(Text(f"{result.problems.headline()}:"))
+        for line in result.problems.lines():
+            console.print(Text(f"  {line}"))
+    files = [AUDIT, REPORT, CARD, PREDICTIONS, ROWS, *([PROBLEMS] if result.problems else [])]
+    console.print(Text(f"Written to {printable(str(result.out))}: {', '.join(files)}"))
+
+
+def _table(title: str, runs: Mapping[str, Mapping[str, EstimateFields]], sign: str) -> Fitted:
+    rows = [
+        [Text(printable(name)), *(Text(figure_cell(figures[m], sign)) for m in SHOWN_METRICS)]
+        for name, figures in runs.items()
+    ]
+    return Fitted(columns(["method", *SHOWN_METRICS.values()], rows), rows, title)
+
+
+def figure_cell(figure: EstimateFields, sign: str) -> str:
+    """Percent with its interval."""
+    if figure.value is None:
+        return f"not defined ({figure.reason})"
+    text = f"{100 * figure.value:{sign}.1f}"
+    if figure.low is None or figure.high is None:
+        return text
+    return f"{text}\n[{100 * figure.low:{sign}.1f}, {100 * figure.high:{sign}.1f}]"

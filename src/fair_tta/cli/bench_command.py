@@ -1,0 +1,174 @@
+"""``fair-tta bench``: the paper's tables, or one's own, on local copies of the datasets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from fair_tta.cli import options
+from fair_tta.cli.console import LEFT_OUT, exits, progress_bar, say, usage
+from fair_tta.errors import FairTTAError
+from fair_tta.paper.printed import paper_tables
+
+if TYPE_CHECKING:
+    from fair_tta.data import AgeCut
+    from fair_tta.paper.figures import Figure
+    from fair_tta.runs.samples import Reader
+    from fair_tta.runs.settings import Grid
+
+
+class SplitName(str, Enum):
+    """The part of a dataset."""
+
+    DEFAULT = "default"
+    TRAIN = "train"
+    VALIDATION = "validation"
+    TEST = "test"
+    ALL = "all"
+
+
+def bench_command(
+    context: typer.Context,
+    table: Annotated[
+        str,
+        typer.Argument(help=f"A table of the paper: {', '.join(paper_tables())}.", metavar="TABLE"),
+    ] = "",
+    own: Annotated[
+        Path | None, typer.Option("--table", help="A table of your own: a TOML file.")
+    ] = None,
+    data: Annotated[
+        str,
+        typer.Option(help="Folder of the datasets, or 'miniature' for drawn pictures."),
+    ] = "",
+    model: options.Model = "openai/clip-vit-large-patch14",
+    images: Annotated[int, typer.Option(min=1, help="Images sampled for each seed.")] = 1000,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 0 on.")] = 5,
+    limit: options.Limit = None,
+    sample: options.Sample = None,
+    engine: options.WhichEngine = options.EngineName.LOCAL,
+    workers: options.Workers = None,
+    cores: options.Cores = 1,
+    address: options.Address = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the results.", show_default="bench/TABLE")
+    ] = None,
+    bank: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of features; tables may share it.", show_default="'bank' beside --out"
+        ),
+    ] = None,
+    split: Annotated[
+        SplitName, typer.Option(help="Part of the datasets; `default` is what each is tested on.")
+    ] = SplitName.DEFAULT,
+    young_below: Annotated[int, typer.Option(help="The young are younger than this.")] = 40,
+    old_from: Annotated[
+        int | None, typer.Option(help="The old are at least so old.", show_default="the same")
+    ] = None,
+    views: options.ViewCount = 64,
+    batch_size: options.BatchSize = 16,
+    device: options.Device = None,
+    restart: options.Restart = False,
+    progress: options.ShowProgress = None,
+) -> None:
+    """Run a table: our figures beside the paper's, cell by cell, with intervals.
+
+    Images are encoded once and kept on disk; all settings are computed from that. After a kill the
+    same command goes on. Nothing is downloaded: datasets that are not in --data are left out.
+    """
+    if (own is None) == (not table):
+        raise typer.BadParameter("give the name of a table, or --table with a file of your own.")
+    # Of folders in the file of --table the second and third are keys.
+    names = options.option_names(context, images_dir="images", labels_csv="labels")
+    with exits(
+        lambda: "Stopped. What is finished is on disk: the same command goes on from there.", names
+    ):
+        from fair_tta.data import AgeCut
+        from fair_tta.paper.bench import bench
+        from fair_tta.paper.publish import LEGEND
+        from fair_tta.vision.views import AugMix
+
+        grid, read, home = _source(
+            table, own, data, out, images * seeds, split, AgeCut(young_below, old_from)
+        )
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()  # of loading weights
+        with progress_bar(progress, "answers") as tell:
+            found = bench(
+                grid,
+                read,
+                model,
+                out=home,
+                bank=home.parent / "bank" if bank is None else bank,
+                images=images,
+                seeds=seeds,
+                limit=limit,
+                sample=sample,
+                engine=options.make_engine(engine, workers, cores, address),
+                views=AugMix(views),
+                batch=batch_size,
+                device=device,
+                restart=restart,
+                say=say,
+                progress=tell,
+            )
+        _print(found.figures)
+        say(f"{LEGEND}\nMore in {home}: rows.parquet, table.csv, table.md, report.html.")
+    if found.unreadable:
+        some = "".join(f"\n  {path}: {why}" for path, why in [*found.unreadable.items()][:10])
+        say(f"{len(found.unreadable)} pictures could not be read and were left out:{some}")
+        raise typer.Exit(LEFT_OUT)
+
+
+def _source(
+    table: str,
+    own: Path | None,
+    data: str,
+    out: Path | None,
+    pictures: int,
+    split: SplitName,
+    ages: AgeCut,
+) -> tuple[Grid, Reader, Path]:
+    """The table, how to read its datasets, and the folder of the results."""
+    from fair_tta.data import Split
+    from fair_tta.paper.grids import find_grid
+    from fair_tta.paper.toml_tables import read_table
+    from fair_tta.runs.samples import miniature_reader, miniature_tasks, paper_reader
+
+    mine = None if own is None else read_table(own)
+    grid = usage("TABLE", find_grid, table) if mine is None else mine.grid
+    home = Path("bench") / grid.name if out is None else out
+    if data == "miniature":
+        drawn = miniature_reader(home / "pictures", pictures)
+        if mine is None:
+            return replace(grid, tasks=miniature_tasks()), drawn, home
+        if mine.needs_data:  # drawn pictures instead of pairs, beside folders
+            folders = [task for task in grid.tasks if str(task) in mine.folders]
+            grid = replace(grid, tasks=(*miniature_tasks(), *folders))
+        return grid, mine.reader(drawn), home
+    part = None if split is SplitName.DEFAULT else Split(split.value)
+    paper = paper_reader(data, part, ages) if data else None
+    if mine is not None:
+        return grid, mine.reader(paper), home
+    if paper is None:
+        raise FairTTAError("`--data` should be the folder of the datasets, or 'miniature'.")
+    return grid, paper, home
+
+
+def _print(figures: list[Figure]) -> None:
+    from fair_tta.paper.cells import COLUMNS
+    from fair_tta.paper.publish import tables_by_task
+    from fair_tta.report.terminal import Fitted, columns
+
+    console = Console()
+    titles = ["setting", *(c.title for c in COLUMNS), "s"]
+    for title, settings in tables_by_task(figures):
+        rows = [[Text(setting.name), *map(Text, cells)] for setting, cells in settings]
+        console.print(Fitted(columns(titles, rows), rows, title))

@@ -1,0 +1,145 @@
+"""``fair-tta examine``: what can be seen without labels?"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fair_tta.cli import options
+from fair_tta.cli.console import LEFT_OUT, exits, progress_bar, say, usage
+from fair_tta.cli.embedded import embedded_notes
+from fair_tta.cli.names import sensitive_option, targets_option
+from fair_tta.cli.paths import (
+    NO_PICTURE,
+    as_named,
+    asked_picture,
+    closed_folder,
+    find_pictures,
+    rows_file,
+    some_pictures,
+)
+from fair_tta.errors import FairTTAError
+from fair_tta.vision.files import Unlisted
+
+EXAMINATION = "examine.json"
+
+
+def examine_command(
+    context: typer.Context,
+    images: options.Pictures,
+    targets: options.TargetsOption,
+    sensitive: options.SensitiveOption,
+    template: options.Template = None,
+    model: options.Model = "miniature",
+    adapters: Annotated[
+        list[str],
+        typer.Option(
+            "--adapters",
+            metavar="METHODS",
+            help="Methods to try, with commas between them, written as for `fair-tta predict "
+            "--adapter`; each is compared with zero-shot.",
+            show_default="none, look only",
+            autocompletion=options.complete_adapters,
+        ),
+    ] = [],  # noqa: B006
+    as_json: Annotated[bool, typer.Option("--json", help="The examination as JSON.")] = False,
+    null: options.Null = False,
+    seed: options.Seed = 0,
+    views: options.ViewCount = 64,
+    batch_size: options.BatchSize = 16,
+    device: options.Device = None,
+    limit: options.Limit = None,
+    sample: options.Sample = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help=f"Folder for {EXAMINATION} and finished answers: the same command goes on after "
+            "a stop.",
+            show_default="keep none",
+        ),
+    ] = None,
+    restart: options.Restart = False,
+    engine: options.WhichEngine = options.EngineName.LOCAL,
+    workers: options.Workers = None,
+    cores: options.Cores = 1,
+    address: options.Address = None,
+    progress: options.ShowProgress = None,
+) -> None:
+    """Look at pictures without labels: what the model perceives, and what methods would change.
+
+    It is the model's own perception, not a measurement on people. A picture or folder that cannot
+    be read is listed and does not stop the others; the exit code is then 4.
+    """
+    with exits(names=options.option_names(context)):
+        from fair_tta.adapters import ZeroShot
+        from fair_tta.auditing.perceptions import Perceptions
+        from fair_tta.cli.examine_tables import print_examination
+        from fair_tta.data.problems import printable
+        from fair_tta.metrics.bootstrap import DEFAULT
+        from fair_tta.runs.answer import to_prediction
+        from fair_tta.runs.job import job_of
+        from fair_tta.runs.provenance import classifier_provenance
+        from fair_tta.runs.runner import Runner
+        from fair_tta.runs.store import Store
+
+        methods = options.read_adapters(adapters) if adapters else {}
+        classifier = options.make_classifier(
+            model,
+            usage("--targets", targets_option, targets),
+            usage("--sensitive", sensitive_option, sensitive, "sensitive"),
+            template,
+            adapter=ZeroShot(),
+            seed=seed,
+            views=views,
+            batch_size=batch_size,
+            device=device,
+        )
+        notes = embedded_notes(context)
+        for note in notes:
+            say(note)
+        perceptions = Perceptions(classifier.associations(), methods)
+        done = failed = 0
+        with (
+            progress_bar(progress, "pictures") as tell,
+            nullcontext() if out is None else Store(rows_file(out), restart=restart) as store,
+        ):
+            runner = Runner(
+                job_of(classifier, [ZeroShot(), *methods.values()], model, is_kept=bool(out)),
+                options.make_engine(engine, workers, cores, address),
+                store,
+            )
+            chosen = some_pictures(find_pictures(images, null=null), limit, sample, seed)
+            for item, answers in runner.stream(chosen, asked_picture, size=batch_size, seed=seed):
+                done += 1
+                if isinstance(item, Unlisted):
+                    answers = closed_folder(item)
+                if isinstance(answers, str):
+                    failed += 1
+                    path = item.path if isinstance(item, Unlisted) else item
+                    say(printable(as_named(answers, path)))
+                else:
+                    names = classifier.targets, classifier.sensitive
+                    perceptions.add([to_prediction(answer, *names) for answer in answers])
+                tell(done, None)
+        if not len(perceptions):
+            raise FairTTAError("no picture could be used." if done else NO_PICTURE)
+        left_out = [f"{failed} of {done} pictures could not be used."] if failed else []
+        some = [f"Not all pictures were used: {name} {number}." for name, number in
+                (("the first", limit), ("a sample of", sample)) if number is not None]  # fmt: skip
+        examination = perceptions.examine(
+            DEFAULT, classifier_provenance(classifier), [*notes, *some, *left_out]
+        )
+        if out is not None:
+            examination.save(out / EXAMINATION)
+        if as_json:
+            typer.echo(examination.to_json())
+        else:
+            print_examination(examination)
+    for sentence in left_out:
+        say(sentence)
+    if failed:
+        raise typer.Exit(LEFT_OUT)

@@ -1,0 +1,157 @@
+"""``fair-tta predict``: what is on these pictures?"""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fair_tta.cli import options
+from fair_tta.cli.console import CANNOT_USE, LEFT_OUT, exits, progress_bar, say, usage
+from fair_tta.cli.embedded import embedded_notes
+from fair_tta.cli.names import sensitive_option, targets_option
+from fair_tta.cli.paths import (
+    NO_PICTURE,
+    as_named,
+    asked_picture,
+    closed_folder,
+    find_pictures,
+    rows_file,
+    some_pictures,
+)
+from fair_tta.errors import ImageError
+from fair_tta.vision.files import Unlisted
+
+if TYPE_CHECKING:
+    from fair_tta.cli.prediction_output import Output
+
+PIPE_CLOSED = 141
+"""As the shell reports a program that SIGPIPE ended."""
+
+
+def predict_command(
+    context: typer.Context,
+    images: options.Pictures,
+    targets: options.TargetsOption,
+    sensitive: options.SensitiveOption = [],  # noqa: B006
+    template: options.Template = None,
+    model: options.Model = "miniature",
+    adapter: options.OneAdapter = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object per picture and line.")
+    ] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="A CSV table.")] = False,
+    null: options.Null = False,
+    seed: options.Seed = 0,
+    views: options.ViewCount = 64,
+    batch_size: options.BatchSize = 16,
+    device: options.Device = None,
+    limit: options.Limit = None,
+    sample: options.Sample = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Folder of finished answers: the same command goes on after a stop.",
+            show_default="keep none",
+        ),
+    ] = None,
+    restart: options.Restart = False,
+    engine: options.WhichEngine = options.EngineName.LOCAL,
+    workers: options.Workers = None,
+    cores: options.Cores = 1,
+    address: options.Address = None,
+    progress: options.ShowProgress = None,
+) -> None:
+    """Classify pictures: a table, or --json or --csv on stdout.
+
+    Answers appear batch by batch; with --out they are kept and not computed again. A picture or
+    folder that cannot be read is listed and does not stop the others; the exit code is then 4.
+    """
+    if as_json and as_csv:
+        raise typer.BadParameter("choose one of --json and --csv.", param_hint="--json, --csv")
+    if restart and out is None:
+        raise typer.BadParameter(
+            "there is nothing to throw away without --out.", param_hint="--restart"
+        )
+
+    def stopped() -> str:
+        on = " The same command goes on from there." if out is not None else ""
+        return f"Stopped; {done} pictures are answered.{on}"
+
+    done = failed = 0
+    with exits(stopped, options.option_names(context)):
+        from fair_tta.cli.prediction_output import Csv, JsonLines, PredictionTable
+        from fair_tta.data.problems import printable
+        from fair_tta.runs.answer import to_prediction
+        from fair_tta.runs.job import job_of
+        from fair_tta.runs.runner import Runner
+        from fair_tta.runs.store import Store
+
+        classifier = options.make_classifier(
+            model,
+            usage("--targets", targets_option, targets),
+            usage("--sensitive", sensitive_option, sensitive, "sensitive"),
+            template,
+            adapter=options.read_adapter(adapter),
+            seed=seed,
+            views=views,
+            batch_size=batch_size,
+            device=device,
+        )
+        for note in embedded_notes(context):
+            say(note)
+        kind: type[Output] = JsonLines if as_json else Csv if as_csv else PredictionTable
+        output = kind(classifier.targets, tuple(classifier.sensitive))
+        # A bar and a table on the same terminal would write over each other.
+        wanted = progress if progress is not None or as_json or as_csv else False
+        found = find_pictures(images, null=null)
+        with (
+            progress_bar(wanted, "pictures") as tell,
+            nullcontext() if out is None else Store(rows_file(out), restart=restart) as store,
+        ):
+            runner = Runner(
+                job_of(classifier, [classifier.adapter], model, is_kept=out is not None),
+                options.make_engine(engine, workers, cores, address),
+                store,
+            )
+            chosen = some_pictures(found, limit, sample, seed)
+            size = classifier.batch_size
+            for item, answers in runner.stream(chosen, asked_picture, size=size, seed=seed):
+                done += 1
+                path = item.path if isinstance(item, Unlisted) else item
+                if isinstance(item, Unlisted):
+                    answers = closed_folder(item)
+                if isinstance(answers, str):
+                    answers = as_named(answers, path)
+                    failed += 1
+                    if kind is PredictionTable:
+                        say(printable(answers))  # the others have a place for it
+                    output.add(path, ImageError(answers))
+                else:
+                    (answer,) = answers
+                    output.add(
+                        path, to_prediction(answer, classifier.targets, classifier.sensitive)
+                    )
+                if done % size == 0:
+                    _flush(output)
+                tell(done, None)
+            _flush(output)
+    if not done:
+        say(f"Error: {NO_PICTURE}")
+        raise typer.Exit(CANNOT_USE)
+    if failed:
+        say(f"{failed} of {done} pictures could not be used.")
+        raise typer.Exit(LEFT_OUT)
+
+
+def _flush(output: Output) -> None:
+    """Stop quietly where the reader has enough, as `head` does."""
+    try:
+        output.flush()
+    except (BrokenPipeError, SystemExit):  # rich makes the second of the first
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still holds
+        raise typer.Exit(PIPE_CLOSED) from None

@@ -1,0 +1,182 @@
+"""Audit a folder, row by row: what is finished is on disk and is not done again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from fair_tta.adapters import Adapter
+from fair_tta.auditing.columns import Columns
+from fair_tta.classifier import FairTPTClassifier
+from fair_tta.data.folder_labels import LabelValues
+from fair_tta.data.problems import Problem, ProblemKind, Problems, printable
+from fair_tta.data.records import Record
+from fair_tta.data.sampling import choose
+from fair_tta.data.whole_files import whole_file
+from fair_tta.errors import FairTTAError
+from fair_tta.folders.outputs import (
+    PREDICTIONS,
+    PROBLEMS,
+    ROWS,
+    FolderAudit,
+    PredictionsFile,
+    ProblemsFile,
+    finish,
+)
+from fair_tta.metrics.bootstrap import DEFAULT, Bootstrap
+from fair_tta.runs.job import job_of
+from fair_tta.runs.local import Local
+from fair_tta.runs.picture_files import AskedPicture
+from fair_tta.runs.provenance import classifier_provenance
+from fair_tta.runs.runner import Engine, Progress, Runner
+from fair_tta.runs.store import Store
+from fair_tta.runs.worker import Answered
+
+NumberedRow = tuple[int, Record | Problem]
+"""A row of the label file with its number; what is about the whole file has number 0."""
+
+
+def audit_folder(
+    classifier: FairTPTClassifier,
+    adapters: Mapping[str, Adapter],
+    values: LabelValues,
+    out: str | os.PathLike[str],
+    *,
+    skip_unknown: bool = False,
+    limit: int | None = None,
+    sample: int | None = None,
+    interval: Bootstrap = DEFAULT,
+    engine: Engine | None = None,
+    model: Any = None,
+    restart: bool = False,
+    notes: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> FolderAudit:
+    """Classify the pictures of a folder with several adapters and measure the answers.
+
+    Images pass by in batches; what stays in memory of each is a few numbers. Finished answers are
+    in ``rows.jsonl`` of `out`: the same call goes on from there after Ctrl-C, a kill or a power
+    cut, and ends with the same rows; a call with one more adapter asks that one alone. An answer
+    belongs to the content of a picture, the model, the prompts, the method and the seed, so nothing
+    else has to be as it was. Rows and pictures that cannot be used are left out, listed in
+    ``problems.csv``, and tried again by the next call.
+
+    Args:
+        classifier: its adapter does not matter. Its targets are the labels of the target column;
+            an attribute of the name of a sensitive column has the labels of that column.
+        adapters: by the names that the runs will have; the first is what others are compared with.
+        values: ``Labels(...).scan()``.
+        out: a folder, made if it is not there, for ``rows.jsonl``, ``audit.json``,
+            ``report.html``, ``card.md``, ``predictions.csv`` and ``problems.csv``.
+        skip_unknown: leave rows out whose values were not named, instead of an error.
+        limit: the first so many rows only.
+        sample: so many pictures only, of each group its share and at least one; the classifier's
+            seed chooses them.
+        interval: how intervals are made.
+        engine: who does the work: `Local()`, `Local(workers=2)` or `OnRay()`.
+        model: how other processes load the model, such as the string that the classifier was made
+            of; if None it is sent to them.
+        restart: throw away answers that are there.
+        notes: sentences that the audit's warnings are to begin with.
+        progress: is told after each row how many are finished, and how many there are.
+    """
+    if not adapters:
+        raise FairTTAError("`adapters` should name at least one adapter (got none).")
+    folder, labels = Path(out), values.labels
+    named = {labels.target: classifier.targets} | {
+        column: classifier.sensitive.get(column, tuple(values.names(column)))
+        for column in labels.sensitive
+    }
+    allowed = values.allowed(named, skip_unknown=skip_unknown)
+    folder.mkdir(parents=True, exist_ok=True)
+    problems = Problems()
+    columns = {name: Columns(classifier.targets) for name in adapters}
+    seed = classifier.vision.seed
+    rows = choose(
+        _numbered(values.unique(labels.rows(allowed))), limit, sample, seed, key=_name, group=_group
+    )
+    total = min(values.rows, limit or values.rows, sample or values.rows)
+    done = 0
+    with (
+        Store(folder / ROWS, restart=restart) as store,
+        whole_file(folder / PROBLEMS) as listed,
+        whole_file(folder / PREDICTIONS) as predicted,
+    ):
+        runner = Runner(job_of(classifier, adapters.values(), model), engine or Local(), store)
+        answered = runner.stream(rows, _picture, size=classifier.batch_size, seed=seed)
+        with (
+            closing(ProblemsFile(listed)) as listing,
+            closing(PredictionsFile(predicted, columns, labels.sensitive)) as predictions,
+        ):
+            for (place, row), answers in answered:
+                problem = _problem(row, answers)
+                if problem is not None:
+                    problems = problems.add(problem)
+                    listing.add(place, problem)
+                elif isinstance(row, Record) and not isinstance(answers, str):
+                    for of, answer in zip(columns.values(), answers, strict=True):
+                        of.add(row, answer)
+                    predictions.add(place, row, answers)
+                done += place > 0
+                if progress is not None:
+                    progress(done, max(done, total))
+        said = [f"the first {limit}"] * (limit is not None)
+        said += [f"a sample of {done}"] * (sample is not None)
+        data = {
+            "labels": printable(labels.file.name),
+            "labels_sha256": values.sha256,
+            "images": printable(labels.images.resolve().name),
+            "target_column": labels.target,
+            "sensitive_columns": list(labels.sensitive),
+            "path_column": labels.path,
+            "rename": {column: dict(names) for column, names in labels.rename.items()},
+            "limit": limit,
+            "sample": sample,
+        }
+        return finish(
+            columns,
+            problems,
+            folder,
+            named=named,
+            adapters=adapters,
+            interval=interval,
+            provenance={**classifier_provenance(classifier), "data": data},
+            notes=[*notes, *(f"Not all rows were used: {what}." for what in said)],
+        )
+
+
+def _numbered(rows: Iterable[Record | Problem]) -> Iterator[NumberedRow]:
+    place = 0
+    for row in rows:
+        is_row = isinstance(row, Record) or not row.kind.is_of_file
+        place += is_row
+        yield place if is_row else 0, row
+
+
+def _problem(row: Record | Problem, answers: Answered) -> Problem | None:
+    if isinstance(row, Problem) or not isinstance(answers, str):
+        return row if isinstance(row, Problem) else None
+    why = answers.replace(repr(_source(row)), "it")
+    return Problem(ProblemKind.UNREADABLE, f"{row.key}: {why}")
+
+
+def _name(row: NumberedRow) -> str:
+    of = row[1]
+    return of.what if isinstance(of, Problem) else of.key
+
+
+def _group(row: NumberedRow) -> tuple[str, ...] | None:
+    of = row[1]
+    return None if isinstance(of, Problem) else (of.target, *of.sensitive.values())
+
+
+def _picture(row: NumberedRow) -> AskedPicture | None:
+    of = row[1]
+    return None if isinstance(of, Problem) else AskedPicture(of.key, _source(of))
+
+
+def _source(record: Record) -> str:
+    return str(record.path.absolute())  # other processes may be elsewhere

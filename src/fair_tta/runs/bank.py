@@ -1,0 +1,208 @@
+"""Features of views on disk, so that the vision tower sees every image once.
+
+A bank is a folder of safetensors files, *shards*, with float16 features of some images each. A
+shard is written under another name and then renamed, so it is there as a whole or not at all. Its
+header names the images by the digest of their files and has a checksum for each, and what is in a
+bank is read off these headers: there is no index that could disagree with the shards. What cannot
+be read or does not match its checksum is not there, and is computed again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from fair_tta.backends import Backend
+from fair_tta.data.whole_files import whole_file, write_whole
+from fair_tta.errors import FairTTAError
+from fair_tta.runs.picture_files import content_digest
+from fair_tta.runs.plain_form import plain
+from fair_tta.runs.weights_hash import weights_hash
+from fair_tta.text.encoder import unit
+from fair_tta.vision.probe import probe_picture
+
+BANK_FORMAT = "fair-tta/bank/1"
+_ENDING = ".safetensors"
+_OLD = 24 * 3600  # seconds after which nobody is still writing a shard
+
+
+@dataclass(frozen=True)
+class Banked:
+    """What a bank has of some images.
+
+    Attributes:
+        features: ``[images, views, dim]`` unit features in float32.
+        seconds: what making them took, for each image, whenever that was.
+    """
+
+    features: Tensor
+    seconds: list[float]
+
+
+def identity(backend: Backend, views: Any) -> dict[str, Any]:
+    """All that features depend on besides image and seed, as JSON.
+
+    The preprocessing is known by what it makes of a test picture. A model that keeps its weights
+    to itself is known by the features of that picture; the others also by how they are built, as
+    the same weights give other features with another activation.
+    """
+    model = getattr(backend, "model", None)
+    model = model if isinstance(model, nn.Module) else None
+    weights = None if model is None else weights_hash(model)
+    preprocess: Callable[[list[Image.Image]], Tensor | None] | None
+    preprocess = getattr(backend, "preprocess", None)
+    pixels = None if preprocess is None else preprocess([probe_picture()])
+    with torch.no_grad():
+        features = backend.encode_images([probe_picture()])
+    return {
+        "format": BANK_FORMAT,
+        "weights": weights or f"features {content_digest(_bytes(unit(features).half()))}",
+        "architecture": None if weights is None else content_digest(repr(model).encode()),
+        "preprocessing": None
+        if pixels is None
+        else content_digest(pixels.float().cpu().numpy().tobytes()),
+        "views": plain(views),
+        "dim": features.shape[-1],
+    }
+
+
+class Bank:
+    """Features for one model, one kind of views and one seed.
+
+    Args:
+        root: the folder of all banks.
+        facts: of `identity`.
+        seed: the seed of the views.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], facts: dict[str, Any], seed: int) -> None:
+        key = json.dumps({**facts, "seed": seed}, sort_keys=True)
+        self.folder = Path(root) / sha256(key.encode()).hexdigest()[:16]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _sweep(self.folder)
+        if not (self.folder / "bank.json").exists():
+            write_whole(self.folder / "bank.json", (key + "\n").encode())
+        self._where: dict[str, tuple[Path, int]] = {}
+        for path in sorted(self.folder.glob(f"*{_ENDING}")):
+            self._read_header(path)
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self._where)
+
+    def __contains__(self, digest: object) -> bool:
+        return digest in self._where
+
+    def get(self, digests: Sequence[str], encode: Callable[[list[int]], Tensor]) -> Banked:
+        """Features of images; those that are not there yet are made and kept, in one shard.
+
+        What is made is rounded to float16 too, so it does not matter which were there.
+
+        Args:
+            digests: of the images' files, which `Answer.content` has too.
+            encode: makes unit features ``[some, views, dim]`` of the images at these places.
+        """
+        found: dict[str, tuple[Tensor, float]] = {}
+        missing: dict[str, int] = {}
+        for place, digest in enumerate(digests):
+            if digest not in found:
+                row = self._read(digest)
+                if row is None:
+                    missing.setdefault(digest, place)
+                else:
+                    found[digest] = row
+        if missing:
+            found |= self._make(list(missing), lambda: encode(list(missing.values())))
+        features = torch.stack([found[digest][0] for digest in digests])
+        return Banked(unit(features.float()), [found[digest][1] for digest in digests])
+
+    def _make(
+        self, digests: list[str], encode: Callable[[], Tensor]
+    ) -> dict[str, tuple[Tensor, float]]:
+        path = self.folder / f"{content_digest(' '.join(digests).encode())}{_ENDING}"
+        self._read_header(path)  # another process may have just made it
+        found = {d: row for d in digests if (row := self._read(d)) is not None}
+        if len(found) == len(digests):
+            return found
+        start = time.perf_counter()
+        features = encode().half().cpu().contiguous()
+        seconds = (time.perf_counter() - start) / len(digests)
+        self._write(path, digests, features, seconds)
+        return {digest: (row, seconds) for digest, row in zip(digests, features, strict=True)}
+
+    def _write(self, path: Path, digests: list[str], features: Tensor, seconds: float) -> None:
+        metadata = {
+            "format": BANK_FORMAT,
+            "images": json.dumps(digests),
+            "checksums": json.dumps([content_digest(_bytes(row)) for row in features]),
+            "seconds": repr(seconds),
+        }
+        try:
+            with whole_file(path) as part:
+                save_file({"features": features}, part, metadata=metadata)
+                with part.open("rb") as file:
+                    os.fsync(file.fileno())
+        except (OSError, SafetensorError) as error:
+            raise FairTTAError(
+                f"cannot write features to {str(self.folder)!r}: {error}. What is finished is on "
+                "disk: mend this, and the same command goes on from there."
+            ) from error
+        self._where |= {digest: (path, row) for row, digest in enumerate(digests)}
+
+    def _read_header(self, path: Path) -> None:
+        try:
+            with safe_open(path, "pt") as shard:
+                metadata = shard.metadata()
+            digests = json.loads(metadata["images"])
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+            return
+        for row, digest in enumerate(digests):
+            self._where.setdefault(digest, (path, row))
+
+    def _read(self, digest: str) -> tuple[Tensor, float] | None:
+        """None if it is not there, or not as it was written."""
+        if digest not in self._where:
+            return None
+        path, row = self._where[digest]
+        try:
+            with safe_open(path, "pt") as shard:
+                metadata = shard.metadata()
+                features: Tensor = shard.get_slice("features")[row : row + 1][0].clone()
+            expected = json.loads(metadata["checksums"])[row]
+            seconds = float(metadata["seconds"])
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError, IndexError):
+            expected = None
+        if expected is None or content_digest(_bytes(features)) != expected:
+            del self._where[digest]
+            return None
+        return features, seconds
+
+
+def bytes_needed(facts: dict[str, Any], views: int, images: int) -> int:
+    """How much disk the features of so many images take."""
+    return images * (2 * views * int(facts["dim"]) + 128)
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.numpy(force=True).tobytes()
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what kills have left. Younger files may be those of another process."""
+    for path in folder.glob(".*.part"):
+        with suppress(OSError):  # another process may sweep too
+            if time.time() - path.stat().st_mtime > _OLD:
+                path.unlink()

@@ -1,0 +1,163 @@
+"""Settings as plain JSON: two that differ are told apart, equal ones are found again."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import json
+import math
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from enum import Enum
+from hashlib import sha256
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from torch import Tensor, nn
+
+from fair_tta.adapters.own_files import lasting_repr, origin
+from fair_tta.runs.weights_hash import weights_hash
+from fair_tta.text.prompts import Templates
+
+_LASTING = ("fair_tta", "torch", "torchjd", "numpy", "PIL", "builtins", "typing", "functools")
+_DEEPEST = 8  # objects within objects; what is deeper has only its name
+
+
+def adapter_settings(adapter: Any) -> dict[str, Any]:
+    """Name, repr and fields of an adapter or of another frozen strategy."""
+    described = plain(adapter)
+    if not isinstance(described, dict):
+        described = {"name": lasting_name(adapter), "settings": {}}
+    return {**described, "repr": lasting_name(adapter)}
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """As JSON. Objects become names and what they hold, functions and classes of others also
+    digests of their code, and numbers that JSON lacks strings.
+
+    What code calls in other modules is not looked at.
+    """
+    inner = functools.partial(plain, depth=depth + 1)
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, np.generic):
+        return inner(value.item())
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Enum):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): inner(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [inner(item) for item in value]
+    if isinstance(value, Templates):
+        return inner(value.sentences)
+    return _of_object(value, inner) if depth < _DEEPEST else lasting_name(value)
+
+
+def _of_object(value: Any, inner: Any) -> Any:
+    file = origin(value)
+    if isinstance(value, type):
+        settings = file or _class_code(value)
+        name = f"{value.__module__}.{value.__qualname__}"
+        return {"name": value.__qualname__, "settings": settings} if settings else name
+    settings = {**_settings(value, inner), **(file or _class_code(type(value)))}
+    if not settings and not dataclasses.is_dataclass(value):
+        return lasting_name(value)
+    name = type(value).__name__ if dataclasses.is_dataclass(value) else lasting_name(value)
+    return {"name": name, "settings": settings}
+
+
+def _settings(value: Any, inner: Any) -> dict[str, Any]:
+    """What an object holds besides its name."""
+    if dataclasses.is_dataclass(value):
+        return {f.name: inner(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, functools.partial):
+        parts = {"function": value.func, "args": value.args, "keywords": value.keywords}
+        return dict(inner(parts))
+    if isinstance(value, nn.Module):
+        plainly = {k: v for k, v in vars(value).items() if isinstance(v, str | bool | int | float)}
+        return {"weights_sha256": weights_hash(value), "built": _digest(repr(value)), **plainly}
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().float().numpy()
+    if isinstance(value, np.ndarray):
+        return {"shape": list(value.shape), "sha256": _digest(value.tobytes())}
+    if isinstance(value, Image.Image):
+        return {"size": list(value.size), "mode": value.mode, "sha256": _digest(value.tobytes())}
+    if isinstance(value, set | frozenset):
+        return {"items": sorted(json.dumps(inner(item)) for item in value)}
+    if inspect.isfunction(value):
+        return _of_function(value, inner)
+    if inspect.ismethod(value):
+        return {"of": inner(value.__self__), "function": inner(value.__func__)}
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    held = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    return dict(inner(held | getattr(value, "__dict__", {})))
+
+
+def _of_function(function: FunctionType, inner: Any) -> dict[str, Any]:
+    """Its code, defaults, what it holds, and the plain values and functions it finds around it."""
+    if origin(function):
+        return {}
+    around = {
+        name: _digest(repr(_code(found.__code__))) if inspect.isfunction(found) else inner(found)
+        for name in function.__code__.co_names
+        if (found := function.__globals__.get(name)) is not None
+        and (inspect.isfunction(found) or isinstance(found, str | bool | int | float | tuple))
+    }
+    held = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # an empty cell
+            held.append(cell.cell_contents)
+    parts = {
+        "defaults": inner([function.__defaults__, function.__kwdefaults__]),
+        "held": inner(held),
+        "around": around,
+    }
+    found = {name: part for name, part in parts.items() if part not in ([], {}, [None, None])}
+    return {"code_sha256": _digest(repr(_code(function.__code__))), **found}
+
+
+def _class_code(kind: type) -> dict[str, str]:
+    """Of classes of others, whose code may change while their name and fields stay."""
+    codes = [
+        _code(function.__code__)
+        for base in kind.__mro__
+        if base.__module__.split(".")[0] not in _LASTING
+        for member in vars(base).values()
+        if inspect.isfunction(
+            function := getattr(member, "__func__", getattr(member, "fget", member))
+        )
+    ]
+    return {"code_sha256": _digest(repr(codes))} if codes else {}
+
+
+def lasting_name(value: Any) -> str:
+    """Its repr if that says something lasting, else the name of the function or class."""
+    text = lasting_repr(value)
+    if " at 0x" not in text:
+        return text
+    function = getattr(value, "func", value)  # of a partial
+    return str(getattr(function, "__qualname__", type(value).__qualname__))
+
+
+def _code(code: CodeType) -> list[Any]:
+    """What a function does, wherever its file is."""
+    return [code.co_code, code.co_names, [_constant(constant) for constant in code.co_consts]]
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, frozenset):
+        return sorted(map(repr, value))  # in no order that lasts
+    return _code(value) if isinstance(value, CodeType) else repr(value)
+
+
+def _digest(data: bytes | str) -> str:
+    data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    return sha256(data).hexdigest()[:16]

@@ -1,0 +1,95 @@
+"""Where a result comes from: versions, machine, model, prompts and settings, as plain JSON."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import datetime, timezone
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from fair_tta.miniature.model import FOLDER
+from fair_tta.runs.plain_form import lasting_name
+from fair_tta.runs.weights_hash import weights_hash
+
+PACKAGES = (
+    "torch",
+    "transformers",
+    "open_clip_torch",
+    "torchjd",
+    "numpy",
+    "pillow",
+    "opencv-python-headless",
+)
+
+
+def environment() -> dict[str, Any]:
+    """Time, versions and machine."""
+    return {
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "fair_tta": version("fair-tta"),
+        "packages": {name: version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+        "machine": {
+            "platform": platform.platform(),
+            "processor": platform.machine(),
+            "cpus": os.cpu_count(),
+            "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        },
+    }
+
+
+def classifier_provenance(classifier: Any) -> dict[str, Any]:
+    """Model, prompts, views and seed of a `FairTPTClassifier`."""
+    task, vision = classifier.task, classifier.vision
+    return {
+        "model": {**model_identity(classifier.backend), "scale": task.scale},
+        "prompts": {
+            "targets": dict(task.targets),
+            "sensitive": {a: dict(names) for a, names in task.sensitive.items()},
+            "template": task.templates.sentences,
+        },
+        "views": {"repr": lasting_name(vision.views), "n": getattr(vision.views, "n", None)},
+        "seed": vision.seed,
+    }
+
+
+def model_identity(backend: Any) -> dict[str, Any]:
+    """Name, size and hash of a model. What a backend does not tell is None.
+
+    A model of a folder has the name of the folder, without the way to it.
+    """
+    model = getattr(backend, "model", None)
+    model = model if isinstance(model, nn.Module) else None
+    path = str(getattr(model, "name_or_path", None) or "")
+    origin = _without_way(path)
+    return {
+        "name": backend.name.replace(path, origin) if path else backend.name,
+        "class": type(backend if model is None else model).__name__,
+        "origin": origin or None,
+        "parameters": None if model is None else sum(p.numel() for p in model.parameters()),
+        "weights_sha256": None if model is None else weights_hash(model),
+        "device": str(backend.device),
+        "dtype": str(backend.dtype),
+    }
+
+
+def _without_way(origin: str) -> str:
+    """The last part of the path of a folder; ids of hubs stay as they are."""
+    if not os.path.isdir(origin) and not os.path.isabs(origin):
+        return origin
+    return "miniature" if Path(origin) == FOLDER else Path(origin).resolve().name
+
+
+@cache
+def version(package: str) -> str | None:
+    """Of an installed package."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,241 @@
+"""Finished answers on disk: a file that only grows, so that a killed run goes on where it stopped.
+
+Every line is an `Answer` as JSON with a checksum of its bytes in its last field, ``sum``. Lines are
+appended many at once, by one write that reaches the disk before the next begins, so a kill can tear
+the last one only, and the next run cuts that off. A line that does not match its checksum is told,
+blanked, and its answer computed again. Of two lines with the same key the last counts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+from zlib import crc32
+
+import msgspec
+from typing_extensions import Self
+
+from fair_tta.errors import FairTTAError
+from fair_tta.runs.answer import Answer, Key
+
+_BEGIN = b'{"image":'  # of every line
+_TAIL = len(b',"sum":"01234567"}\n')
+_OLD = b'{"journal":'  # of version 0.1
+_SHOWN = 5
+_decoder = msgspec.json.Decoder(Answer)
+
+
+class StoreError(FairTTAError):
+    """A file of answers is in use by another process, or is not one."""
+
+
+class DamagedRowWarning(UserWarning):
+    """Lines of a file of answers are not as they were written."""
+
+
+class Store:
+    """Answers that are done. Use it in a `with` statement.
+
+    Args:
+        path: the file; it is made if it is not there.
+        restart: throw away what is there.
+
+    In memory it keeps some 400 bytes of each answer: where it is, and what its file was.
+
+    Attributes:
+        was_begun: whether there were answers when it was opened.
+
+    Raises:
+        StoreError: another process has it open, or it holds something else than answers.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, restart: bool = False) -> None:
+        self.path = Path(path)
+        self._places: dict[bytes, int] = {}  # where the lines begin
+        self._contents: dict[bytes, bytes] = {}  # of files, by their stamps
+        if self.path.exists() and not self.path.is_file():
+            raise StoreError(f"{str(self.path)!r} is no file: choose another place (--out).")
+        is_new = not self.path.exists()
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+        self._file: IO[bytes] = os.fdopen(handle, "r+b", buffering=0)
+        try:
+            _lock(self._file, self.path)
+            if is_new and sys.platform != "win32":
+                _sync(self.path.parent)
+            if restart:
+                self._file.truncate(0)
+            self._open()
+            self.was_begun = bool(self._places)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __contains__(self, key: Key) -> bool:
+        return _short(key) in self._places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[Answer]:
+        """All answers in the order of their lines, read from the disk one by one."""
+        return self._at(sorted(self._places.values()))
+
+    def read(self, keys: Iterable[Key]) -> Iterator[Answer]:
+        """The answers of these keys, in this order; `KeyError` if there is none."""
+        return self._at(self._places[_short(key)] for key in keys)
+
+    def content(self, stamp: str) -> str:
+        """The digest of a file that was answered and is as it was, empty if there is none."""
+        return self._contents.get(bytes.fromhex(stamp), b"").hex()
+
+    def append(self, answers: Sequence[Answer]) -> None:
+        """Write answers; they are on the disk when this returns."""
+        lines = [_line(answer) for answer in answers]
+        if not lines:
+            return
+        place = self._write(b"".join(lines))
+        for answer, line in zip(answers, lines, strict=True):
+            self._keep(answer, place)
+            place += len(line)
+
+    def close(self) -> None:
+        """Let other processes have it."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _keep(self, answer: Answer, place: int) -> None:
+        self._places[_short(answer.key)] = place
+        if answer.file:
+            self._contents[bytes.fromhex(answer.file)] = bytes.fromhex(answer.content)
+
+    def _at(self, places: Iterable[int]) -> Iterator[Answer]:
+        with open(self.path, "rb") as file:
+            for place in places:
+                file.seek(place)
+                answer = _parsed(file.readline())
+                if answer is None:
+                    raise StoreError(
+                        f"{str(self.path)!r} was changed while it was in use: run the same "
+                        "command again."
+                    )
+                yield answer
+
+    def _open(self) -> None:
+        """Read what is there, cut off a line that a kill has torn, blank those that are damaged."""
+        place, damaged, ours = 0, [], False
+        with open(self.path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                answer = _parsed(line)
+                ours = ours or answer is not None or line.startswith(_BEGIN)
+                if answer is not None:
+                    self._keep(answer, place)
+                elif not line.endswith(b"\n") and (ours or _BEGIN.startswith(line.strip(b"\0"))):
+                    break  # torn
+                elif line.strip(b" \n\0"):
+                    damaged.append((number, place, len(line)))
+                place += len(line)
+            if damaged and not ours:
+                file.seek(0)
+                self._refuse(file.read(len(_OLD)))
+        self._file.truncate(place)
+        for _, start, length in damaged:
+            self._file.seek(start)
+            self._file.write(b" " * (length - 1) + b"\n")
+        if damaged:
+            some = ", ".join(str(number) for number, _, _ in damaged[:_SHOWN])
+            more = f" and {len(damaged) - _SHOWN} more" if len(damaged) > _SHOWN else ""
+            warnings.warn(
+                f"{str(self.path)!r}: line {some}{more} is not what was written there (is the disk "
+                "sound?). What it said is computed again, the other lines are used.",
+                DamagedRowWarning,
+                stacklevel=3,
+            )
+
+    def _refuse(self, beginning: bytes) -> None:
+        what = "holds something else than answers of fair-tta"
+        if beginning == _OLD:
+            what = "holds rows of fair-tta 0.1, which this version cannot read"
+        raise StoreError(
+            f"{str(self.path)!r} {what}: choose another place (--out), or throw it away "
+            "(--restart)."
+        )
+
+    def _write(self, data: bytes) -> int:
+        """All of it, on the disk, or an exception and not a byte more than was there.
+
+        Returns where it begins.
+        """
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[self._file.write(view) :]
+            os.fsync(self._file.fileno())
+        except OSError:
+            self._file.truncate(end)
+            raise
+        return end
+
+
+def _line(answer: Answer) -> bytes:
+    body = msgspec.json.encode(answer)[:-1]
+    return b'%s,"sum":"%08x"}\n' % (body, crc32(body))
+
+
+def _parsed(line: bytes) -> Answer | None:
+    """None if it is not as it was written."""
+    body = line[:-_TAIL]
+    if line[-_TAIL:] != b',"sum":"%08x"}\n' % crc32(body):
+        return None
+    try:
+        return _decoder.decode(line)
+    except msgspec.DecodeError:
+        return None
+
+
+def _short(key: Key) -> bytes:
+    return blake2b(repr(tuple(key)).encode(), digest_size=16).digest()
+
+
+def _sync(folder: Path) -> None:
+    """So that a power cut does not take a new file away."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    """For this process alone, until the file is closed or the process ends, however it ends."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            file.seek(2**40)  # a byte that nobody reads
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise StoreError(
+            f"{str(path)!r} is in use by another process ({error.strerror or error}): wait for "
+            "it, or choose another place (--out)."
+        ) from error

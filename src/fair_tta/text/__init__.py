@@ -1,0 +1,1 @@
+"""Names, templates, prompts, the shared context and the features of prompts; no images."""

@@ -1,0 +1,212 @@
+"""One gradient from the gradients of several losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fair_tta.errors import FairTTAError
+
+_MOST_TERMS = 8  # UPGrad looks at all sets of terms
+_DEPENDENT = 1e-10  # squared sine below which a gradient counts as a combination of others
+
+
+class Direction(Protocol):
+    """Says how the gradients of the terms (target first) are weighted."""
+
+    def weights(self, gramian: Tensor) -> Tensor:
+        """Weights of the terms from the inner products of their gradients.
+
+        Args:
+            gramian: ``[..., terms, terms]`` in float64, of each image.
+
+        Returns:
+            ``[..., terms]``
+        """
+        ...
+
+    def wants(self, terms: int) -> list[bool]:
+        """Which terms have a say at all; the others' gradients are not computed."""
+        ...
+
+
+@dataclass(frozen=True)
+class WeightedSum:
+    """``1/(1+lam)`` for the target, ``lam/(1+lam)`` for the others' mean; a single term has 1.
+
+    Args:
+        lam: from 0 (target alone) to infinity (the others alone).
+    """
+
+    lam: float
+
+    def __post_init__(self) -> None:
+        check_lambda(self.lam)
+
+    def weights(self, gramian: Tensor) -> Tensor:
+        """See `Direction.weights`."""
+        weights = gramian.new_tensor(self._weights(gramian.shape[-1]))
+        return weights.expand(gramian.shape[:-1])
+
+    def wants(self, terms: int) -> list[bool]:
+        """See `Direction.wants`."""
+        return [weight > 0 for weight in self._weights(terms)]
+
+    def _weights(self, terms: int) -> list[float]:
+        if terms == 1:
+            return [1.0]
+        share = 1.0 if math.isinf(self.lam) else self.lam / (1 + self.lam)
+        return [1 - share] + [share / (terms - 1)] * (terms - 1)
+
+
+@dataclass(frozen=True)
+class UPGrad:
+    """A direction that raises no loss: UPGrad with preference 1 for the target, `lam` for the rest.
+
+    Each gradient is projected onto the cone of directions that conflict with none: ``g_k`` becomes
+    the shortest ``g_k + sum_j x_j g_j`` with ``x >= 0``. The projections are added with the
+    preference as weights. Two terms with the Gramian ``[[a, c], [c, b]]`` and the preference p have
+    ``w1 = p1 + max(0, -p2 c / a)`` and ``w2 = p2 + max(0, -p1 c / b)``. More terms share `lam`, so
+    that their mean has the preference that a single one would have; x is then the best of the
+    solutions on each set of other terms, which is exact, and quick for a handful.
+
+    Quinton and Rey, *Jacobian Descent for Multi-Objective Optimization*, 2024.
+
+    Differences from the reference implementation, TorchJD: it takes small gradients (squared norms
+    that sum to less than 1e-4) for zero, and blurs a gradient that is a hundred times smaller than
+    the other; both then conflict unnoticed. Here scales do not matter. It needs a solver of
+    quadratic programmes, here there is none, so at most eight terms are taken.
+
+    Args:
+        lam: from 0 to infinity, where the target has the preference 0 and the rest 1.
+    """
+
+    lam: float
+
+    def __post_init__(self) -> None:
+        check_lambda(self.lam)
+
+    def weights(self, gramian: Tensor) -> Tensor:
+        """See `Direction.weights`."""
+        preference = gramian.new_tensor(self._preference(gramian.shape[-1]))
+        lengths = gramian.diagonal(dim1=-2, dim2=-1).sqrt()
+        usable = lengths.isfinite() & (lengths > 0)  # a gradient of zero is in nobody's way
+        lengths = lengths.where(usable, 1.0)
+        cosines = gramian / lengths.unsqueeze(-1) / lengths.unsqueeze(-2)
+        cosines = cosines.where(usable.unsqueeze(-1) & usable.unsqueeze(-2), 0.0).clamp(-1, 1)
+        shares = _projections(cosines.reshape(-1, *gramian.shape[-2:])).view_as(gramian)
+        # of unit gradients; g_k is lengths_k times as long, and so is its projection
+        return ((preference * lengths).unsqueeze(-2) @ shares).squeeze(-2) / lengths
+
+    def wants(self, terms: int) -> list[bool]:
+        """See `Direction.wants`."""
+        return [True] * len(self._preference(terms))
+
+    def _preference(self, terms: int) -> list[float]:
+        if terms > _MOST_TERMS:
+            raise FairTTAError(
+                f"UPGrad takes at most {_MOST_TERMS} terms (got {terms}): average some of them in "
+                "one term, or use the weighted sum of FairTPT()."
+            )
+        if terms == 1:
+            return [1.0]
+        first, rest = (0.0, 1.0) if math.isinf(self.lam) else (1.0, self.lam)
+        return [first] + [rest / (terms - 1)] * (terms - 1)
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """The direction of an aggregator of TorchJD, or of any function of a matrix of gradients.
+
+    Args:
+        aggregator: maps ``[terms, numbers]`` to ``[numbers]``, such as
+            ``torchjd.aggregation.MGDA()``; called for each image. One that remembers what it saw
+            would let images see one another: take one without a memory.
+
+    Example:
+        >>> from torchjd.aggregation import Mean
+        >>> Aggregated(Mean()).aggregate(torch.eye(2)[None]).tolist()
+        [[0.5, 0.5]]
+    """
+
+    aggregator: Callable[[Tensor], Tensor]
+
+    def __post_init__(self) -> None:
+        if not callable(self.aggregator) or isinstance(self.aggregator, type):
+            raise FairTTAError(
+                "`aggregator` should be an aggregator of TorchJD such as MGDA(), or a function of "
+                f"a matrix of gradients (got {self.aggregator!r})."
+            )
+
+    def aggregate(self, gradients: Tensor) -> Tensor:
+        """``[images, terms, numbers] -> [images, numbers]``."""
+        return torch.stack([self.aggregator(one) for one in gradients])
+
+    def wants(self, terms: int) -> list[bool]:
+        """See `Direction.wants`."""
+        return [True] * terms
+
+
+def combine(direction: Direction | Aggregated, gradients: Tensor) -> Tensor:
+    """Weigh the gradients of each image on its own.
+
+    Args:
+        direction: the rule.
+        gradients: ``[images, terms, vectors, width]``
+
+    Returns:
+        ``[images, vectors, width]``
+    """
+    flat = gradients.flatten(2).double()
+    if isinstance(direction, Aggregated):
+        return direction.aggregate(flat).to(gradients.dtype).view_as(gradients[:, 0])
+    weights = direction.weights((flat @ flat.transpose(1, 2)).cpu())
+    weights = weights.to(gradients.device, torch.float64)
+    return torch.einsum("bt,bt...->b...", weights, gradients.double()).to(gradients.dtype)
+
+
+def _projections(cosines: Tensor) -> Tensor:
+    """How much of each unit gradient is added to each, itself included, to project it.
+
+    The shortest ``g_k + sum_j x_j g_j`` with ``x >= 0`` is that with the least length among those
+    of linearly independent sets of other gradients whose own least-squares x is not negative.
+
+    Args:
+        cosines: ``[images, terms, terms]``
+
+    Returns:
+        ``[images, terms, terms]``, row k for the projection of gradient k.
+    """
+    terms = cosines.shape[-1]
+    itself = torch.eye(terms, dtype=cosines.dtype, device=cosines.device)
+    if terms == 2:
+        return itself + (-cosines).clamp(min=0)
+    best = itself.repeat(len(cosines), 1, 1)
+    shortest = torch.ones_like(best[:, 0])
+    for size in range(1, terms):
+        for added in map(list, combinations(range(terms), size)):
+            others = [k for k in range(terms) if k not in added]
+            inner, cross = cosines[:, added][:, :, added], cosines[:, added][:, :, others]
+            factor, failed = torch.linalg.cholesky_ex(inner)
+            sines = factor.diagonal(dim1=1, dim2=2).square().amin(1)
+            independent = (failed == 0) & (sines > _DEPENDENT)
+            x = -torch.cholesky_solve(cross, factor)  # [images, added, others]
+            length = 1 + (cross * x).sum(1)
+            better = independent.unsqueeze(1) & (x >= 0).all(1) & (length < shortest[:, others])
+            found = itself[others].repeat(len(cosines), 1, 1)
+            found[:, :, added] = x.transpose(1, 2)
+            best[:, others] = found.where(better.unsqueeze(-1), best[:, others])
+            shortest[:, others] = length.where(better, shortest[:, others])
+    return best
+
+
+def check_lambda(lam: float) -> None:
+    """Raise unless `lam` lies in [0, inf]."""
+    if not lam >= 0:
+        raise FairTTAError(f"`lam` should be at least 0, or infinity (got {lam!r}).")

@@ -1,0 +1,211 @@
+"""Random views of an image: crops, flips and AugMix, made in bulk.
+
+Differences from the public TPT code:
+
+* The size of the views is a parameter. There the affine operations are hard-wired to 224 pixels,
+  which breaks models of other resolutions. Translations scale with the real width and height.
+* All randomness comes from one explicit generator and is drawn before any work begins, a row of
+  numbers per view: neither `n` nor the number of threads changes a bit of a view. There crops use
+  torch's global state and AugMix numpy's, so that views depend on what ran before.
+* AugMix is for every image, as the paper says. There only fine-grained datasets get it.
+* Chains are mixed as pixels and normalised afterwards. There each is normalised first, which is
+  the same because the weights add up to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from fair_tta.errors import FairTTAError
+from fair_tta.vision import augment
+from fair_tta.vision.augment import Pixels
+from fair_tta.vision.rendering import Recipe, render, rgb
+
+_AREA = (0.08, 1.0)  # of a crop, as a part of the image's
+_RATIO = (3 / 4, 4 / 3)  # of a crop, width to height
+_TRIES = 10  # to find a crop that lies inside the image
+_PER_CROP = 4 * _TRIES + 1  # numbers drawn for a crop and a flip
+_DEPTH = 3  # most operations in a chain
+
+# The nine operations, given a part from -1 to 1 of the strongest and the size of the view.
+_STEPS: tuple[Callable[[float, int, int], partial[Pixels]], ...] = (
+    lambda part, h, w: partial(augment.autocontrast),
+    lambda part, h, w: partial(augment.equalize),
+    lambda part, h, w: partial(augment.posterize, bits=4 - int(4 * abs(part))),
+    lambda part, h, w: partial(augment.solarize, threshold=256 - int(256 * abs(part))),
+    lambda part, h, w: partial(augment.rotate, degrees=int(30 * part)),
+    lambda part, h, w: partial(augment.shear_x, level=0.3 * part),
+    lambda part, h, w: partial(augment.shear_y, level=0.3 * part),
+    lambda part, h, w: partial(augment.translate_x, pixels=int(w / 3 * part)),
+    lambda part, h, w: partial(augment.translate_y, pixels=int(h / 3 * part)),
+)
+
+
+@runtime_checkable
+class Views(Protocol):
+    """How further views of an image are made. View 0, the image itself, is made elsewhere."""
+
+    @property
+    def n(self) -> int:
+        """Number of views, including view 0."""
+
+    def __call__(
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+    ) -> npt.NDArray[np.float32]:
+        """Views 1 to n - 1 with values from 0 to 255: ``[n - 1, height, width, 3]``.
+
+        Args:
+            image: a picture of any size.
+            size: height and width of the views.
+            generator: the only source of randomness.
+        """
+
+
+@dataclass(frozen=True)
+class Identity:
+    """No views but the image itself."""
+
+    @property
+    def n(self) -> int:
+        """Number of views, including the image itself."""
+        return 1
+
+    def __call__(
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+    ) -> npt.NDArray[np.float32]:
+        """See `Views`."""
+        return np.empty((0, *size, 3), np.float32)
+
+
+@dataclass(frozen=True)
+class CropFlip:
+    """Random crops of 8 to 100 percent of the image's area, mirrored with probability 1/2.
+
+    Args:
+        n: number of views, including the image itself.
+    """
+
+    n: int = 64
+
+    def __post_init__(self) -> None:
+        _check_count("n", self.n)
+
+    def __call__(
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+    ) -> npt.NDArray[np.float32]:
+        """See `Views`."""
+        return render(image, size, self.draw(image, size, generator))
+
+    def draw(
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+    ) -> list[Recipe]:
+        """What to do for each view; only the image's size is looked at."""
+        return [Recipe(*crop) for crop in _crops(generator.random((self.n - 1, _PER_CROP)), image)]
+
+
+@dataclass(frozen=True)
+class AugMix:
+    """Crops as of `CropFlip`, each mixed with randomly altered copies of itself.
+
+    A view is ``m * crop + (1 - m) * sum_k w_k * chain_k(crop)`` with m ~ Beta(1, 1),
+    w ~ Dirichlet(1, ..., 1) and chains of one to three operations: AugMix (Hendrycks et al., 2020)
+    with the settings of TPT (Shu et al., 2022). This module's text says what differs from its
+    code.
+
+    Args:
+        n: number of views, including the image itself.
+        severity: up to 10; the level of an operation is uniform between 0.1 and this.
+        width: number of chains.
+
+    Example:
+        >>> image = Image.new("RGB", (500, 375))
+        >>> AugMix(8)(image, (224, 224), content_generator(image, seed=0)).shape
+        (7, 224, 224, 3)
+    """
+
+    n: int = 64
+    severity: float = 1.0
+    width: int = 3
+
+    def __post_init__(self) -> None:
+        _check_count("n", self.n)
+        _check_count("width", self.width)
+        if not 0 < self.severity <= 10:
+            raise FairTTAError(
+                f"`severity` should be above 0 and at most 10 (got {self.severity!r})."
+            )
+
+    def __call__(
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+    ) -> npt.NDArray[np.float32]:
+        """See `Views`."""
+        return render(image, size, self.draw(image, size, generator))
+
+    def draw(
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+    ) -> list[Recipe]:
+        """What to do for each view; only the image's size is looked at."""
+        per_chain = 2 + 3 * _DEPTH
+        numbers = generator.random((self.n - 1, _PER_CROP + 1 + self.width * per_chain))
+        skip = numbers[:, _PER_CROP, None]
+        chains = numbers[:, _PER_CROP + 1 :].reshape(-1, self.width, per_chain)
+        shares = -np.log1p(-chains[..., 0])  # exponential: their ratios are Dirichlet(1, ..., 1)
+        weights = np.hstack([skip, (1 - skip) * shares / shares.sum(1, keepdims=True)])
+        depth = 1 + (_DEPTH * chains[..., 1]).astype(int)
+        which, level, sign = chains[..., 2:].reshape(*depth.shape, _DEPTH, 3).transpose(3, 0, 1, 2)
+        amount = np.where(sign < 0.5, 0.1, -0.1) * (0.1 + (self.severity - 0.1) * level)
+        which = (len(_STEPS) * which).astype(int)
+        steps = [
+            tuple(
+                tuple(_STEPS[i](a, *size) for i, a in zip(*drawn[:2], strict=True))[: drawn[2]]
+                for drawn in zip(*view, strict=True)
+            )
+            for view in zip(which.tolist(), amount.tolist(), depth.tolist(), strict=True)
+        ]
+        crops = _crops(numbers[:, :_PER_CROP], image)
+        return [
+            Recipe(*crop, tuple(shares), chains)
+            for crop, shares, chains in zip(crops, weights.tolist(), steps, strict=True)
+        ]
+
+
+def content_generator(image: Image.Image, seed: int) -> np.random.Generator:
+    """A generator that depends on the seed and on the size and pixels of the image, only."""
+    picture = rgb(image)
+    digest = blake2b(f"{seed} {picture.width} {picture.height} ".encode(), digest_size=16)
+    digest.update(picture.tobytes())
+    return np.random.default_rng(int.from_bytes(digest.digest(), "big"))
+
+
+def _crops(
+    numbers: npt.NDArray[np.float64], image: Image.Image
+) -> Iterator[tuple[tuple[int, int, int, int], bool]]:
+    """Boxes as torchvision's RandomResizedCrop chooses them, and whether to mirror them."""
+    width, height = image.size
+    area, ratio, down, right = numbers[:, :-1].reshape(-1, _TRIES, 4).transpose(2, 0, 1)
+    area = width * height * (_AREA[0] + (_AREA[1] - _AREA[0]) * area)
+    ratio = _RATIO[0] * (_RATIO[1] / _RATIO[0]) ** ratio
+    w, h = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
+    fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
+    boxes = np.stack([down * (height - h + 1), right * (width - w + 1), h, w], -1).astype(int)
+    first = boxes[np.arange(len(boxes)), fits.argmax(1)].tolist()
+    # Long and narrow: the largest box in the centre whose ratio is allowed.
+    w, h = min(width, round(height * _RATIO[1])), min(height, round(width / _RATIO[0]))
+    centre = ((height - h) // 2, (width - w) // 2, h, w)
+    for box, found, flip in zip(first, fits.any(1), (numbers[:, -1] < 0.5).tolist(), strict=True):
+        yield tuple(box) if found else centre, flip
+
+
+def _check_count(name: str, value: int) -> None:
+    if not isinstance(value, int):
+        raise FairTTAError(f"`{name}` should be a whole number (got {value!r}).")
+    if value < 1:
+        raise FairTTAError(f"`{name}` should be at least 1 (got {value!r}).")

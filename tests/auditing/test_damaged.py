@@ -1,0 +1,157 @@
+"""Saved audits of version 0.1 load; damaged and foreign ones are one clear error, not a crash."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from cli_fixtures import call
+from fair_tta.auditing import Audit, schema
+from fair_tta.errors import FairTTAError
+from fair_tta.report import charts, html, markdown
+from fair_tta.report.svg import Chart
+
+SAVED = Path(__file__).parent / "audit-0.1.json"
+TEXT = SAVED.read_text("utf-8")
+VALUES: tuple[Any, ...] = (
+    *(None, "x", "", "\ud800", -1, 0, 1, 7.5, 1e308, 10**299, 10**400, True, [], {}, [1], {"a": 1}),
+)
+
+
+@pytest.fixture(autouse=True)
+def no_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charts are drawn, but on nothing: that is most of the time of a page."""
+
+    def chart(height: float, draw: Any, prefix: str, alt: str) -> Chart:
+        figure = MagicMock()
+        figure.subplots().get_legend_handles_labels.return_value = [], []
+        draw(figure)
+        return Chart("<svg/>", alt)
+
+    monkeypatch.setattr(charts, "chart", chart)
+
+
+def is_read(text: str | bytes, path: Path) -> bool:
+    """Whether it loads, and then it has a report; all else but our own error is a failure."""
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    try:
+        audit = Audit.load(path)
+    except FairTTAError:
+        return False
+    html(audit).encode()
+    markdown(audit).encode()
+    return True
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where something stands; of the items of a list the first and the last."""
+    if isinstance(value, dict):
+        inside = list(value.items())
+    else:
+        items = list(enumerate(value)) if isinstance(value, list) else []
+        inside = items[:1] + items[1:][-1:]
+    for key, item in inside:
+        yield (*at, key)
+        yield from places(item, (*at, key))
+
+
+def edited(place: tuple[Any, ...], *value: Any) -> str:
+    """The saved audit with another value in a place, or without it."""
+    document = inner = json.loads(TEXT)
+    for key in place[:-1]:
+        inner = inner[key]
+    if value:
+        inner[place[-1]] = value[0]
+    else:
+        del inner[place[-1]]
+    return json.dumps(document)
+
+
+def test_an_audit_of_version_0_1_loads_as_it_was(tmp_path: Path) -> None:
+    jsonschema: Any = pytest.importorskip("jsonschema")
+    audit = Audit.load(SAVED)
+    audit.save(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_text("utf-8") == TEXT
+    assert audit.to_dict() == json.loads(TEXT)
+    jsonschema.validate(json.loads(TEXT), schema())
+    assert audit.document.runs[1].metrics.accuracy.value == 0.875
+    assert is_read(TEXT, tmp_path / "audit.json")
+
+
+def test_what_is_missing_or_of_another_kind(tmp_path: Path) -> None:
+    """Nothing in every place, and in every third place values in turn."""
+    path, everywhere = tmp_path / "audit.json", list(places(json.loads(TEXT)))
+    gone = [is_read(edited(place), path) for place in everywhere]
+    changed = [
+        is_read(edited(place, VALUES[i % len(VALUES)]), path)
+        for i, place in enumerate(everywhere[::3])
+    ]
+    assert len(gone) > 700
+    assert 0 < sum(gone) < len(gone) / 4
+    assert 0 < sum(changed) < len(changed) / 2
+
+
+def test_truncated_and_flipped(tmp_path: Path) -> None:
+    whole = TEXT.encode()
+    for end in range(0, len(whole) - 2, len(whole) // 100):
+        assert not is_read(whole[:end], tmp_path / "audit.json")
+    chance = random.Random(0)
+    for _ in range(100):
+        flipped = bytearray(whole)
+        flipped[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
+        is_read(bytes(flipped), tmp_path / "audit.json")
+
+
+def nested(n: int) -> str:
+    return TEXT.replace('"seed": 0,\n  "data"', f'"seed": 0, "more": {"[" * n + "]" * n}, "data"')
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "this is not JSON: Expecting value"),
+        (b"\xff\xfe" + TEXT.encode("utf-16-le"), "this is not JSON: 'utf-8' codec can't decode"),
+        ("\ufeff" + TEXT, "this is not JSON: Unexpected UTF-8 BOM"),
+        (TEXT[:5000], "this is not JSON: "),
+        ("[" * 100_000, "this is not JSON: it is nested too deep."),
+        (nested(100), "this is not JSON: it is nested too deep."),
+        (TEXT.replace('"n": 16', '"n": ' + "9" * 5000, 1), "an integer has 5000 digits"),
+        (TEXT.replace("0.875", "NaN", 1), "NaN is not a number of JSON"),
+        (TEXT.replace("0.875", "-Infinity", 1), "-Infinity is not a number of JSON"),
+        (TEXT.replace("0.875", "1e999", 1), "1e999 is not a number of JSON"),
+        (TEXT.replace('"n": 16', '"n": 16, "n": 16', 1), "a name comes twice in one object"),
+        (edited(("data", "\ud800"), 1), "this is not an audit of schema 'fair-tta/audit/1': "),
+        (edited(("data", "n"), 1.5), "Expected `int`, got `float` - at `$.data.n`"),
+        (
+            edited(("provenance", "views"), "v"),
+            "in provenance: Expected `object | null`, got `str`",
+        ),
+        (edited(("runs", 1, "groups", 1)), "the groups of 'tpt' are not those of the first run"),
+        (edited(("data", "targets", 1)), "the classes of 'zero-shot' are not those of the data"),
+        ("3", "Expected `object`, got `int`"),
+        ('{"schema": ["fair-tta/audit/1"]}', "this audit has the schema ['fair-tta/audit/1']"),
+    ],
+)
+def test_the_command_says_what_is_wrong(tmp_path: Path, text: str | bytes, message: str) -> None:
+    path = tmp_path / "audit.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    out = call("report", str(path), code=3)
+    assert message in out.stderr
+    assert "is not what an audit has written: this" in out.stderr
+    assert not path.with_suffix(".html").exists()
+
+
+def test_a_folder_is_no_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in (".", str(tmp_path)):
+        assert "check the path" in call("report", folder, code=3).stderr
+
+
+def test_as_deep_as_is_read_has_a_report(tmp_path: Path) -> None:
+    assert is_read(nested(90), tmp_path / "audit.json")

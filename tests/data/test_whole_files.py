@@ -1,0 +1,37 @@
+"""Files that are there as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fair_tta.data.whole_files import whole_file, write_whole
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    write_whole(path, b"old")
+    with pytest.raises(KeyboardInterrupt), whole_file(path) as part:
+        part.write_bytes(b"half")
+        raise KeyboardInterrupt
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+    write_whole(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there" / "a")
+    write_whole(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "there" / "a").read_bytes() == b"new"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/null"), reason="no devices")
+def test_devices_are_written_to() -> None:
+    write_whole("/dev/null", b"gone")
+    assert not os.path.isfile("/dev/null")

@@ -1,0 +1,131 @@
+"""The embedded model: small, the same in both libraries, biased as the paper's, and made again."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoProcessor, AutoTokenizer, CLIPModel
+
+from fair_tta import FairTPTClassifier, FairTTAError, ModelError, ZeroShot
+from fair_tta.miniature import FOLDER, TASKS, MiniatureTask, WorldSplit, load_open_clip
+from fair_tta.paper.episodes import run_episodes
+from miniature_vocabulary import templates, tokenizer, words
+from train_miniature import TrainingRecipe, train
+
+EVERY_TASK = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+
+
+def test_it_takes_at_most_six_megabytes() -> None:
+    assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 6e6
+
+
+def test_it_has_a_card_and_the_recipe() -> None:
+    assert "python tools/train_miniature.py" in (FOLDER / "README.md").read_text("utf-8")
+    assert (FOLDER / "recipe.json").exists()
+
+
+@EVERY_TASK
+def test_open_clip_and_transformers_give_equal_answers(task: MiniatureTask) -> None:
+    images = [picture.image for picture in task.draw(4)]
+    arguments: tuple[Any, ...] = (task.targets, task.sensitive, task.template)
+    ours, theirs = (
+        FairTPTClassifier(model, *arguments, adapter=ZeroShot())
+        for model in ("miniature", load_open_clip())
+    )
+    assert np.allclose(ours.predict_proba(images), theirs.predict_proba(images), atol=1e-5)
+
+
+def test_its_logits_equal_those_of_open_clip_for_unknown_words_too() -> None:
+    model = CLIPModel.from_pretrained(FOLDER).eval()
+    processor = AutoProcessor.from_pretrained(FOLDER)
+    twin, preprocess, tokenize = load_open_clip()
+    image = TASKS["birds"].draw(1)[0].image
+    texts = ["This is a picture of a water bird.", "Zürich, 42 xylophones"]
+    inputs = processor(text=texts, images=[image], return_tensors="pt", padding=True)
+    with torch.no_grad():
+        expected = model(**inputs).logits_per_image
+        pictures, sentences, scale = twin(preprocess(image)[None], tokenize(texts))[:3]
+    assert torch.allclose(expected, scale * pictures @ sentences.T, atol=1e-4)
+
+
+def test_the_string_takes_no_processor() -> None:
+    with pytest.raises(ModelError, match="`processor` goes with a transformers model only"):
+        FairTPTClassifier("miniature", ["a", "b"], processor=object())
+
+
+@EVERY_TASK
+def test_zero_shot_figures_lie_in_the_papers_range(task: MiniatureTask) -> None:
+    episodes = run_episodes(
+        [task], {"": ZeroShot()}, seeds=range(3), pictures=180, split=WorldSplit.VALIDATION
+    )
+    found = [episode.metrics for episode in episodes]
+    figures = {key: float(np.mean([row[key] for row in found])) for key in found[0]}
+    assert 70 <= figures["accuracy"] <= 97
+    assert 5 <= figures["bias"] <= 45
+    assert 15 <= figures["sensitive_indifference"] <= 60
+
+
+def test_every_word_it_was_trained_on_is_one_token() -> None:
+    made = tokenizer(list(TASKS.values()))
+    for word in words(list(TASKS.values())):
+        assert len(made.tokenize(word)) == 1, word
+
+
+def test_the_shipped_tokenizer_is_the_one_that_is_built() -> None:
+    shipped = AutoTokenizer.from_pretrained(FOLDER)
+    built = tokenizer(list(TASKS.values()))
+    for text in (t for task in TASKS.values() for t in templates(task)):
+        assert shipped(text)["input_ids"] == built(text)["input_ids"]
+
+
+@EVERY_TASK
+def test_the_tasks_own_template_is_among_those_trained_on(task: MiniatureTask) -> None:
+    assert task.template in templates(task)
+
+
+class Interrupted(Exception):
+    pass
+
+
+def _stop_after(steps: int) -> Any:
+    def progress(work: Any, title: str) -> Any:
+        for place, item in enumerate(work):
+            if title == "training" and place == steps:
+                raise Interrupted
+            yield item
+
+    return progress
+
+
+def _digest(folder: Path) -> str:
+    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+
+
+def test_training_can_be_interrupted_and_goes_on_to_the_same_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("train_miniature._CHECKPOINT_EVERY", 2)
+    recipe = TrainingRecipe(steps=5, pictures=12, batch=6, sentences=2)
+    train(tmp_path / "whole", recipe)
+    with pytest.raises(Interrupted):
+        train(tmp_path / "parts", recipe, _stop_after(3))
+    assert (tmp_path / "parts" / "checkpoint.pt").exists()
+    with pytest.raises(FairTTAError, match="`out` holds the checkpoint of another recipe"):
+        train(tmp_path / "parts", TrainingRecipe(steps=6, pictures=12))
+    train(tmp_path / "parts", recipe)
+    assert _digest(tmp_path / "parts") == _digest(tmp_path / "whole")
+    assert not (tmp_path / "parts" / "checkpoint.pt").exists()
+
+
+def test_a_trained_folder_is_a_model_for_the_classifier(tmp_path: Path) -> None:
+    train(tmp_path, TrainingRecipe(steps=1, pictures=6, batch=4, sentences=1))
+    task = TASKS["badges"]
+    clf = FairTPTClassifier(
+        str(tmp_path), task.targets, task.sensitive, task.template, adapter=ZeroShot()
+    )
+    assert clf.predict(task.draw(1)[0].image).label in task.targets

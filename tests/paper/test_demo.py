@@ -1,0 +1,149 @@
+"""The demo: every method on every task, the same digits each time, a page that needs nothing."""
+
+from __future__ import annotations
+
+import time
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from fair_tta import TPT, Adapter, Zero, ZeroShot
+from fair_tta.auditing import Audit
+from fair_tta.cli import app
+from fair_tta.miniature import TASKS
+from fair_tta.paper.cells import COLUMNS, cell
+from fair_tta.paper.demo import (
+    demo_tables,
+    gallery,
+    play,
+    to_audit,
+    to_audits,
+    to_html,
+    to_rich,
+)
+from fair_tta.paper.episodes import METHODS, Episode, run_episodes
+
+
+@pytest.fixture(scope="module")
+def episodes() -> list[Episode]:
+    return play(seeds=2, pictures=12)
+
+
+@pytest.fixture(scope="module")
+def audits(episodes: list[Episode]) -> dict[str, Audit]:
+    return to_audits(episodes)
+
+
+def test_every_method_runs_on_every_task_and_seed(episodes: list[Episode]) -> None:
+    found = {(e.task.name, e.method, e.seed) for e in episodes}
+    assert found == {(t, m, s) for t in TASKS for m in METHODS for s in range(2)}
+
+
+def test_a_second_run_gives_the_same_digits(episodes: list[Episode]) -> None:
+    again = play(seeds=2, pictures=12)
+    assert [e.predictions for e in again] == [e.predictions for e in episodes]
+    found = [demo_tables(some, to_audits(some)) for some in (again, episodes)]
+    for a, b in zip(*found, strict=True):
+        assert a.cells == b.cells
+
+
+def test_figures_are_those_of_the_predictions(
+    episodes: list[Episode], audits: dict[str, Audit]
+) -> None:
+    for table in demo_tables(episodes, audits):
+        for method, cells in table.cells.items():
+            mine = [e for e in episodes if e.task is table.task and e.method == method]
+            accuracies = [
+                100 * np.mean([answer.label == record.target for record, answer in e.rows])
+                for e in mine
+            ]
+            assert cells["accuracy"].mean == pytest.approx(np.mean(accuracies))
+            assert cells["accuracy"].error == pytest.approx(np.std(accuracies, ddof=1) / np.sqrt(2))
+
+
+def test_views_are_part_of_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the time of this process alone: a busy machine may take longer for anything."""
+    monkeypatch.setattr("fair_tta.runs.worker.time.perf_counter", time.process_time)
+    methods: dict[str, Adapter] = {"one": ZeroShot(), "many": Zero()}
+    one, many = run_episodes([TASKS["badges"]], methods, seeds=[0], pictures=12)
+    assert many.seconds > one.seconds
+
+
+def test_tables_fit_a_narrow_terminal(episodes: list[Episode], audits: dict[str, Audit]) -> None:
+    for table in demo_tables(episodes, audits):
+        console = Console(width=84, record=True, file=StringIO())
+        console.print(to_rich(table))
+        text = console.export_text()
+        assert "…" not in text
+        assert all(method in text for method in METHODS)
+        assert all(column.title in text for column in COLUMNS)
+
+
+def test_cells_are_marked_as_the_paired_interval_of_the_audit_says(
+    episodes: list[Episode], audits: dict[str, Audit]
+) -> None:
+    for table in demo_tables(episodes, audits):
+        audit = audits[table.task.name]
+        assert all(found.mark == 0 for found in table.cells["ZeroShot"].values())
+        for method in audit.runs[1:]:
+            for column in COLUMNS[:4]:
+                change = audit.difference(column.key, method)
+                assert change.low is not None
+                assert change.high is not None
+                up = 1 if change.low > 0 else -1 if change.high < 0 else 0
+                assert table.cells[method][column.key].mark == column.better * up
+
+
+def test_cells_as_text() -> None:
+    assert str(cell([50.0, 56.0], 1)) == "53.0 ±3.0 +"
+    assert str(cell([50.0, 56.0], -1)) == "53.0 ±3.0 -"
+    assert str(cell([50.0])) == "50.0"
+    assert str(cell([0.0, 100.0])) == "50.0 ±50"
+    assert str(cell([float("nan")])) == "n/a"
+
+
+def test_the_audit_pools_the_seeds(episodes: list[Episode]) -> None:
+    task = TASKS["birds"]
+    audit = to_audit(episodes, task)
+    assert list(audit.runs) == list(METHODS)
+    assert audit.document.data.n == 24
+
+
+def test_the_page_shows_tables_and_changed_pictures(
+    episodes: list[Episode], audits: dict[str, Audit]
+) -> None:
+    page = to_html(episodes, audits)
+    assert page.startswith("<!DOCTYPE html>")
+    for table in demo_tables(episodes, audits):
+        for cells in table.cells.values():
+            assert all(found.figures in page for found in cells.values())
+    changed = sum(len(gallery(episodes, task)) for task in TASKS.values())
+    assert page.count("data:image/png") == changed
+
+
+def test_other_methods_can_be_compared() -> None:
+    (zero_shot, tpt) = run_episodes(
+        [TASKS["badges"]], {"a": ZeroShot(), "b": TPT()}, seeds=[7], pictures=2
+    )
+    assert (zero_shot.method, tpt.method, tpt.seed) == ("a", "b", 7)
+    assert all(p.learning_rate is None for p in zero_shot.predictions)
+    assert all(p.learning_rate is not None for p in tpt.predictions)
+    assert Zero in {type(adapter) for adapter in METHODS.values()}
+
+
+def test_the_command_writes_the_report(tmp_path: Path) -> None:
+    out = tmp_path / "demo.html"
+    result = CliRunner().invoke(app, ["demo", "--out", str(out), "--seeds", "1", "--pictures", "4"])
+    assert result.exit_code == 0, result.output
+    assert "FairTPT-MO" in result.stdout
+    assert out.read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_a_folder_that_is_not_there_is_noticed_before_the_work(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "no" / "demo.html")])
+    assert result.exit_code == 3
+    assert "`--out` should be in a folder that exists" in result.stderr
