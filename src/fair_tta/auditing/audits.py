@@ -15,10 +15,10 @@ from fair_tta.auditing import frames
 from fair_tta.auditing.document import AuditDocument
 from fair_tta.auditing.json_form import dump_document, parse_document
 from fair_tta.auditing.scores import Scores
-from fair_tta.data.whole_files import write_whole
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics.estimate import Estimate
 from fair_tta.metrics.rows import Rows
+from fair_tta.whole_files import write_whole
 
 _SHOWN = ("accuracy", "worst_group_accuracy", "bias", "equalized_odds_difference")
 
