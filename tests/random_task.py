@@ -68,7 +68,7 @@ class EncodedClassifier:
 
     def encode(self, images: Any, *, views: bool = True) -> Tensor:
         assert not views
-        return torch.stack(list(images))
+        return torch.stack(list(images)) if len(images) else torch.empty(0, 1, DIM)
 
 
 @dataclass(frozen=True)

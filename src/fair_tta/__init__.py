@@ -16,15 +16,20 @@ if TYPE_CHECKING:
         Chained,
         FairTPT,
         FairTPTMO,
+        FitsImages,
+        FitsLabelledImages,
         LogitBalance,
         OrthCali,
         Outcome,
+        Reference,
+        ReferenceBatch,
         SmallReferenceWarning,
         Texts,
         ViewControl,
         Zero,
         ZeroShot,
     )
+    from fair_tta.adapters.loading import load_adapter
     from fair_tta.auditing import (
         Associations,
         Audit,
@@ -71,6 +76,8 @@ __all__ = [
     "FairTPTClassifier",
     "FairTPTMO",
     "FairTTAError",
+    "FitsImages",
+    "FitsLabelledImages",
     "FixedRate",
     "Identity",
     "ImageError",
@@ -84,6 +91,8 @@ __all__ = [
     "Prediction",
     "PromptError",
     "RatePolicy",
+    "Reference",
+    "ReferenceBatch",
     "SLoss",
     "Scores",
     "SmallGroupWarning",
@@ -106,12 +115,13 @@ __all__ = [
     "audit_classifier",
     "compare",
     "examine_classifier",
+    "load_adapter",
     "predictions_to_dataframe",
 ]
 
 _MODULES = (
     "errors", "text.prompts", "metrics",  # these do without PyTorch
-    "adapters", "auditing", "backends", "classifier", "text.cache", "text.task",
+    "adapters", "adapters.loading", "auditing", "backends", "classifier", "text.cache", "text.task",
     "tuning.directions", "tuning.objectives", "tuning.rates", "prediction", "vision.views",
 )  # fmt: skip
 

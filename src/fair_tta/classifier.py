@@ -104,7 +104,8 @@ class FairTPTClassifier:
     def with_adapter(self, adapter: Adapter) -> Self:
         """The same classifier with another method; features of prompts and views are shared."""
         other = copy.copy(self)
-        other.adapter = check_adapter(adapter, self.task)
+        with self._current.borrow() as task:
+            other.adapter = check_adapter(adapter, task)
         return other
 
     def with_views(self, views: Any, seed: int | None = None) -> Self:

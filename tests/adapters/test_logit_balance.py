@@ -170,7 +170,7 @@ def test_is_frozen_equal_and_picklable(tmp_path: Path) -> None:
     assert plain(one) == plain(same) != plain(other)
     assert adapter_settings(one)["settings"]["reference"]["settings"]["images"] == 40
     assert repr(one).startswith(
-        "LogitBalance(strength=1.5, keep_prior=1.0, reference=ReferenceLogits(images=40, sha256='"
+        "LogitBalance(strength=1.5, keep_prior=1.0, reference=Reference(images=40, sha256='"
     )
     assert len(repr(one)) < 120
     one.save(tmp_path / "one.safetensors")
@@ -213,14 +213,17 @@ def test_files_that_cannot_be_loaded(tmp_path: Path) -> None:
         b"",
         b"nonsense" * 99,
         whole[:-8],
-        whole.replace(b"balance/1", b"balance/9"),
+        whole.replace(b"reference/1", b"reference/9"),
         whole.replace(b"target 2", b"target 1"),
         whole.replace(b"keep_prior", b"drop_prior"),
         whole.replace(b"about", b"other"),
+        whole[:-1] + bytes([whole[-1] ^ 1]),
     )
     for data in bad:
         path.write_bytes(data)
-        with pytest.raises(FairTTAError, match=r"is no file that `LogitBalance.save` has written"):
+        with pytest.raises(
+            FairTTAError, match="is no file that a fitted method has saved, or it is damaged"
+        ):
             LogitBalance.load(path)
 
 

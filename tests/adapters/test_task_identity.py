@@ -56,7 +56,7 @@ def test_precision_does_not_matter(balance: LogitBalance, dtype: torch.dtype) ->
 )
 def test_other_prompts_are_refused(balance: LogitBalance, more: Any, message: str) -> None:
     with pytest.raises(FairTTAError, match=f"this LogitBalance was fitted with {message}"):
-        classifier(adapter=balance, **more).predict(PICTURES[0])
+        classifier(adapter=balance, **more)
 
 
 @pytest.mark.parametrize("tower", ["text_model", "vision_model"])
@@ -78,9 +78,9 @@ def test_other_weights_are_refused(balance: LogitBalance, tower: str) -> None:
 
 
 def test_another_model_is_refused(balance: LogitBalance) -> None:
-    other = FairTPTClassifier(
-        "miniature", ["cat", "dog"], {"place": ["water", "land"]},
-        "a photo of a {target} on {sensitive}.", scale=30.0, adapter=balance,
-    )  # fmt: skip
+    """Before any picture is read."""
     with pytest.raises(FairTTAError, match="was fitted with another model"):
-        other.predict(PICTURES[0])
+        FairTPTClassifier(
+            "miniature", ["cat", "dog"], {"place": ["water", "land"]},
+            "a photo of a {target} on {sensitive}.", scale=30.0, adapter=balance,
+        )  # fmt: skip

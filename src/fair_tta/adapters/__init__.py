@@ -5,8 +5,11 @@ from fair_tta.adapters.chain import Chained, Texts
 from fair_tta.adapters.contract import Adapter, Outcome
 from fair_tta.adapters.fair_tpt import FairTPT
 from fair_tta.adapters.fair_tpt_mo import FairTPTMO
-from fair_tta.adapters.logit_balance import LogitBalance, SmallReferenceWarning
+from fair_tta.adapters.fitting import FitsImages, FitsLabelledImages, SmallReferenceWarning
+from fair_tta.adapters.logit_balance import LogitBalance
 from fair_tta.adapters.orthcali import OrthCali
+from fair_tta.adapters.reference import Reference
+from fair_tta.adapters.reference_batches import ReferenceBatch
 from fair_tta.adapters.tpt import TPT
 from fair_tta.adapters.view_control import ViewControl
 from fair_tta.adapters.zero import Zero
@@ -19,9 +22,13 @@ __all__ = [
     "Chained",
     "FairTPT",
     "FairTPTMO",
+    "FitsImages",
+    "FitsLabelledImages",
     "LogitBalance",
     "OrthCali",
     "Outcome",
+    "Reference",
+    "ReferenceBatch",
     "SmallReferenceWarning",
     "Texts",
     "ViewControl",

@@ -112,6 +112,16 @@ class Chained:
         """If either does."""
         return self.first.needs_views or self.then.needs_views
 
+    @property
+    def needs_reference(self) -> bool:
+        """If either does."""
+        return any(getattr(part, "needs_reference", False) for part in (self.first, self.then))
+
+    @property
+    def needs_labels(self) -> bool:
+        """If either does."""
+        return any(getattr(part, "needs_labels", False) for part in (self.first, self.then))
+
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """See `Adapter.adapt`."""
         texts, before = self.first.find_texts(task, features)

@@ -7,7 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from fair_tta import adapters
+from fair_tta.adapters.chain import Chained
 from fair_tta.adapters.contract import Adapter, Outcome
+from fair_tta.adapters.fitting import FittedMethod
 from fair_tta.errors import FairTTAError, PromptError, TowerError
 from fair_tta.text.task import Task
 
@@ -33,8 +35,32 @@ def check_adapter(adapter: Any, task: Task) -> Adapter:
                 f"{type(adapter).__name__} tunes the prompt, but {error}. "
                 f"These adapters need no prompt gradient: {', '.join(_GRADIENT_FREE)}."
             ) from error
+    for part in parts_of(adapter):
+        check_fitted(part, task)
     checked: Adapter = adapter
     return checked
+
+
+def parts_of(adapter: Any) -> tuple[Any, ...]:
+    """The methods that an adapter is made of: one, or the two of a chain."""
+    return (adapter.first, adapter.then) if isinstance(adapter, Chained) else (adapter,)
+
+
+def is_fitted(method: Any) -> bool:
+    """Whether a method has the reference that it needs, if it needs one."""
+    needs = getattr(method, "needs_reference", False)
+    return not needs or getattr(method, "reference", None) is not None
+
+
+def check_fitted(method: Any, task: Task | None = None) -> None:
+    """Raise unless a method has the reference that it needs, and of this task if one is given."""
+    if isinstance(method, FittedMethod):
+        method.checked_reference(task)
+    elif not is_fitted(method):
+        name = type(method).__name__
+        raise FairTTAError(
+            f"{name} has seen no reference images yet: its `reference` should be set by its `fit`."
+        )
 
 
 def check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> None:

@@ -37,7 +37,9 @@ class Adapter(Protocol):
     """A method. Hyper-parameters only: state is passed and returned, never stored.
 
     The classifier checks the three markers before it does any work; most methods have them as
-    ``ClassVar[bool]``.
+    ``ClassVar[bool]``. Further ones mean False where they are absent: ``needs_reference``, the
+    method has to be fitted on reference images, and its ``reference`` is None until then;
+    ``needs_labels``, it has to know the sensitive values of these.
     """
 
     @property

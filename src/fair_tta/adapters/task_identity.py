@@ -60,7 +60,7 @@ class TaskIdentity:
             task: where it is to be used.
             what: is to be used; begins the message.
         """
-        other = TaskIdentity.of(task)
+        other = task.remember(TaskIdentity, lambda: TaskIdentity.of(task))
         for name, own in self.prompts.items():
             if _in_order(own) != _in_order(other.prompts[name]):
                 raise FairTTAError(

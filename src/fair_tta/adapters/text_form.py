@@ -32,9 +32,10 @@ def _methods() -> dict[str, type[Any]]:
         if not any(f.default is f.default_factory is dataclasses.MISSING for f in fields):
             found[kind.__module__.rpartition(".")[2].replace("_", "-")] = kind
 
-    def needs(name: str) -> tuple[bool, bool, bool, str]:
+    def needs(name: str) -> tuple[bool, bool, bool, bool, str]:
         kind = found[name]
-        return kind.needs_sensitive, kind.needs_prompt_gradient, kind.needs_views, name
+        reference = getattr(kind, "needs_reference", False)
+        return kind.needs_sensitive, kind.needs_prompt_gradient, reference, kind.needs_views, name
 
     return {name: found[name] for name in sorted(found, key=needs)}
 

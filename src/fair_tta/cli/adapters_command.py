@@ -30,6 +30,8 @@ def adapters_command() -> None:
                 ("--sensitive", kind.needs_sensitive),
                 ("views", kind.needs_views),
                 ("prompt gradient", kind.needs_prompt_gradient),
+                ("reference", getattr(kind, "needs_reference", False)),
+                ("its labels", getattr(kind, "needs_labels", False)),
             )
             if needed
         ]

@@ -20,6 +20,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from fair_tta.adapters.own_files import lasting_repr, origin
+from fair_tta.adapters.reference import Reference
 from fair_tta.runs.weights_hash import weights_hash
 from fair_tta.text.prompts import Templates
 
@@ -58,6 +59,8 @@ def plain(value: Any, depth: int = 0) -> Any:
         return [inner(item) for item in value]
     if isinstance(value, Templates):
         return inner(value.sentences)
+    if isinstance(value, Reference):
+        return {"name": "Reference", "settings": {"images": value.images, "sha256": value.digest}}
     return _of_object(value, inner) if depth < _DEEPEST else lasting_name(value)
 
 

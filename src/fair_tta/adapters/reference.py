@@ -1,0 +1,162 @@
+"""What a method has learnt of reference images, and its file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from fair_tta.adapters.task_identity import TaskIdentity
+from fair_tta.errors import FairTTAError
+from fair_tta.whole_files import write_whole
+
+_FORMAT = "fair-tta/reference/1"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reference:
+    """What a method has learnt of reference images, and with which model and prompts.
+
+    Equal are those of equal content.
+
+    Attributes:
+        method: the name of the method's class.
+        images: how many images.
+        identity: model and prompts.
+        tensors: what was learnt, by names of the method's choice; on the CPU.
+        settings: those of the method's settings without which it would have learnt something else.
+    """
+
+    method: str
+    images: int
+    identity: TaskIdentity
+    tensors: Mapping[str, Tensor]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the content."""
+        return _digest(self._about(self.settings), self._every_tensor())
+
+    def save(self, path: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
+        """Write a safetensors file, whose metadata say in JSON what it is: whole or not at all.
+
+        Args:
+            path: of the file.
+            settings: all settings of the method.
+        """
+        about, tensors = self._about(settings), self._every_tensor()
+        about["sha256"] = _digest(about, tensors)
+        write_whole(path, save(tensors, {"about": _json(about)}))
+
+    @classmethod
+    def read(
+        cls, path: str | os.PathLike[str], learnt_with: Mapping[str, tuple[str, ...]]
+    ) -> tuple[Reference, dict[str, Any]]:
+        """What `save` has written, and all settings of the method. No code is run.
+
+        Args:
+            path: of the file.
+            learnt_with: the methods that it may be of; of each the settings that go with what was
+                learnt.
+
+        Raises:
+            FairTTAError: there is no such file, it is damaged or another's, or of another method.
+        """
+        if not Path(path).is_file():
+            raise FairTTAError(f"there is no file {os.fspath(path)!r}: check the path.")
+        try:
+            with safe_open(path, "pt") as file:
+                about = json.loads(file.metadata()["about"])
+                if about["format"] != _FORMAT:
+                    raise ValueError(f"another format, {about['format']}")
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            if about.pop("sha256") != _digest(about, tensors):
+                raise ValueError("damaged")
+            identity = TaskIdentity(
+                about["model"], about["scale"], about["prompts"], tensors.pop("identity")
+            )
+            method, settings = about["method"], _hashable(about["settings"])
+            tensors = {name.removeprefix("learnt."): value for name, value in tensors.items()}
+            shaping = {name: settings[name] for name in learnt_with.get(method, ())}
+            reference = cls(method, about["images"], identity, tensors, shaping)
+        except (SafetensorError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise FairTTAError(
+                f"{os.fspath(path)!r} is no file that a fitted method has saved, or it is damaged: "
+                "fit again."
+            ) from error
+        if method not in learnt_with:
+            raise FairTTAError(
+                f"{os.fspath(path)!r} is of the method {method}, not of "
+                f"{' or '.join(sorted(learnt_with))}."
+            )
+        return reference, settings
+
+    def check(self, method: str, settings: Mapping[str, Any]) -> None:
+        """Raise unless it is of a method with these settings."""
+        if self.method != method:
+            raise FairTTAError(
+                f"`reference` should be what {method} has learnt (got that of {self.method})."
+            )
+        for name, value in self.settings.items():
+            if settings[name] != value:
+                raise FairTTAError(
+                    f"this {method} was fitted with {name}={value!r} (got {settings[name]!r}): fit "
+                    "it again."
+                )
+
+    def _about(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "format": _FORMAT,
+            "method": self.method,
+            "settings": dict(settings),
+            "images": self.images,
+            "model": self.identity.model,
+            "scale": self.identity.scale,
+            "prompts": self.identity.prompts,
+        }
+
+    def _every_tensor(self) -> dict[str, Tensor]:
+        learnt = {f"learnt.{name}": value.contiguous() for name, value in self.tensors.items()}
+        return {"identity": self.identity.features, **learnt}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reference) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"Reference(images={self.images}, sha256={self.digest[:16]!r})"
+
+
+def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    content = sha256(_json(about).encode())
+    for name, value in sorted(tensors.items()):
+        content.update(_json([name, str(value.dtype), list(value.shape)]).encode())
+        content.update(value.reshape(-1).view(torch.uint8).numpy())
+    return content.hexdigest()
+
+
+def _hashable(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON makes lists of tuples."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise FairTTAError(
+            f"settings of a method that is saved should be numbers, texts or lists of them: {error}"
+        ) from error
