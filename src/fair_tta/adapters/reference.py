@@ -144,7 +144,7 @@ def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     content = sha256(_json(about).encode())
     for name, value in sorted(tensors.items()):
         content.update(_json([name, str(value.dtype), list(value.shape)]).encode())
-        content.update(value.reshape(-1).view(torch.uint8).numpy())
+        content.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
     return content.hexdigest()
 
 
