@@ -52,6 +52,11 @@ def is_fitted(method: Any) -> bool:
     return not needs or getattr(method, "reference", None) is not None
 
 
+def is_ready(adapter: Any) -> bool:
+    """Whether all parts of an adapter have the references that they need."""
+    return all(map(is_fitted, parts_of(adapter)))
+
+
 def check_fitted(method: Any, task: Task | None = None) -> None:
     """Raise unless a method has the reference that it needs, and of this task if one is given."""
     if isinstance(method, FittedMethod):

@@ -3,7 +3,8 @@
 A name, and after a colon its settings, which are the fields of the class. A setting of a setting
 has a dot. ``+`` (or ``>>``, which a shell must be kept from reading) chains two. The name of a
 method is that of its file in `fair_tta.adapters`; ``path/to/my_file.py:SoftVote`` is one of a file
-of your own, which is run.
+of your own, which is run. Of a method that is fitted ``reference=FILE`` is what its `save` or
+``fair-tta fit`` has written, and what else is written changes the settings in the file.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any
 
 from fair_tta import adapters
 from fair_tta.adapters import Adapter, Chained
+from fair_tta.adapters.checks import check_fitted
+from fair_tta.adapters.fitting import FittedMethod
 from fair_tta.adapters.own_files import cannot_run, load_own
 from fair_tta.adapters.setting_values import read_settings, with_settings
 from fair_tta.errors import FairTTAError
@@ -44,6 +47,7 @@ ADAPTERS = _methods()
 """Every method by its name on the command line and in tables of one's own."""
 
 _CHAIN = r">>|\+(?=\s*(?:[A-Za-z]|[^,=+:]*\.py\s*(?::|$)))"
+_REFERENCE = re.compile(r"[:,]\s*reference\s*=\s*([^,]+)")
 _FILE = re.compile(r"((?:[A-Za-z]:[\\/])?[^:]*\.py)\s*(?::([^:]*))?(?::(.*))?", re.DOTALL)
 
 
@@ -103,7 +107,10 @@ def short_name(text: str) -> str:
 
     def short(piece: str) -> str:
         file = _FILE.fullmatch(piece.strip())
-        return piece.replace(file[1], PureWindowsPath(file[1]).name, 1) if file else piece
+        found = [file[1]] if file else []
+        for path in (*found, *_REFERENCE.findall(piece)):
+            piece = piece.replace(path, PureWindowsPath(path).name, 1)
+        return piece
 
     return "".join(map(short, re.split(f"({_CHAIN})", text)))
 
@@ -112,21 +119,32 @@ def _one(text: str, folder: Path) -> Any:
     file = _FILE.fullmatch(text.strip())
     if file:
         path, name = (folder / os.path.expanduser(file[1])).resolve(), (file[2] or "").strip()
-        return _own(path, name, file[3] or "")
+        return _own(path, name, file[3] or "", folder)
     name, _, settings = (part.strip() for part in text.partition(":"))
     if name not in ADAPTERS:
         raise FairTTAError(
             f"there is no adapter {name!r}: choose from {', '.join(ADAPTERS)}, or a class of a "
             "file of your own, 'my_file.py:MyMethod'."
         )
-    return with_settings(name, ADAPTERS[name](), read_settings(name, settings))
+    return _set(name, ADAPTERS[name](), settings, folder)
 
 
-def _own(path: Path, name: str, settings: str) -> Any:
+def _set(name: str, default: Any, text: str, folder: Path) -> Any:
+    """A method with settings, and with what it has learnt if that is among them."""
+    settings = read_settings(name, text)
+    if "reference" not in settings or not isinstance(default, FittedMethod):
+        return with_settings(name, default, settings)
+    file = folder / os.path.expanduser(settings.pop("reference"))
+    method = with_settings(name, type(default).load(file), settings)
+    check_fitted(method)
+    return method
+
+
+def _own(path: Path, name: str, settings: str, folder: Path) -> Any:
     what = f"{path.name}:{name}"
     default = load_own(path, name)
     try:
-        return with_settings(what, default, read_settings(what, settings))
+        return _set(what, default, settings, folder)
     except FairTTAError:
         raise
     except Exception as error:

@@ -18,6 +18,7 @@ from fair_tta.cli import (
     cite_command,
     demo_command,
     examine_command,
+    fit_command,
     predict_command,
     report_command,
 )
@@ -28,6 +29,7 @@ for function in (
     predict_command.predict_command,
     examine_command.examine_command,
     audit_command.audit_command,
+    fit_command.fit_command,
     report_command.report_command,
     bench_command.bench_command,
     adapters_command.adapters_command,

@@ -15,8 +15,9 @@ def adapters_command() -> None:
     """List the methods: what they do, what they need, and their settings with defaults.
 
     Settings are written after a colon: fair-tpt:lam=10,rate.beta=0.05. A plus sign projects after
-    tuning: fair-tpt+orthcali:lam=0. A method of a file of your own, which is run, is written
-    my_file.py:MyMethod.
+    tuning: fair-tpt+orthcali:lam=0. What needs a reference has it from --reference DIR, or from a
+    file of `fair-tta fit`: logit-balance:reference=FILE. A method of a file of your own, which is
+    run, is written my_file.py:MyMethod.
     """
     from fair_tta.adapters.setting_values import describe_settings
     from fair_tta.adapters.text_form import ADAPTERS

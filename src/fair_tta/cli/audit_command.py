@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fair_tta.cli import options
-from fair_tta.cli.console import LEFT_OUT, exits, progress_bar, say, usage
+from fair_tta.cli.console import LEFT_OUT, bars, exits, say, usage
 from fair_tta.cli.embedded import embedded_notes
 from fair_tta.cli.names import parse_renames, sensitive_option, targets_option
 from fair_tta.errors import FairTTAError
@@ -61,6 +61,8 @@ def audit_command(
     template: options.Template = None,
     model: options.Model = "miniature",
     adapters: options.Adapters = ["zero-shot", "fair-tpt"],  # noqa: B006
+    reference: options.ReferenceDir = None,
+    reference_is_data: options.ReferenceIsData = False,
     seed: options.Seed = 0,
     views: options.ViewCount = 64,
     batch_size: options.BatchSize = 16,
@@ -92,6 +94,7 @@ def audit_command(
         from fair_tta.folders import Labels, audit_folder
 
         methods = options.read_adapters(adapters)
+        options.check_reference("--adapters", methods, reference)
         values = Labels(
             images,
             labels,
@@ -116,12 +119,12 @@ def audit_command(
         for note in notes:
             say(note)
         _say_prompts(classifier)
-        with progress_bar(progress, "rows") as tell:
+        with bars(progress) as bar:
 
             def count(finished: int, total: int) -> None:
                 nonlocal done
                 done = finished
-                tell(finished, total)
+                bar("rows")(finished, total)
 
             result = audit_folder(
                 classifier,
@@ -134,8 +137,11 @@ def audit_command(
                 engine=options.make_engine(engine, workers, cores, address),
                 model=model,
                 restart=restart,
+                reference=reference,
+                reference_is_data=reference_is_data,
                 notes=notes,
                 progress=count,
+                fitting=lambda finished, total: bar("reference pictures")(finished, total),
             )
         print_audit(result)
     if result.problems.lost:

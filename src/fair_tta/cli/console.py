@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 import typer
@@ -145,6 +145,25 @@ def progress_bar(wanted: bool | None, unit: str) -> Iterator[Tell]:
                 bar.update(tasks[0], completed=done, total=total)  # type: ignore[arg-type]
 
             yield tell
+
+
+@contextmanager
+def bars(wanted: bool | None) -> Iterator[Callable[[str], Tell]]:
+    """Progress bars that follow one another, by what they count: a terminal has room for one.
+
+    Args:
+        wanted: of `progress_bar`.
+    """
+    with ExitStack() as open_:
+        tells: dict[str, Tell] = {}
+
+        def bar(unit: str) -> Tell:
+            if unit not in tells:
+                open_.close()
+                tells[unit] = open_.enter_context(progress_bar(wanted, unit))
+            return tells[unit]
+
+        yield bar
 
 
 def _bar(console: Console) -> Progress:

@@ -16,10 +16,9 @@ from fair_tta.cli.paths import (
     NO_PICTURE,
     as_named,
     asked_picture,
+    chosen_pictures,
     closed_folder,
-    find_pictures,
     rows_file,
-    some_pictures,
 )
 from fair_tta.errors import FairTTAError
 from fair_tta.vision.files import Unlisted
@@ -45,6 +44,8 @@ def examine_command(
             autocompletion=options.complete_adapters,
         ),
     ] = [],  # noqa: B006
+    reference: options.ReferenceDir = None,
+    reference_is_data: options.ReferenceIsData = False,
     as_json: Annotated[bool, typer.Option("--json", help="The examination as JSON.")] = False,
     null: options.Null = False,
     seed: options.Seed = 0,
@@ -87,6 +88,7 @@ def examine_command(
         from fair_tta.runs.store import Store
 
         methods = options.read_adapters(adapters) if adapters else {}
+        options.check_reference("--adapters", methods, reference)
         classifier = options.make_classifier(
             model,
             usage("--targets", targets_option, targets),
@@ -101,6 +103,11 @@ def examine_command(
         notes = embedded_notes(context)
         for note in notes:
             say(note)
+        chosen = chosen_pictures(
+            images, null=null, limit=limit, sample=sample, seed=seed, often=reference is not None
+        )
+        fitted = options.fit_on(reference, classifier, methods, chosen, reference_is_data, progress)
+        methods, notes = dict(fitted.adapters), [*notes, *fitted.notes]
         perceptions = Perceptions(classifier.associations(), methods)
         done = failed = 0
         with (
@@ -112,8 +119,7 @@ def examine_command(
                 options.make_engine(engine, workers, cores, address),
                 store,
             )
-            chosen = some_pictures(find_pictures(images, null=null), limit, sample, seed)
-            for item, answers in runner.stream(chosen, asked_picture, size=batch_size, seed=seed):
+            for item, answers in runner.stream(chosen(), asked_picture, size=batch_size, seed=seed):
                 done += 1
                 if isinstance(item, Unlisted):
                     answers = closed_folder(item)
@@ -130,9 +136,10 @@ def examine_command(
         left_out = [f"{failed} of {done} pictures could not be used."] if failed else []
         some = [f"Not all pictures were used: {name} {number}." for name, number in
                 (("the first", limit), ("a sample of", sample)) if number is not None]  # fmt: skip
-        examination = perceptions.examine(
-            DEFAULT, classifier_provenance(classifier), [*notes, *some, *left_out]
-        )
+        provenance = classifier_provenance(classifier)
+        if fitted.provenance:
+            provenance["reference"] = fitted.provenance
+        examination = perceptions.examine(DEFAULT, provenance, [*notes, *some, *left_out])
         if out is not None:
             examination.save(out / EXAMINATION)
         if as_json:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fair_tta.cli.console import usage
+from fair_tta.cli.console import progress_bar, say, usage
+from fair_tta.cli.paths import asked_pictures
 from fair_tta.text.prompts import Templates, default_template
 
 if TYPE_CHECKING:
     from fair_tta.adapters import Adapter
     from fair_tta.classifier import FairTPTClassifier
+    from fair_tta.runs.reference_folder import FittedAdapters
     from fair_tta.runs.runner import Engine
+    from fair_tta.vision.files import Unlisted
 
 
 def complete_adapters(incomplete: str) -> list[str]:
@@ -146,6 +150,22 @@ Address = Annotated[
 Restart = Annotated[
     bool, typer.Option("--restart", help="Throw away the finished answers in --out.")
 ]
+ReferenceDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--reference",
+        metavar="DIR",
+        help="Folder of pictures without labels, on which methods that need a reference are "
+        "fitted first.",
+        show_default="none",
+    ),
+]
+ReferenceIsData = Annotated[
+    bool,
+    typer.Option(
+        "--reference-is-data", help="Allow --reference to have pictures that are answered."
+    ),
+]
 ShowProgress = Annotated[
     bool | None,
     typer.Option(
@@ -189,6 +209,55 @@ def read_adapters(texts: list[str]) -> dict[str, Adapter]:
     return usage("--adapters", parse_adapters, texts)
 
 
+def check_reference(option: str, methods: Mapping[str, Adapter], reference: Path | None) -> None:
+    """A usage error if a method is to be fitted and there is no reference, or the other way."""
+    from fair_tta.adapters.checks import is_ready
+    from fair_tta.runs.reference_folder import check_fittable
+
+    if reference is not None:
+        usage("--reference", check_fittable, methods)
+        return
+    for name, adapter in methods.items():
+        if not is_ready(adapter):
+            raise typer.BadParameter(
+                f"{name!r} has to be fitted: name a folder of pictures with --reference, or write "
+                f"'{name.partition(':')[0]}:reference=FILE' with a file of `fair-tta fit`.",
+                param_hint=option,
+            )
+
+
+def fit_on(
+    reference: Path | None,
+    classifier: FairTPTClassifier,
+    methods: Mapping[str, Adapter],
+    chosen: Callable[[], Iterable[str | Unlisted]],
+    reference_is_data: bool,
+    progress: bool | None,
+) -> FittedAdapters:
+    """The methods, fitted on the pictures of --reference if there are any; says what came of it."""
+    from fair_tta.runs.reference_folder import fit_adapters
+
+    with progress_bar(progress, "reference pictures") as tell:
+        fitted = fit_adapters(
+            classifier,
+            methods,
+            reference,
+            lambda: asked_pictures(chosen()),
+            reference_is_data=reference_is_data,
+            progress=tell,
+        )
+    say_fitted(fitted)
+    return fitted
+
+
+def say_fitted(fitted: FittedAdapters) -> None:
+    """What methods were fitted on, and what could not be used of it."""
+    from fair_tta.data.problems import printable
+
+    for sentence in (*fitted.left_out, *fitted.notes):
+        say(printable(sentence))
+
+
 def make_classifier(
     model: str,
     targets: Mapping[str, str],
@@ -201,9 +270,11 @@ def make_classifier(
     batch_size: int,
     device: str | None,
 ) -> FairTPTClassifier:
-    """The classifier that the options describe."""
+    """The classifier that the options describe; an adapter is left out until it is fitted."""
     from transformers.utils import logging
 
+    from fair_tta.adapters import ZeroShot
+    from fair_tta.adapters.checks import is_ready
     from fair_tta.classifier import FairTPTClassifier
     from fair_tta.runs.job import load_backend
     from fair_tta.vision.views import AugMix
@@ -223,7 +294,7 @@ def make_classifier(
         targets,
         {attribute: dict(names) for attribute, names in sensitive.items()} or None,
         templates,
-        adapter=adapter,
+        adapter=adapter if adapter is None or is_ready(adapter) else ZeroShot(),
         views=AugMix(views),
         seed=seed,
         batch_size=batch_size,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fair_tta.vision.files import Unlisted, walk
+from fair_tta.vision.files import Unlisted, pictures_below
 
 if TYPE_CHECKING:
     from fair_tta.runs.picture_files import AskedPicture
@@ -17,12 +17,6 @@ NO_PICTURE = (
     "no picture was found: name files, folders with files such as .jpg or .png, or - to read paths "
     "from stdin."
 )
-
-ENDINGS = frozenset(
-    ".jpg .jpeg .jpe .jfif .png .apng .webp .gif .bmp .dib .tif .tiff .avif .avifs .jp2 .j2k "
-    ".ppm .pgm .pbm .pnm .ico .tga .heic .heif".split()
-)
-"""Files of a folder that are taken for pictures, in lower case. Files given by name all are."""
 
 
 def find_pictures(paths: Iterable[str], *, null: bool = False) -> Iterator[str | Unlisted]:
@@ -52,6 +46,37 @@ def some_pictures(
     return choose(found, limit, sample, seed, key=lambda p: os.path.normpath(str(p)), group=group)
 
 
+def chosen_pictures(
+    paths: list[str],
+    *,
+    null: bool,
+    limit: int | None,
+    sample: int | None,
+    seed: int,
+    often: bool = False,
+) -> Callable[[], Iterable[str | Unlisted]]:
+    """What a command is about, each time it is called.
+
+    Args:
+        paths: of `find_pictures`, as `null`.
+        limit: of `some_pictures`, as `sample` and `seed`.
+        often: whether it is called more than once; then all paths from stdin are read first.
+    """
+
+    def found() -> Iterable[str | Unlisted]:
+        return some_pictures(find_pictures(paths, null=null), limit, sample, seed)
+
+    if not often or "-" not in paths:
+        return found
+    every = list(found())
+    return lambda: every
+
+
+def asked_pictures(found: Iterable[str | Unlisted]) -> Iterator[AskedPicture]:
+    """All that are no closed folders."""
+    return (asked for one in found if (asked := asked_picture(one)) is not None)
+
+
 def asked_picture(found: str | Unlisted) -> AskedPicture | None:
     """For the runner; None for a folder that is closed."""
     from fair_tta.runs.picture_files import AskedPicture
@@ -76,12 +101,10 @@ def rows_file(out: Path) -> Path:
 
 
 def _expand(path: str) -> Iterator[str | Unlisted]:
-    if not os.path.isdir(path):
+    if os.path.isdir(path):
+        yield from pictures_below(path)
+    else:
         yield path
-        return
-    for found in walk(path):
-        if isinstance(found, Unlisted) or os.path.splitext(found)[1].lower() in ENDINGS:
-            yield found
 
 
 def _from_stdin(end: bytes) -> Iterator[str]:

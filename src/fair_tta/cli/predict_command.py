@@ -17,10 +17,9 @@ from fair_tta.cli.paths import (
     NO_PICTURE,
     as_named,
     asked_picture,
+    chosen_pictures,
     closed_folder,
-    find_pictures,
     rows_file,
-    some_pictures,
 )
 from fair_tta.errors import ImageError
 from fair_tta.vision.files import Unlisted
@@ -40,6 +39,8 @@ def predict_command(
     template: options.Template = None,
     model: options.Model = "miniature",
     adapter: options.OneAdapter = None,
+    reference: options.ReferenceDir = None,
+    reference_is_data: options.ReferenceIsData = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object per picture and line.")
     ] = False,
@@ -84,6 +85,7 @@ def predict_command(
 
     done = failed = 0
     with exits(stopped, options.option_names(context)):
+        from fair_tta.adapters.text_form import short_name
         from fair_tta.cli.prediction_output import Csv, JsonLines, PredictionTable
         from fair_tta.data.problems import printable
         from fair_tta.runs.answer import to_prediction
@@ -91,12 +93,15 @@ def predict_command(
         from fair_tta.runs.runner import Runner
         from fair_tta.runs.store import Store
 
+        method = options.read_adapter(adapter)
+        named = {} if adapter is None or method is None else {short_name(adapter): method}
+        options.check_reference("--adapter", named, reference)
         classifier = options.make_classifier(
             model,
             usage("--targets", targets_option, targets),
             usage("--sensitive", sensitive_option, sensitive, "sensitive"),
             template,
-            adapter=options.read_adapter(adapter),
+            adapter=method,
             seed=seed,
             views=views,
             batch_size=batch_size,
@@ -108,7 +113,15 @@ def predict_command(
         output = kind(classifier.targets, tuple(classifier.sensitive))
         # A bar and a table on the same terminal would write over each other.
         wanted = progress if progress is not None or as_json or as_csv else False
-        found = find_pictures(images, null=null)
+        chosen = chosen_pictures(
+            images, null=null, limit=limit, sample=sample, seed=seed, often=reference is not None
+        )
+        if reference is not None:
+            fitted = options.fit_on(
+                reference, classifier, named, chosen, reference_is_data, progress
+            )
+            (method,) = fitted.adapters.values()
+            classifier = classifier.with_adapter(method)
         with (
             progress_bar(wanted, "pictures") as tell,
             nullcontext() if out is None else Store(rows_file(out), restart=restart) as store,
@@ -118,9 +131,8 @@ def predict_command(
                 options.make_engine(engine, workers, cores, address),
                 store,
             )
-            chosen = some_pictures(found, limit, sample, seed)
             size = classifier.batch_size
-            for item, answers in runner.stream(chosen, asked_picture, size=size, seed=seed):
+            for item, answers in runner.stream(chosen(), asked_picture, size=size, seed=seed):
                 done += 1
                 path = item.path if isinstance(item, Unlisted) else item
                 if isinstance(item, Unlisted):

@@ -30,6 +30,7 @@ from fair_tta.runs.job import job_of
 from fair_tta.runs.local import Local
 from fair_tta.runs.picture_files import AskedPicture
 from fair_tta.runs.provenance import classifier_provenance
+from fair_tta.runs.reference_folder import Tell, fit_adapters
 from fair_tta.runs.runner import Engine, Progress, Runner
 from fair_tta.runs.store import Store
 from fair_tta.runs.worker import Answered
@@ -52,8 +53,11 @@ def audit_folder(
     engine: Engine | None = None,
     model: Any = None,
     restart: bool = False,
+    reference: str | os.PathLike[str] | None = None,
+    reference_is_data: bool = False,
     notes: Sequence[str] = (),
     progress: Progress | None = None,
+    fitting: Tell = lambda *_: None,
 ) -> FolderAudit:
     """Classify the pictures of a folder with several adapters and measure the answers.
 
@@ -80,8 +84,12 @@ def audit_folder(
         model: how other processes load the model, such as the string that the classifier was made
             of; if None it is sent to them.
         restart: throw away answers that are there.
+        reference: a folder of pictures; adapters that need a reference and have none are fitted on
+            them first. The audit says which, and how many of them were audited.
+        reference_is_data: allow the reference to have audited pictures; else they are refused.
         notes: sentences that the audit's warnings are to begin with.
         progress: is told after each row how many are finished, and how many there are.
+        fitting: is told how many pictures of the reference are finished.
     """
     if not adapters:
         raise FairTTAError("`adapters` should name at least one adapter (got none).")
@@ -91,13 +99,24 @@ def audit_folder(
         for column in labels.sensitive
     }
     allowed = values.allowed(named, skip_unknown=skip_unknown)
+    seed = classifier.vision.seed
+
+    def chosen() -> Iterable[NumberedRow]:
+        rows = _numbered(values.unique(labels.rows(allowed)))
+        return choose(rows, limit, sample, seed, key=_name, group=_group)
+
+    fitted = fit_adapters(
+        classifier,
+        adapters,
+        reference,
+        lambda: (asked for row in chosen() if (asked := _picture(row)) is not None),
+        reference_is_data=reference_is_data,
+        progress=fitting,
+    )
+    adapters = fitted.adapters
     folder.mkdir(parents=True, exist_ok=True)
     problems = Problems()
     columns = {name: Columns(classifier.targets) for name in adapters}
-    seed = classifier.vision.seed
-    rows = choose(
-        _numbered(values.unique(labels.rows(allowed))), limit, sample, seed, key=_name, group=_group
-    )
     total = min(values.rows, limit or values.rows, sample or values.rows)
     done = 0
     with (
@@ -106,7 +125,7 @@ def audit_folder(
         whole_file(folder / PREDICTIONS) as predicted,
     ):
         runner = Runner(job_of(classifier, adapters.values(), model), engine or Local(), store)
-        answered = runner.stream(rows, _picture, size=classifier.batch_size, seed=seed)
+        answered = runner.stream(chosen(), _picture, size=classifier.batch_size, seed=seed)
         with (
             closing(ProblemsFile(listed)) as listing,
             closing(PredictionsFile(predicted, columns, labels.sensitive)) as predictions,
@@ -136,6 +155,9 @@ def audit_folder(
             "limit": limit,
             "sample": sample,
         }
+        provenance = {**classifier_provenance(classifier), "data": data}
+        if fitted.provenance:
+            provenance["reference"] = fitted.provenance
         return finish(
             columns,
             problems,
@@ -143,8 +165,8 @@ def audit_folder(
             named=named,
             adapters=adapters,
             interval=interval,
-            provenance={**classifier_provenance(classifier), "data": data},
-            notes=[*notes, *(f"Not all rows were used: {what}." for what in said)],
+            provenance=provenance,
+            notes=[*notes, *fitted.notes, *(f"Not all rows were used: {what}." for what in said)],
         )
 
 

@@ -6,9 +6,11 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+from fair_tta.adapters.checks import check_adapter
 from fair_tta.auditing.columns import Columns
 from fair_tta.data import Record
 from fair_tta.errors import FairTTAError
@@ -219,6 +221,9 @@ def prepare(
         costs=costs,
     )
     _ = job.backend  # an error of the model comes before any work
+    fitted = [s for s in job.settings if getattr(s, "needs_reference", False)]
+    for place, adapter in product(range(len(job.tasks)), fitted):
+        check_adapter(adapter, job.classifier(place).task)
     return TableRun(grid, tuple(parts), Path(out), job, who, batch)
 
 

@@ -18,6 +18,9 @@
     [[setting]]
     adapter = "my_file.py:SoftVote"            # relative to this file; it is run
 
+    [[setting]]
+    adapter = "logit-balance:reference=b.safetensors"  # of `fair-tta fit`, for these names
+
 Zero-shot is added in front: it is what the others are compared with.
 """
 
@@ -31,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from fair_tta.adapters import ZeroShot
+from fair_tta.adapters.checks import is_ready
 from fair_tta.adapters.text_form import parse_adapter, short_name
 from fair_tta.data import PAPER_TASKS, BenchmarkTask, Dataset, read_folder
 from fair_tta.errors import FairTTAError, require
@@ -108,7 +112,13 @@ def _setting(entry: Mapping[str, Any], folder: Path) -> Setting:
     _check_keys("a setting", entry, ("adapter",), ("name",))
     _check_texts("a setting", entry, ("adapter", "name"))
     text = entry["adapter"]
-    return Setting(entry.get("name", short_name(text)), parse_adapter(text, folder))
+    adapter = parse_adapter(text, folder)
+    if not is_ready(adapter):
+        raise FairTTAError(
+            f"the adapter {text!r} has to be fitted: write "
+            f"'{text.partition(':')[0]}:reference=FILE' with a file of `fair-tta fit`."
+        )
+    return Setting(entry.get("name", short_name(text)), adapter)
 
 
 def _pair(name: Any) -> BenchmarkTask:

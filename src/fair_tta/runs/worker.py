@@ -34,7 +34,9 @@ if hasattr(torch, "AcceleratorError"):  # since torch 2.8
 
 
 @dataclass(frozen=True)
-class _Loaded:
+class LoadedPicture:
+    """A picture, and the file that it was read from."""
+
     image: Image
     file: PictureFile
 
@@ -67,7 +69,7 @@ class Worker:
         several pictures, or for want of memory, is no fault of a picture and is raised.
         """
         clf = self._classifier(*unit.questions[0], unit.seed)
-        loaded: dict[int, _Loaded] = {}
+        loaded: dict[int, LoadedPicture] = {}
         problems: dict[int, str] = {}
         every = frozenset(unit.questions)
         open_ = unit.open or (every,) * len(unit.pictures)
@@ -76,7 +78,7 @@ class Worker:
             if not open_[place] and not asked:
                 break  # nothing is missing that could be had
             try:
-                loaded[place] = _load(clf, unit.pictures[place])
+                loaded[place] = load_picture(clf, unit.pictures[place])
                 asked |= open_[place]
             except ImageError as error:
                 problems[place] = str(error)
@@ -97,7 +99,7 @@ class Worker:
         unit: WorkUnit,
         task: int,
         setting: int,
-        usable: dict[int, _Loaded],
+        usable: dict[int, LoadedPicture],
         encoded: dict[int, _Encoded],
         answers: dict[int, list[Answer]],
     ) -> None:
@@ -120,7 +122,7 @@ class Worker:
     def _encode(
         self,
         clf: FairTPTClassifier,
-        loaded: dict[int, _Loaded],
+        loaded: dict[int, LoadedPicture],
         views: bool,
         problems: dict[int, str],
     ) -> dict[int, _Encoded]:
@@ -156,7 +158,7 @@ class Worker:
         return found
 
     def _from_bank(
-        self, clf: FairTPTClassifier, some: Sequence[_Loaded], views: bool
+        self, clf: FairTPTClassifier, some: Sequence[LoadedPicture], views: bool
     ) -> list[_Encoded]:
         seed = clf.vision.seed
         if seed not in self._banks:
@@ -208,10 +210,15 @@ def start_worker(
     return fail
 
 
-def _load(clf: FairTPTClassifier, picture: AskedPicture) -> _Loaded:
+def load_picture(clf: FairTPTClassifier, picture: AskedPicture) -> LoadedPicture:
+    """Read a picture once, for its content and its pixels.
+
+    Raises:
+        ImageError: it cannot be used.
+    """
     try:
         file = read_picture(picture)
-        return _Loaded(clf.vision.load(file.data), file)
+        return LoadedPicture(clf.vision.load(file.data), file)
     except (OSError, ImageError):
         clf.vision.load(picture.source)  # raises too, in words about the file
         raise

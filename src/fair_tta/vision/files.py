@@ -10,6 +10,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import IO
 
+ENDINGS = frozenset(
+    ".jpg .jpeg .jpe .jfif .png .apng .webp .gif .bmp .dib .tif .tiff .avif .avifs .jp2 .j2k "
+    ".ppm .pgm .pbm .pnm .ico .tga .heic .heif".split()
+)
+"""Files of a folder that are taken for pictures, in lower case. Files given by name all are."""
+
 _AT_ONCE = 10_000  # names in memory
 
 
@@ -68,6 +74,13 @@ def walk(folder: str | os.PathLike[str], *, follow_links: bool = False) -> Itera
         elif follow_links and (place := os.path.realpath(entry.path)) not in seen:
             seen.add(place)
             levels.append(_entries(entry.path))
+
+
+def pictures_below(folder: str | os.PathLike[str]) -> Iterator[str | Unlisted]:
+    """What `walk` finds and looks like a picture by its name."""
+    for found in walk(folder):
+        if isinstance(found, Unlisted) or os.path.splitext(found)[1].lower() in ENDINGS:
+            yield found
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str] | Unlisted]:
