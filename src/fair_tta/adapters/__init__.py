@@ -1,6 +1,7 @@
 """Methods, one file each, and their text form; no loops over images."""
 
 from fair_tta.adapters.association_correction import AssociationCorrection
+from fair_tta.adapters.balance_stream import BalanceStream
 from fair_tta.adapters.chain import Chained, Texts
 from fair_tta.adapters.contract import Adapter, Outcome
 from fair_tta.adapters.fair_tpt import FairTPT
@@ -10,6 +11,7 @@ from fair_tta.adapters.logit_balance import LogitBalance
 from fair_tta.adapters.orthcali import OrthCali
 from fair_tta.adapters.reference import Reference
 from fair_tta.adapters.reference_batches import ReferenceBatch
+from fair_tta.adapters.stream_guard import StreamGuard
 from fair_tta.adapters.tpt import TPT
 from fair_tta.adapters.view_control import ViewControl
 from fair_tta.adapters.zero import Zero
@@ -19,6 +21,7 @@ __all__ = [
     "TPT",
     "Adapter",
     "AssociationCorrection",
+    "BalanceStream",
     "Chained",
     "FairTPT",
     "FairTPTMO",
@@ -30,6 +33,7 @@ __all__ = [
     "Reference",
     "ReferenceBatch",
     "SmallReferenceWarning",
+    "StreamGuard",
     "Texts",
     "ViewControl",
     "Zero",

@@ -103,6 +103,11 @@ def check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> No
 
 def check_markers(adapter: Any) -> None:
     """Raise unless this is an adapter; name what it lacks."""
+    if not getattr(adapter, "episodic", True):
+        raise FairTTAError(
+            f"{type(adapter).__name__} is not episodic, its answers depend on the images before: "
+            "call its own `predict`."
+        )
     if isinstance(adapter, type) or not callable(getattr(adapter, "adapt", None)):
         raise FairTTAError(
             "`adapter` should be an instance with a method `adapt`, such as ZeroShot() (got "

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 from torch import Tensor
 from typing_extensions import Self
 
-from fair_tta.adapters.reference import Reference
+from fair_tta.adapters.reference import Reference, unknown_settings
 from fair_tta.adapters.reference_batches import (
     EncodesImages,
     ReferenceBatch,
@@ -231,8 +231,5 @@ def load_one_of(path: str | os.PathLike[str], kinds: Iterable[type[T]]) -> T:
     try:
         loaded: T = by_name[reference.method](**settings, reference=reference)
     except (TypeError, ValueError) as error:
-        raise FairTTAError(
-            f"{os.fspath(path)!r} has settings that {reference.method} does not know: fit again "
-            f"({error})."
-        ) from error
+        raise unknown_settings(path, reference.method, error) from error
     return loaded

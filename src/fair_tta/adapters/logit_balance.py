@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from fair_tta.adapters.association_correction import centred, check_strength
-from fair_tta.adapters.contract import Outcome, softmax
+from fair_tta.adapters.association_correction import check_strength
+from fair_tta.adapters.balance_stream import BalanceStream
+from fair_tta.adapters.contract import Outcome
 from fair_tta.adapters.fitting import FitsImages
+from fair_tta.adapters.group_sums import balanced, group_sums, means_of
 from fair_tta.adapters.reference import Reference
-from fair_tta.adapters.reference_batches import ReferenceBatch
+from fair_tta.adapters.reference_batches import EncodesImages, ReferenceBatch
+from fair_tta.adapters.stream_guard import StreamGuard
 from fair_tta.errors import FairTTAError
 from fair_tta.text.task import Task
 
@@ -59,24 +61,11 @@ class LogitBalance(FitsImages):
 
     def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """``means.ATTRIBUTE`` is b, ``[values, targets]``, and ``shares.ATTRIBUTE`` pi."""
-        images = 0
-        weights: dict[str, Tensor] = {}
         sums: dict[str, Tensor] = {}
         for batch in batches:
-            v = batch.features
-            u = centred(task.logits(v, task.target_features.to(v)), -1)
-            q = u.softmax(-1)
-            images += len(v)
-            for name, values in task.sensitive_features.items():
-                w = task.logits(v, values.to(v)).softmax(-1)
-                weights[name] = weights.get(name, 0) + torch.einsum("ns,ny->sy", w, q)
-                sums[name] = sums.get(name, 0) + torch.einsum("ns,ny,nc->syc", w, q, u)
-        tiny = torch.finfo(torch.float64).tiny
-        learnt = {}
-        for name, weight in weights.items():
-            learnt[f"means.{name}"] = (sums[name] / weight[..., None].clamp(min=tiny)).mean(1)
-            learnt[f"shares.{name}"] = weight.sum(1) / images
-        return learnt
+            new = group_sums(task, batch.features)
+            sums = {name: sums.get(name, 0) + value for name, value in new.items()}
+        return means_of(sums)
 
     def prepare(self, task: Task, learnt: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """What is taken for each perceived value: ``{attribute: [values, targets]}``."""
@@ -92,9 +81,22 @@ class LogitBalance(FitsImages):
         Raises:
             FairTTAError: it is not fitted, or with another model or other prompts.
         """
-        balance = self.prepared(task)
-        image = features[:, :1]
-        logits = task.logits(image, task.target_features)
-        for name, values in task.sensitive_features.items():
-            logits = logits - task.logits(image, values).softmax(-1) @ balance[name]
-        return Outcome(softmax(logits))
+        return Outcome(balanced(task, features, self.prepared(task)))
+
+    def online(
+        self,
+        classifier: EncodesImages,
+        *,
+        state: Reference | None = None,
+        guard: StreamGuard = StreamGuard(),
+    ) -> BalanceStream:
+        """The same method on a stream: each image is answered with what came before it.
+
+        That is not episodic: answers depend on the order of the images. See `BalanceStream`.
+
+        Args:
+            classifier: whose model and prompts are used.
+            state: of an earlier stream, to go on with; None to begin.
+            guard: when to give the zero-shot answer instead.
+        """
+        return BalanceStream(self, classifier, state, guard)

@@ -106,7 +106,7 @@ class Reference:
         """Raise unless it is of a method with these settings."""
         if self.method != method:
             raise FairTTAError(
-                f"`reference` should be what {method} has learnt (got that of {self.method})."
+                f"this is what {self.method} has learnt: {method} cannot use it, fit again."
             )
         for name, value in self.settings.items():
             if settings[name] != value:
@@ -140,6 +140,13 @@ class Reference:
         return f"Reference(images={self.images}, sha256={self.digest[:16]!r})"
 
 
+def unknown_settings(path: str | os.PathLike[str], method: str, error: Exception) -> FairTTAError:
+    """A file whose settings a method refuses."""
+    return FairTTAError(
+        f"{os.fspath(path)!r} has settings that {method} does not know: fit again ({error})."
+    )
+
+
 def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     content = sha256(_json(about).encode())
     for name, value in sorted(tensors.items()):
@@ -155,7 +162,7 @@ def _hashable(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _json(value: Any) -> str:
     try:
-        return json.dumps(value, allow_nan=False)
+        return json.dumps(value)
     except (TypeError, ValueError) as error:
         raise FairTTAError(
             f"settings of a method that is saved should be numbers, texts or lists of them: {error}"

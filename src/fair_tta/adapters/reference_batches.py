@@ -89,18 +89,24 @@ def checked_batches(
             raise FairTTAError(
                 f"`features` should be what `encode` gives, [images, views, {dim}] (got {shape})."
             )
-        v = batch[:, 0].detach().to("cpu", torch.float64)
-        if not bool(v.isfinite().all()):
-            raise ModelError(
-                f"{task.backend.name} gives features that are not finite; if it runs in half "
-                "precision, try float32."
-            )
+        v = first_views(task, batch)
         begin, images = images, images + len(v)
         here = {name: places[begin:images] for name, places in values.items()}
         if any(len(places) < len(v) for places in here.values()):
             check_as_many(values, images)
         yield ReferenceBatch(v, here)
     check_as_many(values, images)
+
+
+def first_views(task: Task, features: Tensor) -> Tensor:
+    """What is learnt from: ``[images, views, dim] -> [images, dim]``, float64, on the CPU."""
+    v = features[:, 0].detach().to("cpu", torch.float64)
+    if not bool(v.isfinite().all()):
+        raise ModelError(
+            f"{task.backend.name} gives features that are not finite; if it runs in half "
+            "precision, try float32."
+        )
+    return v
 
 
 def _check_classifier(classifier: Any) -> None:

@@ -46,6 +46,8 @@ def examine_classifier(
         ImageError: an image cannot be read.
     """
     methods = named_adapters(adapters)
+    for method in methods.values():
+        classifier.with_adapter(method)  # what cannot be used is told before anything is done
     found = Perceptions(classifier.associations(), methods)
     if is_single_image(images):
         raise FairTTAError("`images` should be several images (got one): examine([image]).")
