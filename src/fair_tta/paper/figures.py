@@ -146,7 +146,13 @@ def audit_task(
     Tables with many settings are split where the paper's are; each part has zero-shot in it.
     """
     made = [
-        columns.audit(setting.name, setting.adapter, values=task.sensitive, provenance=provenance)
+        columns.audit(
+            setting.name,
+            setting.adapter,
+            values=task.sensitive,
+            harmful=task.harmful or None,
+            provenance=provenance,
+        )
         for setting, columns in zip(grid.settings, pooled, strict=True)
     ]
     if len(made) <= _TOGETHER:
