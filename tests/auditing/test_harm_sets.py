@@ -26,7 +26,9 @@ def made(answers: list[str], name: str = "before", **more: Any) -> Audit:
 def test_rates_are_those_of_the_metrics() -> None:
     found = made(BEFORE).document
     assert found.data.harmful == {"crime": ("thief",), "not <human>": ("<ape>", "animal")}
-    rates = {(h.classes, *h.sensitive.items()): h.rate.estimate for h in found.runs[0].harm}
+    rates: dict[Any, Any] = {
+        (h.classes, *h.sensitive.items()): h.rate.estimate for h in found.runs[0].harm
+    }
     assert len(rates) == 2 * (1 + 2 + 2)
     for name, classes in SETS.items():
         everybody = metrics.harm_rate(BEFORE, ["all"] * 120, classes)["all"]

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 import bench_tiny
-from fair_tta.adapters import AssociationCorrection, LogitBalance, OrthCali, SmallReferenceWarning
+from fair_tta.adapters import (
+    Adapter,
+    AssociationCorrection,
+    LogitBalance,
+    OrthCali,
+    SmallReferenceWarning,
+)
 from fair_tta.adapters.text_form import ADAPTERS
 from fair_tta.data import BenchmarkTask, Dataset, DatasetError, read_folder
 from fair_tta.errors import FairTTAError
@@ -20,7 +26,7 @@ from fair_tta.paper.references import ReferencePictures
 from fair_tta.paper.table_run import TableRun, run_table
 from fair_tta.runs.settings import Grid
 
-METHODS = {"balance": LogitBalance(), "association": AssociationCorrection()}
+METHODS: dict[str, Adapter] = {"balance": LogitBalance(), "association": AssociationCorrection()}
 
 
 @pytest.fixture(scope="module")
