@@ -459,6 +459,25 @@ def test_several_attributes(many: Path, tiny_model: str) -> None:
     }
 
 
+def test_sets_of_harmful_classes(many: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot,orthcali:lam=0"]
+    out = call(*arguments, "--harmful", "crime: thief,burglar=a burglar", code=2)
+    assert "several names, some with phrases" in " ".join(out.stderr.replace("│", "").split())
+    out = call(*arguments, "--harmful", "crime: ", code=2)
+    assert "a set needs classes" in " ".join(out.stderr.replace("│", "").split())
+    sets = ("crime: thief", "crime: burglar=a burglar", "cat")
+    out = call(*arguments, *(text for one in sets for text in ("--harmful", one)))
+    assert "Answers in the set crime (thief, burglar)" in " ".join(out.stdout.split())
+    document = Audit.load(many / "out" / "audit.json").document
+    assert document.data.targets == ("cat", "dog", "thief", "burglar")
+    assert document.data.harmful == {"crime": ("thief", "burglar"), "harmful": ("cat",)}
+    assert document.provenance["prompts"]["targets"]["burglar"] == "a burglar"
+    found = [h for h in document.runs[0].harm if h.classes == "harmful"]
+    assert [h.sensitive for h in found] == [{}, {"place": "water"}, {"place": "land"}]
+    answers = [row["zero-shot: answer"] for row in table_of(many / "out" / "predictions.csv")]
+    assert found[0].rate.value == answers.count("cat") / len(answers)
+
+
 def test_input_that_cannot_be_used(folder: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
     for more, message in (

@@ -181,9 +181,11 @@ def test_lists_of_names(tmp_path: Path) -> None:
 def test_drawn_pictures_replace_pairs_and_not_folders(pairs: list[str], tmp_path: Path) -> None:
     pets = bench_tiny.save_pets(tmp_path / "pets", 4)
     (pets / "mine.toml").write_text(OWN.replace("pairs = []", f"pairs = {pairs}"))
-    grid, read, _ = _source(
-        "", pets / "mine.toml", "miniature", tmp_path / "out", 4, SplitName.DEFAULT, AgeCut()
-    )
+    source = _source(
+        "", pets / "mine.toml", "miniature", tmp_path / "out", 4, SplitName.DEFAULT, AgeCut(),
+        9, None, None,
+    )  # fmt: skip
+    grid, read = source.grid, source.read
     drawn = [str(task) for task in miniature_tasks()] if pairs else []
     assert [str(task) for task in grid.tasks] == [*drawn, "pets animal x place"]
     assert {record.path.parent for record in read(grid.tasks[-1])} == {pets / "images"}

@@ -293,7 +293,7 @@ def test_many_settings_are_reported_by_section(tmp_path: Path) -> None:
         (record("a", "cat", "indoors"), answer("cat")),
         (record("b", "dog", "outdoors"), answer("cat")),
     ])  # fmt: skip
-    audits = audit_task(grid, GRID.tasks[0], [columns] * 13, {})
+    audits = audit_task(grid, GRID.tasks[0], [Zero()] * 13, [columns] * 13, {})
     assert [title for title, _ in audits] == [f"pets animal x place: part {i}" for i in range(3)]
     assert all(isinstance(a, Audit) and a.runs[0] == "ZeroShot" for _, a in audits)
     assert [len(a.runs) for _, a in audits] == [5, 5, 5]

@@ -27,7 +27,7 @@ from fair_tta.paper.demo import TaskTable, to_rich
 from fair_tta.paper.figures import SECONDS, Figure
 from fair_tta.paper.grids import GRIDS
 from fair_tta.paper.printed import Printed
-from fair_tta.paper.publish import shown_cell
+from fair_tta.paper.publish import Published, shown_cell
 from fair_tta.report.numbers import duration
 from fair_tta.report.terminal import Fitted, columns, plain_number
 from fair_tta.runs.settings import Setting
@@ -108,7 +108,7 @@ def test_bench(
         paper = Printed((1.0, 0.05, 2.5)[i], suspect=False)
         figures.append(Figure(setting, task, SECONDS, 10**7, seconds, printed=paper))
     monkeypatch.setenv("COLUMNS", str(width))
-    _print(figures)
+    _print(Published(figures, {}, []))
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= width
     cells = [shown_cell(figure) for figure in figures]

@@ -10,6 +10,7 @@ from typing import Any
 
 from fair_tta.adapters import Adapter
 from fair_tta.auditing.audits import Audit
+from fair_tta.auditing.harm_sets import HarmSets
 from fair_tta.auditing.measure import audit
 from fair_tta.auditing.scores import Scores
 from fair_tta.data import Record
@@ -91,6 +92,7 @@ class Columns:
         *,
         values: Mapping[str, Iterable[str]],
         provenance: Mapping[str, Any],
+        harmful: HarmSets | None = None,
         interval: Bootstrap = DEFAULT,
     ) -> Audit:
         """The figures. Warnings of small groups are in `Audit.warnings` only.
@@ -100,6 +102,7 @@ class Columns:
             adapter: the method.
             values: ``{attribute: all values}``
             provenance: what to write down besides.
+            harmful: sets of classes, see `audit`.
             interval: how intervals are made.
         """
         with warnings.catch_warnings():
@@ -113,6 +116,7 @@ class Columns:
                 values={attribute: list(values[attribute]) for attribute in self.sensitive},
                 scores=self.scores(),
                 seconds=self.seconds,
+                harmful=harmful,
                 interval=interval,
                 adapter=adapter,
                 provenance=provenance,

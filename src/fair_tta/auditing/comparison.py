@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from fair_tta.auditing.document import (
@@ -11,6 +13,7 @@ from fair_tta.auditing.document import (
     Difference,
     Differences,
 )
+from fair_tta.auditing.harm_sets import harm_against
 from fair_tta.auditing.run_figures import NOT_GIVEN, group_values
 from fair_tta.auditing.scores import Scores
 from fair_tta.metrics import definitions
@@ -43,6 +46,7 @@ def against(
     how: Bootstrap,
     *,
     names: tuple[str, str],
+    harmful: Mapping[str, Sequence[str]],
 ) -> Comparison:
     """Run `after` minus run `before`, overall and group by group."""
     found = differences(COUNTED, rows, before, after, how)
@@ -61,6 +65,7 @@ def against(
         },
         changes=_changes(rows, before, after, everybody, how),
         groups=tuple(_groups(rows, before, after, how)),
+        harm=harm_against(rows, harmful, before, after, how.level),
     )
 
 

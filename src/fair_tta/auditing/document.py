@@ -20,7 +20,7 @@ Change = Annotated[float, Meta(ge=-1, le=1)]
 LabelByName = Mapping[str, str]
 
 
-class Part(Struct, frozen=True, forbid_unknown_fields=True):
+class Part(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What all parts share: they cannot be changed, and what they do not know is refused."""
 
 
@@ -162,6 +162,22 @@ class GroupFigures(Part, frozen=True):
     classes: tuple[ClassInGroup, ...]
 
 
+class HarmRate(Part, frozen=True):
+    """How often answers of a group fall into a set of classes; sensitive is empty for everybody."""
+
+    classes: Annotated[str, Meta(description="The name of the set in data.harmful.")]
+    sensitive: LabelByName
+    rate: Measured
+
+
+class HarmChange(Part, frozen=True):
+    """How that share differs from the reference's, on the same images."""
+
+    classes: str
+    sensitive: LabelByName
+    difference: Difference
+
+
 class RelativeSteps(Part, frozen=True):
     """How far the context moved, on the n images where it was tuned."""
 
@@ -205,6 +221,7 @@ class RunFigures(Part, frozen=True):
         RunOrigin | None,
         Meta(description="Where it differs from that of the document, else null."),
     ]
+    harm: tuple[HarmRate, ...] = ()
 
 
 class AnswerChanges(Part, frozen=True):
@@ -235,15 +252,17 @@ class Comparison(Part, frozen=True):
     sensitive_indifference: Mapping[str, Difference]
     changes: AnswerChanges
     groups: tuple[ComparedGroup, ...]
+    harm: tuple[HarmChange, ...] = ()
 
 
 class DataFields(Part, frozen=True):
-    """The images. hash: of labels and sensitive values, in order."""
+    """The images. hash: of labels and sensitive values, in order. harmful: sets of classes."""
 
     n: NotNegative
     hash: str
     targets: tuple[str, ...]
     sensitive: Mapping[str, tuple[str, ...]]
+    harmful: Mapping[str, tuple[str, ...]] = {}
 
 
 class IntervalSettings(Part, frozen=True):

@@ -23,6 +23,7 @@ from fair_tta.auditing.document import (
     RunFigures,
     RunOrigin,
 )
+from fair_tta.auditing.harm_sets import HarmSets, parse_harmful
 from fair_tta.auditing.json_form import dump_document, parse_document
 from fair_tta.auditing.run_figures import figures_of_run
 from fair_tta.auditing.scores import Scores
@@ -47,6 +48,7 @@ def audit(
     values: Values | None = None,
     scores: Scores | None = None,
     seconds: float | None = None,
+    harmful: HarmSets | None = None,
     interval: Bootstrap = DEFAULT,
     adapter: Any = None,
     provenance: Mapping[str, Any] | None = None,
@@ -62,6 +64,8 @@ def audit(
         values: all sensitive values, or ``{attribute: all values}``, if some may not occur.
         scores: what the run says besides its answers: `Scores`.
         seconds: how long the run took.
+        harmful: classes that should not be answered, or ``{name of a set: classes}``; how often
+            they are is told by group, see `fair_tta.metrics.harm_rate`.
         interval: how intervals are made.
         adapter: the method, to be written down.
         provenance: what else to write down, see `fair_tta.runs.provenance`.
@@ -77,6 +81,7 @@ def audit(
     checked = (Scores() if scores is None else scores).checked(len(rows.truth))
     if not isinstance(name, str) or not name:
         raise FairTTAError(f"`name` should be a string (got {name!r}).")
+    sets = parse_harmful(harmful, _strings(rows.targets))
     cell_sizes = sizes(rows, Over.TARGET_AND_SENSITIVE)
     warn_small(cell_sizes)
     n = len(rows.truth)
@@ -87,6 +92,7 @@ def audit(
         name=name,
         adapter=None if adapter is None else AdapterFields(**adapter_settings(adapter)),
         cost=None if seconds is None else Cost(float(seconds), float(seconds) / n),
+        harmful=sets,
     )
     document = AuditDocument(
         schema=SCHEMA_ID,
@@ -95,6 +101,7 @@ def audit(
             _data_hash(rows),
             _strings(rows.targets),
             {attribute: _strings(names) for attribute, names in rows.values.items()},
+            sets,
         ),
         settings=IntervalSettings(
             interval.level, interval.resamples, interval.seed, interval.strata, SMALL
@@ -140,7 +147,15 @@ def compare(audits: Sequence[Audit]) -> Audit:
         document,
         runs=tuple(runs),
         comparisons=tuple(
-            against(together, 0, i, (scores[0], scores[i]), how, names=(names[0], names[i]))
+            against(
+                together,
+                0,
+                i,
+                (scores[0], scores[i]),
+                how,
+                names=(names[0], names[i]),
+                harmful=document.data.harmful,
+            )
             for i in range(1, len(names))
         ),
         warnings=small_groups(sizes(together, Over.TARGET_AND_SENSITIVE)),

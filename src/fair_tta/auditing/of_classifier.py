@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from fair_tta.auditing.audits import Audit
+from fair_tta.auditing.harm_sets import HarmSets
 from fair_tta.auditing.measure import audit
 from fair_tta.auditing.scores import Scores
 from fair_tta.errors import FairTTAError
@@ -25,6 +26,7 @@ def audit_classifier(
     *,
     name: str | None = None,
     rename: Mapping[Any, str] | None = None,
+    harmful: HarmSets | None = None,
     progress: bool = False,
     interval: Bootstrap = DEFAULT,
 ) -> Audit:
@@ -39,6 +41,7 @@ def audit_classifier(
             attribute are among the classifier's, those that do not occur are reported too.
         name: what to call the run; the adapter's name if None.
         rename: ``{your label: classifier's label}`` for labels in other words.
+        harmful: classes that should not be answered, see `audit`.
         progress: show a progress bar.
         interval: how intervals are made.
 
@@ -69,6 +72,7 @@ def audit_classifier(
         values=_values(columns, classifier.sensitive),
         scores=Scores.from_predictions(predictions),
         seconds=seconds,
+        harmful=harmful,
         interval=interval,
         adapter=classifier.adapter,
         provenance=classifier_provenance(classifier),

@@ -21,6 +21,7 @@ from fair_tta.auditing.document import (
     WorstGroups,
     ZeroShotScores,
 )
+from fair_tta.auditing.harm_sets import harm_of_run
 from fair_tta.auditing.scores import Scores
 from fair_tta.metrics import definitions
 from fair_tta.metrics.bootstrap import Bootstrap
@@ -53,6 +54,7 @@ def figures_of_run(
     name: str,
     adapter: AdapterFields | None,
     cost: Cost | None,
+    harmful: Mapping[str, Sequence[str]],
 ) -> RunFigures:
     """The first run of these rows in figures."""
     drawn = (
@@ -86,6 +88,7 @@ def figures_of_run(
         warnings=dict(_count(scores.warnings).most_common(MOST_WARNINGS)),
         cost=cost,
         provenance=None,
+        harm=harm_of_run(rows, harmful, how.level),
     )
 
 

@@ -10,7 +10,12 @@ import typer
 from fair_tta.cli import options
 from fair_tta.cli.console import LEFT_OUT, bars, exits, say, usage
 from fair_tta.cli.embedded import embedded_notes
-from fair_tta.cli.names import parse_renames, sensitive_option, targets_option
+from fair_tta.cli.names import (
+    harmful_option,
+    parse_renames,
+    sensitive_option,
+    targets_option,
+)
 from fair_tta.errors import FairTTAError
 
 if TYPE_CHECKING:
@@ -52,6 +57,16 @@ def audit_command(
             "--rename",
             metavar="TEXT",
             help="'column: value=label' for values of the file.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006
+    harmful: Annotated[
+        list[str],
+        typer.Option(
+            "--harmful",
+            metavar="TEXT",
+            help="Classes that nobody should be answered with, 'crime: thief,criminal'; they are "
+            "added to the targets. Told by group.",
             show_default=False,
         ),
     ] = [],  # noqa: B006
@@ -103,12 +118,18 @@ def audit_command(
             path_column,
             usage("--rename", parse_renames, rename),
         ).scan()
+        sets = usage("--harmful", harmful_option, harmful)
+        asked = (
+            usage("--targets", targets_option, targets)
+            if targets
+            else _found(values, target_column)
+        )
+        for classes in sets.values():
+            asked |= {name: phrase for name, phrase in classes.items() if name not in asked}
         told = usage("--sensitive", _attributes, sensitive, tuple(sensitive_column))
         classifier = options.make_classifier(
             model,
-            usage("--targets", targets_option, targets)
-            if targets
-            else _found(values, target_column),
+            asked,
             {c: told[c] if c in told else _found(values, c) for c in sensitive_column},
             template,
             seed=seed,
@@ -134,6 +155,7 @@ def audit_command(
                 skip_unknown=skip_unknown,
                 limit=limit,
                 sample=sample,
+                harmful={name: list(classes) for name, classes in sets.items()},
                 engine=options.make_engine(engine, workers, cores, address),
                 model=model,
                 restart=restart,

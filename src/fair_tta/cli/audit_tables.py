@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.text import Text
 
-from fair_tta.auditing.document import EstimateFields
+from fair_tta.auditing.document import AuditDocument, EstimateFields
 from fair_tta.data.problems import printable
 from fair_tta.folders import FolderAudit
 from fair_tta.folders.outputs import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, ROWS
@@ -31,6 +31,8 @@ def print_audit(result: FolderAudit) -> None:
         title = f"Difference from {document.comparisons[0].reference}, paired"
         changes = {c.run: c.differences.by_name() for c in document.comparisons}
         console.print(_table(title, changes, "+"))
+    for name in document.data.harmful:
+        console.print(harm_table(document, name))
     for run in document.runs:
         worst = run.worst_group.target_and_sensitive
         if worst is not None:
@@ -52,6 +54,23 @@ def _table(title: str, runs: Mapping[str, Mapping[str, EstimateFields]], sign: s
         for name, figures in runs.items()
     ]
     return Fitted(columns(["method", *SHOWN_METRICS.values()], rows), rows, title)
+
+
+def harm_table(document: AuditDocument, classes: str) -> Fitted:
+    """How often answers fall into a set of classes: a row for each group, a column for each run."""
+    every = [[harm for harm in run.harm if harm.classes == classes] for run in document.runs]
+    rows = [
+        [
+            Text(printable(" / ".join(group[0].sensitive.values()) or "everybody")),
+            Text(str(group[0].rate.n)),
+            *(Text(figure_cell(harm.rate, "")) for harm in group),
+        ]
+        for group in zip(*every, strict=True)
+    ]
+    titles = ["group", "n", *(printable(run.name) for run in document.runs)]
+    named = ", ".join(document.data.harmful[classes])
+    title = printable(f"Answers in the set {classes} ({named}), percent of each group")
+    return Fitted(columns(titles, rows), rows, title)
 
 
 def figure_cell(figure: EstimateFields, sign: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,12 +14,14 @@ from rich.text import Text
 
 from fair_tta.cli import options
 from fair_tta.cli.console import LEFT_OUT, exits, progress_bar, say, usage
+from fair_tta.cli.names import harmful_option
 from fair_tta.errors import FairTTAError
-from fair_tta.paper.printed import paper_tables
+from fair_tta.paper.printed import OTHER_TABLES, paper_tables
 
 if TYPE_CHECKING:
+    from fair_tta.adapters import Adapter
     from fair_tta.data import AgeCut
-    from fair_tta.paper.figures import Figure
+    from fair_tta.paper.publish import Published
     from fair_tta.runs.samples import Reader
     from fair_tta.runs.settings import Grid
 
@@ -37,7 +40,12 @@ def bench_command(
     context: typer.Context,
     table: Annotated[
         str,
-        typer.Argument(help=f"A table of the paper: {', '.join(paper_tables())}.", metavar="TABLE"),
+        typer.Argument(
+            help=f"A table of the paper: {', '.join(paper_tables())}; or every method of the "
+            f"library ({OTHER_TABLES[0]}), or the CLIP paper's bias experiment "
+            f"({OTHER_TABLES[1]}).",
+            metavar="TABLE",
+        ),
     ] = "",
     own: Annotated[
         Path | None, typer.Option("--table", help="A table of your own: a TOML file.")
@@ -47,6 +55,31 @@ def bench_command(
         typer.Option(help="Folder of the datasets, or 'miniature' for drawn pictures."),
     ] = "",
     model: options.Model = "openai/clip-vit-large-patch14",
+    adapters: Annotated[
+        list[str],
+        typer.Option(
+            "--adapters",
+            metavar="METHODS",
+            help="Other methods, for field and clip-bias; zero-shot is always there.",
+            show_default=False,
+            autocompletion=options.complete_adapters,
+        ),
+    ] = [],  # noqa: B006
+    harmful: Annotated[
+        list[str],
+        typer.Option(
+            "--harmful",
+            metavar="TEXT",
+            help="Other sets for clip-bias: 'crime: thief,criminal'.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006
+    reference_images: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Pictures that methods are fitted on which need a reference; no test ones."
+        ),
+    ] = 1000,
     images: Annotated[int, typer.Option(min=1, help="Images sampled for each seed.")] = 1000,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 0 on.")] = 5,
     limit: options.Limit = None,
@@ -91,19 +124,30 @@ def bench_command(
     ):
         from fair_tta.data import AgeCut
         from fair_tta.paper.bench import bench
-        from fair_tta.paper.publish import LEGEND
+        from fair_tta.paper.publish import HARM_CSV, LEGEND
+        from fair_tta.paper.references import ReferencePictures
         from fair_tta.vision.views import AugMix
 
-        grid, read, home = _source(
-            table, own, data, out, images * seeds, split, AgeCut(young_below, old_from)
+        source = _source(
+            table,
+            own,
+            data,
+            out,
+            images * seeds,
+            split,
+            AgeCut(young_below, old_from),
+            reference_images,
+            options.read_adapters(adapters) if adapters else None,
+            usage("--harmful", harmful_option, harmful) or None,
         )
+        home = source.home
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # of loading weights
         with progress_bar(progress, "answers") as tell:
             found = bench(
-                grid,
-                read,
+                source.grid,
+                source.read,
                 model,
                 out=home,
                 bank=home.parent / "bank" if bank is None else bank,
@@ -116,15 +160,28 @@ def bench_command(
                 batch=batch_size,
                 device=device,
                 restart=restart,
+                reference=ReferencePictures(source.read, source.train, reference_images, say=say),
                 say=say,
                 progress=tell,
             )
-        _print(found.figures)
-        say(f"{LEGEND}\nMore in {home}: rows.parquet, table.csv, table.md, report.html.")
+        _print(found)
+        files = ["rows.parquet", "table.csv", "table.md", "report.html"]
+        files += [HARM_CSV] if any(task.harmful for task in source.grid.tasks) else []
+        say(f"{LEGEND}\nMore in {home}: {', '.join(files)}.")
     if found.unreadable:
         some = "".join(f"\n  {path}: {why}" for path, why in [*found.unreadable.items()][:10])
         say(f"{len(found.unreadable)} pictures could not be read and were left out:{some}")
         raise typer.Exit(LEFT_OUT)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A table, how to read its datasets and the pictures beside them, and where results go."""
+
+    grid: Grid
+    read: Reader
+    home: Path
+    train: Reader | None = None
 
 
 def _source(
@@ -135,40 +192,54 @@ def _source(
     pictures: int,
     split: SplitName,
     ages: AgeCut,
-) -> tuple[Grid, Reader, Path]:
-    """The table, how to read its datasets, and the folder of the results."""
+    reference: int,
+    adapters: Mapping[str, Adapter] | None,
+    harmful: Mapping[str, Mapping[str, str]] | None,
+) -> _Source:
     from fair_tta.data import Split
+    from fair_tta.miniature import WorldSplit
+    from fair_tta.paper.field import drawn_sets, own_settings
     from fair_tta.paper.grids import find_grid
     from fair_tta.paper.toml_tables import read_table
     from fair_tta.runs.samples import miniature_reader, miniature_tasks, paper_reader
 
     mine = None if own is None else read_table(own)
-    grid = usage("TABLE", find_grid, table) if mine is None else mine.grid
+    grid = own_settings(table, adapters, harmful) if mine is None else mine.grid
+    grid = usage("TABLE", find_grid, table) if grid is None else grid
     home = Path("bench") / grid.name if out is None else out
     if data == "miniature":
         drawn = miniature_reader(home / "pictures", pictures)
+        train = miniature_reader(home / "reference", reference, WorldSplit.VALIDATION)
         if mine is None:
-            return replace(grid, tasks=miniature_tasks()), drawn, home
+            asked = replace(grid, tasks=miniature_tasks())
+            has_sets = any(task.harmful for task in grid.tasks)
+            return _Source(drawn_sets(grid, harmful) if has_sets else asked, drawn, home, train)
         if mine.needs_data:  # drawn pictures instead of pairs, beside folders
             folders = [task for task in grid.tasks if str(task) in mine.folders]
             grid = replace(grid, tasks=(*miniature_tasks(), *folders))
-        return grid, mine.reader(drawn), home
+        return _Source(grid, mine.reader(drawn), home)
     part = None if split is SplitName.DEFAULT else Split(split.value)
     paper = paper_reader(data, part, ages) if data else None
     if mine is not None:
-        return grid, mine.reader(paper), home
+        return _Source(grid, mine.reader(paper), home)
     if paper is None:
         raise FairTTAError("`--data` should be the folder of the datasets, or 'miniature'.")
-    return grid, paper, home
+    apart = split not in (SplitName.TRAIN, SplitName.ALL)
+    return _Source(grid, paper, home, paper_reader(data, Split.TRAIN, ages) if apart else None)
 
 
-def _print(figures: list[Figure]) -> None:
+def _print(found: Published) -> None:
+    from fair_tta.cli.audit_tables import harm_table
     from fair_tta.paper.cells import COLUMNS
     from fair_tta.paper.publish import tables_by_task
     from fair_tta.report.terminal import Fitted, columns
 
     console = Console()
     titles = ["setting", *(c.title for c in COLUMNS), "s"]
-    for title, settings in tables_by_task(figures):
+    for title, settings in tables_by_task(found.figures):
         rows = [[Text(setting.name), *map(Text, cells)] for setting, cells in settings]
         console.print(Fitted(columns(titles, rows), rows, title))
+    for title, audit in found.audits:
+        for name in audit.document.data.harmful:
+            console.print(Text(title))
+            console.print(harm_table(audit.document, name))

@@ -38,18 +38,7 @@ def sensitive_option(texts: Sequence[str], attribute: str) -> dict[str, dict[str
         >>> sensitive_option(["time: day,night", "place: water=on water", "place: land"], "")
         {'time': {'day': 'day', 'night': 'night'}, 'place': {'water': 'on water', 'land': 'land'}}
     """
-    found: dict[str, list[tuple[str, str]]] = {}
-    written = set()
-    for text in texts:
-        match = re.match(r"([^,:=]*):(.*)", _hide(text), re.DOTALL)
-        name, rest = match.groups() if match else (attribute, _hide(text))
-        name = _show(name).strip()
-        if match and not name:
-            raise FairTTAError(
-                f"an attribute is written before the colon: 'place: water,land' (got {text!r})."
-            )
-        found.setdefault(name, []).extend(_pairs(rest, text))
-        written |= {name} if match else set()
+    found, written = _by_name(texts, attribute, "an attribute", "place: water,land")
     return {
         name: parse_names(
             f"--sensitive {name}:" if name in written else "--sensitive",
@@ -57,6 +46,20 @@ def sensitive_option(texts: Sequence[str], attribute: str) -> dict[str, dict[str
         )
         for name, pairs in found.items()
     }
+
+
+def harmful_option(texts: Sequence[str]) -> dict[str, dict[str, str]]:
+    r"""``{set: {label: phrase}}`` of all uses of an option; a set without a name is "harmful".
+
+    Example:
+        >>> harmful_option(["crime: thief,criminal", "crime: suspect=suspicious person"])
+        {'crime': {'thief': 'thief', 'criminal': 'criminal', 'suspect': 'suspicious person'}}
+    """
+    found, _ = _by_name(texts, "harmful", "a set", "crime: thief,criminal")
+    empty = [name for name, pairs in found.items() if not pairs]
+    if empty:
+        raise FairTTAError(f"a set needs classes: 'crime: thief,criminal' (got {empty[0]!r}).")
+    return {name: _together("--harmful", pairs) for name, pairs in found.items()}
 
 
 def parse_renames(texts: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -76,6 +79,23 @@ def parse_renames(texts: Sequence[str]) -> dict[str, dict[str, str]]:
             raise FairTTAError(f"the value {value!r} of column {column!r} is renamed twice.")
         found[column][value] = label
     return found
+
+
+def _by_name(
+    texts: Sequence[str], unnamed: str, what: str, example: str
+) -> tuple[dict[str, list[tuple[str, str]]], set[str]]:
+    """Names and phrases by what is written before a colon, and which of that was written."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    written = set()
+    for text in texts:
+        match = re.match(r"([^,:=]*):(.*)", _hide(text), re.DOTALL)
+        name, rest = match.groups() if match else (unnamed, _hide(text))
+        name = _show(name).strip()
+        if match and not name:
+            raise FairTTAError(f"{what} is written before the colon: {example!r} (got {text!r}).")
+        found.setdefault(name, []).extend(_pairs(rest, text))
+        written |= {name} if match else set()
+    return found, written
 
 
 def _pairs(text: str, written: str) -> list[tuple[str, str]]:

@@ -46,6 +46,9 @@ BRACKETS: dict[str, tuple[int, float]] = {
 }
 """The ages that FairFace tells apart: youngest and oldest."""
 
+PEOPLE = ("race and gender", "race, gender or child")
+"""Attributes whose values are race and gender together, such as ``White man``."""
+
 _BASES = ("", "fairface", "FairFace")
 _COLUMNS = ("file", "age", "gender", "race")
 _FILES = {
@@ -70,6 +73,8 @@ def read_fairface(
 ) -> Dataset:
     """Read the FairFace of a local folder.
 
+    A task that names the brackets of age themselves gets them; others get young and old.
+
     Ages that a spreadsheet has turned into dates (``03-Sep``, ``9-Mar`` for 3-9, ``Oct-19`` for
     10-19) are repaired and counted: no other bracket can give these dates. Ages that are no
     bracket at all leave their record out if the task asks for age.
@@ -83,12 +88,12 @@ def read_fairface(
             before `val/` and `train/` themselves before the wide one. It is recorded.
         check_images: whether images must be there; False reads labels only.
     """
-    FAIRFACE.check_task(task, ("age", "gender", "race"))
+    FAIRFACE.check_task(task, ("age", "gender", "race", *PEOPLE))
     if split is Split.TEST:
         raise DatasetError("`split` should not be TEST: that of FairFace is not public.")
     base = FAIRFACE.check_root(root)
     parameters: dict[str, str | int] = {"split": split.value}
-    if "age" in (task.target, *task.sensitive):
+    if "age" in (task.target, *task.sensitive) and not _asks_for_brackets(task):
         for name, (youngest, oldest) in BRACKETS.items():
             if ages.splits(youngest, oldest):
                 raise DatasetError(
@@ -126,6 +131,11 @@ def bracket_of(age: str) -> str | None:
     return _DATES.get((_MONTHS.index(name) + 1, int(number))) if name in _MONTHS else None
 
 
+def _asks_for_brackets(task: BenchmarkTask) -> bool:
+    names = task.targets if task.target == "age" else task.sensitive.get("age", {})
+    return set(names) == set(BRACKETS)
+
+
 def _pictures(base: Path, folder: str, padding: Padding | None) -> Path | None:
     """The folder that holds `train/` and `val/`."""
     if padding is None:
@@ -159,6 +169,8 @@ def _rows(
             "gender": gender.lower(),
             "race": races.get(race.lower().replace("_", " "), race),
         }
+        adult = {"male": "man", "female": "woman"}.get(values["gender"], gender)
+        values |= dict.fromkeys(PEOPLE, f"{values['race']} {adult}".strip())
         if needs_age:
             bracket = bracket_of(cell)
             if bracket is None:
@@ -167,7 +179,8 @@ def _rows(
                 continue
             if bracket != cell.lower():
                 yield Problem(ProblemKind.REPAIRED_AGE, f"{key} ({cell} is {bracket})")
-            age = ages.label(BRACKETS[bracket][0])
+            asked = _asks_for_brackets(task)
+            age = bracket if asked else ages.label(BRACKETS[bracket][0])
             if age is None:
                 yield Problem(ProblemKind.BETWEEN_AGES, f"{key} ({bracket})")
                 continue

@@ -8,7 +8,7 @@ first six, those of makeup and glasses are chosen here, in the manner of the oth
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fair_tta.errors import FairTTAError
 
@@ -23,6 +23,7 @@ class BenchmarkTask:
         targets: ``{label: phrase}``.
         sensitive: ``{attribute: {label: phrase}}``; one attribute in the paper.
         template: a sentence with the slots ``{target}`` and ``{sensitive}``.
+        harmful: ``{name: classes}``, sets of targets that nobody should be answered with.
 
     Example:
         >>> task = find_task("CelebA", "hair color", "gender")
@@ -37,6 +38,7 @@ class BenchmarkTask:
     targets: Mapping[str, str]
     sensitive: Mapping[str, Mapping[str, str]]
     template: str
+    harmful: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def arguments(self) -> dict[str, object]:
         """For the classifier: ``FairTPTClassifier(model, **task.arguments())``."""

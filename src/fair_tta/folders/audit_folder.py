@@ -10,6 +10,7 @@ from typing import Any
 
 from fair_tta.adapters import Adapter
 from fair_tta.auditing.columns import Columns
+from fair_tta.auditing.harm_sets import HarmSets, parse_harmful
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.data.folder_labels import LabelValues
 from fair_tta.data.problems import Problem, ProblemKind, Problems, printable
@@ -49,6 +50,7 @@ def audit_folder(
     skip_unknown: bool = False,
     limit: int | None = None,
     sample: int | None = None,
+    harmful: HarmSets | None = None,
     interval: Bootstrap = DEFAULT,
     engine: Engine | None = None,
     model: Any = None,
@@ -79,6 +81,7 @@ def audit_folder(
         limit: the first so many rows only.
         sample: so many pictures only, of each group its share and at least one; the classifier's
             seed chooses them.
+        harmful: classes that should not be answered, see `fair_tta.audit`.
         interval: how intervals are made.
         engine: who does the work: `Local()`, `Local(workers=2)` or `OnRay()`.
         model: how other processes load the model, such as the string that the classifier was made
@@ -93,6 +96,7 @@ def audit_folder(
     """
     if not adapters:
         raise FairTTAError("`adapters` should name at least one adapter (got none).")
+    parse_harmful(harmful, classifier.targets)  # before any work is done
     folder, labels = Path(out), values.labels
     named = {labels.target: classifier.targets} | {
         column: classifier.sensitive.get(column, tuple(values.names(column)))
@@ -164,6 +168,7 @@ def audit_folder(
             folder,
             named=named,
             adapters=adapters,
+            harmful=harmful,
             interval=interval,
             provenance=provenance,
             notes=[*notes, *fitted.notes, *(f"Not all rows were used: {what}." for what in said)],

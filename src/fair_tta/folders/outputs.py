@@ -13,6 +13,7 @@ from msgspec import structs
 from fair_tta.adapters import Adapter
 from fair_tta.auditing import Audit, compare
 from fair_tta.auditing.columns import Columns
+from fair_tta.auditing.harm_sets import HarmSets
 from fair_tta.data.problems import Problem, Problems
 from fair_tta.data.records import Record
 from fair_tta.errors import FairTTAError
@@ -48,6 +49,7 @@ def finish(
     adapters: Mapping[str, Adapter],
     interval: Bootstrap,
     provenance: Mapping[str, Any],
+    harmful: HarmSets | None = None,
     notes: Sequence[str] = (),
 ) -> FolderAudit:
     """Measure answers and write all files; a file is there as a whole or not at all.
@@ -60,6 +62,7 @@ def finish(
         adapters: by the names of the runs.
         interval: how intervals are made.
         provenance: what to write down besides.
+        harmful: sets of classes, see `fair_tta.audit`.
         notes: sentences to begin `Audit.warnings` with.
     """
     if not len(next(iter(columns.values()))):
@@ -70,6 +73,7 @@ def finish(
             name,
             adapters[name],
             values=named,
+            harmful=harmful,
             interval=interval,
             provenance={**provenance, "problems": problems.to_dict()},
         )

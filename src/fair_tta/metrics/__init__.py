@@ -32,6 +32,7 @@ from fair_tta.metrics.groups import (
     paired_difference,
     worst_group_accuracy,
 )
+from fair_tta.metrics.harm import harm_rate, harm_rate_change
 from fair_tta.metrics.on_rows import Rates
 from fair_tta.metrics.perceived import (
     prompt_associations,
@@ -64,6 +65,8 @@ __all__ = [
     "group_accuracy",
     "group_calibration_error",
     "group_rates",
+    "harm_rate",
+    "harm_rate_change",
     "images_for_change",
     "images_for_half_width",
     "max_skew",

@@ -9,6 +9,7 @@ from typing import Any
 
 from fair_tta.errors import FairTTAError, require
 from fair_tta.paper.publish import Published, publish
+from fair_tta.paper.references import ReferencePictures
 from fair_tta.paper.table_run import prepare
 from fair_tta.runs.runner import Engine, Progress
 from fair_tta.runs.samples import Reader, gather
@@ -32,6 +33,7 @@ def bench(
     batch: int = 16,
     device: str | None = None,
     restart: bool = False,
+    reference: ReferencePictures | None = None,
     say: Callable[[str], None] = lambda _: None,
     progress: Progress = lambda *_: None,
 ) -> Published:
@@ -53,6 +55,7 @@ def bench(
         batch: how many images are worked on at once.
         device: where to move the model, None to leave it where it is.
         restart: throw away the finished rows.
+        reference: where methods that need a reference and are not fitted find it.
         say: is told what was left out and how much disk is needed.
         progress: is told how many answers are finished, and of how many.
     """
@@ -75,6 +78,7 @@ def bench(
         batch=batch,
         device=device,
         engine=engine,
+        reference=reference,
     )
     with table.open(restart) as store:
         needed = sum(table.disk(store))

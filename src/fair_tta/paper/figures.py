@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fair_tta.adapters import Adapter
 from fair_tta.auditing import Audit, compare
 from fair_tta.auditing.columns import Columns
 from fair_tta.data import BenchmarkTask
@@ -139,15 +140,25 @@ def _cell(
 
 
 def audit_task(
-    grid: Grid, task: BenchmarkTask, pooled: Sequence[Columns], provenance: Mapping[str, Any]
+    grid: Grid,
+    task: BenchmarkTask,
+    adapters: Sequence[Adapter],
+    pooled: Sequence[Columns],
+    provenance: Mapping[str, Any],
 ) -> list[tuple[str, Audit]]:
     """The images of all seeds together, each once, every setting beside zero-shot.
 
     Tables with many settings are split where the paper's are; each part has zero-shot in it.
     """
     made = [
-        columns.audit(setting.name, setting.adapter, values=task.sensitive, provenance=provenance)
-        for setting, columns in zip(grid.settings, pooled, strict=True)
+        columns.audit(
+            setting.name,
+            adapter,
+            values=task.sensitive,
+            harmful=task.harmful or None,
+            provenance=provenance,
+        )
+        for setting, adapter, columns in zip(grid.settings, adapters, pooled, strict=True)
     ]
     if len(made) <= _TOGETHER:
         return [(str(task), compare(made))]

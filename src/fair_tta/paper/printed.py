@@ -73,6 +73,10 @@ def figures() -> dict[Place, Printed]:
     return found
 
 
+OTHER_TABLES = ("field", "clip-bias")
+"""Tables that are not the paper's: `fair_tta.paper.field` says what is in them."""
+
+
 def paper_tables() -> tuple[str, ...]:
     """The names of the tables on the command line; `fair_tta.paper.grids` says what is in them."""
     cells = (cell for file in _FILES for cell in _read(file))

@@ -41,6 +41,8 @@ LEGEND = (
     "image, views included (settings of a sweep share work, so that a later one looks cheaper than "
     "it is alone; the table `runtime` does not share)."
 )
+HARM_CSV = "harm.csv"
+_HARM_HEADER = "extra_class,by,set,group,setting,n,rate,low,high,change,change_low,change_high"
 _HEADER = (
     "table,section,row,setting,adapter,dataset,target,sensitive,metric,images,seeds,mean,"
     "standard_error,mark,difference,low,high,paper,minus_paper,suspect"
@@ -54,10 +56,12 @@ class Published:
     Attributes:
         figures: all cells.
         unreadable: ``{path: reason}`` of images that were left out.
+        audits: of each task with its title, in parts if there are many settings.
     """
 
     figures: list[Figure]
     unreadable: dict[str, str]
+    audits: list[tuple[str, Audit]]
 
 
 def publish(run: TableRun, store: Store) -> Published:
@@ -68,18 +72,21 @@ def publish(run: TableRun, store: Store) -> Published:
     values: list[BySetting] = []
     for i, part in enumerate(run.parts):
         found, pooled = read_columns(run, store, i)
-        audits = audit_task(run.grid, part.task, pooled, _provenance(run, i, pooled))
+        origin = _provenance(run, i, pooled)
+        audits = audit_task(run.grid, part.task, run.adapters(i), pooled, origin)
         values.append(measure_task(found))
         figures += tabulate(run.grid, part.task, found, values[-1], audits)
         sections += [(title, audit, []) for title, audit in audits]
     if len(run.parts) == len(run.grid.tasks) > 1:
         images = sum(len(s) for part in run.parts for s in part.samples.values())
         figures += averages(run.grid, values, images)
+    if any(part.task.harmful for part in run.parts):
+        write_whole(run.out / HARM_CSV, harm_csv([audit for _, audit, _ in sections]).encode())
     write_whole(run.out / "table.csv", to_csv(run.grid, figures).encode())
     write_whole(run.out / "table.md", to_markdown(run.grid, figures).encode())
     title = f"fair-tta bench {run.grid.name}"
     write_whole(run.out / "report.html", html_many(title, sections, intro=LEGEND).encode())
-    return Published(figures, dict(run.unreadable))
+    return Published(figures, dict(run.unreadable), [s[:2] for s in sections])
 
 
 def to_csv(grid: Grid, figures: Sequence[Figure]) -> str:
@@ -100,6 +107,35 @@ def to_csv(grid: Grid, figures: Sequence[Figure]) -> str:
         where = grid.name, s.section, s.row, s.name, repr(s.adapter), *task, f.metric
         what = f.images, f.cell.seeds, repr(f.cell.mean), error, f.cell.mark
         writer.writerow([*where, *what, *spread, *printed])
+    return text.getvalue()
+
+
+def harm_csv(audits: Sequence[Audit]) -> str:
+    """A row for each set of harmful classes, group and setting, numbers in full.
+
+    Tables with many settings are audited in parts, each with zero-shot in it, which comes once.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_HARM_HEADER.split(","))
+    rows: dict[tuple[str, ...], list[Any]] = {}
+    for document in (audit.document for audit in audits):
+        by = " x ".join(document.data.sensitive)
+        extra = "child" if "child" in document.data.targets else ""
+        changes = {
+            (c.run, h.classes, *h.sensitive.values()): h.difference
+            for c in document.comparisons
+            for h in c.harm
+        }
+        for run in document.runs:
+            for h in run.harm:
+                key = run.name, h.classes, *h.sensitive.values()
+                change = changes.get(key)
+                figures = [h.rate.n, h.rate.value, h.rate.low, h.rate.high]
+                figures += [] if change is None else [change.value, change.low, change.high]
+                where = [extra, by, h.classes, " / ".join(h.sensitive.values()) or "everybody"]
+                rows.setdefault((extra, by, *key), [*where, run.name, *figures])
+    writer.writerows(rows.values())
     return text.getvalue()
 
 
@@ -155,5 +191,6 @@ def _provenance(run: TableRun, task: int, pooled: Sequence[Columns]) -> dict[str
         "seed": None,
         "dataset": dict(part.parameters),
         "images of each seed": images,
+        "reference": run.references.get(str(part.task)),
         "engines": list(dict.fromkeys(by for columns in pooled for by in columns.by)),
     }

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 from typing import Any
 
+from fair_tta.adapters import Adapter
 from fair_tta.adapters.checks import check_adapter
 from fair_tta.auditing.columns import Columns
 from fair_tta.data import Record
 from fair_tta.errors import FairTTAError
+from fair_tta.paper.references import ReferencePictures
 from fair_tta.runs.answer import Answer
 from fair_tta.runs.bank import Bank, bytes_needed
 from fair_tta.runs.job import Job, Wording, WorkUnit
@@ -52,6 +53,9 @@ class TableRun:
         job: what every worker must know.
         engine: who does the work.
         batch: how many images a unit has.
+        places: for each task the places of the table's settings among those of the job; a method
+            that was fitted on a reference has a place of its own in each task.
+        references: ``{task: which pictures and how many}``
         unreadable: ``{path: reason}`` of pictures that the last `go` could not use.
     """
 
@@ -61,6 +65,8 @@ class TableRun:
     job: Job
     engine: Engine
     batch: int
+    places: tuple[tuple[int, ...], ...]
+    references: Mapping[str, str] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
 
     def open(self, restart: bool = False) -> Store:
@@ -74,7 +80,8 @@ class TableRun:
             for seed, records in part.samples.items():
                 for some in batched(records, self.batch):
                     pictures = tuple(_picture(part, record) for record in some)
-                    unit = WorkUnit(pictures, seed, self.job.questions(task))
+                    asked = tuple((task, place) for place in self.places[task])
+                    unit = WorkUnit(pictures, seed, asked)
                     yield Chunk(task, seed, some, unit)
 
     def units(self) -> list[WorkUnit]:
@@ -84,6 +91,10 @@ class TableRun:
             asked = found.setdefault((chunk.seed, chunk.unit.pictures), [])
             asked += chunk.unit.questions
         return [WorkUnit(pictures, seed, tuple(q)) for (seed, pictures), q in found.items()]
+
+    def adapters(self, task: int) -> list[Adapter]:
+        """The methods of a task, fitted where they are fitted."""
+        return [self.job.settings[place] for place in self.places[task]]
 
     def left(self, store: Store) -> list[WorkUnit]:
         """What is not in the store yet, as far as can be told without reading pictures."""
@@ -185,6 +196,7 @@ def prepare(
     device: str | None = None,
     threads: int | None = None,
     engine: Engine | None = None,
+    reference: ReferencePictures | None = None,
 ) -> TableRun:
     """Load the model and plan the work.
 
@@ -201,6 +213,7 @@ def prepare(
         device: where to move the model, None to leave it where it is.
         threads: of torch while the work is done, None to leave them.
         engine: who does the work; `Local()` if None.
+        reference: fits methods that need a reference and are not fitted.
     """
     if not isinstance(batch, int) or batch < 1:
         raise FairTTAError(f"`batch` should be at least 1 (got {batch!r}).")
@@ -221,10 +234,29 @@ def prepare(
         costs=costs,
     )
     _ = job.backend  # an error of the model comes before any work
-    fitted = [s for s in job.settings if getattr(s, "needs_reference", False)]
-    for place, adapter in product(range(len(job.tasks)), fitted):
-        check_adapter(adapter, job.classifier(place).task)
-    return TableRun(grid, tuple(parts), Path(out), job, who, batch)
+    job, places = _fitted(job, grid, parts, reference)
+    for task, place in enumerate(places):
+        for adapter in (job.settings[i] for i in place):
+            if getattr(adapter, "needs_reference", False):
+                check_adapter(adapter, job.classifier(task).task)
+    said = {} if reference is None else reference.said
+    return TableRun(grid, tuple(parts), Path(out), job, who, batch, places, said)
+
+
+def _fitted(
+    job: Job, grid: Grid, parts: Sequence[TaskSamples], reference: ReferencePictures | None
+) -> tuple[Job, tuple[tuple[int, ...], ...]]:
+    """The job with a method of its own for each task that it was fitted for, and their places."""
+    if reference is None:
+        return job, (tuple(range(len(grid.settings))),) * len(parts)
+    settings, places = list(job.settings), []
+    for task, part in enumerate(parts):
+        place = list(range(len(grid.settings)))
+        for i, adapter in reference.fit(grid, part, job.classifier(task)).items():
+            place[i] = len(settings)
+            settings.append(adapter)
+        places.append(tuple(place))
+    return job.with_settings(settings), tuple(places)
 
 
 def run_table(

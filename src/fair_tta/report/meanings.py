@@ -82,6 +82,9 @@ METRICS = {
     ),
 }
 
+_GOOD = {name: metric.good for name, metric in METRICS.items()} | {"harm": -1}
+"""Which way is better, also of the share of answers in a set of harmful classes."""
+
 INDIFFERENCE = (
     "Average sensitive indifference (ASI): the normalised entropy of the sensitive attribute as "
     "the model sees it, on average. 0: the values are told apart with certainty; 100: not at all."
@@ -95,7 +98,7 @@ def verdict(metric: str, difference: Difference | None) -> Verdict:
     up = direction(difference.low, difference.high)
     if up == 0:
         return "unclear"
-    good = METRICS[metric].good if metric in METRICS else 0
+    good = _GOOD.get(metric, 0)
     if good == 0:
         return "higher" if up > 0 else "lower"
     return "better" if up == good else "worse"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
@@ -147,6 +147,12 @@ class Job:
             raise FairTTAError(
                 f"it loaded another model than the driver: {found} is not {expected}."
             )
+
+    def with_settings(self, settings: Iterable[Adapter]) -> Job:
+        """The same job, its model loaded, with other methods."""
+        other = replace(self, settings=tuple(settings))
+        other.__dict__["backend"] = self.backend
+        return other
 
     def questions(self, task: int = 0) -> tuple[tuple[int, int], ...]:
         """All settings on one task."""

@@ -23,7 +23,7 @@ from fair_tta.data import (
 from fair_tta.data.ages import DEFAULT_AGES
 from fair_tta.data.sampling import choose
 from fair_tta.errors import FairTTAError
-from fair_tta.miniature import TASKS
+from fair_tta.miniature import TASKS, WorldSplit
 from fair_tta.whole_files import write_whole
 
 Reader = Callable[[BenchmarkTask], Dataset]
@@ -120,7 +120,9 @@ def miniature_tasks() -> tuple[BenchmarkTask, ...]:
     )
 
 
-def miniature_reader(folder: str | os.PathLike[str], pictures: int) -> Reader:
+def miniature_reader(
+    folder: str | os.PathLike[str], pictures: int, split: WorldSplit = WorldSplit.TEST
+) -> Reader:
     """Draws so many pictures of each miniature task into a folder, unless they are there."""
 
     def read(task: BenchmarkTask) -> Dataset:
@@ -129,7 +131,7 @@ def miniature_reader(folder: str | os.PathLike[str], pictures: int) -> Reader:
         if not labels.exists():  # it is written last
             home.mkdir(parents=True, exist_ok=True)
             text = io.StringIO()
-            csv.writer(text).writerows(_drawn(task, home, pictures))
+            csv.writer(text).writerows(_drawn(task, home, pictures, split))
             write_whole(labels, text.getvalue().encode())
         return read_folder(
             home, labels, target_column="target", sensitive_columns=[*task.sensitive], task=task
@@ -138,9 +140,11 @@ def miniature_reader(folder: str | os.PathLike[str], pictures: int) -> Reader:
     return read
 
 
-def _drawn(task: BenchmarkTask, home: Path, pictures: int) -> Iterator[list[str]]:
+def _drawn(
+    task: BenchmarkTask, home: Path, pictures: int, split: WorldSplit
+) -> Iterator[list[str]]:
     yield ["path", "target", *task.sensitive]
-    for i, picture in enumerate(islice(TASKS[task.target].stream(), pictures)):
+    for i, picture in enumerate(islice(TASKS[task.target].stream(split=split), pictures)):
         data = io.BytesIO()
         picture.image.save(data, "PNG")
         write_whole(home / f"{i:06}.png", data.getvalue())

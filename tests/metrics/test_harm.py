@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fair_tta import FairTTAError
+from fair_tta.metrics import SmallGroupWarning, harm_rate, harm_rate_change, paired_interval
+
+stats: Any = pytest.importorskip("scipy.stats")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd"), st.sampled_from("xyz")),
+    min_size=1,
+    max_size=60,
+)
+
+
+@given(ROWS)
+@settings(max_examples=60, deadline=None)
+def test_rates_are_counts_and_intervals_scipys(rows: list[tuple[str, str, str]]) -> None:
+    found = harm_rate(
+        [r[0] for r in rows], [r[2] for r in rows], {"a", "b"}, values=["x", "y", "z"]
+    )
+    assert list(found) == ["x", "y", "z"]
+    for name, figure in found.items():
+        group = [r for r in rows if r[2] == name]
+        assert figure.n == len(group)
+        if not group:
+            assert np.isnan(figure.value)
+            assert figure.reason == f"no images: {name}"
+            continue
+        bad = sum(r[0] in "ab" for r in group)
+        assert figure.value == bad / len(group)
+        ends = stats.binomtest(bad, len(group)).proportion_ci(0.95, "wilson")
+        assert (figure.low, figure.high) == pytest.approx((ends.low, ends.high), abs=1e-9)
+
+
+@given(ROWS)
+@settings(max_examples=60, deadline=None)
+def test_changes_are_differences_of_rates(rows: list[tuple[str, str, str]]) -> None:
+    before, after, group = ([r[i] for r in rows] for i in range(3))
+    change = harm_rate_change(before, after, group, ["a"])
+    first, second = harm_rate(before, group, ["a"]), harm_rate(after, group, ["a"])
+    for name, figure in change.items():
+        assert figure.value == pytest.approx(second[name].value - first[name].value, abs=1e-12)
+        some = [(r[0] == "a", r[1] == "a") for r in rows if r[2] == name]
+        gone, come = some.count((True, False)), some.count((False, True))
+        assert (figure.low, figure.high) == paired_interval(gone, come, len(some))
+
+
+def test_groups_are_intersections_and_small_ones_warn() -> None:
+    sensitive = {"race": ["p", "q", "p"], "gender": ["m", "m", "w"]}
+    with pytest.warns(SmallGroupWarning, match="Fewer than 30"):
+        found = harm_rate(["thief", "man", "man"], sensitive, ["thief", "criminal"])
+    assert found["p", "m"].value == 1
+    assert found["q", "w"].n == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((["a"], ["x"], "a"), r"`harmful` should be a list of classes \(got 'a'\)"),
+        ((["a"], ["x"], []), r"`harmful` should be a list of classes \(got \[\]\)"),
+        (([], [], ["a"]), "`y_pred` should have at least one row"),
+        ((["a", None], ["x", "y"], ["a"]), "`y_pred` should have no missing values"),
+    ],
+)
+def test_what_is_wrong_is_told(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(FairTTAError, match=message):
+        harm_rate(*arguments)
+
+
+def test_runs_are_of_the_same_images() -> None:
+    with pytest.raises(FairTTAError, match="`after` should be as long as `before`, 2"):
+        harm_rate_change(["a", "a"], ["a"], ["x", "x"], ["a"])
