@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import pipeline
 
-from fair_tta import FairTPTClassifier
+from fair_tta import FairPipeline
 from fair_tta.miniature import TASKS
 from fair_tta.miniature.model import FOLDER
 
@@ -23,21 +23,6 @@ def report(classify: Callable[..., Any], images: list[Any]) -> list[Any]:
     for answer in answers:
         print("  ", ", ".join(f"{entry['label']} {entry['score']:.3f}" for entry in answer))
     return answers
-
-
-class FairPipeline:
-    """Takes the place of a pipeline; what should not matter is said once, here."""
-
-    def __init__(self, classify: Any, sensitive: list[str]) -> None:
-        self.classify, self.sensitive = classify, sensitive
-
-    def __call__(
-        self, images: Any, *, candidate_labels: list[str], hypothesis_template: str
-    ) -> Any:
-        template = hypothesis_template.replace("{}", "{target} {sensitive}")
-        clf = FairTPTClassifier(self.classify, candidate_labels, self.sensitive, template)
-        found = clf.predict(images)
-        return [p.to_dict() for p in found] if isinstance(found, list) else found.to_dict()
 
 
 classify = pipeline("zero-shot-image-classification", model=str(FOLDER))

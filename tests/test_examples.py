@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 from pathlib import Path
 from typing import Any
@@ -60,3 +61,14 @@ def test_fairlearn_agrees_with_the_audit(tmp_path: Path, monkeypatch: pytest.Mon
             assert value == pytest.approx(group["accuracy"]["value"])
         assert (tmp_path / f"{run_name}.png").stat().st_size > 5000
     assert (tmp_path / "comparison.png").stat().st_size > 5000
+
+
+def test_the_notebook_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
+    cells = json.loads((EXAMPLES / "quickstart.ipynb").read_text("utf-8"))["cells"]
+    names: dict[str, Any] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            exec("".join(cell["source"]), names)
+    assert len(names["together"].runs) == 3
+    assert r"\toprule" in capsys.readouterr().out

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
     from fair_tta.errors import FairTTAError, ImageError, ModelError, PromptError, TowerError
     from fair_tta.metrics import Bootstrap, Estimate, Over, SmallGroupWarning
+    from fair_tta.pipeline import FairPipeline
     from fair_tta.prediction import Prediction
     from fair_tta.text.cache import Cache
     from fair_tta.text.prompts import Templates
@@ -75,6 +76,7 @@ __all__ = [
     "Direction",
     "Estimate",
     "Examination",
+    "FairPipeline",
     "FairTPT",
     "FairTPTClassifier",
     "FairTPTMO",
@@ -127,6 +129,7 @@ _MODULES = (
     "errors", "text.prompts", "metrics",  # these do without PyTorch
     "adapters", "adapters.loading", "auditing", "backends", "classifier", "text.cache", "text.task",
     "tuning.directions", "tuning.objectives", "tuning.rates", "prediction", "vision.views",
+    "pipeline",
 )  # fmt: skip
 
 if not TYPE_CHECKING:  # or a type checker would believe in any name

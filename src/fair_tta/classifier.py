@@ -17,7 +17,7 @@ from fair_tta.adapters.checks import check_adapter, check_outcome
 from fair_tta.adapters.predictions import to_predictions
 from fair_tta.backends import Backend, resolve
 from fair_tta.errors import FairTTAError, ImageError, ModelError, require
-from fair_tta.prediction import Prediction
+from fair_tta.prediction import Prediction, facts_table
 from fair_tta.text.cache import Cache
 from fair_tta.text.current import CurrentTask
 from fair_tta.text.prompts import Names, Templates, parse_names, parse_sensitive, parse_template
@@ -133,6 +133,25 @@ class FairTPTClassifier:
     def sensitive(self) -> dict[str, tuple[str, ...]]:
         """Labels of the sensitive values, by attribute."""
         return {attribute: tuple(names) for attribute, names in self.task.sensitive.items()}
+
+    def __repr__(self) -> str:
+        return (
+            f"FairTPTClassifier({self.backend.name!r}, targets={list(self.targets)}, "
+            f"sensitive={self.sensitive}, adapter={self.adapter!r})"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the model, what it is asked, and the method."""
+        sentences = self.task.templates.sentences
+        facts = {
+            "model": self.backend.name,
+            "targets": ", ".join(self.targets),
+            **{f"sensitive: {a}": ", ".join(names) for a, names in self.sensitive.items()},
+            **{f"prompt: {name}": text for name, text in sentences.items() if text is not None},
+            "adapter": repr(self.adapter),
+            "views": repr(self.vision.views),
+        }
+        return facts_table(facts)
 
     # A path is a sequence of strings too, and a sequence an iterable: the first that fits counts.
     @overload

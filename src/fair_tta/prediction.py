@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import TypedDict
 
 
@@ -13,7 +15,7 @@ class Score(TypedDict):
     label: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction:
     """The answer for one image, next to the zero-shot answer.
 
@@ -64,6 +66,45 @@ class Prediction:
         best_first = sorted(self.probabilities.items(), key=lambda item: -item[1])
         return [{"score": score, "label": label} for label, score in best_first]
 
+    def __repr__(self) -> str:
+        before = max(self.zero_shot, key=self.zero_shot.__getitem__)
+        return (
+            f"Prediction({self.label!r}, {self.probabilities[self.label]:.3f}; zero-shot "
+            f"{before!r}, {self.zero_shot[before]:.3f})"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: bars of each class and each sensitive value, before and after."""
+        parts = [f"<p><strong>{escape(self.label)}</strong>{' (changed)' * self.flipped}</p>"]
+        parts.append(_bars("class", self.zero_shot, self.probabilities))
+        for name, after in self.sensitive.items():
+            parts.append(_bars(f"perceived: {name}", self.sensitive_zero_shot[name], after))
+        parts += [f"<p>{escape(warning)}</p>" for warning in self.warnings]
+        return "".join(parts)
+
     def __str__(self) -> str:
         scores = ", ".join(f"{s['label']} {s['score']:.3f}" for s in self.to_dict())
         return f"{self.label} ({scores})"
+
+
+def facts_table(facts: Mapping[str, str]) -> str:
+    """A table of two columns as HTML."""
+    rows = (
+        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts.items()
+    )
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _bars(title: str, before: Mapping[str, float], after: Mapping[str, float]) -> str:
+    """A table with a bar for each probability."""
+
+    def cell(p: float) -> str:
+        bar = f"display:inline-block;height:.7em;width:{100 * p:.0f}px;background:#00796b"
+        return f'<td style="text-align:left"><span style="{bar}"></span> {p:.3f}</td>'
+
+    head = f"<tr><th>{escape(title)}</th><th>before</th><th>after</th></tr>"
+    rows = (
+        f"<tr><td>{escape(name)}</td>{cell(before[name])}{cell(p)}</tr>"
+        for name, p in after.items()
+    )
+    return f"<table>{head}{''.join(rows)}</table>"

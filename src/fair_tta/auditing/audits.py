@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from fair_tta.auditing import frames
+from fair_tta.auditing import frames, shown
 from fair_tta.auditing.document import AuditDocument
 from fair_tta.auditing.json_form import dump_document, parse_document
 from fair_tta.auditing.scores import Scores
@@ -19,6 +19,9 @@ from fair_tta.errors import FairTTAError
 from fair_tta.metrics.estimate import Estimate
 from fair_tta.metrics.rows import Rows
 from fair_tta.whole_files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _SHOWN = ("accuracy", "worst_group_accuracy", "bias", "equalized_odds_difference")
 
@@ -98,6 +101,27 @@ class Audit:
     def load(cls, path: str | PathLike[str]) -> Audit:
         """Read and check a file that `save` wrote."""
         return cls(parse_document(Path(path).read_bytes()))
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with a row for each figure and group, also of a loaded audit."""
+        return shown.document_frame(self.document)
+
+    def plot(self, run: str | None = None, axes: Axes | None = None) -> Axes:
+        """Accuracy of each group with its interval: matplotlib axes, also of a loaded audit.
+
+        Args:
+            run: its name, the first if None.
+            axes: where to draw, new ones if None; ``axes.figure.savefig(path)`` saves these.
+        """
+        chosen = self.document.runs[self._position(run)]
+        return shown.plot_groups(chosen, self.document.settings.small, axes)
+
+    def to_latex(self) -> str:
+        """A table of the runs for LaTeX, with intervals (package booktabs)."""
+        return shown.to_latex(self.document)
+
+    def _repr_html_(self) -> str:
+        return shown.to_html_table(self.document)
 
     def to_dataframe(self) -> Any:
         """A pandas DataFrame with a row per image: label, sensitive values, answers of each run."""

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import warnings
+from collections.abc import Mapping
 from typing import IO, Any, TypeAlias
 
 import numpy as np
@@ -78,6 +79,11 @@ def load_image(image: ImageInput) -> Image.Image:
         raise
     except Exception as error:  # on broken data PIL may raise nearly anything
         raise ImageError(f"cannot read {what}: {explain(error)}") from error
+    if isinstance(image, Mapping):
+        raise ImageError(
+            f"a row with the columns {[str(key) for key in image][:8]} is not an image: pass the "
+            'column of the pictures, such as dataset["image"]'
+        )
     raise ImageError(
         f"{what} is not an image: pass a PIL image, a path (str or PathLike), the bytes of an "
         "image file, a binary file object, a numpy array or a torch tensor"

@@ -1,0 +1,147 @@
+"""In the place of a transformers pipeline: the same call, the same lists of scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+from urllib.request import urlopen
+
+import numpy as np
+from torch import Tensor
+
+from fair_tta.adapters import Adapter
+from fair_tta.backends import resolve
+from fair_tta.classifier import FairTPTClassifier, checked_images
+from fair_tta.errors import FairTTAError, ImageError, PromptError
+from fair_tta.prediction import Score
+from fair_tta.text.cache import Cache
+from fair_tta.text.prompts import Names
+from fair_tta.vision.images import is_single_image
+from fair_tta.vision.views import AugMix
+
+_ADDRESSES = ("http://", "https://")
+_MOST_BYTES = 64 * 2**20  # of a picture from an address
+_KEPT = 16  # classifiers, one for each set of labels and sentence
+
+
+class FairPipeline:
+    """Takes the place of ``pipeline("zero-shot-image-classification", ...)``.
+
+    What should not matter is said once, here; calls stay as they are. Labels and sentence may
+    differ from call to call, the model is loaded once.
+
+    Args:
+        model: the pipeline that it replaces, or whatever `FairTPTClassifier` takes.
+        sensitive: names of what should not matter, as for `FairTPTClassifier`.
+        adapter: the method; `FairTPT()` if None.
+        slot: what ``{}`` of a `hypothesis_template` becomes, with ``{target}`` and ``{sensitive}``.
+        device: where to move the model, None to leave it where it is.
+        views: how further views of an image are made.
+        seed: of the views.
+        batch_size: how many images are worked on at once.
+        urls: whether addresses that begin with http:// or https:// are fetched; otherwise they are
+            refused.
+        timeout: seconds that an address may take.
+
+    Example:
+        >>> from fair_tta import FairPipeline, ZeroShot, miniature
+        >>> classify = FairPipeline("miniature", ["on water", "on land"], adapter=ZeroShot())
+        >>> found = classify(
+        ...     miniature.BIRDS.draw(1)[0].image,
+        ...     candidate_labels=["of a water bird", "of a land bird"],
+        ...     hypothesis_template="This is a picture {}.",
+        ... )
+        >>> [entry["label"] for entry in found]
+        ['of a water bird', 'of a land bird']
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        sensitive: Names | Mapping[str, Names],
+        *,
+        adapter: Adapter | None = None,
+        slot: str = "{target} {sensitive}",
+        device: Any = None,
+        views: Any = AugMix(),
+        seed: int = 0,
+        batch_size: int = 16,
+        urls: bool = False,
+        timeout: float = 10.0,
+    ) -> None:
+        if "{target}" not in slot or "{sensitive}" not in slot:
+            raise PromptError(
+                f"`slot` should have both {{target}} and {{sensitive}} (got {slot!r})."
+            )
+        self.backend = resolve(model, None)
+        if device is not None:
+            _move(self.backend, device)
+        self.sensitive, self.adapter, self.slot = sensitive, adapter, slot
+        self.urls, self.timeout = urls, timeout
+        self._options = {"views": views, "seed": seed, "batch_size": batch_size, "cache": Cache()}
+        self._classifier = lru_cache(_KEPT)(self._make)
+
+    def __call__(
+        self,
+        images: Any,
+        candidate_labels: Sequence[str],
+        hypothesis_template: str = "This is a photo of {}.",
+    ) -> Any:
+        """Scores of the labels, best first.
+
+        Args:
+            images: one image (also a path, or an address if `urls`), a list, a column of a dataset,
+                or any iterable.
+            candidate_labels: what is to be told apart.
+            hypothesis_template: a sentence with ``{}`` for a label.
+
+        Returns:
+            ``[{"score": .., "label": ..}]`` for one image, a list of such lists for a list, and a
+            lazy iterator for any other iterable.
+        """
+        if isinstance(candidate_labels, str):
+            raise PromptError(
+                f"`candidate_labels` should be a list of labels (got {candidate_labels!r})."
+            )
+        classifier = self._classifier(tuple(candidate_labels), hypothesis_template)
+        if is_single_image(images):
+            return classifier.predict(self._fetched(images)).to_dict()
+        stream = self._scores(classifier, checked_images(images))
+        return list(stream) if isinstance(images, Sequence | np.ndarray | Tensor) else stream
+
+    def _make(self, labels: tuple[str, ...], sentence: str) -> FairTPTClassifier:
+        if not isinstance(sentence, str) or "{" not in sentence:
+            raise PromptError(
+                f"`hypothesis_template` should have {{}} in place of a label (got {sentence!r})."
+            )
+        template = sentence.replace("{}", self.slot)
+        return FairTPTClassifier(
+            self.backend, labels, self.sensitive, template, adapter=self.adapter, **self._options
+        )
+
+    def _scores(
+        self, classifier: FairTPTClassifier, images: Iterable[Any]
+    ) -> Iterator[list[Score]]:
+        for prediction in classifier.predict(self._fetched(image) for image in images):
+            yield prediction.to_dict()
+
+    def _fetched(self, image: Any) -> Any:
+        """The bytes behind an address, if that was asked for."""
+        if not (self.urls and isinstance(image, str) and image.lower().startswith(_ADDRESSES)):
+            return image
+        try:
+            with urlopen(image, timeout=self.timeout) as answer:
+                data: bytes = answer.read(_MOST_BYTES + 1)
+        except (OSError, ValueError) as error:
+            raise ImageError(f"cannot fetch {image!r}: {error}") from error
+        if len(data) > _MOST_BYTES:
+            raise ImageError(f"cannot fetch {image!r}: it has more than {_MOST_BYTES >> 20} MB")
+        return data
+
+
+def _move(backend: Any, device: Any) -> None:
+    try:
+        backend.model.to(device)
+    except (AttributeError, RuntimeError, AssertionError) as error:
+        raise FairTTAError(f"`device` {device!r} cannot be used: {error}") from error
