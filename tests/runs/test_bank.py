@@ -14,12 +14,12 @@ from torch import Tensor
 
 import bench_tiny
 from fair_tta.errors import FairTTAError
+from fair_tta.files.whole_files import write_whole
 from fair_tta.runs.bank import Bank, bytes_needed, identity
 from fair_tta.runs.job import load_backend
 from fair_tta.runs.samples import miniature_reader, miniature_tasks
 from fair_tta.text.encoder import unit
 from fair_tta.vision.views import AugMix, CropFlip
-from fair_tta.whole_files import write_whole
 
 FACTS = {"format": "x", "dim": 5}
 NAMES = [f"image {i}" for i in range(7)]

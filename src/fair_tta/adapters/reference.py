@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fair_tta.adapters.task_identity import TaskIdentity
 from fair_tta.errors import FairTTAError
-from fair_tta.whole_files import write_whole
+from fair_tta.files.whole_files import write_whole
 
 _FORMAT = "fair-tta/reference/1"
 

@@ -16,9 +16,9 @@ from fair_tta.auditing.document import AuditDocument
 from fair_tta.auditing.json_form import dump_document, parse_document
 from fair_tta.auditing.scores import Scores
 from fair_tta.errors import FairTTAError
+from fair_tta.files.whole_files import write_whole
 from fair_tta.metrics.estimate import Estimate
 from fair_tta.metrics.rows import Rows
-from fair_tta.whole_files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from typing import Any
 from fair_tta.auditing.document import EstimateFields
 from fair_tta.auditing.examination_document import EXAMINATION_ID, ExaminationDocument
 from fair_tta.auditing.json_form import dump_document, parse_struct
-from fair_tta.whole_files import write_whole
+from fair_tta.files.whole_files import write_whole
 
 
 @dataclass(frozen=True, repr=False)

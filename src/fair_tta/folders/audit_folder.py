@@ -17,6 +17,7 @@ from fair_tta.data.problems import Problem, ProblemKind, Problems, printable
 from fair_tta.data.records import Record
 from fair_tta.data.sampling import choose
 from fair_tta.errors import FairTTAError
+from fair_tta.files.whole_files import whole_file
 from fair_tta.folders.outputs import (
     PREDICTIONS,
     PROBLEMS,
@@ -35,7 +36,6 @@ from fair_tta.runs.reference_folder import Tell, fit_adapters
 from fair_tta.runs.runner import Engine, Progress, Runner
 from fair_tta.runs.store import Store
 from fair_tta.runs.worker import Answered
-from fair_tta.whole_files import whole_file
 
 NumberedRow = tuple[int, Record | Problem]
 """A row of the label file with its number; what is about the whole file has number 0."""

@@ -8,11 +8,11 @@ from typing import Any
 
 from fair_tta.data import Record
 from fair_tta.errors import require
+from fair_tta.files.whole_files import whole_file
 from fair_tta.paper.table_run import Chunk, TableRun
 from fair_tta.runs.answer import Answer
 from fair_tta.runs.settings import Setting
 from fair_tta.runs.store import Store
-from fair_tta.whole_files import whole_file
 
 
 def write_parquet(table: TableRun, store: Store, path: str | os.PathLike[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from fair_tta.auditing import Audit
 from fair_tta.auditing.columns import Columns
+from fair_tta.files.whole_files import write_whole
 from fair_tta.paper.cells import COLUMNS
 from fair_tta.paper.figures import (
     SECONDS,
@@ -28,7 +29,6 @@ from fair_tta.report.terminal import plain_number
 from fair_tta.runs.provenance import classifier_provenance
 from fair_tta.runs.settings import Grid, Setting
 from fair_tta.runs.store import Store
-from fair_tta.whole_files import write_whole
 
 LEGEND = (
     "Percent, mean ± standard error over seeds; + better, - worse than zero-shot: the paired "

@@ -9,9 +9,9 @@ from typing import Any
 
 from fair_tta.auditing import Audit
 from fair_tta.errors import FairTTAError
+from fair_tta.files.whole_files import write_whole
 from fair_tta.report.card import markdown
 from fair_tta.report.page import Gallery, html
-from fair_tta.whole_files import write_whole
 
 
 def write_report(

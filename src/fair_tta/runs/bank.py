@@ -27,12 +27,12 @@ from torch import Tensor, nn
 
 from fair_tta.backends import Backend
 from fair_tta.errors import FairTTAError
+from fair_tta.files.whole_files import whole_file, write_whole
 from fair_tta.runs.picture_files import content_digest
 from fair_tta.runs.plain_form import plain
 from fair_tta.runs.weights_hash import weights_hash
 from fair_tta.text.encoder import unit
 from fair_tta.vision.probe import probe_picture
-from fair_tta.whole_files import whole_file, write_whole
 
 BANK_FORMAT = "fair-tta/bank/1"
 _ENDING = ".safetensors"

@@ -23,8 +23,8 @@ from fair_tta.data import (
 from fair_tta.data.ages import DEFAULT_AGES
 from fair_tta.data.sampling import choose
 from fair_tta.errors import FairTTAError
+from fair_tta.files.whole_files import write_whole
 from fair_tta.miniature import TASKS, WorldSplit
-from fair_tta.whole_files import write_whole
 
 Reader = Callable[[BenchmarkTask], Dataset]
 """Reads the dataset of a task."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fair_tta.whole_files import whole_file, write_whole
+from fair_tta.files.whole_files import whole_file, write_whole
 
 
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
