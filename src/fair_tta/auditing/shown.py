@@ -37,8 +37,8 @@ def _figures(document: AuditDocument) -> Iterator[dict[str, Any]]:
     for run in document.runs:
         for name, figure in run.metrics.by_name().items():
             yield {"run": run.name, "figure": name, **empty, **_numbers(figure)}
-        for names, figure in _cells(run):
-            yield {"run": run.name, "figure": "group_accuracy", **names, **_numbers(figure)}
+        for names, rate in _cells(run):
+            yield {"run": run.name, "figure": "group_accuracy", **names, **_numbers(rate)}
 
 
 def _cells(run: RunFigures) -> Iterator[tuple[dict[str, str], EstimateFields]]:
