@@ -459,6 +459,25 @@ def test_several_attributes(many: Path, tiny_model: str) -> None:
     }
 
 
+def test_folders_can_be_the_labels(tmp_path: Path, tiny_model: str) -> None:
+    for i in range(8):
+        home = tmp_path / "pics" / ("cat", "dog")[i % 2] / ("0", "land")[i // 4]
+        home.mkdir(parents=True, exist_ok=True)
+        picture(i).save(home / f"{i}.png")
+    out = call(
+        *("audit", "--images", str(tmp_path / "pics"), "--sensitive-column", "place"),
+        *("--out", str(tmp_path / "out"), "--model", tiny_model, "--adapters", "zero-shot"),
+    )
+    told = " ".join(out.stderr.split())
+    assert "8 pictures have the names of their folders (class / place)" in told
+    assert "Is that meant? '0' is a number" in told
+    assert "--sensitive 'place: 0=...'" in told
+    document = Audit.load(tmp_path / "out" / "audit.json").document
+    assert document.data.n == 8
+    assert document.data.targets == ("cat", "dog")
+    assert document.data.sensitive == {"place": ("0", "land")}
+
+
 def test_sets_of_harmful_classes(many: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot,orthcali:lam=0"]
     out = call(*arguments, "--harmful", "crime: thief,burglar=a burglar", code=2)

@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 def audit_command(
     context: typer.Context,
     images: Annotated[Path, typer.Option("--images", help="Folder of the pictures.")],
-    labels: Annotated[Path, typer.Option("--labels", help="CSV file with a header.")],
-    target_column: Annotated[
-        str, typer.Option("--target-column", metavar="COLUMN", help="Column of the classes.")
-    ],
     sensitive_column: Annotated[
         list[str],
         typer.Option(
@@ -40,6 +36,17 @@ def audit_command(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder for rows, audit and report.")],
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            "--labels",
+            help="CSV file with a header.",
+            show_default="folders are labels: CLASS/VALUE/picture.jpg",
+        ),
+    ] = None,
+    target_column: Annotated[
+        str, typer.Option("--target-column", metavar="COLUMN", help="Column of the classes.")
+    ] = "class",
     path_column: Annotated[
         str | None,
         typer.Option(
@@ -112,7 +119,7 @@ def audit_command(
         options.check_reference("--adapters", methods, reference)
         values = Labels(
             images,
-            labels,
+            labels or _labels_of_folders(images, (target_column, *sensitive_column), out),
             target_column,
             tuple(sensitive_column),
             path_column,
@@ -173,6 +180,7 @@ def audit_command(
 def _say_prompts(classifier: FairTPTClassifier) -> None:
     """What the model is asked: names such as 0 and 1 make no sentence, and nobody would notice."""
     from fair_tta.data.problems import printable
+    from fair_tta.text.doubts import doubts
 
     task = classifier.task
     sets = {"targets": task.templates.target_prompts(task.targets)}
@@ -180,6 +188,26 @@ def _say_prompts(classifier: FairTPTClassifier) -> None:
     for name, prompts in sets.items():
         more = ", ..." if len(prompts) > 6 else ""
         say(printable(f"Prompts, {name}: {', '.join(repr(p.text) for p in prompts[:6])}{more}"))
+    asked = {"--targets '": task.targets}
+    asked |= {f"--sensitive '{name}: ": names for name, names in task.sensitive.items()}
+    for option, names in asked.items():
+        for phrase, why in doubts(names).items():
+            say(
+                printable(
+                    f"Is that meant? {phrase!r} is {why}, and the model reads it in a sentence: "
+                    f"say it in words, {option}{phrase}=...'."
+                )
+            )
+
+
+def _labels_of_folders(images: Path, columns: tuple[str, ...], out: Path) -> Path:
+    from fair_tta.data.folder_names import write_labels_of_folders
+
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / "labels.csv"
+    count = write_labels_of_folders(images, columns, file)
+    say(f"No --labels: {count} pictures have the names of their folders ({' / '.join(columns)}).")
+    return file
 
 
 def _attributes(texts: list[str], columns: tuple[str, ...]) -> dict[str, dict[str, str]]:

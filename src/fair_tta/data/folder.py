@@ -15,7 +15,7 @@ from fair_tta.data.tasks import BenchmarkTask
 
 PATH_COLUMNS = (
     "path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path",
-    "image_file", "image_id", "img", "img_path", "img_filename",
+    "image_file", "image_id", "image_name", "img", "img_path", "img_filename", "img_name",
 )  # fmt: skip
 """Where the names of images are looked for, if no column is given."""
 
