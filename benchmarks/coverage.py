@@ -27,7 +27,7 @@ from fair_tta.metrics import Bootstrap, Estimate, Over, definitions
 from fair_tta.metrics.certainty import mean
 from fair_tta.metrics.definitions import Metric
 from fair_tta.metrics.exact import paired_ends
-from fair_tta.metrics.on_rows import differences, estimates, shortfall, worst
+from fair_tta.metrics.on_rows import balanced, differences, estimates, shortfall, worst
 from fair_tta.metrics.rows import Floats, Ints, Rows
 
 LEVEL = 0.95
@@ -35,6 +35,7 @@ LEAST = 0.93
 _PAIRS = Over.TARGET_AND_SENSITIVE
 CHANGES = {
     "accuracy": definitions.ACCURACY,
+    "balanced": definitions.BALANCED_ACCURACY,
     "WGA": definitions.WORST_GROUP_ACCURACY,
     "bias": definitions.BIAS,
     "EOD": definitions.EQUALIZED_ODDS,
@@ -257,6 +258,13 @@ def designs() -> Iterator[Design]:
         cells(four, 0.01, at0_0=0.61),
     )
     yield design(
+        "a rare group of 4 pays for the others",
+        [[400, 200], [300, 4]],
+        [[0.7, 0.8], [0.8, 0.6]],
+        [[0.01, 0.02], [0.02, 0.3]],
+        [[0.12, 0.05], [0.04, 0.02]],
+    )
+    yield design(
         "ten classes, one group saved",
         [[10] * 10, [100] * 10],
         [[0.02] * 10, [0.9] * 10],
@@ -322,6 +330,7 @@ def simulate(design: Design, audits: int, seed: int = 0) -> dict[str, Tally]:
         how = Bootstrap(1000)
         drawn = [definitions.ACCURACY, definitions.EQUALIZED_ODDS]
         figures = dict(zip(("accuracy", "EOD"), estimates(drawn, rows, 0, how), strict=True))
+        figures["balanced"] = balanced(rows, 0, LEVEL)
         figures["WGA"] = worst(rows, 0, _PAIRS, LEVEL)
         figures["bias"] = shortfall(rows, 0, _PAIRS, LEVEL)
         for name, figure in figures.items():
@@ -336,6 +345,8 @@ def oracle(design: Design, name: str, rows: Rows) -> float:
     if name == "accuracy":
         return _width(rows, np.ones(len(rows.truth), np.bool_))
     before, after = (definitions.true_positive(table) for table in design.tables)
+    if name == "balanced":
+        return _mean_width(design)
     if name == "WGA":
         first, then = (np.unravel_index(r.argmin(), r.shape) for r in (before, after))
         masks = [(rows.group == g) & (rows.truth == c) for g, c in (first, then)]
@@ -350,6 +361,14 @@ def oracle(design: Design, name: str, rows: Rows) -> float:
             widths.append(float(np.hypot(*(_width(rows, mask) for mask in masks))))
         return float(np.mean(widths))
     return 0.0
+
+
+def _mean_width(design: Design) -> float:
+    """Of the mean change over cells, for somebody who knows the true variances."""
+    net = design.won - design.lost
+    variance = (design.won + design.lost - net**2) / design.n
+    z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+    return float(2 * z * np.sqrt(variance.sum()) / design.n.size)
 
 
 def _width(rows: Rows, some: object) -> float:

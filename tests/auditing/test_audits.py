@@ -56,6 +56,7 @@ def test_holds_what_the_functions_say() -> None:
         expected = metrics.worst_group_accuracy(*case, over=over)
         assert found.estimate("worst_group_accuracy" + suffix) == expected
         assert found.estimate("bias" + suffix) == metrics.bias(*case, over=over)
+    assert found.estimate("balanced_accuracy") == metrics.balanced_accuracy(*case)
     for name in (
         "accuracy",
         "equalized_odds_difference",
@@ -102,7 +103,11 @@ def test_holds_what_the_functions_say() -> None:
 def test_comparisons_hold_what_the_functions_say(both: Audit) -> None:
     [comparison] = both.to_dict()["comparisons"]
     assert (comparison["reference"], comparison["run"]) == ("before", "after")
-    for metric in (metrics.definitions.BIAS, metrics.definitions.EQUALIZED_ODDS):
+    for metric in (
+        metrics.definitions.BALANCED_ACCURACY,
+        metrics.definitions.BIAS,
+        metrics.definitions.EQUALIZED_ODDS,
+    ):
         expected = metrics.paired_difference(
             metric, TRUTH, BEFORE, AFTER, {"gender": GENDER}, interval=QUICK
         )
@@ -319,7 +324,7 @@ def other_rows() -> Audit:
         ),
         (
             lambda: make().estimate("fairness"),
-            "`metric` should be one of ['accuracy', 'worst_group_accuracy', "
+            "`metric` should be one of ['accuracy', 'balanced_accuracy', 'worst_group_accuracy', "
             "'worst_group_accuracy_s', 'bias', 'bias_s', 'equalized_odds_difference', "
             "'equal_opportunity_difference', 'demographic_parity_difference', "
             "'average_target_confidence', 'expected_calibration_error'] (got 'fairness').",
@@ -334,7 +339,7 @@ def other_rows() -> Audit:
         ),
         (
             lambda: compare([make(), make(AFTER, "after")]).difference("luck", "after"),
-            "`metric` should be one of ['accuracy', 'worst_group_accuracy', "
+            "`metric` should be one of ['accuracy', 'balanced_accuracy', 'worst_group_accuracy', "
             "'worst_group_accuracy_s', 'bias', 'bias_s', 'equalized_odds_difference', "
             "'equal_opportunity_difference', 'demographic_parity_difference', "
             "'average_target_confidence'] (got 'luck').",

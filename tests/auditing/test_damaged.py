@@ -14,7 +14,7 @@ import pytest
 from cli_fixtures import call
 from fair_tta.auditing import Audit, schema
 from fair_tta.errors import FairTTAError
-from fair_tta.report import charts, html, markdown
+from fair_tta.report import charts, html, markdown, tradeoff
 from fair_tta.report.svg import Chart
 
 SAVED = Path(__file__).parent / "audit-0.1.json"
@@ -35,6 +35,7 @@ def no_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
         return Chart("<svg/>", alt)
 
     monkeypatch.setattr(charts, "chart", chart)
+    monkeypatch.setattr(tradeoff, "chart", chart)
 
 
 def is_read(text: str | bytes, path: Path) -> bool:

@@ -123,6 +123,10 @@ def test_the_miniature_from_end_to_end(tmp_path: Path, columns: int) -> None:
         "rank correlation 0.78",
         "says nothing about accuracy",
         "The most probable value has",
+        "What is perceived: The model perceives time:",
+        "What to do:",
+        "season: pictures that would tell",
+        "label 385 pictures of each",
     ):
         assert words in flat, words
     assert "STOP" not in flat
@@ -147,3 +151,38 @@ def test_a_stop_sign_is_shown(tmp_path: Path) -> None:
     assert "STOP: the model cannot tell 'thing' and the target apart" in " ".join(
         out.stdout.split()
     )
+
+
+def test_the_page_shows_pictures_unless_told_not_to(tmp_path: Path) -> None:
+    task, pictures, out = TASKS["badges"], tmp_path / "pics", tmp_path / "out"
+    pictures.mkdir()
+    for i, drawn in enumerate(task.draw(30, 1, split=WorldSplit.VALIDATION)):
+        drawn.image.save(pictures / f"{i:02d}.png")
+    arguments = ["examine", str(pictures), "--out", str(out), "--template", task.template]
+    arguments += ["--targets", ",".join(task.targets), "--sensitive", "red,green,blue"]
+    arguments += ["--adapters", "zero,orthcali:lam=0", "--views", "4"]
+    told = call(*arguments, columns=80).stdout
+    assert "examine.json, examine.html, rows.jsonl" in " ".join(told.split())
+    changed = [a.changed for a in Examination.load(out / "examine.json").document.adapters]
+    assert sum(changed) > 0
+    page = (out / "examine.html").read_text("utf-8")
+    assert page.count("<img ") == sum(changed)
+    assert page.count("data:image/") == sum(changed)
+    assert "pics/" in page
+    assert str(pictures) not in page
+    call(*arguments, "--no-pictures", columns=80)
+    bare = (out / "examine.html").read_text("utf-8")
+    for words in ("<img", "data:image", ".png", "whose answer would change"):
+        assert words not in bare
+    assert "What each method would change" in bare
+
+
+def test_plans_are_in_json_and_nothing_is_written_unasked(pictures: Path, tiny_model: str) -> None:
+    out = pictures.parent / "out"
+    arguments = ["examine", str(pictures), *options(tiny_model), "--adapters", "zero"]
+    call(*arguments, columns=80)
+    assert not out.exists()
+    found = json.loads(call(*arguments, "--json", "--out", str(out)).stdout)
+    assert set(found["attributes"]["sensitive"]["labels_needed"]) >= {"each", "at_random"}
+    assert set(found["adapters"][0]["labels_needed"]) == {"pictures", "labels"}
+    assert "images_needed" in found["adapters"][0]["pseudo_eod"]["sensitive"]

@@ -23,6 +23,7 @@ from fair_tta.metrics.rows import Rows
 
 ALL = (
     definitions.ACCURACY,
+    definitions.BALANCED_ACCURACY,
     definitions.WORST_GROUP_ACCURACY,
     definitions.WORST_GROUP_ACCURACY_S,
     definitions.BIAS,

@@ -161,7 +161,7 @@ def test_every_number_of_the_metrics_is_that_of_the_document(
     for name in ("one run", "one run, no scores", "three runs", "absent values", "many runs"):
         document = audits[name].to_dict()
         rows = Page(pages[name]).tables["audit-table-metrics"]
-        assert len(rows) == 11
+        assert len(rows) == 12
         for row, metric in zip(rows[1:], document["runs"][0]["metrics"], strict=True):
             for i, (cell, run) in enumerate(zip(row[1:], document["runs"], strict=True)):
                 figure = run["metrics"][metric]

@@ -2,6 +2,7 @@
 
 from fair_tta.auditing.associations import Associations
 from fair_tta.auditing.audits import Audit
+from fair_tta.auditing.changed_pictures import ChangedPicture
 from fair_tta.auditing.document import SCHEMA_ID, AuditDocument
 from fair_tta.auditing.examination import Examination
 from fair_tta.auditing.examine import examine_classifier
@@ -16,6 +17,7 @@ __all__ = [
     "Associations",
     "Audit",
     "AuditDocument",
+    "ChangedPicture",
     "Examination",
     "Scores",
     "audit",

@@ -23,7 +23,13 @@ from fair_tta.metrics.rows import Rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_SHOWN = ("accuracy", "worst_group_accuracy", "bias", "equalized_odds_difference")
+_SHOWN = (
+    "accuracy",
+    "balanced_accuracy",
+    "worst_group_accuracy",
+    "bias",
+    "equalized_odds_difference",
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -168,9 +174,10 @@ class Audit:
 
     def __str__(self) -> str:
         lines = [f"{self.document.data.n} images"]
-        for name in self.runs:
-            lines.append(name)
-            lines += [f"  {metric:27}{_show(self.estimate(metric, name))}" for metric in _SHOWN]
+        for run in self.document.runs:
+            figures = run.metrics.by_name()  # older audits lack some
+            lines.append(run.name)
+            lines += [f"  {m:27}{_show(figures[m].estimate)}" for m in _SHOWN if m in figures]
         return "\n".join([*lines, *self.warnings])
 
 

@@ -8,6 +8,8 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from fair_tta.adapters import Adapter
 from fair_tta.auditing.audits import Audit
 from fair_tta.auditing.harm_sets import HarmSets
@@ -27,6 +29,8 @@ class Columns:
 
     Args:
         targets: all labels of the target, in the order of the answers' probabilities.
+        keep_beliefs: keep what the model believes before adaptation too, so that the audit shows
+            what would have been said without labels.
 
     Attributes:
         images: the names of the pictures within their dataset.
@@ -38,8 +42,11 @@ class Columns:
         by: who did the work, each once.
     """
 
-    def __init__(self, targets: Iterable[str]) -> None:
+    def __init__(self, targets: Iterable[str], *, keep_beliefs: bool = False) -> None:
         self.targets = list(targets)
+        self._keep_beliefs = keep_beliefs
+        self._zero_shot = array("f")
+        self._sensitive_zero_shot: dict[str, array[float]] = {}
         self.images: list[str] = []
         self.truth: list[str] = []
         self.sensitive: dict[str, list[str]] = {}
@@ -79,10 +86,21 @@ class Columns:
         for name, columns in self._entropies.items():
             for attribute, entropy in getattr(answer, name).items():
                 columns.setdefault(attribute, array("d")).append(entropy)
+        if self._keep_beliefs:
+            self._zero_shot.extend(answer.zero_shot)
+            for attribute, values in answer.sensitive_zero_shot.items():
+                self._sensitive_zero_shot.setdefault(attribute, array("f")).extend(values)
 
     def scores(self) -> Scores:
         """What the setting says besides its answers."""
         columns: dict[str, Any] = {**self._numbers, **self._entropies}
+        if self._keep_beliefs and len(self):
+            beliefs = np.array(self._zero_shot).reshape(len(self), -1)
+            columns["zero_shot"] = dict(zip(self.targets, beliefs.T, strict=True))
+            columns["sensitive_zero_shot"] = {
+                attribute: np.array(values).reshape(len(self), -1)
+                for attribute, values in self._sensitive_zero_shot.items()
+            }
         return Scores(**columns, warnings=self.warnings)
 
     def audit(

@@ -14,6 +14,7 @@ from fair_tta.auditing.document import (
     Differences,
 )
 from fair_tta.auditing.harm_sets import harm_against
+from fair_tta.auditing.perceived_odds import perceived_change
 from fair_tta.auditing.run_figures import NOT_GIVEN, group_values
 from fair_tta.auditing.scores import Scores
 from fair_tta.metrics import definitions
@@ -27,6 +28,7 @@ from fair_tta.metrics.shifts import Mask
 
 COUNTED = (
     definitions.ACCURACY,
+    definitions.BALANCED_ACCURACY,
     definitions.WORST_GROUP_ACCURACY,
     definitions.WORST_GROUP_ACCURACY_S,
     definitions.BIAS,
@@ -66,6 +68,7 @@ def against(
         changes=_changes(rows, before, after, everybody, how),
         groups=tuple(_groups(rows, before, after, how)),
         harm=harm_against(rows, harmful, before, after, how.level),
+        perceived=perceived_change(rows, before, after, scores, how),
     )
 
 

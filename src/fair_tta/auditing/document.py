@@ -60,10 +60,11 @@ class Difference(EstimateFields, frozen=True):
     high: Change | None
 
 
-class RunMetrics(Part, frozen=True):
-    """The figures of a run."""
+class RunMetrics(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """The figures of a run. balanced_accuracy is not there in audits of version 0.1."""
 
     accuracy: Measured
+    balanced_accuracy: Measured | None = None
     worst_group_accuracy: Measured
     worst_group_accuracy_s: Measured
     bias: Measured
@@ -76,13 +77,16 @@ class RunMetrics(Part, frozen=True):
 
     def by_name(self) -> dict[str, Measured]:
         """``{metric: figure}``."""
-        return asdict(self)
+        return {name: figure for name, figure in asdict(self).items() if figure is not None}
 
 
-class Differences(Part, frozen=True):
-    """How the figures of a run differ from those of the reference."""
+class Differences(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """How the figures of a run differ from those of the reference. balanced_accuracy is not there
+    in audits of version 0.1.
+    """
 
     accuracy: Difference
+    balanced_accuracy: Difference | None = None
     worst_group_accuracy: Difference
     worst_group_accuracy_s: Difference
     bias: Difference
@@ -94,7 +98,7 @@ class Differences(Part, frozen=True):
 
     def by_name(self) -> dict[str, Difference]:
         """``{metric: difference}``."""
-        return asdict(self)
+        return {name: figure for name, figure in asdict(self).items() if figure is not None}
 
 
 class AdapterFields(Part, frozen=True):
@@ -110,6 +114,24 @@ class ZeroShotScores(Part, frozen=True):
 
     average_target_confidence: Measured
     sensitive_indifference: Mapping[str, Measured]
+
+
+class PerceivedOdds(Part, frozen=True):
+    """What would have been said without labels, beside what they show.
+
+    pseudo_eod: EOD with the model's zero-shot beliefs in place of labels. eod: that of this
+    attribute alone, null if the data has no attribute of this name.
+    """
+
+    pseudo_eod: Measured
+    eod: Measured | None
+
+
+class PerceivedOddsChange(Part, frozen=True):
+    """How both differ from those of the reference."""
+
+    pseudo_eod: Difference
+    eod: Difference | None
 
 
 class GroupName(Part, frozen=True):
@@ -201,8 +223,8 @@ class RunOrigin(Part, frozen=True):
     seed: int | None
 
 
-class RunFigures(Part, frozen=True):
-    """One run in figures."""
+class RunFigures(Part, frozen=True, omit_defaults=True):
+    """One run in figures. perceived: by attribute of the model; null if not recorded."""
 
     name: str
     adapter: AdapterFields | None
@@ -222,6 +244,7 @@ class RunFigures(Part, frozen=True):
         Meta(description="Where it differs from that of the document, else null."),
     ]
     harm: tuple[HarmRate, ...] = ()
+    perceived: Mapping[str, PerceivedOdds] | None = None
 
 
 class AnswerChanges(Part, frozen=True):
@@ -243,8 +266,10 @@ class ComparedGroup(GroupName, frozen=True):
     changes: AnswerChanges
 
 
-class Comparison(Part, frozen=True):
-    """A run beside the reference, on the same images."""
+class Comparison(Part, frozen=True, omit_defaults=True):
+    """A run beside the reference, on the same images. perceived: by attribute of the model; null
+    if not recorded.
+    """
 
     reference: str
     run: str
@@ -253,6 +278,7 @@ class Comparison(Part, frozen=True):
     changes: AnswerChanges
     groups: tuple[ComparedGroup, ...]
     harm: tuple[HarmChange, ...] = ()
+    perceived: Mapping[str, PerceivedOddsChange] | None = None
 
 
 class DataFields(Part, frozen=True):

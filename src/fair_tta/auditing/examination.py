@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from fair_tta.auditing.changed_pictures import ChangedPicture
 from fair_tta.auditing.document import EstimateFields
 from fair_tta.auditing.examination_document import EXAMINATION_ID, ExaminationDocument
 from fair_tta.auditing.json_form import dump_document, parse_struct
@@ -22,9 +23,11 @@ class Examination:
 
     Args:
         document: all figures; its fields are those of `examine.json`.
+        pictures: some whose answer would change, for the page; none after `load`.
     """
 
     document: ExaminationDocument
+    pictures: tuple[ChangedPicture, ...] = field(default=(), compare=False)
 
     @property
     def stop_signs(self) -> tuple[str, ...]:
@@ -55,6 +58,18 @@ class Examination:
     def load(cls, path: str | PathLike[str]) -> Examination:
         """Read and check a file that `save` wrote."""
         return cls.from_json(Path(path).read_bytes())
+
+    def to_html(self, *, title: str | None = None, pictures: bool = True) -> str:
+        """One HTML page that needs nothing else: see `fair_tta.report.examination_html`."""
+        from fair_tta.report import examination_html  # an outer room, so only when asked
+
+        return examination_html(self, title=title, pictures=pictures)
+
+    def save_html(
+        self, path: str | PathLike[str], *, title: str | None = None, pictures: bool = True
+    ) -> None:
+        """Write the page to a file."""
+        write_whole(path, self.to_html(title=title, pictures=pictures).encode())
 
     def __repr__(self) -> str:
         names = [adapter.name for adapter in self.document.adapters]

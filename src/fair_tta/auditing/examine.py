@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from PIL.Image import Image
 
 from fair_tta.adapters import Adapter, ZeroShot
+from fair_tta.auditing.changed_pictures import ChangedPictures
 from fair_tta.auditing.examination import Examination
 from fair_tta.auditing.perceptions import Perceptions
 from fair_tta.classifier import FairTPTClassifier, checked_images
@@ -30,7 +32,8 @@ def examine_classifier(
     """Look at images without labels: what is perceived, stop signs, and what adapters would do.
 
     Pseudo-EOD takes the model's zero-shot beliefs for labels. It is the model's own perception,
-    not a measurement on people, and says nothing about accuracy.
+    not a measurement on people, and says nothing about accuracy. Small copies of some images whose
+    answer would change are kept for the page, and nowhere else.
 
     Args:
         classifier: a `FairTPTClassifier` with sensitive names; its adapter does not matter.
@@ -49,6 +52,7 @@ def examine_classifier(
     for method in methods.values():
         classifier.with_adapter(method)  # what cannot be used is told before anything is done
     found = Perceptions(classifier.associations(), methods)
+    changed = ChangedPictures(methods)
     if is_single_image(images):
         raise FairTTAError("`images` should be several images (got one): examine([image]).")
     images = checked_images(images)
@@ -56,9 +60,12 @@ def examine_classifier(
         images = require("tqdm.auto", "progress").tqdm(images, unit="image")
     loaded = _loaded(classifier, images)
     while batch := list(islice(loaded, classifier.batch_size)):
-        for predictions in _predictions(classifier, batch, [ZeroShot(), *methods.values()]):
+        rows = _predictions(classifier, batch, [ZeroShot(), *methods.values()])
+        for image, predictions in zip(batch, rows, strict=True):
+            changed.add(predictions, f"image {len(found)}", image)
             found.add(predictions)
-    return found.examine(interval, classifier_provenance(classifier))
+    examination = found.examine(interval, classifier_provenance(classifier))
+    return replace(examination, pictures=changed.pictures(classifier.vision.load))
 
 
 def named_adapters(

@@ -33,9 +33,7 @@ from fair_tta.metrics.estimate import SMALL, Over, small_groups, warn_small
 from fair_tta.metrics.on_rows import sizes
 from fair_tta.metrics.rows import Column, Rows, Sensitive, Values, parse_rows
 from fair_tta.runs.plain_form import adapter_settings, plain
-from fair_tta.runs.provenance import environment
-
-_ORIGIN = ("model", "prompts", "views", "seed")
+from fair_tta.runs.provenance import ORIGIN, environment
 
 
 def audit(
@@ -108,7 +106,7 @@ def audit(
         ),
         runs=(run,),
         comparisons=(),
-        provenance=environment() | dict.fromkeys(_ORIGIN) | plain(dict(provenance or {})),
+        provenance=environment() | dict.fromkeys(ORIGIN) | plain(dict(provenance or {})),
         warnings=small_groups(cell_sizes),
     )
     return Audit(_checked(document), rows, (checked,))
@@ -177,7 +175,7 @@ def _check_same(part: str, first: Part, other: Part, hint: str) -> None:
 
 
 def _origin(document: AuditDocument) -> RunOrigin:
-    return RunOrigin(**{key: document.provenance[key] for key in _ORIGIN})
+    return RunOrigin(**{key: document.provenance[key] for key in ORIGIN})
 
 
 def _named(rows: Rows) -> Rows:

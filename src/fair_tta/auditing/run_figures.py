@@ -22,6 +22,7 @@ from fair_tta.auditing.document import (
     ZeroShotScores,
 )
 from fair_tta.auditing.harm_sets import harm_of_run
+from fair_tta.auditing.perceived_odds import perceived_odds
 from fair_tta.auditing.scores import Scores
 from fair_tta.metrics import definitions
 from fair_tta.metrics.bootstrap import Bootstrap
@@ -30,6 +31,7 @@ from fair_tta.metrics.certainty import mean
 from fair_tta.metrics.estimate import Over, undefined
 from fair_tta.metrics.on_rows import (
     Rates,
+    balanced,
     cells,
     estimates,
     gaps_of_classes,
@@ -69,6 +71,7 @@ def figures_of_run(
         adapter=adapter,
         metrics=RunMetrics(
             accuracy=accuracy,
+            balanced_accuracy=Measured.of(balanced(rows, 0, how.level)),
             worst_group_accuracy=Measured.of(worst(rows, 0, Over.TARGET_AND_SENSITIVE, how.level)),
             worst_group_accuracy_s=Measured.of(worst(rows, 0, Over.SENSITIVE, how.level)),
             bias=Measured.of(shortfall(rows, 0, Over.TARGET_AND_SENSITIVE, how.level)),
@@ -89,6 +92,7 @@ def figures_of_run(
         cost=cost,
         provenance=None,
         harm=harm_of_run(rows, harmful, how.level),
+        perceived=perceived_odds(rows, scores, how),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics.certainty import check_unit, normalised_entropies
+from fair_tta.metrics.certainty import check_probabilities, check_unit, normalised_entropies
 from fair_tta.metrics.rows import Floats
 from fair_tta.prediction import Prediction
 
@@ -27,6 +27,9 @@ class Scores:
         sensitive_entropy_zero_shot: the same before adaptation.
         relative_step: ``[images]`` how far the context moved; None or NaN where nothing was tuned.
         warnings: for each image what went wrong or was bounded; the audit counts them.
+        zero_shot: ``{class: [images]}`` probabilities before adaptation. With the next, an audit
+            shows what would have been said without labels.
+        sensitive_zero_shot: ``{attribute: [images, values]}`` the same of sensitive attributes.
     """
 
     confidence: Any = None
@@ -36,6 +39,8 @@ class Scores:
     sensitive_entropy_zero_shot: Mapping[str, Any] | None = None
     relative_step: Any = None
     warnings: Sequence[Sequence[str]] = ()
+    zero_shot: Mapping[str, Any] | None = None
+    sensitive_zero_shot: Mapping[str, Any] | None = None
 
     @classmethod
     def from_predictions(cls, predictions: Sequence[Prediction]) -> Scores:
@@ -55,6 +60,10 @@ class Scores:
             },
             relative_step=[p.relative_step for p in predictions],
             warnings=[p.warnings for p in predictions],
+            zero_shot={y: [p.zero_shot[y] for p in predictions] for y in predictions[0].zero_shot},
+            sensitive_zero_shot={
+                a: [[*p.sensitive_zero_shot[a].values()] for p in predictions] for a in attributes
+            },
         )
 
     @classmethod
@@ -83,6 +92,18 @@ class Scores:
         def units(name: str, values: Mapping[str, Any] | None) -> dict[str, Floats]:
             return {a: check_unit(f"{name}[{a!r}]", v, length) for a, v in (values or {}).items()}
 
+        def beliefs(name: str, values: Any) -> Floats:
+            found = check_probabilities(name, values)
+            if len(found) != length:
+                raise FairTTAError(
+                    f"`{name}` should be as long as `y_true`, {length} (got {len(found)})."
+                )
+            return found
+
+        def by_class(columns: Mapping[str, Any]) -> dict[str, Floats]:
+            table = np.stack([np.asarray(column, np.float64) for column in columns.values()], 1)
+            return dict(zip(map(str, columns), beliefs("zero_shot", table).T, strict=True))
+
         return Scores(
             unit("confidence", self.confidence),
             unit("entropy", self.entropy),
@@ -91,6 +112,11 @@ class Scores:
             units("sensitive_entropy_zero_shot", self.sensitive_entropy_zero_shot),
             _steps(self.relative_step, length),
             self.warnings,
+            None if self.zero_shot is None else by_class(self.zero_shot),
+            {
+                a: beliefs(f"sensitive_zero_shot[{a!r}]", p)
+                for a, p in (self.sensitive_zero_shot or {}).items()
+            },
         )
 
 

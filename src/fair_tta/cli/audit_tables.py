@@ -15,7 +15,8 @@ from fair_tta.report.terminal import Fitted, columns
 
 SHOWN_METRICS = {
     "accuracy": "accuracy",
-    "worst_group_accuracy": "worst group (y, s)",
+    "balanced_accuracy": "balanced accuracy",
+    "worst_group_accuracy": "worst group",
     "bias": "bias",
     "equalized_odds_difference": "EOD",
 }
@@ -33,6 +34,8 @@ def print_audit(result: FolderAudit) -> None:
         console.print(_table(title, changes, "+"))
     for name in document.data.harmful:
         console.print(harm_table(document, name))
+    if any(run.perceived for run in document.runs):
+        console.print(_perceived(document))
     for run in document.runs:
         worst = run.worst_group.target_and_sensitive
         if worst is not None:
@@ -46,6 +49,27 @@ def print_audit(result: FolderAudit) -> None:
             console.print(Text(f"  {line}"))
     files = [AUDIT, REPORT, CARD, PREDICTIONS, ROWS, *([PROBLEMS] if result.problems else [])]
     console.print(Text(f"Written to {printable(str(result.out))}: {', '.join(files)}"))
+
+
+def _perceived(document: AuditDocument) -> Fitted:
+    """EOD by the labels and by the model's beliefs, and how both change."""
+    changes = {c.run: c.perceived or {} for c in document.comparisons}
+    rows = []
+    for run in document.runs:
+        for attribute, odds in (run.perceived or {}).items():
+            change = changes.get(run.name, {}).get(attribute)
+            cells: list[tuple[EstimateFields | None, str]] = [
+                (odds.eod, ""),
+                (odds.pseudo_eod, ""),
+                (change.eod if change else None, "+"),
+                (change.pseudo_eod if change else None, "+"),
+            ]
+            name = f"{run.name}, {attribute}" if len(run.perceived or {}) > 1 else run.name
+            texts = [Text("" if figure is None else figure_cell(figure, s)) for figure, s in cells]
+            rows.append([Text(printable(name)), *texts])
+    titles = ["method", "EOD by labels", "without labels", "its change", "without labels"]
+    title = "EOD by labels, and by the model's own beliefs in their place (pseudo-EOD)"
+    return Fitted(columns(titles, rows), rows, title)
 
 
 def _table(title: str, runs: Mapping[str, Mapping[str, EstimateFields]], sign: str) -> Fitted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from fair_tta.cli.embedded import embedded_notes
 from fair_tta.cli.names import sensitive_option, targets_option
 from fair_tta.cli.paths import (
     NO_PICTURE,
+    ROWS,
     as_named,
     asked_picture,
     chosen_pictures,
@@ -23,7 +25,7 @@ from fair_tta.cli.paths import (
 from fair_tta.errors import FairTTAError
 from fair_tta.vision.files import Unlisted
 
-EXAMINATION = "examine.json"
+EXAMINATION, PAGE = "examine.json", "examine.html"
 
 
 def examine_command(
@@ -58,11 +60,17 @@ def examine_command(
         Path | None,
         typer.Option(
             "--out",
-            help=f"Folder for {EXAMINATION} and finished answers: the same command goes on after "
-            "a stop.",
+            help=f"Folder for {EXAMINATION}, {PAGE} and finished answers: the same command goes on "
+            "after a stop.",
             show_default="keep none",
         ),
     ] = None,
+    no_pictures: Annotated[
+        bool,
+        typer.Option(
+            "--no-pictures", help=f"No pictures, nor their names, in {PAGE}.", show_default=False
+        ),
+    ] = False,
     restart: options.Restart = False,
     engine: options.WhichEngine = options.EngineName.LOCAL,
     workers: options.Workers = None,
@@ -77,6 +85,7 @@ def examine_command(
     """
     with exits(names=options.option_names(context)):
         from fair_tta.adapters import ZeroShot
+        from fair_tta.auditing.changed_pictures import ChangedPictures
         from fair_tta.auditing.perceptions import Perceptions
         from fair_tta.cli.examine_tables import print_examination
         from fair_tta.data.problems import printable
@@ -109,6 +118,7 @@ def examine_command(
         fitted = options.fit_on(reference, classifier, methods, chosen, reference_is_data, progress)
         methods, notes = dict(fitted.adapters), [*notes, *fitted.notes]
         perceptions = Perceptions(classifier.associations(), methods)
+        changed = ChangedPictures(() if no_pictures or out is None else methods, seed=seed)
         done = failed = 0
         with (
             progress_bar(progress, "pictures") as tell,
@@ -129,7 +139,9 @@ def examine_command(
                     say(printable(as_named(answers, path)))
                 else:
                     names = classifier.targets, classifier.sensitive
-                    perceptions.add([to_prediction(answer, *names) for answer in answers])
+                    predictions = [to_prediction(answer, *names) for answer in answers]
+                    perceptions.add(predictions)
+                    changed.add(predictions, printable(str(Path(*Path(item).parts[-2:]))), item)
                 tell(done, None)
         if not len(perceptions):
             raise FairTTAError("no picture could be used." if done else NO_PICTURE)
@@ -142,10 +154,14 @@ def examine_command(
         examination = perceptions.examine(DEFAULT, provenance, [*notes, *some, *left_out])
         if out is not None:
             examination.save(out / EXAMINATION)
+            shown = changed.pictures(classifier.vision.load)
+            replace(examination, pictures=shown).save_html(out / PAGE)
         if as_json:
             typer.echo(examination.to_json())
         else:
             print_examination(examination)
+            if out is not None:
+                typer.echo(f"Written to {printable(str(out))}: {EXAMINATION}, {PAGE}, {ROWS}")
     for sentence in left_out:
         say(sentence)
     if failed:

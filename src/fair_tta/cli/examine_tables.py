@@ -9,8 +9,10 @@ from fair_tta.auditing.examination import Examination
 from fair_tta.auditing.examination_document import ExaminationDocument, PerceivedAttribute
 from fair_tta.cli.audit_tables import figure_cell
 from fair_tta.data.problems import printable
+from fair_tta.report import examination_sentences as sentences
 from fair_tta.report.terminal import Fitted, columns
 
+_TONES = {"": "bold", "good": "bold green", "bad": "bold red"}
 _CLASSES = 6  # that a table shows
 
 
@@ -20,15 +22,23 @@ def print_examination(examination: Examination) -> None:
     level = f"{document.settings.level:.0%} intervals in brackets"
     console.print(Text(f"{document.n} pictures without labels; {level}; percent\n"))
     for attribute, of in document.attributes.items():
+        for card in sentences.cards(document, attribute):
+            console.print(Text(f"{card.heading}: {printable(card.text)}", style=_TONES[card.tone]))
+        console.print(Text())
         console.print(_perceived(attribute, of))
         console.print(Text(_sureness(of)))
         for sign in of.stop_signs:
             console.print(Text(f"STOP: {printable(sign)}", style="bold red"))
         console.print(Text())
         console.print(_methods(attribute, of, document))
+        if document.adapters:
+            console.print(_needed(attribute, document))
+        for sentence in sentences.label_plan(document, attribute):
+            console.print(Text(printable(sentence)))
+        console.print(Text())
     if document.adapters:
         console.print(Text(document.notice))
-    for warning in document.warnings:
+    for warning in sentences.banners(document):
         console.print(Text(f"Note: {printable(warning)}"))
 
 
@@ -67,14 +77,12 @@ def _sureness(of: PerceivedAttribute) -> str:
 
 def _methods(attribute: str, of: PerceivedAttribute, document: ExaminationDocument) -> Fitted:
     """Methods in the order of the ranking, below zero-shot."""
-    by_name = {adapter.name: adapter for adapter in document.adapters}
     rows = [[Text("zero-shot, as it is"), Text(figure_cell(of.pseudo_eod, "")), Text(), Text()]]
-    for name in document.ranking[attribute]:
-        adapter = by_name[name]
+    for adapter in sentences.ranked(document, attribute):
         odds = adapter.pseudo_eod[attribute]
         rows.append(
             [
-                Text(printable(name)),
+                Text(printable(adapter.name)),
                 Text(figure_cell(odds.after, "")),
                 Text(figure_cell(odds.change, "+")),
                 Text(f"{adapter.changed}: {figure_cell(adapter.changed_share, '')}"),
@@ -82,3 +90,16 @@ def _methods(attribute: str, of: PerceivedAttribute, document: ExaminationDocume
         )
     titles = ["method", "pseudo-EOD", "change of it", "answers changed"]
     return Fitted(columns(titles, rows), rows, f"{printable(attribute)}: by the model's perception")
+
+
+def _needed(attribute: str, document: ExaminationDocument) -> Fitted:
+    """Pictures that would settle what is only perceived."""
+    rows = []
+    for adapter in sentences.ranked(document, attribute):
+        plan = adapter.labels_needed
+        numbers = plan.pictures, plan.labels, adapter.pseudo_eod[attribute].images_needed
+        shown = [Text("none" if number is None else f"{number}") for number in numbers]
+        rows.append([Text(printable(adapter.name)), *shown])
+    titles = ["method", "if they become right", "of which labelled", "this change, of one group"]
+    title = f"{printable(attribute)}: pictures that would tell"
+    return Fitted(columns(titles, rows), rows, title)

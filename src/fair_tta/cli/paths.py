@@ -13,6 +13,9 @@ from fair_tta.vision.files import Unlisted, pictures_below
 if TYPE_CHECKING:
     from fair_tta.runs.picture_files import AskedPicture
 
+ROWS = "rows.jsonl"
+"""What finished answers are kept in."""
+
 NO_PICTURE = (
     "no picture was found: name files, folders with files such as .jpg or .png, or - to read paths "
     "from stdin."
@@ -97,7 +100,7 @@ def closed_folder(found: Unlisted) -> str:
 def rows_file(out: Path) -> Path:
     """Where finished answers are kept in a folder, which is made if it is not there."""
     out.mkdir(parents=True, exist_ok=True)
-    return out / "rows.jsonl"
+    return out / ROWS
 
 
 def _expand(path: str) -> Iterator[str | Unlisted]:

@@ -120,7 +120,7 @@ def audit_folder(
     adapters = fitted.adapters
     folder.mkdir(parents=True, exist_ok=True)
     problems = Problems()
-    columns = {name: Columns(classifier.targets) for name in adapters}
+    columns = {name: Columns(classifier.targets, keep_beliefs=True) for name in adapters}
     total = min(values.rows, limit or values.rows, sample or values.rows)
     done = 0
     with (

@@ -22,6 +22,7 @@ from fair_tta.metrics.exact import (
 )
 from fair_tta.metrics.groups import (
     accuracy,
+    balanced_accuracy,
     bias,
     class_gaps,
     demographic_parity_difference,
@@ -55,6 +56,7 @@ __all__ = [
     "accuracy",
     "average_sensitive_indifference",
     "average_target_confidence",
+    "balanced_accuracy",
     "bias",
     "class_gaps",
     "definitions",

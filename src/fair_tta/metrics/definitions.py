@@ -15,6 +15,7 @@ import numpy as np
 from fair_tta.metrics.estimate import Over
 from fair_tta.metrics.paired import (
     ChangeInterval,
+    balanced_change,
     lowest_change,
     mean_gap_change,
     overall_change,
@@ -136,6 +137,7 @@ def _mean_gap(rates: Floats) -> Floats:
 
 _PAIRS, _VALUES = Over.TARGET_AND_SENSITIVE, Over.SENSITIVE
 ACCURACY = Metric("accuracy", overall, lambda rates: rates, change=overall_change)
+BALANCED_ACCURACY = Metric("balanced_accuracy", _flat, mean_of_defined, change=balanced_change)
 WORST_GROUP_ACCURACY = Metric("worst_group_accuracy", _flat, _worst, change=lowest_change(_PAIRS))
 WORST_GROUP_ACCURACY_S = Metric(
     "worst_group_accuracy_s", by_group, _worst, change=lowest_change(_VALUES)

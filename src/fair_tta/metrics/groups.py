@@ -16,6 +16,7 @@ from fair_tta.metrics.definitions import Metric
 from fair_tta.metrics.estimate import Estimate, Over, label, warn_small
 from fair_tta.metrics.on_rows import (
     Rates,
+    balanced,
     cells,
     differences,
     estimate,
@@ -75,6 +76,33 @@ def group_accuracy(
         names[i]: rate(int(right[i]), int(n[i]), level, label(*cell))
         for i, cell in enumerate(cells(rows, over))
     }
+
+
+def balanced_accuracy(
+    y_true: Column,
+    y_pred: Column,
+    sensitive: Sensitive,
+    *,
+    targets: Targets = None,
+    values: Values | None = None,
+    level: float = 0.95,
+) -> Estimate:
+    """The mean of the accuracies of all groups of class and sensitive value that have images.
+
+    ``mean_{y, s} M^(s)_yy / K^(s)_y``: a rare group counts as much as a frequent one. It is at
+    least `worst_group_accuracy`, and equal to it if all groups fare alike. (What is called balanced
+    accuracy elsewhere, as in scikit-learn, is the mean over classes alone.)
+
+    The interval is that of Price and Bonett (2004): see `fair_tta.metrics.balanced`.
+
+    Example:
+        >>> names = ["cat", "cat", "cat", "dog"] * 30
+        >>> balanced_accuracy(names, ["cat"] * 120, ["indoors"] * 120).value
+        0.5
+    """
+    rows = parse_rows(y_true, [y_pred], sensitive, targets, values)
+    warn_small(sizes(rows, Over.TARGET_AND_SENSITIVE))
+    return balanced(rows, 0, level)
 
 
 def worst_group_accuracy(

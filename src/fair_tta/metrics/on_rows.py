@@ -10,6 +10,7 @@ import numpy as np
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import definitions
+from fair_tta.metrics.balanced import mean_rate_ends
 from fair_tta.metrics.bootstrap import Bootstrap, intervals, resampled_change
 from fair_tta.metrics.definitions import Metric
 from fair_tta.metrics.estimate import Estimate, Over, label, left_out, listed, undefined
@@ -74,6 +75,16 @@ def rate(right: int, n: int, level: float, name: str) -> Estimate:
     if n == 0:
         return undefined(f"no images: {name}")
     return Estimate(right / n, n, *wilson(right, n, level))
+
+
+def balanced(rows: Rows, run: int, level: float) -> Estimate:
+    """See `balanced_accuracy`."""
+    over = Over.TARGET_AND_SENSITIVE
+    right, n = (part.astype(np.float64) for part in right_and_all(rows, run, over))
+    low, high = mean_rate_ends(right[n > 0], n[n > 0], level)
+    value = float(definitions.BALANCED_ACCURACY(rows.counts(run)))
+    reason = left_out(_empty(rows, over))
+    return Estimate(value, len(rows.truth), max(0.0, low), min(1.0, high), reason)
 
 
 def worst(rows: Rows, run: int, over: Over, level: float) -> Estimate:

@@ -23,6 +23,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from fair_tta.metrics.balanced import mean_change_ends
 from fair_tta.metrics.estimate import Over
 from fair_tta.metrics.exact import paired_ends
 from fair_tta.metrics.rows import Floats, Rows
@@ -38,6 +39,12 @@ _CHOICE = 0.1  # of the error, for which groups may be the worst
 def overall_change(rows: Rows, before: int, after: int, level: float) -> Ends:
     """The change of accuracy."""
     return _within(*_accuracy(rows, before, after, level))
+
+
+def balanced_change(rows: Rows, before: int, after: int, level: float) -> Ends:
+    """The change of the mean accuracy of groups."""
+    groups = _groups(rows, before, after, Over.TARGET_AND_SENSITIVE)
+    return _within(*mean_change_ends(groups.loss, groups.gain, groups.n, level))
 
 
 def lowest_change(over: Over) -> ChangeInterval:

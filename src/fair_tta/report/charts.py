@@ -34,24 +34,24 @@ def accuracy_against_gap(document: AuditDocument, prefix: str) -> Chart:
             axes.errorbar(
                 [100 * gap.value],
                 [100 * accuracy.value],
-                xerr=_reach(gap),
-                yerr=_reach(accuracy),
+                xerr=reach(gap),
+                yerr=reach(accuracy),
                 ecolor=EDGES[i % len(EDGES)],
                 elinewidth=1.4,
                 capsize=3,
                 label=short(run.name),
-                **_marker(i),
+                **marker(i),
             )
         axes.set_xlabel("gap: accuracy minus worst group (points)")
         axes.set_ylabel("accuracy (percent)")
         axes.margins(0.12)
-        _legend(figure, axes)
+        legend(figure, axes)
 
-    told = [
-        f"{run.name}: accuracy {_told(run.metrics.accuracy)}, gap {_told(run.metrics.bias)}"
+    findings = [
+        f"{run.name}: accuracy {told(run.metrics.accuracy)}, gap {told(run.metrics.bias)}"
         for run in runs
     ]
-    alt = f"Accuracy in percent against the gap in points, with intervals. {'; '.join(told)}."
+    alt = f"Accuracy in percent against the gap in points, with intervals. {'; '.join(findings)}."
     return chart(2.9 + 0.19 * _legend_rows([run.name for run in runs]), draw, prefix, alt)
 
 
@@ -68,15 +68,15 @@ def bars(document: AuditDocument, prefix: str) -> Chart:
             at = [k - 0.4 + (i + 0.5) * thick for k in known]
             values = [100 * value for value in known.values()]
             axes.barh(at, values, thick * 0.9, color=_colour(i), edgecolor=INK, linewidth=0.5)
-            reach = [_reach(figures[i][k]) for k in known]
+            reaches = [reach(figures[i][k]) for k in known]
             axes.errorbar(
                 values,
                 at,
-                xerr=[[r[end][0] for r in reach] for end in (0, 1)],
+                xerr=[[r[end][0] for r in reaches] for end in (0, 1)],
                 ecolor=INK,
                 elinewidth=1,
                 label=short(run.name),
-                **_marker(i),
+                **marker(i),
             )
         for k in range(len(names)):
             if figures[0][k].value is None:
@@ -88,11 +88,11 @@ def bars(document: AuditDocument, prefix: str) -> Chart:
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel("accuracy (percent)")
-        _legend(figure, axes)
+        legend(figure, axes)
 
     more = f" Drawn are the {len(names)} worst of {len(names) + left_out}." if left_out else ""
-    told = [_extremes(run.name, names, row) for run, row in zip(runs, figures, strict=True)]
-    alt = f"Accuracy by class and group in percent, with intervals.{more} {' '.join(told)}"
+    findings = [_extremes(run.name, names, row) for run, row in zip(runs, figures, strict=True)]
+    alt = f"Accuracy by class and group in percent, with intervals.{more} {' '.join(findings)}"
     height = 0.7 + len(names) * max(0.56, 0.12 + 0.17 * len(runs))
     height += 0.19 * _legend_rows([run.name for run in runs])
     return chart(height, draw, prefix, alt)
@@ -108,7 +108,7 @@ def differences_chart(document: AuditDocument, prefix: str) -> Chart | None:
         axes = figure.subplots()
         axes.axvline(0, color=INK, linewidth=1)
         for i, comparison in enumerate(compared, start=1):
-            axes.errorbar([], [], label=short(comparison.run), **_marker(i))
+            axes.errorbar([], [], label=short(comparison.run), **marker(i))
             for k, metric in enumerate(COMPARED):
                 figure_ = comparison.differences.by_name()[metric]
                 if figure_.value is None:
@@ -117,11 +117,11 @@ def differences_chart(document: AuditDocument, prefix: str) -> Chart | None:
                 axes.errorbar(
                     [100 * figure_.value],
                     [k - 0.4 + (i - 0.5) * 0.8 / len(compared)],
-                    xerr=_reach(figure_),
+                    xerr=reach(figure_),
                     ecolor=EDGES[i % len(EDGES)],
                     elinewidth=1.4,
                     capsize=3,
-                    **(_marker(i) | ({} if clear else {"markerfacecolor": BACKGROUND})),
+                    **(marker(i) | ({} if clear else {"markerfacecolor": BACKGROUND})),
                 )
         axes.set_yticks(range(len(COMPARED)), [_wrapped(METRICS[m].name) for m in COMPARED])
         axes.set_ylim(len(COMPARED) - 0.4, -0.6)
@@ -130,18 +130,16 @@ def differences_chart(document: AuditDocument, prefix: str) -> Chart | None:
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel(f"points, against {short(compared[0].reference)}")
-        _legend(figure, axes)
+        legend(figure, axes)
 
-    told = [
+    findings = [
         f"{c.run}: "
-        + ", ".join(
-            f"{METRICS[m].name} {_told(c.differences.by_name()[m], True)}" for m in COMPARED
-        )
+        + ", ".join(f"{METRICS[m].name} {told(c.differences.by_name()[m], True)}" for m in COMPARED)
         for c in compared
     ]
     alt = (
         f"Differences from {compared[0].reference} in points, with paired intervals. "
-        f"{'; '.join(told)}."
+        f"{'; '.join(findings)}."
     )
     height = 0.7 + len(COMPARED) * max(0.42, 0.2 * len(compared))
     height += 0.19 * _legend_rows([c.run for c in compared])
@@ -165,7 +163,7 @@ def _extremes(run: str, names: list[tuple[str, str]], figures: list[EstimateFiel
     if not known:
         return f"{run}: n/a."
     low, high = (
-        f"{' / '.join(names[k])} with {_told(figures[k])}"
+        f"{' / '.join(names[k])} with {told(figures[k])}"
         for k in (choose(known, key=known.__getitem__) for choose in (min, max))
     )
     return f"{run}: lowest {low}, highest {high}."
@@ -200,11 +198,12 @@ def _cells(
     )
 
 
-def _told(figure: EstimateFields, signed: bool = False) -> str:
+def told(figure: EstimateFields, signed: bool = False) -> str:
+    """``81.2 [77.1, 84.6]``."""
     return f"{percent(figure.value, signed)} {interval(figure, signed)}".strip()
 
 
-def _reach(figure: EstimateFields) -> list[list[float]]:
+def reach(figure: EstimateFields) -> list[list[float]]:
     """Below and above the value, as matplotlib wants it."""
     value, low, high = figure.value, figure.low, figure.high
     if value is None or low is None or high is None:
@@ -216,7 +215,8 @@ def _colour(i: int) -> str:
     return SERIES[i % len(SERIES)]
 
 
-def _marker(i: int) -> dict[str, Any]:
+def marker(i: int) -> dict[str, Any]:
+    """How matplotlib draws the points of a series."""
     return {
         "marker": SHAPES[i % len(SHAPES)],
         "markersize": 7,
@@ -241,7 +241,8 @@ def _legend_rows(names: list[str]) -> int:
     return -(-len(names) // _columns(list(map(short, names))))
 
 
-def _legend(figure: Figure, axes: Axes) -> None:
+def legend(figure: Figure, axes: Axes) -> None:
+    """Below the picture, of marks without their intervals."""
     from matplotlib.container import ErrorbarContainer
 
     handles, labels = axes.get_legend_handles_labels()

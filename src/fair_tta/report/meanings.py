@@ -31,6 +31,13 @@ class Meaning:
 
 METRICS = {
     "accuracy": Meaning("Accuracy", 1, "Share of right answers."),
+    "balanced_accuracy": Meaning(
+        "Balanced accuracy (y, s)",
+        1,
+        "Mean accuracy of all groups, a group being the images of one class and one sensitive "
+        "value: a rare group counts as much as a frequent one. Equal to worst-group accuracy if "
+        "all groups fare alike.",
+    ),
     "worst_group_accuracy": Meaning(
         "Worst-group accuracy (y, s)",
         1,
@@ -88,6 +95,13 @@ _GOOD = {name: metric.good for name, metric in METRICS.items()} | {"harm": -1}
 INDIFFERENCE = (
     "Average sensitive indifference (ASI): the normalised entropy of the sensitive attribute as "
     "the model sees it, on average. 0: the values are told apart with certainty; 100: not at all."
+)
+
+PERCEIVED = (
+    "Pseudo-EOD takes the model's own zero-shot beliefs for labels of class and attribute. Its "
+    "level is usually too small, because a model that errs with the attribute believes its own "
+    "errors; look at whether its changes have the sign and the size of those by the labels. If "
+    "they do, examining other pictures of this kind without labels tells something."
 )
 
 

@@ -10,6 +10,7 @@ from fair_tta.errors import FairTTAError
 from fair_tta.report import charts, meanings, sentences
 from fair_tta.report.pictures import Picture, shown_pictures
 from fair_tta.report.templating import jinja_environment
+from fair_tta.report.tradeoff import MOST_DRAWN, sweeps, tradeoff_chart
 
 Gallery = Sequence[Picture | tuple[object, ...]]
 
@@ -79,6 +80,7 @@ def html_many(
 def _section(
     name: str, heading: str | None, document: AuditDocument, gallery: Gallery
 ) -> dict[str, Any]:
+    found = sweeps(document)
     return {
         "id": name,
         "heading": heading,
@@ -92,6 +94,11 @@ def _section(
         "plane": charts.accuracy_against_gap(document, f"{name}-plane"),
         "bars": charts.bars(document, f"{name}-bars"),
         "differences": charts.differences_chart(document, f"{name}-differences"),
+        "sweeps": [
+            (sweep, tradeoff_chart(sweep, document.runs[0], f"{name}-tradeoff-{i}"))
+            for i, sweep in enumerate(found[:MOST_DRAWN])
+        ],
+        "more_sweeps": len(found[MOST_DRAWN:]),
         "gallery": shown_pictures(gallery),
     }
 

@@ -39,13 +39,19 @@ class Picture(NamedTuple):
     after_probability: float
 
 
-class Shown(NamedTuple):
-    """A picture as the template needs it."""
+class Embedded(NamedTuple):
+    """A picture inside a page."""
 
     source: str
     width: int
     height: int
     pixelated: bool
+
+
+class Shown(NamedTuple):
+    """A picture as the template needs it."""
+
+    picture: Embedded
     caption: str
     before: str
     after: str
@@ -55,7 +61,7 @@ class Shown(NamedTuple):
 
 
 def shown_pictures(pictures: Sequence[Picture | tuple[object, ...]]) -> list[Shown]:
-    """Embed pictures: large ones are scaled down, small ones up by the browser, pixel by pixel."""
+    """Embed pictures with what is said about them."""
     return [_shown(picture) for picture in pictures]
 
 
@@ -67,19 +73,12 @@ def _shown(picture: Picture | tuple[object, ...]) -> Shown:
         )
     image, caption, *names, p, q = picture
     assert isinstance(image, Image.Image)
-    image = image.convert("RGB")
-    image.thumbnail((LARGEST, LARGEST))
-    small = max(image.size) < SMALL_SIDE
-    scale = SMALL_SIDE / max(image.size) if small else 1
     before, after, truth = (clean(str(name)) for name in names)
     was, now = (f"{percent(float(x))} %" for x in (p, q))  # type: ignore[arg-type]
     outcome = _outcome(before, after, truth)
     text = clean(str(caption))
     return Shown(
-        _data_uri(image),
-        max(1, round(image.width * scale)),
-        max(1, round(image.height * scale)),
-        small,
+        embedded(image),
         text,
         f"{before} ({was})",
         f"{after} ({now})",
@@ -89,6 +88,16 @@ def _shown(picture: Picture | tuple[object, ...]) -> Shown:
     )
 
 
+def embedded(image: Image.Image) -> Embedded:
+    """Large ones are scaled down, small ones up by the browser, pixel by pixel."""
+    image = image.convert("RGB")
+    image.thumbnail((LARGEST, LARGEST))
+    small = max(image.size) < SMALL_SIDE
+    scale = SMALL_SIDE / max(image.size) if small else 1
+    width, height = (max(1, round(side * scale)) for side in image.size)
+    return Embedded(_data_uri(image, small), width, height, small)
+
+
 def _outcome(before: str, after: str, truth: str) -> str:
     if before == after:
         return "Unchanged, " + ("right" if after == truth else "wrong")
@@ -96,7 +105,13 @@ def _outcome(before: str, after: str, truth: str) -> str:
     return f"From {words[0]} to {words[1]}"
 
 
-def _data_uri(image: Image.Image) -> str:
+def _data_uri(image: Image.Image, exactly: bool) -> str:
+    """Drawn pixel by pixel it must not be blurred; otherwise it should be short."""
     buffer = BytesIO()
-    image.save(buffer, "PNG", optimize=True)
-    return "data:image/png;base64," + b64encode(buffer.getvalue()).decode()
+    image.info = {}  # no comments or profiles of whoever made the file
+    if exactly:
+        image.save(buffer, "PNG", optimize=True)
+    else:
+        image.save(buffer, "JPEG", quality=85)
+    kind = "png" if exactly else "jpeg"
+    return f"data:image/{kind};base64," + b64encode(buffer.getvalue()).decode()

@@ -18,13 +18,11 @@ from fair_tta.auditing.document import (
     Measured,
     RunFigures,
 )
+from fair_tta.auditing.label_plans import HALF_WIDTH
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics.exact import images_for_half_width
 from fair_tta.report.meanings import Verdict, verdict
 from fair_tta.report.numbers import SPACE, count, group_name, interval, p_value, percent
-
-HALF_WIDTH = 0.05
-"""A group is called known if its accuracy is known up to so much."""
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 

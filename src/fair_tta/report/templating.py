@@ -41,6 +41,7 @@ def jinja_environment() -> Environment:
         "METRICS": meanings.METRICS,
         "MARKS": meanings.MARKS,
         "INDIFFERENCE": meanings.INDIFFERENCE,
+        "PERCEIVED": meanings.PERCEIVED,
         "EVIDENCE": meanings.EVIDENCE,
         "NO_CLAIM": meanings.NO_CLAIM,
         "HALF_WIDTH": sentences.HALF_WIDTH,

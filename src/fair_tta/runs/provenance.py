@@ -27,6 +27,9 @@ PACKAGES = (
     "opencv-python-headless",
 )
 
+ORIGIN = ("model", "prompts", "views", "seed")
+"""Entries that say where a run comes from, beside the environment; None if it is not known."""
+
 
 def environment() -> dict[str, Any]:
     """Time, versions and machine."""

@@ -1,0 +1,191 @@
+"""Heat maps and dot plots as SVG of a few elements, in the page's own colours and sizes.
+
+They are as wide as a phone, so that their text can be read there.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from fair_tta.auditing.document import EstimateFields
+from fair_tta.report.charts import short, told
+from fair_tta.report.numbers import MINUS, interval, percent
+from fair_tta.report.svg import Chart
+
+WIDTH = 400
+_NAMES, _CELL, _ROW = 118, 64, 36  # of a heat map
+_STEP = 40  # from name to name of a dot plot
+_EDGE = 8
+
+
+class Dot(NamedTuple):
+    """A row of a dot plot.
+
+    Attributes:
+        name: what it is.
+        figure: value and interval.
+        tone: a class of the style sheet: ``good``, ``bad`` or none.
+    """
+
+    name: str
+    figure: EstimateFields
+    tone: str = ""
+
+
+def heat_map(table: Mapping[str, Mapping[str, float]], what: str) -> Chart:
+    """Values by classes, a number in each cell; the shorter side goes across.
+
+    Args:
+        table: ``{value: {class: logits}}``
+        what: begins the text alternative.
+    """
+    told_rows = [
+        f"{value}: " + ", ".join(f"{name} {_logits(x)}" for name, x in row.items())
+        for value, row in table.items()
+    ]
+    first = next(iter(table.values()))
+    cells = {(value, name): x for value, row in table.items() for name, x in row.items()}
+    rows, columns = list(table), list(first)
+    if len(columns) > len(rows):
+        rows, columns = columns, rows
+        cells = {(name, value): x for (value, name), x in cells.items()}
+    wide = max(_CELL, (WIDTH - _NAMES) // max(1, len(columns)))
+    wide = min(wide, 110)
+    heads = [_lines(name, wide // 8, 3) for name in columns]
+    top = 16 * max(map(len, heads)) + 8
+    most = max(1.0, *map(abs, cells.values()))  # a tenth of a logit should look like little
+    svg = _svg(
+        _NAMES + wide * len(columns), top + _ROW * len(rows), f"{what}. {'. '.join(told_rows)}."
+    )
+    for k, lines in enumerate(heads):
+        x = _NAMES + wide * k + wide / 2
+        for i, line in enumerate(lines):
+            _text(svg, x, top - 8 - 16 * (len(lines) - 1 - i), line, "middle", "tick")
+    for r, name in enumerate(rows):
+        y = top + _ROW * r
+        lines = _lines(name, 16, 2)
+        for i, line in enumerate(lines):
+            down = y + _ROW / 2 + 4.5 + 15 * (i - (len(lines) - 1) / 2)
+            _text(svg, _NAMES - 8, down, line, "end", "name")
+        for k, column in enumerate(columns):
+            value = cells[name, column]
+            cell = _add(
+                svg, "rect", x=_NAMES + wide * k + 1, y=y + 1, width=wide - 2, height=_ROW - 2, rx=3
+            )
+            cell.set("class", "up" if value >= 0 else "down")
+            cell.set("fill-opacity", f"{0.06 + 0.6 * abs(value) / most:.3f}")
+            _add(cell, "title").text = f"{name}, {column}: {_logits(value)}"
+            x = _NAMES + wide * k + wide / 2
+            _text(svg, x, y + _ROW / 2 + 4.5, _logits(value), "middle", "cell")
+    return _chart(svg)
+
+
+def dot_plot(dots: Sequence[Dot], what: str, *, most: float | None = None) -> Chart:
+    """A dot with its interval for each name, on one axis from 0 on.
+
+    Args:
+        dots: from top to bottom.
+        what: begins the text alternative.
+        most: end of the axis; what is needed if None.
+    """
+    ends = [x for dot in dots for x in (dot.figure.value, dot.figure.high) if x is not None]
+    end, step = _axis(max(ends, default=0.0) if most is None else most)
+    bottom = _STEP * len(dots) + 4
+    told_rows = [f"{dot.name}: {told(dot.figure)}" for dot in dots]
+    svg = _svg(WIDTH, bottom + 22, f"{what}. {'; '.join(told_rows)}.")
+
+    def at(share: float) -> float:
+        return _EDGE + (WIDTH - 2 * _EDGE) * min(1.0, share / end)
+
+    for k in range(round(end / step) + 1):
+        x = at(k * step)
+        _add(svg, "line", "grid", x1=x, x2=x, y1=4, y2=bottom)
+        anchor = "start" if k == 0 else "end" if k * step >= end - 1e-9 else "middle"
+        _text(svg, x, bottom + 16, f"{100 * k * step:g}", anchor, "tick")
+    for r, dot in enumerate(dots):
+        y, figure = _STEP * r + 30, dot.figure
+        shown = f"{percent(figure.value)} {interval(figure)}".strip()
+        _text(svg, _EDGE, y - 13, short(dot.name, 50 - len(shown)), "start", "name halo")
+        _text(svg, WIDTH - _EDGE, y - 13, shown, "end", "tick halo")
+        if figure.value is None:
+            continue
+        if figure.low is not None and figure.high is not None:
+            ci = f"ci {dot.tone}".strip()
+            _add(svg, "line", ci, x1=at(figure.low), x2=at(figure.high), y1=y, y2=y)
+        _add(svg, "circle", dot.tone, cx=at(figure.value), cy=y, r=5)
+    return _chart(svg)
+
+
+def difference_dot(figure: EstimateFields, most: float, tone: str, alt: str) -> Chart:
+    """One change with its interval around an upright line at no change, for a cell of a table.
+
+    Args:
+        figure: the change.
+        most: end of the axis on both sides.
+        tone: a class of the style sheet.
+        alt: the same in words.
+    """
+    svg = _svg(160, 22, alt, "mini")
+
+    def at(share: float) -> float:
+        return 80 + 72 * max(-1.0, min(1.0, share / (most or 1.0)))
+
+    _add(svg, "line", "zero", x1=80, x2=80, y1=1, y2=21)
+    if figure.low is not None and figure.high is not None:
+        _add(svg, "line", f"ci {tone}", x1=at(figure.low), x2=at(figure.high), y1=11, y2=11)
+    if figure.value is not None:
+        _add(svg, "circle", tone, cx=at(figure.value), cy=11, r=5)
+    return _chart(svg)
+
+
+def _axis(most: float) -> tuple[float, float]:
+    """Where an axis from 0 ends, and the steps of its marks."""
+    for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.25):
+        count = max(1, -(-round(most * 1e6) // round(step * 1e6)))
+        if count <= 5:
+            return min(1.0, count * step), step
+    return 1.0, 0.25
+
+
+def _logits(x: float) -> str:
+    text = f"{abs(x):.2f}"
+    return text if text == "0.00" else (MINUS if x < 0 else "+") + text
+
+
+def _lines(name: str, wide: int, most: int) -> list[str]:
+    """A name on a few short lines."""
+    found = textwrap.wrap(name, max(4, wide), max_lines=most, placeholder="\N{HORIZONTAL ELLIPSIS}")
+    return found or [""]
+
+
+def _svg(width: float, height: float, alt: str, kind: str = "drawing") -> ElementTree.Element:
+    svg = ElementTree.Element("svg", {"viewBox": f"0 0 {width:g} {height:g}", "role": "img"})
+    svg.set("aria-label", alt)
+    svg.set("class", kind)
+    if width > WIDTH:
+        svg.set("style", f"min-width: {width:g}px")
+    return svg
+
+
+def _add(
+    parent: ElementTree.Element, tag: str, kind: str = "", **numbers: float
+) -> ElementTree.Element:
+    attributes = {name: f"{value:.6g}" for name, value in numbers.items()}
+    if kind:
+        attributes["class"] = kind
+    return ElementTree.SubElement(parent, tag, attributes)
+
+
+def _text(
+    parent: ElementTree.Element, x: float, y: float, text: str, anchor: str, kind: str
+) -> None:
+    made = _add(parent, "text", kind, x=x, y=y)
+    made.set("text-anchor", anchor)
+    made.text = text
+
+
+def _chart(svg: ElementTree.Element) -> Chart:
+    return Chart(ElementTree.tostring(svg, "unicode"), svg.get("aria-label", ""))

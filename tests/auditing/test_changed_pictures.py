@@ -1,0 +1,89 @@
+"""Some pictures whose answer would change: few, small, by lot, without metadata."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from fair_tta.auditing.changed_pictures import ChangedPictures, small_copy
+from fair_tta.errors import ImageError
+from fair_tta.prediction import Prediction
+
+
+def prediction(label: str, p: float = 0.7) -> Prediction:
+    pairs = {"cat": p if label == "cat" else 1 - p, "dog": p if label == "dog" else 1 - p}
+    return Prediction(
+        label=label, probabilities=pairs, zero_shot=pairs, sensitive={}, sensitive_zero_shot={},
+        entropy=0.5, entropy_zero_shot=0.5, sensitive_entropy={}, sensitive_entropy_zero_shot={},
+        distance=0.0, flip_margin=0.2, certified_unchanged=False,
+    )  # fmt: skip
+
+
+def test_only_changed_ones_with_both_answers() -> None:
+    changed = ChangedPictures(["tpt", "zero"])
+    for i in range(5):
+        rows = [prediction("cat"), prediction("dog", 0.6), prediction("dog" if i == 2 else "cat")]
+        changed.add(rows, f"image {i}", Image.new("RGB", (4, 4), (i, 0, 0)))
+    found = changed.pictures(Image.open)
+    assert [(one.adapter, one.name) for one in found] == [
+        *(("tpt", f"image {i}") for i in range(5)),
+        ("zero", "image 2"),
+    ]
+    assert (found[0].before, found[0].after) == ("cat", "dog")
+    assert (found[0].before_probability, found[0].after_probability) == (0.7, 0.6)
+    assert found[3].image.getpixel((0, 0)) == (3, 0, 0)
+
+
+@pytest.mark.parametrize(("methods", "each"), [(1, 36), (4, 9), (30, 3)])
+def test_a_few_of_each_method(methods: int, each: int) -> None:
+    changed = ChangedPictures([f"m{i}" for i in range(methods)])
+    image = Image.new("RGB", (4, 4))
+    for i in range(50):
+        changed.add([prediction("cat"), *[prediction("dog")] * methods], f"{i}", image)
+    counts = Counter(one.adapter for one in changed.pictures(Image.open))
+    assert set(counts.values()) == {each}
+    assert len(counts) == methods
+
+
+def test_all_have_the_same_chance() -> None:
+    """Of 12 changed pictures 6 are kept: each in half of the trials, 200 +- 10."""
+    counts: Counter[str] = Counter()
+    for seed in range(400):
+        changed = ChangedPictures(["m"], most=6, seed=seed)
+        for i in range(12):
+            changed.add([prediction("cat"), prediction("dog")], f"{i}", "nowhere")
+        counts.update(one.name for one in changed.pictures(lambda _: Image.new("RGB", (1, 1))))
+    assert sum(counts.values()) == 2400
+    assert min(counts.values()) > 150
+    assert max(counts.values()) < 250
+
+
+def test_files_that_are_gone_are_left_out(tmp_path: Path) -> None:
+    Image.new("RGB", (300, 200)).save(tmp_path / "there.png")
+    changed = ChangedPictures(["m"])
+    for name in ("there.png", "gone.png", "broken.png"):
+        changed.add([prediction("cat"), prediction("dog")], name, str(tmp_path / name))
+
+    def load(path: str) -> Image.Image:
+        if "broken" in path:
+            raise ImageError("it is broken")
+        return Image.open(path)
+
+    (found,) = changed.pictures(load)
+    assert found.name == "there.png"
+    assert found.image.size == (128, 85)
+
+
+def test_a_copy_is_small_and_says_nothing_besides() -> None:
+    image = Image.new("RGBA", (640, 320))
+    image.info = {"comment": b"taken by somebody", "exif": b"Exif"}
+    copy = small_copy(image)
+    assert (copy.size, copy.mode, copy.info) == ((128, 64), "RGB", {})
+    assert image.size == (640, 320)
+    assert image.info["comment"] == b"taken by somebody"
+    tiny = Image.new("RGB", (9, 9))
+    assert small_copy(tiny).size == (9, 9)
+    assert small_copy(tiny) is not tiny
