@@ -449,6 +449,40 @@ def words_of_sentencepiece(folder: Path, flag: Path) -> None:
     write(folder / "tokenizer_config.json", sp_model_kwargs={"model_file": "/elsewhere"})
 
 
+def words_by_special_tokens(folder: Path, flag: Path) -> None:
+    """transformers takes whatever stands in this old file for arguments of the tokenizer."""
+    save_clip(folder)
+    (folder / "tokenizer.json").unlink()
+    write(folder / "special_tokens_map.json", vocab_file=str(flag.parent / "elsewhere.json"))
+
+
+def words_with_rules_elsewhere(folder: Path, flag: Path) -> None:
+    """This tokenizer opens what its vocabulary names."""
+    save_clip(folder)
+    write(folder / "byte_maps.json", decompose_map=str(flag.parent / "elsewhere"), merge_map={})
+    write(folder / "tokenizer_config.json", tokenizer_class="MyT5Tokenizer")
+
+
+def labels_elsewhere(folder: Path, flag: Path) -> None:
+    """An image processor that reads names of classes from a file, or from a dataset of the hub."""
+    save_clip(folder)
+    there = {"repo_path": str(flag.parent), "class_info_file": "elsewhere.json"}
+    images = {"image_processor_type": "OneFormerImageProcessor", **there}
+    write(folder / "processor_config.json", image_processor=images)
+
+
+def processor_that_fails(folder: Path, flag: Path) -> None:
+    """Neither an OSError nor a ValueError."""
+    save_clip(folder)
+    (folder / "tokenizer.json").write_text('{"a": 1}')
+
+
+def pipe_for_a_template(folder: Path, flag: Path) -> None:
+    save_clip(folder)
+    (folder / "additional_chat_templates").mkdir()
+    os.mkfifo(folder / "additional_chat_templates" / "x.jinja")
+
+
 def weights_elsewhere(folder: Path, flag: Path) -> None:
     save_clip(folder)
     write(folder / "config.json", transformers_weights="../elsewhere.safetensors")
@@ -501,7 +535,7 @@ OPEN_CLIP: dict[str, tuple[Make, str]] = {
 }
 """How to make the folder, and what the error names."""
 
-HANG = {"pipe_for_a_config", "pipe_for_a_checkpoint", "pipe_for_weights"}
+HANG = {"pipe_for_a_config", "pipe_for_a_checkpoint", "pipe_for_weights", "pipe_for_a_template"}
 """These would not fail but never end; the hub has none of them."""
 
 IN_A_FOLDER_ONLY = {"asking", "legacy_map"}
@@ -541,6 +575,11 @@ TRANSFORMERS: dict[str, tuple[Make, str]] = {
         (capital_letters, "auto_map|tokenizer_class"),
         (words_by_path, "vocab"),
         (words_of_sentencepiece, "model_file"),
+        (words_by_special_tokens, r"special_tokens_map\.json has 'vocab_file'"),
+        (words_with_rules_elsewhere, "tokenizer_class"),
+        (labels_elsewhere, "repo_path|class_info_file"),
+        (processor_that_fails, "no processor was found"),
+        (pipe_for_a_template, r"x\.jinja is no file"),
         (weights_elsewhere, "transformers_weights"),
         (fused, "fusion_config"),
         (pipe_for_weights, "no file"),

@@ -228,7 +228,7 @@ def test_missing_processors_and_tokenizers(registered: str, tmp_path: Path) -> N
         resolve(model, "processor")
     model.save_pretrained(tmp_path)
     lonely = transformers.CLIPModel.from_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="no processor was found at"):
+    with pytest.raises(ModelError, match="no processor was found for"):
         resolve(lonely)
     with pytest.raises(ModelError, match="dual encoder of images and text; CLIPTextModel"):
         resolve(transformers.CLIPTextModel(model.config.text_config), (images, tokenizer))

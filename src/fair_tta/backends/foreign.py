@@ -32,11 +32,15 @@ _FORBIDDEN = {
 }
 _ATTENTION = (None, "eager", "sdpa")  # others come from the hub where the library is not installed
 _CLASS_KEY = re.compile(r".*(tokenizer|processor|extractor)_(class|type)")
+# MyT5's tokenizer opens files that its vocabulary names, Rag's loads two others.
 _CLASS = re.compile(
-    r"(?!Auto)\w+(Tokenizer(Fast)?|Processor(Fast|Pil)?|FeatureExtractor)"
+    r"(?!Auto|MyT5|Rag)\w+(Tokenizer(Fast)?|Processor(Fast|Pil)?|FeatureExtractor)"
     r"|(Tokenizers|Python|SentencePiece)Backend",
     re.ASCII,
 )
+# Parts of the names of files with settings, and of those whose keys become arguments of a class.
+_SETTINGS = ("config", "index", "special_tokens_map")
+_ARGUMENTS = ("tokenizer_config", "processor_config", "special_tokens_map")
 _PATH_KEY = re.compile(r".*_(file|path|ckpt|spm)|spm|vocab|merges")
 _PATHS_NEVER_READ = {"name_or_path", "special_tokens_map_file"}  # of many models, by old versions
 _DUAL_ENCODERS = (
@@ -68,7 +72,7 @@ def download(name: str, patterns: str = "*.json") -> tuple[Path, str]:
 
 def check_files(name: str, folder: Path) -> None:
     """Raise `ModelError` if something here is not a file: a pipe or a device may never end."""
-    for path in folder.glob("*"):
+    for path in [*folder.glob("*"), *folder.glob("*/*")]:
         if path.exists() and not path.is_file() and not path.is_dir():
             refuse(name, f"{path.name} is no file", "reading it might never end")
 
@@ -86,7 +90,7 @@ def check_folder(name: str, folder: Path, *, is_model: bool = True) -> None:
     check_files(name, folder)
     for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
         file = path.name.lower()  # some disks do not tell the difference
-        if not file.endswith(".json") or not ("config" in file or "index" in file):
+        if not file.endswith(".json") or not any(part in file for part in _SETTINGS):
             continue
         for key, value in _settings(read_json(name, path)):
             if is_model or file != "config.json" or _CLASS_KEY.fullmatch(key):
@@ -152,7 +156,7 @@ def _why_not(file: str, key: str, value: Any) -> str:
     ):
         return _ELSEWHERE
     is_path = _PATH_KEY.fullmatch(key) and key not in _PATHS_NEVER_READ
-    if file == "tokenizer_config.json" and is_path and value:
+    if is_path and value and any(part in file for part in _ARGUMENTS):
         return _ELSEWHERE
     return ""
 

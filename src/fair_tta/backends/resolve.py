@@ -146,14 +146,16 @@ def _load_processor(name: str, revision: str | None) -> Any:
     try:
         with untouched():
             return transformers.AutoProcessor.from_pretrained(name, **source)
-    except (OSError, ValueError) as error:
+    except ImportError:
+        raise
+    except Exception as error:  # a broken file raises almost anything
         raise _no_processor_at(name, error) from error
 
 
 def _no_processor_at(name: str, error: Exception) -> ModelError:
     return ModelError(
-        f"no processor was found at {name!r} ({error}): pass `processor=` (a processor, or "
-        "(image_processor, tokenizer))."
+        f"no processor was found for `model={name!r}` ({error}): pass `processor=` (a processor, "
+        "or (image_processor, tokenizer))."
     )
 
 
