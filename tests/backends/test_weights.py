@@ -45,6 +45,16 @@ def scale(model: Any) -> None:
         model.logit_scale.add_(0.5)
 
 
+def scale_behind_autograd(model: Any) -> None:
+    model.logit_scale.data.clamp_(0, 1)
+
+
+def norms_behind_autograd(model: Any) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.LayerNorm):
+            module.weight.data.mul_(torch.linspace(0.5, 1.5, 32))
+
+
 def optimizer_step(model: Any) -> None:
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
@@ -72,6 +82,8 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "behind autograd": behind_autograd,
     "one matrix": one_matrix,
     "scale": scale,
+    "scale behind autograd": scale_behind_autograd,
+    "norms behind autograd": norms_behind_autograd,
     "optimiser": optimizer_step,
     "load_state_dict": other_state,
     "assigned": assigned_state,

@@ -13,11 +13,10 @@ def fingerprint(module: nn.Module | None) -> Hashable:
     """Something that is another after the weights of a module have changed.
 
     Of each parameter and buffer it holds place, dtype and PyTorch's own count of changes in place.
-    That count misses changes through ``.data``, so one number of each matrix is looked at too.
+    That count misses changes through ``.data``, so one number of each is looked at too.
     """
     tensors = [] if module is None else _tensors(module)
-    matrices = [tensor for tensor in tensors if tensor.ndim > 1]
-    return _read(_marks, tensors), _read(_numbers, matrices)
+    return _read(_marks, tensors), _read(_numbers, tensors)
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:
