@@ -17,7 +17,7 @@ from fair_tta.data.problems import Problem, ProblemKind, Problems, printable
 from fair_tta.data.records import Record
 from fair_tta.data.sampling import choose
 from fair_tta.errors import FairTTAError
-from fair_tta.files.whole_files import whole_file
+from fair_tta.files.whole_files import sweep, whole_file
 from fair_tta.folders.outputs import (
     PREDICTIONS,
     PROBLEMS,
@@ -119,6 +119,7 @@ def audit_folder(
     )
     adapters = fitted.adapters
     folder.mkdir(parents=True, exist_ok=True)
+    sweep(folder)
     problems = Problems()
     columns = {name: Columns(classifier.targets, keep_beliefs=True) for name in adapters}
     total = min(values.rows, limit or values.rows, sample or values.rows)
