@@ -218,7 +218,9 @@ def test_a_changed_end_of_the_last_line_is_no_tear(tmp_path: Path) -> None:
         store.append(rows(3))
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + b"\x0b")
-    with pytest.warns(DamagedRowWarning, match="line 3 is not"), Store(path) as store:
+    with pytest.warns(DamagedRowWarning, match="line 3 is not"):
+        store = Store(path)
+    with store:
         assert list(store) == rows(2)
         store.append([row(2)])
     with Store(path) as store:

@@ -198,7 +198,7 @@ def _name(row: NumberedRow) -> str:
 
 def _group(row: NumberedRow) -> tuple[str, ...] | None:
     of = row[1]
-    return None if isinstance(of, Problem) else (of.target, *of.sensitive.values())
+    return None if isinstance(of, Problem) else of.group
 
 
 def _picture(row: NumberedRow) -> AskedPicture | None:
