@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -26,6 +26,7 @@ from fair_tta import (
     Texts,
     ZeroShot,
 )
+from fair_tta.errors import FairTTAError
 from fair_tta.tuning.directions import WeightedSum
 
 NAMES = {"gender": ["man", "woman"], "age": ["young", "old"]}
@@ -85,6 +86,15 @@ def test_a_chain_needs_what_its_parts_need() -> None:
     assert chain.needs_prompt_gradient
 
 
+@pytest.mark.parametrize("marker", ["needs_sensitive", "needs_prompt_gradient", "needs_views"])
+def test_what_a_stage_of_ones_own_forgets_is_named(marker: str) -> None:
+    members = {name: value for name, value in vars(Sharp).items() if name != marker}
+    forgetful: Any = type("Forgetful", (), {**members, "find_texts": TPT.find_texts})()
+    for make in (lambda: TPT() >> forgetful, lambda: Chained(forgetful, ZeroShot())):
+        with pytest.raises(FairTTAError, match=f"what it needs: Forgetful lacks {marker} "):
+            make()
+
+
 def test_separate_terms_have_the_average_of_a_weighted_sum(clf: FairTPTClassifier) -> None:
     """A weighted sum shares lambda, so terms of their own change nothing; UPGrad does."""
     pictures = [picture(i) for i in range(2)]
@@ -106,4 +116,22 @@ def test_an_aggregator_of_gradients(clf: FairTPTClassifier) -> None:
     pictures = [picture(i) for i in range(2)]
     one = clf.with_adapter(FairTPT(lam=100.0, rho=0.75)).predict_proba(pictures)
     two = clf.with_adapter(FairTPTMO(aggregator=weighted)).predict_proba(pictures)
+    assert two == pytest.approx(one, abs=1e-5)
+
+
+@dataclass(frozen=True)
+class Equal:
+    """A direction of one's own: every term has the same weight."""
+
+    def weights(self, gramian: Tensor) -> Tensor:
+        return torch.full_like(gramian[..., 0], 1 / gramian.shape[-1])
+
+    def wants(self, terms: int) -> list[bool]:
+        return [True] * terms
+
+
+def test_a_direction_of_ones_own(clf: FairTPTClassifier) -> None:
+    pictures = [picture(i) for i in range(2)]
+    one = clf.with_adapter(FairTPT(lam=1.0, rho=0.75)).predict_proba(pictures)
+    two = clf.with_adapter(FairTPTMO(aggregator=Equal())).predict_proba(pictures)
     assert two == pytest.approx(one, abs=1e-5)

@@ -220,6 +220,17 @@ def test_wrong_objects(make: Any, message: str, registered: str) -> None:
         resolve(make(model, preprocess, open_clip.get_tokenizer(registered)))
 
 
+def test_what_a_backend_of_ones_own_lacks_is_named() -> None:
+    class Unfinished:
+        name, scale = "unfinished", 1.0
+
+        def encode_images(self, images: Any) -> Any: ...
+
+    lacks = "device, dtype, tokenize, embed_tokens, encode_text, encode_prompts"
+    with pytest.raises(ModelError, match=rf"fair_tta.Backend: Unfinished lacks {lacks}\."):
+        resolve(Unfinished())
+
+
 def test_missing_processors_and_tokenizers(registered: str, tmp_path: Path) -> None:
     model, images, tokenizer = families.seeded(families.clip)
     with pytest.raises(ModelError, match=r"CLIPModel does not say where it came from .* `proc"):

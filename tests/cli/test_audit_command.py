@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
 import shutil
 from collections import Counter
@@ -164,6 +165,15 @@ def test_the_same_command_changes_nothing_and_asks_nothing(
     assert again.stdout == first.stdout
     assert (folder / "out" / "rows.jsonl").read_bytes() == rows
     assert Audit.load(folder / "out" / "audit.json") == audit
+
+
+def test_what_kills_left_is_swept(many: Path, tiny_model: str) -> None:
+    (many / "out").mkdir()
+    left = many / "out" / ".0123.part"
+    left.touch()
+    os.utime(left, (0, 0))
+    call(*audit_arguments(many, tiny_model), "--limit", "2")
+    assert not left.exists()
 
 
 def test_cut_anywhere_the_run_ends_with_the_same_rows(folder: Path, tiny_model: str) -> None:

@@ -212,6 +212,21 @@ def test_a_file_all_of_whose_rows_are_damaged_is_ours(tmp_path: Path) -> None:
         assert list(store) == [row()]
 
 
+def test_a_changed_end_of_the_last_line_is_no_tear(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    with Store(path) as store:
+        store.append(rows(3))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + b"\x0b")
+    with pytest.warns(DamagedRowWarning, match="line 3 is not"):
+        store = Store(path)
+    with store:
+        assert list(store) == rows(2)
+        store.append([row(2)])
+    with Store(path) as store:
+        assert list(store) == rows(3)
+
+
 def test_a_pipe_is_no_store(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "rows")
     with pytest.raises(StoreError, match="is no file"):

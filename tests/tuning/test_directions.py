@@ -239,6 +239,45 @@ def test_what_is_no_aggregator(aggregator: Any) -> None:
         FairTPTMO(aggregator=aggregator)
 
 
+@pytest.mark.parametrize(
+    ("aggregator", "got"),
+    [(lambda g: g, r"\[2, 6\]"), (lambda g: g[0, :3], r"\[3\]"), (lambda g: None, "a NoneType")],
+)
+def test_an_aggregator_that_gives_something_else(aggregator: Any, got: str) -> None:
+    with pytest.raises(FairTTAError, match=rf"give a tensor of shape \[6\] \(got {got}\)"):
+        combine(Aggregated(aggregator), torch.ones(1, 2, 2, 3))
+
+
+def test_a_direction_with_other_weights() -> None:
+    class Odd:
+        def weights(self, gramian: Tensor) -> Tensor:
+            return gramian
+
+        def wants(self, terms: int) -> list[bool]:
+            return [True] * terms
+
+    message = r"Odd.weights should give a tensor of shape \[1, 2\] \(got \[1, 2, 2\]\)"
+    with pytest.raises(FairTTAError, match=message):
+        combine(Odd(), torch.ones(1, 2, 2, 3))
+
+
+def test_an_aggregator_with_a_memory_sees_each_image_anew() -> None:
+    """TorchJD's stateful aggregators have `reset`."""
+
+    class Counting:
+        def __init__(self) -> None:
+            self.seen = 0
+
+        def reset(self) -> None:
+            self.seen = 0
+
+        def __call__(self, gradients: Tensor) -> Tensor:
+            self.seen += 1
+            return gradients[0] * self.seen
+
+    assert combine(Aggregated(Counting()), torch.ones(3, 2, 1, 2)).tolist() == [[[1, 1]]] * 3
+
+
 def test_an_objective_with_three_terms() -> None:
     model, *processor = families.seeded(families.clip)
     clf = FairTPTClassifier(

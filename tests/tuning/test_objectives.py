@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -16,10 +17,40 @@ import families
 from checks import make_task
 from fair_tta import SLoss, SuperTSLoss, TSLoss
 from fair_tta.backends import TransformersBackend
+from fair_tta.errors import FairTTAError
 from fair_tta.text.encoder import unit
 from fair_tta.text.task import Task
 from fair_tta.tuning.entropy import count_kept, marginal, most_confident, normalised_entropy
-from fair_tta.tuning.objectives import TargetLoss
+from fair_tta.tuning.objectives import Objective, TargetLoss, objective_of
+
+
+class NoTerms:
+    """A loss of one's own that forgets its terms."""
+
+    def objective(self, task: Task) -> Any:
+        return Objective(())
+
+
+@dataclass
+class NotFrozen:
+    """A loss of one's own that is not hashable."""
+
+    def objective(self, task: Task) -> Objective:
+        return SLoss().objective(task)
+
+
+@pytest.mark.parametrize(
+    ("loss", "got"),
+    [
+        (3, "3, which has no `objective`"),
+        (NoTerms(), r"Objective\(terms=\(\), copies=1\) of NoTerms"),
+        (NotFrozen(), r"NotFrozen\(\), which is not hashable"),
+    ],
+)
+def test_a_loss_that_is_none(loss: Any, got: str) -> None:
+    task = make_task(TransformersBackend(*families.seeded(families.clip)))
+    with pytest.raises(FairTTAError, match=rf"`loss` should .* \(got {got}"):
+        objective_of(loss, task)
 
 
 @given(st.integers(1, 200), st.integers(1, 100))

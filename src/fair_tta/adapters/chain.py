@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from torch import Tensor
 
-from fair_tta.adapters.contract import Adapter, Outcome
+from fair_tta.adapters.contract import Adapter, Outcome, check_markers
 from fair_tta.errors import FairTTAError
 from fair_tta.text.task import Task
 
@@ -38,7 +38,6 @@ def own_texts(task: Task) -> Texts:
     return Texts(task.target_features, task.sensitive_features, joint)
 
 
-@runtime_checkable
 class FindsTexts(Adapter, Protocol):
     """A method that can come first."""
 
@@ -52,7 +51,6 @@ class FindsTexts(Adapter, Protocol):
         ...
 
 
-@runtime_checkable
 class UsesTexts(Adapter, Protocol):
     """A method that can come second."""
 
@@ -86,16 +84,18 @@ class Chained:
     then: UsesTexts
 
     def __post_init__(self) -> None:
-        if not isinstance(self.first, FindsTexts):
+        if not hasattr(self.first, "find_texts"):
             raise FairTTAError(
                 f"what comes first should find features of prompts, as TPT() does (got "
                 f"{self.first!r}, which has no `find_texts`)."
             )
-        if not isinstance(self.then, UsesTexts):
+        if not hasattr(self.then, "adapt_texts"):
             raise FairTTAError(
                 f"what comes second should use features of prompts, as OrthCali() does (got "
                 f"{self.then!r}, which has no `adapt_texts`)."
             )
+        check_markers(self.first)
+        check_markers(self.then)
 
     @property
     def needs_sensitive(self) -> bool:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fair_tta import adapters
 from fair_tta.adapters.chain import Chained
-from fair_tta.adapters.contract import Adapter, Outcome
+from fair_tta.adapters.contract import Adapter, Outcome, check_markers
 from fair_tta.adapters.fitting import FittedMethod
 from fair_tta.errors import FairTTAError, PromptError, TowerError
 from fair_tta.text.task import Task
@@ -98,25 +98,4 @@ def check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> No
         raise FairTTAError(
             f"{should} give `warnings` for each of {images} images, or none (got "
             f"{len(outcome.warnings)})."
-        )
-
-
-def check_markers(adapter: Any) -> None:
-    """Raise unless this is an adapter; name what it lacks."""
-    if not getattr(adapter, "episodic", True):
-        raise FairTTAError(
-            f"{type(adapter).__name__} is not episodic, its answers depend on the images before: "
-            "call its own `predict`."
-        )
-    if isinstance(adapter, type) or not callable(getattr(adapter, "adapt", None)):
-        raise FairTTAError(
-            "`adapter` should be an instance with a method `adapt`, such as ZeroShot() (got "
-            f"{adapter!r})."
-        )
-    markers = ("needs_sensitive", "needs_prompt_gradient", "needs_views")
-    missing = [name for name in markers if not hasattr(adapter, name)]
-    if missing:
-        raise FairTTAError(
-            f"`adapter` should say what it needs: {type(adapter).__name__} lacks "
-            f"{', '.join(missing)} (True or False, in the class)."
         )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from fair_tta.errors import FairTTAError
 from fair_tta.text.task import Task
 
 
@@ -65,6 +66,27 @@ class Adapter(Protocol):
             features: ``[images, views, dim]`` unit features; view 0 is the image itself.
         """
         ...
+
+
+def check_markers(adapter: Any) -> None:
+    """Raise unless this is an adapter; name what it lacks."""
+    if not getattr(adapter, "episodic", True):
+        raise FairTTAError(
+            f"{type(adapter).__name__} is not episodic, its answers depend on the images before: "
+            "call its own `predict`."
+        )
+    if isinstance(adapter, type) or not callable(getattr(adapter, "adapt", None)):
+        raise FairTTAError(
+            "`adapter` should be an instance with a method `adapt`, such as ZeroShot() (got "
+            f"{adapter!r})."
+        )
+    markers = ("needs_sensitive", "needs_prompt_gradient", "needs_views")
+    missing = [name for name in markers if not hasattr(adapter, name)]
+    if missing:
+        raise FairTTAError(
+            f"`adapter` should say what it needs: {type(adapter).__name__} lacks "
+            f"{', '.join(missing)} (True or False, in the class)."
+        )
 
 
 def softmax(logits: Tensor) -> Tensor:

@@ -32,9 +32,9 @@ class FairTPTMO(PromptTuning):
         rate: how far to step.
         rho: the fraction of views to keep, those with the most certain target.
         steps: how often to step.
-        aggregator: another rule than UPGrad: an aggregator of TorchJD such as ``MGDA()``, or any
-            function of a matrix of gradients ``[terms, numbers]``. It has its own preferences, so
-            `lam` is not used.
+        aggregator: another rule than UPGrad: an aggregator of TorchJD such as ``MGDA()``, any
+            function of a matrix of gradients ``[terms, numbers]``, or a `Direction`. It has its
+            own preferences, so `lam` is not used.
 
     Example:
         >>> FairTPTMO().lam
@@ -46,7 +46,7 @@ class FairTPTMO(PromptTuning):
     rate: RatePolicy = ELRA()
     rho: float = 0.75
     steps: int = 1
-    aggregator: Callable[[Tensor], Tensor] | None = None
+    aggregator: Callable[[Tensor], Tensor] | Direction | None = None
     needs_sensitive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -58,4 +58,6 @@ class FairTPTMO(PromptTuning):
         """See `PromptTuning.recipe`."""
         if self.aggregator is None:
             return self.loss, UPGrad(self.lam)
+        if isinstance(self.aggregator, Direction):
+            return self.loss, self.aggregator
         return self.loss, Aggregated(self.aggregator)

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fair_tta.adapters.checks import check_markers
+from fair_tta.adapters.contract import check_markers
 from fair_tta.errors import FairTTAError
 
 _MODULES = "fair_tta.adapters.file_modules"

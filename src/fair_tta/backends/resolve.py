@@ -23,6 +23,7 @@ _ACCEPTED = (
     "model), or an object that satisfies fair_tta.Backend"
 )
 _CLIP_VOCABULARY = 49408
+_MEMBERS = [name for name in vars(Backend) if not name.startswith("_")]
 
 
 def resolve(model: Any, processor: Any = None) -> Backend:
@@ -50,6 +51,12 @@ def resolve(model: Any, processor: Any = None) -> Backend:
     if isinstance(model, nn.Module) and hasattr(model, "encode_image"):
         _no_processor(processor)
         return OpenClipBackend(model, _open_clip_preprocess(model), _open_clip_tokenizer(model))
+    missing = [name for name in _MEMBERS if not hasattr(model, name)]
+    if "encode_images" not in missing or "encode_prompts" not in missing:
+        raise ModelError(
+            f"`model` should satisfy fair_tta.Backend: {type(model).__name__} lacks "
+            f"{', '.join(missing)}."
+        )
     raise ModelError(f"`model` should be {_ACCEPTED} (got {_describe(model)}).")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fair_tta.cli import options
-from fair_tta.cli.console import LEFT_OUT, bars, exits, say, usage
+from fair_tta.cli.console import LEFT_OUT, exits, progress_bars, say, usage
 from fair_tta.cli.embedded import embedded_notes
 from fair_tta.cli.names import (
     harmful_option,
@@ -147,7 +147,7 @@ def audit_command(
         for note in notes:
             say(note)
         _say_prompts(classifier)
-        with bars(progress) as bar:
+        with progress_bars(progress) as bar:
 
             def count(finished: int, total: int) -> None:
                 nonlocal done

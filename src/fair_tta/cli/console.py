@@ -148,7 +148,7 @@ def progress_bar(wanted: bool | None, unit: str) -> Iterator[Tell]:
 
 
 @contextmanager
-def bars(wanted: bool | None) -> Iterator[Callable[[str], Tell]]:
+def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Tell]]:
     """Progress bars that follow one another, by what they count: a terminal has room for one.
 
     Args:

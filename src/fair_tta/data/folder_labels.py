@@ -81,9 +81,7 @@ class Labels:
                 rows += not row.kind.is_of_file
                 continue
             rows += 1
-            for column, value in zip(
-                self.columns, (row.target, *row.sensitive.values()), strict=True
-            ):
+            for column, value in zip(self.columns, row.group, strict=True):
                 raw[column][value] += 1
                 if len(raw[column]) > MOST_VALUES:
                     raise DatasetError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,6 +10,7 @@ from enum import Enum
 from pathlib import Path
 
 from fair_tta.data.problems import Problem, ProblemKind, Problems
+from fair_tta.data.sampling import seeded_order
 from fair_tta.data.tasks import BenchmarkTask
 from fair_tta.errors import FairTTAError
 
@@ -44,6 +44,11 @@ class Record:
     sensitive: Mapping[str, str]
     key: str
 
+    @property
+    def group(self) -> tuple[str, ...]:
+        """``(target, sensitive value, ...)``"""
+        return (self.target, *self.sensitive.values())
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -71,7 +76,7 @@ class Dataset:
 
     def groups(self) -> dict[tuple[str, ...], int]:
         """How many records there are of each ``(target, sensitive value, ...)``."""
-        return dict(Counter((r.target, *r.sensitive.values()) for r in self.records))
+        return dict(Counter(r.group for r in self.records))
 
     def sample(self, k: int = 1000, seed: int = 0) -> Dataset:
         """A uniform sample of `k` records without replacement, all of them if there are fewer.
@@ -83,7 +88,7 @@ class Dataset:
         """
         if k < 1:
             raise DatasetError(f"`k` should be a positive number of images (got {k!r}).")
-        chosen = heapq.nsmallest(k, self.records, key=lambda r: (_digest(seed, r.key), r.key))
+        chosen = heapq.nsmallest(k, self.records, key=lambda r: (seeded_order(seed, r.key), r.key))
         problems = self.problems
         if len(chosen) < k:
             problems = problems.add(Problem(ProblemKind.SMALL, f"{len(chosen)} instead of {k}"))
@@ -114,8 +119,3 @@ def collect(rows: Iterable[Record | Problem]) -> tuple[tuple[Record, ...], Probl
             records[row.key] = None
             problems = problems.add(Problem(ProblemKind.CONFLICT, row.key))
     return tuple(record for record in records.values() if record is not None), problems
-
-
-def _digest(seed: int, key: str) -> bytes:
-    text = f"{seed}\0{key}".encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(text, digest_size=16).digest()

@@ -65,7 +65,7 @@ def sample_groups(
             continue
         counts[of] += 1
         heap = heaps.setdefault(of, [])
-        entry = -_digest(seed, key(item)), place, item  # the largest digest is on top
+        entry = -seeded_order(seed, key(item)), place, item  # the largest digest is on top
         if len(heap) < size:
             heapq.heappush(heap, entry)
         elif entry[0] > heap[0][0]:
@@ -94,6 +94,7 @@ def _shares(counts: Counter[Hashable], size: int) -> dict[Hashable, int]:
     return shares
 
 
-def _digest(seed: int, key: str) -> int:
+def seeded_order(seed: int, key: str) -> int:
+    """A digest of both: the smallest are chosen."""
     text = f"{seed}\0{key}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "big")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
+
+_OLD = 24 * 3600  # seconds after which nobody is still writing a file
 
 
 @contextmanager
@@ -28,3 +31,11 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
         return
     with whole_file(path) as part:
         part.write_bytes(data)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what kills have left. Younger files may be those of another process."""
+    for path in folder.glob(".*.part"):
+        with suppress(OSError):  # another process may sweep too
+            if time.time() - path.stat().st_mtime > _OLD:
+                path.unlink()

@@ -17,7 +17,7 @@ from fair_tta.data.problems import Problem, ProblemKind, Problems, printable
 from fair_tta.data.records import Record
 from fair_tta.data.sampling import choose
 from fair_tta.errors import FairTTAError
-from fair_tta.files.whole_files import whole_file
+from fair_tta.files.whole_files import sweep, whole_file
 from fair_tta.folders.outputs import (
     PREDICTIONS,
     PROBLEMS,
@@ -119,6 +119,7 @@ def audit_folder(
     )
     adapters = fitted.adapters
     folder.mkdir(parents=True, exist_ok=True)
+    sweep(folder)
     problems = Problems()
     columns = {name: Columns(classifier.targets, keep_beliefs=True) for name in adapters}
     total = min(values.rows, limit or values.rows, sample or values.rows)
@@ -197,7 +198,7 @@ def _name(row: NumberedRow) -> str:
 
 def _group(row: NumberedRow) -> tuple[str, ...] | None:
     of = row[1]
-    return None if isinstance(of, Problem) else (of.target, *of.sensitive.values())
+    return None if isinstance(of, Problem) else of.group
 
 
 def _picture(row: NumberedRow) -> AskedPicture | None:

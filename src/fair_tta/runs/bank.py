@@ -13,7 +13,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -27,7 +26,7 @@ from torch import Tensor, nn
 
 from fair_tta.backends import Backend
 from fair_tta.errors import FairTTAError
-from fair_tta.files.whole_files import whole_file, write_whole
+from fair_tta.files.whole_files import sweep, whole_file, write_whole
 from fair_tta.runs.picture_files import content_digest
 from fair_tta.runs.plain_form import plain
 from fair_tta.runs.weights_hash import weights_hash
@@ -36,7 +35,6 @@ from fair_tta.vision.probe import probe_picture
 
 BANK_FORMAT = "fair-tta/bank/1"
 _ENDING = ".safetensors"
-_OLD = 24 * 3600  # seconds after which nobody is still writing a shard
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class Bank:
         key = json.dumps({**facts, "seed": seed}, sort_keys=True)
         self.folder = Path(root) / sha256(key.encode()).hexdigest()[:16]
         self.folder.mkdir(parents=True, exist_ok=True)
-        _sweep(self.folder)
+        sweep(self.folder)
         if not (self.folder / "bank.json").exists():
             write_whole(self.folder / "bank.json", (key + "\n").encode())
         self._where: dict[str, tuple[Path, int]] = {}
@@ -198,11 +196,3 @@ def bytes_needed(facts: dict[str, Any], views: int, images: int) -> int:
 
 def _bytes(tensor: Tensor) -> bytes:
     return tensor.numpy(force=True).tobytes()
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what kills have left. Younger files may be those of another process."""
-    for path in folder.glob(".*.part"):
-        with suppress(OSError):  # another process may sweep too
-            if time.time() - path.stat().st_mtime > _OLD:
-                path.unlink()

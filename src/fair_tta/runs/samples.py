@@ -81,7 +81,9 @@ def gather(
             continue
         drawn = {seed: dataset.sample(images, seed) for seed in seeds}
         samples = {
-            seed: tuple(choose(of, limit, sample, seed, key=_key, group=_group))
+            seed: tuple(
+                choose(of, limit, sample, seed, key=lambda r: r.key, group=lambda r: r.group)
+            )
             for seed, of in drawn.items()
         }
         parts.append(TaskSamples(task, samples, dataset.parameters))
@@ -91,14 +93,6 @@ def gather(
     if not parts:
         raise errors[0]
     return parts, list(dict.fromkeys(remarks))
-
-
-def _key(record: Record) -> str:
-    return record.key
-
-
-def _group(record: Record) -> tuple[str, ...]:
-    return (record.target, *record.sensitive.values())
 
 
 def paper_reader(

@@ -145,8 +145,8 @@ class Store:
                 ours = ours or answer is not None or line.startswith(_BEGIN)
                 if answer is not None:
                     self._keep(answer, place)
-                elif not line.endswith(b"\n") and (ours or _BEGIN.startswith(line.strip(b"\0"))):
-                    break  # torn
+                elif _is_torn(line) and (ours or _BEGIN.startswith(line.strip(b"\0"))):
+                    break
                 elif line.strip(b" \n\0"):
                     damaged.append((number, place, len(line)))
                 place += len(line)
@@ -207,6 +207,11 @@ def _parsed(line: bytes) -> Answer | None:
         return _decoder.decode(line)
     except msgspec.DecodeError:
         return None
+
+
+def _is_torn(line: bytes) -> bool:
+    """Not a whole line whose end has become another byte."""
+    return not line.endswith(b"\n") and _parsed(line[:-1] + b"\n") is None
 
 
 def _short(key: Key) -> bytes:

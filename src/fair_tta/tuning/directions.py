@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ _MOST_TERMS = 8  # UPGrad looks at all sets of terms
 _DEPENDENT = 1e-10  # squared sine below which a gradient counts as a combination of others
 
 
+@runtime_checkable
 class Direction(Protocol):
     """Says how the gradients of the terms (target first) are weighted."""
 
@@ -127,7 +128,8 @@ class Aggregated:
     Args:
         aggregator: maps ``[terms, numbers]`` to ``[numbers]``, such as
             ``torchjd.aggregation.MGDA()``; called for each image. One that remembers what it saw
-            would let images see one another: take one without a memory.
+            forgets it before each call, if it has a method `reset` as TorchJD's have: images
+            should not see one another.
 
     Example:
         >>> from torchjd.aggregation import Mean
@@ -140,13 +142,17 @@ class Aggregated:
     def __post_init__(self) -> None:
         if not callable(self.aggregator) or isinstance(self.aggregator, type):
             raise FairTTAError(
-                "`aggregator` should be an aggregator of TorchJD such as MGDA(), or a function of "
-                f"a matrix of gradients (got {self.aggregator!r})."
+                "`aggregator` should be an aggregator of TorchJD such as MGDA(), a function of "
+                f"a matrix of gradients, or a Direction (got {self.aggregator!r})."
             )
 
     def aggregate(self, gradients: Tensor) -> Tensor:
         """``[images, terms, numbers] -> [images, numbers]``."""
-        return torch.stack([self.aggregator(one) for one in gradients])
+        return torch.stack([self._aggregate(one) for one in gradients])
+
+    def _aggregate(self, gradients: Tensor) -> Tensor:
+        getattr(self.aggregator, "reset", lambda: None)()
+        return _shaped(self.aggregator(gradients), gradients.shape[1:], "`aggregator`")
 
     def wants(self, terms: int) -> list[bool]:
         """See `Direction.wants`."""
@@ -167,8 +173,17 @@ def combine(direction: Direction | Aggregated, gradients: Tensor) -> Tensor:
     if isinstance(direction, Aggregated):
         return direction.aggregate(flat).to(gradients.dtype).view_as(gradients[:, 0])
     weights = direction.weights((flat @ flat.transpose(1, 2)).cpu())
+    _shaped(weights, gradients.shape[:2], f"{type(direction).__name__}.weights")
     weights = weights.to(gradients.device, torch.float64)
     return torch.einsum("bt,bt...->b...", weights, gradients.double()).to(gradients.dtype)
+
+
+def _shaped(value: Any, shape: Sequence[int], who: str) -> Tensor:
+    got = list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
+    if got != list(shape):
+        raise FairTTAError(f"{who} should give a tensor of shape {list(shape)} (got {got}).")
+    checked: Tensor = value
+    return checked
 
 
 def _projections(cosines: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from fair_tta.text.task import Task
 from fair_tta.tuning.directions import Aggregated, Direction, combine
 from fair_tta.tuning.entropy import most_confident
 from fair_tta.tuning.gradients import all_gradients, term_gradient
-from fair_tta.tuning.objectives import Loss
+from fair_tta.tuning.objectives import Loss, objective_of
 from fair_tta.tuning.rates import RatePolicy
 
 
@@ -57,7 +57,7 @@ def tune(
         rho: the fraction of views to keep, those with the most certain target.
         steps: how often to step.
     """
-    objective = task.remember((loss, "objective"), lambda: loss.objective(task))
+    objective = objective_of(loss, task)
     log_p = task.log_probabilities(views, task.target_features)
     kept = most_confident(log_p, rho)
     views = views.gather(1, kept.unsqueeze(-1).expand(-1, -1, views.shape[-1]))

@@ -13,6 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from fair_tta.errors import FairTTAError
 from fair_tta.text.prompt_set import PromptSet, concatenate
 from fair_tta.text.task import Task
 from fair_tta.tuning.entropy import marginal, normalised_entropy
@@ -67,6 +68,23 @@ class Loss(Hashable, Protocol):
     def objective(self, task: Task) -> Objective:
         """The terms for this task."""
         ...
+
+
+def objective_of(loss: Loss, task: Task) -> Objective:
+    """What a loss says of a task, made once; raise if it is no loss."""
+    should = "`loss` should be hashable and have a method `objective` that returns an Objective"
+    if not callable(getattr(loss, "objective", None)):
+        raise FairTTAError(f"{should} (got {loss!r}, which has no `objective`).")
+    try:
+        hash(loss)
+    except TypeError as error:
+        raise FairTTAError(
+            f"{should} (got {loss!r}, which is not hashable: is it a frozen dataclass?)."
+        ) from error
+    found = task.remember((loss, "objective"), lambda: loss.objective(task))
+    if not isinstance(found, Objective) or not found.terms:
+        raise FairTTAError(f"{should} with terms (got {found!r} of {type(loss).__name__}).")
+    return found
 
 
 @dataclass(frozen=True)
