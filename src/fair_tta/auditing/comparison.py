@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -49,8 +50,23 @@ def against(
     *,
     names: tuple[str, str],
     harmful: Mapping[str, Sequence[str]],
+    comparisons: int = 1,
 ) -> Comparison:
-    """Run `after` minus run `before`, overall and group by group."""
+    """Run `after` minus run `before`, overall and group by group.
+
+    Args:
+        rows: of both runs.
+        before: the reference.
+        after: the run.
+        scores: of both.
+        how: intervals are made.
+        names: of both.
+        harmful: sets of classes.
+        comparisons: how many are made with the reference; the interval of the gap's change is
+            made once more so that all of them hold together.
+    """
+    together = replace(how, level=1 - (1 - how.level) / comparisons)
+    (gap,) = differences([definitions.BIAS], rows, before, after, together)
     found = differences(COUNTED, rows, before, after, how)
     by_name = {m.name: Difference.of(figure) for m, figure in zip(COUNTED, found, strict=True)}
     a, b = scores
@@ -69,6 +85,7 @@ def against(
         groups=tuple(_groups(rows, before, after, how)),
         harm=harm_against(rows, harmful, before, after, how.level),
         perceived=perceived_change(rows, before, after, scores, how),
+        gap_corrected=Difference.of(gap) if comparisons > 1 else None,
     )
 
 

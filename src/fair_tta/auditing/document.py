@@ -279,6 +279,10 @@ class Comparison(Part, frozen=True, omit_defaults=True):
     groups: tuple[ComparedGroup, ...]
     harm: tuple[HarmChange, ...] = ()
     perceived: Mapping[str, PerceivedOddsChange] | None = None
+    gap_corrected: Annotated[
+        Difference | None,
+        Meta(description="bias, at a level (Bonferroni) at which all comparisons hold together."),
+    ] = None
 
 
 class DataFields(Part, frozen=True):

@@ -153,6 +153,7 @@ def compare(audits: Sequence[Audit]) -> Audit:
                 how,
                 names=(names[0], names[i]),
                 harmful=document.data.harmful,
+                comparisons=len(names) - 1,
             )
             for i in range(1, len(names))
         ),

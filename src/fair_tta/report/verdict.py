@@ -1,0 +1,256 @@
+"""What an audit says in ten seconds: what is wrong, how sure that is, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fair_tta.auditing.document import AuditDocument, Comparison, Difference, RunFigures
+from fair_tta.metrics.estimate import direction
+from fair_tta.metrics.exact import images_for_half_width
+from fair_tta.report.numbers import SPACE, count, group_name, interval, percent
+
+_DRAWS = 2000  # of groups, to tell which may be the worst
+_SURE = 0.95  # of the draws name the same group
+_MANY_CHANGED = 0.2  # of the answers
+_HARDLY_SURE = 0.05  # mean confidence, from 0 to 1
+_NOT_PERCEIVED = 0.8  # mean normalised entropy of an attribute
+_HALF_WIDTH = 0.05  # a group is known if its accuracy is known up to so much
+
+
+@dataclass(frozen=True)
+class VerdictCard:
+    """A card of the first screen.
+
+    Attributes:
+        heading: what it is about.
+        text: in plain words.
+        more: what to know besides.
+        tone: a class of the style sheet: ``good``, ``bad`` or none.
+    """
+
+    heading: str
+    text: str
+    more: str = ""
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class CellOfGroup:
+    """A class in a group, with its right answers."""
+
+    name: str
+    n: int
+    correct: int
+
+    @property
+    def rate(self) -> float:
+        """The share of right answers."""
+        return self.correct / self.n
+
+
+@dataclass(frozen=True)
+class MethodRow:
+    """What a method does to the gap, beside the reference.
+
+    Attributes:
+        name: of the run.
+        gap: its change, with an interval that allows for all comparisons made.
+        accuracy: its change.
+        changed: the share of answers that changed.
+        cost: as a multiple of plain zero-shot, None if that was not run.
+        says: one word of verdict.
+        tone: a class of the style sheet.
+    """
+
+    name: str
+    gap: Difference
+    accuracy: Difference
+    changed: float
+    cost: float | None
+    says: str
+    tone: str
+
+
+def cells_of(run: RunFigures) -> list[CellOfGroup]:
+    """Each class in each group that has images, the worst first; of equal ones the larger."""
+    found = [
+        CellOfGroup(group_name(group.sensitive, cell.target), cell.n, cell.correct)
+        for group in run.groups
+        for cell in group.classes
+        if cell.n
+    ]
+    return sorted(found, key=lambda cell: (cell.rate, -cell.n))
+
+
+def worst_shares(cells: Sequence[CellOfGroup], seed: int = 0) -> list[tuple[str, float]]:
+    """How often each group is the worst if images are drawn anew, the most frequent first.
+
+    Right answers of each group are drawn from a binomial distribution; ties are shared.
+    """
+    generator = np.random.default_rng(seed)
+    n = np.array([cell.n for cell in cells])
+    rates = np.array([cell.rate for cell in cells])
+    drawn = generator.binomial(n, rates, (_DRAWS, len(cells))) / n
+    lowest = drawn == drawn.min(1, keepdims=True)
+    shares = (lowest / lowest.sum(1, keepdims=True)).mean(0)
+    order = np.argsort(-shares, kind="stable")
+    return [(cells[i].name, float(shares[i])) for i in order]
+
+
+def commonest(run: RunFigures) -> tuple[str, float] | None:
+    """The most frequent class and its share: what always answering it would get right."""
+    counts: dict[str, int] = {}
+    for group in run.groups:
+        for cell in group.classes:
+            counts[cell.target] = counts.get(cell.target, 0) + cell.n
+    total = sum(counts.values())
+    if not total:
+        return None
+    name = max(counts, key=counts.__getitem__)
+    return name, counts[name] / total
+
+
+def cards(document: AuditDocument) -> list[VerdictCard]:
+    """What is wrong, how sure, what to do."""
+    run = document.runs[0]
+    cells = cells_of(run)
+    if not cells or run.metrics.accuracy.value is None:
+        return [VerdictCard("What is wrong", "Nothing can be said: no group has images.")]
+    return [_wrong(run, cells), _sure(run, cells), _advice(document, cells)]
+
+
+def _wrong(run: RunFigures, cells: Sequence[CellOfGroup]) -> VerdictCard:
+    worst, overall = cells[0], run.metrics.accuracy.value or 0.0
+    text = (
+        f"Right in {_of_hundred(overall)} pictures overall, but in {_of_hundred(worst.rate)} of "
+        f"{worst.name}."
+    )
+    return VerdictCard("What is wrong", text, f"Answers of {run.name}.", "bad")
+
+
+def _sure(run: RunFigures, cells: Sequence[CellOfGroup]) -> VerdictCard:
+    gap = run.metrics.bias
+    ends = f"{interval(gap, words=True)} points"
+    exists = gap.low is not None and gap.low > 0
+    text = f"A gap exists: {ends}." if exists else f"A gap is not shown: {ends}."
+    (first, share), *others = worst_shares(cells)
+    if share >= _SURE:
+        return VerdictCard(
+            "How sure", text, f"{first} is the worst group ({_pictures(cells[0].n)})."
+        )
+    more = f"{_pictures(cells[0].n)}; {first} is the worst in {_percent(share)} of resamples"
+    if others and others[0][1] >= 0.05:
+        more += f", {others[0][0]} in {_percent(others[0][1])}"
+    return VerdictCard("How sure", f"{text} Which group is worst is not sure.", f"{more}.")
+
+
+def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> VerdictCard:
+    heading, worst = "What to do", cells[0]
+    rate = min(max(worst.rate, _HALF_WIDTH), 1 - _HALF_WIDTH)
+    needed = images_for_half_width(rate, _HALF_WIDTH, document.settings.level) - worst.n
+    label = (
+        f"Label about {count(needed)} more pictures of {worst.name} to know its accuracy to "
+        f"{_percent(_HALF_WIDTH)}."
+        if needed > 0
+        else ""
+    )
+    rows = method_rows(document)
+    narrows = [row for row in rows if row.tone == "good"]
+    if narrows:
+        best = min(narrows, key=lambda row: row.gap.value or 0.0)
+        text = (
+            f"Switch to {best.name}: gap {percent(best.gap.value, signed=True)} points "
+            f"{interval(best.gap, signed=True)}, accuracy {_change(best.accuracy)}."
+        )
+        return VerdictCard(heading, text, "Confirm it on pictures that took no part.", "good")
+    if rows:
+        tried = "The method tried" if len(rows) == 1 else f"None of {len(rows)} methods tried"
+        is_not = "is not shown" if len(rows) == 1 else "is shown"
+        return VerdictCard(heading, f"{tried} {is_not} to narrow the gap.", label)
+    return VerdictCard(heading, "Try methods on the same pictures: `--adapters`.", label)
+
+
+def method_rows(document: AuditDocument) -> list[MethodRow]:
+    """A row for each run that is compared with the first, by the change of the gap."""
+    plain = next((r for r in document.runs if r.adapter and r.adapter.name == "ZeroShot"), None)
+    by_name = {run.name: run for run in document.runs}
+    rows = []
+    for c in document.comparisons:
+        gap = c.differences.bias if c.gap_corrected is None else c.gap_corrected
+        says, tone = _says(c, gap)
+        changed = c.changes.changed / c.changes.n if c.changes.n else 0.0
+        cost = _multiple(by_name.get(c.run), plain)
+        rows.append(MethodRow(c.run, gap, c.differences.accuracy, changed, cost, says, tone))
+    return sorted(rows, key=lambda row: row.gap.value if row.gap.value is not None else 2.0)
+
+
+def _says(comparison: Comparison, gap: Difference) -> tuple[str, str]:
+    accuracy = comparison.differences.accuracy
+    if direction(accuracy.low, accuracy.high) < 0:
+        return "costs accuracy", "bad"
+    moved = direction(gap.low, gap.high)
+    if moved:
+        return ("widens the gap", "bad") if moved > 0 else ("narrows the gap", "good")
+    return "not shown", ""
+
+
+def _multiple(run: RunFigures | None, plain: RunFigures | None) -> float | None:
+    if run is None or plain is None or run.cost is None or plain.cost is None:
+        return None
+    if plain.cost.seconds_per_image <= 0:
+        return None
+    return run.cost.seconds_per_image / plain.cost.seconds_per_image
+
+
+def banners(document: AuditDocument) -> list[str]:
+    """What a reader must know before the figures."""
+    run, found = document.runs[0], []
+    accuracy, usual = run.metrics.accuracy, commonest(run)
+    if usual is not None and accuracy.low is not None and accuracy.low <= usual[1]:
+        found.append(
+            f"{run.name} is not shown to be better than always answering {usual[0]!r}, which is "
+            f"right in {_of_hundred(usual[1])}."
+        )
+    sure = run.metrics.average_target_confidence.value
+    if sure is not None and sure < _HARDLY_SURE:
+        found.append(f"{run.name} is hardly sure of any answer: confidence {_of_hundred(sure)}.")
+    before = run.sensitive_indifference
+    if run.zero_shot_scores is not None:
+        before = run.zero_shot_scores.sensitive_indifference
+    for attribute, entropy in before.items():
+        if entropy.value is not None and entropy.value > _NOT_PERCEIVED:
+            found.append(
+                f"The model does not perceive {attribute}: do not correct by it, every correction "
+                "is noise."
+            )
+    for row in method_rows(document):
+        if row.changed > _MANY_CHANGED:
+            found.append(f"{row.name} changes {_percent(row.changed)} of the answers.")
+    others = len(document.comparisons)
+    if others > 1:
+        found.append(
+            f"{others} methods were compared: the intervals of the gap's change allow for that, "
+            "others do not."
+        )
+    return found
+
+
+def _change(figure: Difference) -> str:
+    if direction(figure.low, figure.high) == 0:
+        return "not shown to change"
+    return f"{percent(figure.value, signed=True)} points"
+
+
+def _of_hundred(share: float) -> str:
+    return f"{100 * share:.0f} of 100"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}{SPACE}%"
+
+
+def _pictures(n: int) -> str:
+    return f"{count(n)} picture{'' if n == 1 else 's'}"

@@ -1,0 +1,127 @@
+"""Verdict, certainty, advice: in words that the figures bear out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from fair_tta import AssociationCorrection, Audit, Scores, ZeroShot, audit, compare
+from fair_tta.report.verdict import banners, cards, cells_of, method_rows, worst_shares
+
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+
+
+Rates = dict[tuple[str, str], tuple[int, int]]
+
+
+def answers(rates: Rates) -> tuple[list[str], list[str], list[str]]:
+    """Labels, answers and groups with so many right of so many in each cell."""
+    truth, said, group = [], [], []
+    for (target, value), (right, n) in rates.items():
+        other = "dog" if target == "cat" else "cat"
+        truth += [target] * n
+        said += [target] * right + [other] * (n - right)
+        group += [value] * n
+    return truth, said, group
+
+
+EVEN = {("cat", "in"): (90, 100), ("cat", "out"): (90, 100), ("dog", "in"): (90, 100)}
+CLEAR = {**EVEN, ("dog", "out"): (20, 100)}
+BETTER = {**EVEN, ("dog", "out"): (80, 100)}
+
+
+def made(rates: Rates, name: str = "ZeroShot", adapter: Any = None, **more: Any) -> Audit:
+    truth, said, group = answers(rates)
+    adapter = ZeroShot() if name == "ZeroShot" else adapter
+    return audit(truth, said, {"place": group}, name=name, adapter=adapter, **more)
+
+
+def test_what_is_wrong_and_how_sure() -> None:
+    wrong, sure, todo = cards(made(CLEAR).document)
+    assert wrong.text == ("Right in 72 of 100 pictures overall, but in 20 of 100 of dog / out.")
+    assert sure.text.startswith("A gap exists: ")
+    assert sure.more == "dog / out is the worst group (100 pictures)."
+    assert "--adapters" in todo.text
+    assert "Label about 146 more pictures of dog / out" in todo.more
+
+
+def test_what_is_not_sure_is_told() -> None:
+    even = dict.fromkeys(CLEAR, (8, 10))
+    _, sure, _ = cards(made(even).document)
+    assert sure.text.startswith("A gap is not shown: 0.0 to ")
+    assert "Which group is worst is not sure." in sure.text
+    assert "of resamples" in sure.more
+
+
+def test_a_method_that_narrows_the_gap_is_advised() -> None:
+    other = made(BETTER, "Association", AssociationCorrection(), seconds=8.0)
+    document = compare([made(CLEAR, seconds=4.0), other]).document
+    (row,) = method_rows(document)
+    assert (row.says, row.tone) == ("narrows the gap", "good")
+    assert row.changed == pytest.approx(60 / 400)
+    assert row.cost == pytest.approx(2.0)
+    todo = cards(document)[2]
+    assert todo.text.startswith("Switch to Association: gap ")
+    assert todo.tone == "good"
+
+
+def test_what_costs_accuracy_or_widens_is_not_advised() -> None:
+    worse = {**CLEAR, ("cat", "in"): (40, 100)}
+    document = compare([made(CLEAR), made(worse, "Worse", None)]).document
+    (row,) = method_rows(document)
+    assert (row.says, row.cost) == ("costs accuracy", None)
+    assert cards(document)[2].text == "The method tried is not shown to narrow the gap."
+    before = dict.fromkeys(CLEAR, (900, 1000))
+    after = {**dict.fromkeys(EVEN, (960, 1000)), ("dog", "out"): (720, 1000)}
+    document = compare([made(before), made(after, "Wider")]).document
+    assert method_rows(document)[0].says == "widens the gap"
+
+
+def test_several_comparisons_have_wider_intervals() -> None:
+    one = compare([made(CLEAR), made(BETTER, "a")]).document.comparisons[0]
+    assert one.gap_corrected is None
+    many = compare([made(CLEAR), *(made(BETTER, name) for name in "abcde")]).document
+    for comparison in many.comparisons:
+        plain, corrected = comparison.differences.bias, comparison.gap_corrected
+        assert corrected is not None
+        assert corrected.value == plain.value
+        assert None not in (plain.low, plain.high, corrected.low, corrected.high)
+        assert corrected.low < plain.low < plain.high < corrected.high  # type: ignore[operator]
+    assert "5 methods were compared" in banners(many)[-1]
+
+
+def test_a_model_that_guesses_does_not_pass_without_a_word() -> None:
+    guess = dict.fromkeys(CLEAR, (50, 100))
+    assert "not shown to be better than always answering 'cat'" in banners(made(guess).document)[0]
+    assert banners(made(CLEAR).document) == []
+
+
+def test_other_banners() -> None:
+    truth, said, group = answers(CLEAR)
+    scores = Scores(entropy=[0.99] * 400, sensitive_entropy={"place": [0.9] * 400})
+    first = audit(truth, said, {"place": group}, name="ZeroShot", scores=scores)
+    flipped = ["cat" if label == "dog" else "dog" for label in said]
+    other = audit(truth, flipped, {"place": group}, name="Flip", scores=scores)
+    told = banners(compare([first, other]).document)
+    assert any("hardly sure of any answer" in sentence for sentence in told)
+    assert any("does not perceive place" in sentence for sentence in told)
+    assert any("Flip changes 100" in sentence for sentence in told)
+
+
+def test_shares_of_the_worst_are_probabilities() -> None:
+    cells = cells_of(made(CLEAR).document.runs[0])
+    shares = worst_shares(cells)
+    assert sum(share for _, share in shares) == pytest.approx(1)
+    assert shares[0] == ("dog / out", 1.0)
+    tied = cells_of(made(dict.fromkeys(CLEAR, (80, 100))).document.runs[0])
+    assert np.ptp([share for _, share in worst_shares(tied)]) < 0.1
+
+
+def test_no_image_in_any_group_of_a_class() -> None:
+    document = made(CLEAR).document
+    empty = structs.replace(document.runs[0], groups=())
+    (card,) = cards(structs.replace(document, runs=(empty,)))
+    assert card.text == "Nothing can be said: no group has images."
