@@ -28,11 +28,27 @@ class Dot(NamedTuple):
         name: what it is.
         figure: value and interval.
         tone: a class of the style sheet: ``good``, ``bad`` or none.
+        hollow: whether it rests on few images.
     """
 
     name: str
     figure: EstimateFields
     tone: str = ""
+    hollow: bool = False
+
+
+class Upright(NamedTuple):
+    """A line across a dot plot, such as the accuracy of all.
+
+    Attributes:
+        at: where, as a share.
+        name: what it is.
+        kind: a class of the style sheet.
+    """
+
+    at: float
+    name: str
+    kind: str
 
 
 def heat_map(table: Mapping[str, Mapping[str, float]], what: str) -> Chart:
@@ -83,18 +99,26 @@ def heat_map(table: Mapping[str, Mapping[str, float]], what: str) -> Chart:
     return _chart(svg)
 
 
-def dot_plot(dots: Sequence[Dot], what: str, *, most: float | None = None) -> Chart:
+def dot_plot(
+    dots: Sequence[Dot],
+    what: str,
+    *,
+    most: float | None = None,
+    lines: Sequence[Upright] = (),
+) -> Chart:
     """A dot with its interval for each name, on one axis from 0 on.
 
     Args:
         dots: from top to bottom.
         what: begins the text alternative.
         most: end of the axis; what is needed if None.
+        lines: across all rows.
     """
     ends = [x for dot in dots for x in (dot.figure.value, dot.figure.high) if x is not None]
     end, step = _axis(max(ends, default=0.0) if most is None else most)
     bottom = _STEP * len(dots) + 4
     told_rows = [f"{dot.name}: {told(dot.figure)}" for dot in dots]
+    told_rows += [f"{line.name}: {percent(line.at)}" for line in lines]
     svg = _svg(WIDTH, bottom + 22, f"{what}. {'; '.join(told_rows)}.")
 
     def at(share: float) -> float:
@@ -105,6 +129,9 @@ def dot_plot(dots: Sequence[Dot], what: str, *, most: float | None = None) -> Ch
         _add(svg, "line", "grid", x1=x, x2=x, y1=4, y2=bottom)
         anchor = "start" if k == 0 else "end" if k * step >= end - 1e-9 else "middle"
         _text(svg, x, bottom + 16, f"{100 * k * step:g}", anchor, "tick")
+    for line in lines:
+        x = at(line.at)
+        _add(svg, "line", line.kind, x1=x, x2=x, y1=4, y2=bottom)
     for r, dot in enumerate(dots):
         y, figure = _STEP * r + 30, dot.figure
         shown = f"{percent(figure.value)} {interval(figure)}".strip()
@@ -115,7 +142,8 @@ def dot_plot(dots: Sequence[Dot], what: str, *, most: float | None = None) -> Ch
         if figure.low is not None and figure.high is not None:
             ci = f"ci {dot.tone}".strip()
             _add(svg, "line", ci, x1=at(figure.low), x2=at(figure.high), y1=y, y2=y)
-        _add(svg, "circle", dot.tone, cx=at(figure.value), cy=y, r=5)
+        kind = f"{dot.tone}{' hollow' * dot.hollow}".strip()
+        _add(svg, "circle", kind, cx=at(figure.value), cy=y, r=5)
     return _chart(svg)
 
 

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 from fair_tta.auditing import Audit, AuditDocument
 from fair_tta.errors import FairTTAError
 from fair_tta.report import charts, meanings, sentences
+from fair_tta.report.first_screen import first_screen
 from fair_tta.report.pictures import Picture, shown_pictures
 from fair_tta.report.templating import jinja_environment
 from fair_tta.report.tradeoff import MOST_DRAWN, sweeps, tradeoff_chart
+from fair_tta.report.verdict import headline
 
 Gallery = Sequence[Picture | tuple[object, ...]]
 
@@ -50,7 +52,7 @@ def html(
     """
     document = sentences.document_of(audit)
     section = _section("audit", None, document, gallery)
-    return _render(sentences.clean(title) if title else sentences.title(document), [section], "")
+    return _render(sentences.clean(title) if title else headline(document), [section], "")
 
 
 def html_many(
@@ -82,6 +84,7 @@ def _section(
 ) -> dict[str, Any]:
     found = sweeps(document)
     return {
+        "screen": first_screen(document),
         "id": name,
         "heading": heading,
         "level": 2 if heading is None else 3,

@@ -7,43 +7,36 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fair_tta.auditing.document import AuditDocument, Comparison, Difference, RunFigures
+from fair_tta.auditing.document import (
+    AuditDocument,
+    Comparison,
+    Difference,
+    Measured,
+    RunFigures,
+)
 from fair_tta.metrics.estimate import direction
 from fair_tta.metrics.exact import images_for_half_width
+from fair_tta.report.examination_sentences import MANY_CHANGED, Card
 from fair_tta.report.numbers import SPACE, count, group_name, interval, percent
 
 _DRAWS = 2000  # of groups, to tell which may be the worst
 _SURE = 0.95  # of the draws name the same group
-_MANY_CHANGED = 0.2  # of the answers
+_WORTH_NAMING = 0.05  # of the draws name another
 _HARDLY_SURE = 0.05  # mean confidence, from 0 to 1
 _NOT_PERCEIVED = 0.8  # mean normalised entropy of an attribute
+_SHARED = 0.9  # times the cost of zero-shot: less means that work was shared, not that it is cheap
+_LISTED = 3  # classes that a title lists
 _HALF_WIDTH = 0.05  # a group is known if its accuracy is known up to so much
 
 
 @dataclass(frozen=True)
-class VerdictCard:
-    """A card of the first screen.
-
-    Attributes:
-        heading: what it is about.
-        text: in plain words.
-        more: what to know besides.
-        tone: a class of the style sheet: ``good``, ``bad`` or none.
-    """
-
-    heading: str
-    text: str
-    more: str = ""
-    tone: str = ""
-
-
-@dataclass(frozen=True)
 class CellOfGroup:
-    """A class in a group, with its right answers."""
+    """A class in a group, with its right answers and the interval of their share."""
 
     name: str
     n: int
     correct: int
+    figure: Measured
 
     @property
     def rate(self) -> float:
@@ -77,7 +70,9 @@ class MethodRow:
 def cells_of(run: RunFigures) -> list[CellOfGroup]:
     """Each class in each group that has images, the worst first; of equal ones the larger."""
     found = [
-        CellOfGroup(group_name(group.sensitive, cell.target), cell.n, cell.correct)
+        CellOfGroup(
+            group_name(group.sensitive, cell.target), cell.n, cell.correct, cell.true_positive_rate
+        )
         for group in run.groups
         for cell in group.classes
         if cell.n
@@ -113,41 +108,50 @@ def commonest(run: RunFigures) -> tuple[str, float] | None:
     return name, counts[name] / total
 
 
-def cards(document: AuditDocument) -> list[VerdictCard]:
+def headline(document: AuditDocument) -> str:
+    """Task, attribute, model and number of pictures."""
+    targets, model = document.data.targets, document.origin.model
+    task = " or ".join(targets) if len(targets) <= _LISTED else f"{len(targets)} classes"
+    name = model.name if model is not None and model.name else "answers"
+    attributes = " and ".join(document.data.sensitive)
+    return f"{task}, by {attributes}: {name} on {_pictures(document.data.n)}"
+
+
+def cards(document: AuditDocument) -> list[Card]:
     """What is wrong, how sure, what to do."""
     run = document.runs[0]
     cells = cells_of(run)
     if not cells or run.metrics.accuracy.value is None:
-        return [VerdictCard("What is wrong", "Nothing can be said: no group has images.")]
+        return [Card("What is wrong", "Nothing can be said: no group has images.", "")]
     return [_wrong(run, cells), _sure(run, cells), _advice(document, cells)]
 
 
-def _wrong(run: RunFigures, cells: Sequence[CellOfGroup]) -> VerdictCard:
+def _wrong(run: RunFigures, cells: Sequence[CellOfGroup]) -> Card:
     worst, overall = cells[0], run.metrics.accuracy.value or 0.0
     text = (
         f"Right in {_of_hundred(overall)} pictures overall, but in {_of_hundred(worst.rate)} of "
         f"{worst.name}."
     )
-    return VerdictCard("What is wrong", text, f"Answers of {run.name}.", "bad")
+    return Card("What is wrong", text, f"Answers of {run.name}.", "bad")
 
 
-def _sure(run: RunFigures, cells: Sequence[CellOfGroup]) -> VerdictCard:
+def _sure(run: RunFigures, cells: Sequence[CellOfGroup]) -> Card:
     gap = run.metrics.bias
     ends = f"{interval(gap, words=True)} points"
     exists = gap.low is not None and gap.low > 0
     text = f"A gap exists: {ends}." if exists else f"A gap is not shown: {ends}."
-    (first, share), *others = worst_shares(cells)
+    shares, worst = dict(worst_shares(cells)), cells[0]
+    share = shares.pop(worst.name)
     if share >= _SURE:
-        return VerdictCard(
-            "How sure", text, f"{first} is the worst group ({_pictures(cells[0].n)})."
-        )
-    more = f"{_pictures(cells[0].n)}; {first} is the worst in {_percent(share)} of resamples"
-    if others and others[0][1] >= 0.05:
-        more += f", {others[0][0]} in {_percent(others[0][1])}"
-    return VerdictCard("How sure", f"{text} Which group is worst is not sure.", f"{more}.")
+        return Card("How sure", text, f"{worst.name} is the worst group ({_pictures(worst.n)}).")
+    more = f"{_pictures(worst.n)}; {worst.name} is the worst in {_percent(share)} of resamples"
+    other = next(iter(shares), None)
+    if other is not None and shares[other] >= _WORTH_NAMING:
+        more += f", {other} in {_percent(shares[other])}"
+    return Card("How sure", f"{text} Which group is worst is not sure.", f"{more}.")
 
 
-def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> VerdictCard:
+def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> Card:
     heading, worst = "What to do", cells[0]
     rate = min(max(worst.rate, _HALF_WIDTH), 1 - _HALF_WIDTH)
     needed = images_for_half_width(rate, _HALF_WIDTH, document.settings.level) - worst.n
@@ -165,12 +169,12 @@ def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> VerdictCar
             f"Switch to {best.name}: gap {percent(best.gap.value, signed=True)} points "
             f"{interval(best.gap, signed=True)}, accuracy {_change(best.accuracy)}."
         )
-        return VerdictCard(heading, text, "Confirm it on pictures that took no part.", "good")
+        return Card(heading, text, "Confirm it on pictures that took no part.", "good")
     if rows:
         tried = "The method tried" if len(rows) == 1 else f"None of {len(rows)} methods tried"
         is_not = "is not shown" if len(rows) == 1 else "is shown"
-        return VerdictCard(heading, f"{tried} {is_not} to narrow the gap.", label)
-    return VerdictCard(heading, "Try methods on the same pictures: `--adapters`.", label)
+        return Card(heading, f"{tried} {is_not} to narrow the gap.", label)
+    return Card(heading, "Try methods on the same pictures: `--adapters`.", label)
 
 
 def method_rows(document: AuditDocument) -> list[MethodRow]:
@@ -202,7 +206,8 @@ def _multiple(run: RunFigures | None, plain: RunFigures | None) -> float | None:
         return None
     if plain.cost.seconds_per_image <= 0:
         return None
-    return run.cost.seconds_per_image / plain.cost.seconds_per_image
+    multiple = run.cost.seconds_per_image / plain.cost.seconds_per_image
+    return multiple if multiple > _SHARED else None
 
 
 def banners(document: AuditDocument) -> list[str]:
@@ -227,13 +232,19 @@ def banners(document: AuditDocument) -> list[str]:
                 "is noise."
             )
     for row in method_rows(document):
-        if row.changed > _MANY_CHANGED:
+        if row.changed > MANY_CHANGED:
             found.append(f"{row.name} changes {_percent(row.changed)} of the answers.")
+    small = [cell for cell in cells_of(run) if cell.n < document.settings.small]
+    if small:
+        found.append(
+            f"{len(small)} of {len(cells_of(run))} groups have fewer than "
+            f"{document.settings.small} pictures."
+        )
+    found += [text for text in document.warnings if not text.startswith("Fewer than ")]
     others = len(document.comparisons)
     if others > 1:
         found.append(
-            f"{others} methods were compared: the intervals of the gap's change allow for that, "
-            "others do not."
+            f"{others} methods were compared: intervals of the gap's change allow for that."
         )
     return found
 
