@@ -12,6 +12,7 @@ from fair_tta.data.problems import printable
 from fair_tta.folders import FolderAudit
 from fair_tta.folders.outputs import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, ROWS
 from fair_tta.report.terminal import Fitted, columns
+from fair_tta.report.verdict import banners, cards
 
 SHOWN_METRICS = {
     "accuracy": "accuracy",
@@ -25,6 +26,11 @@ SHOWN_METRICS = {
 def print_audit(result: FolderAudit) -> None:
     """The figures of each run with intervals, differences, and what was left out."""
     document, console = result.audit.document, Console()
+    for card in cards(document):
+        console.print(Text(f"{card.heading}: {printable(f'{card.text} {card.more}'.strip())}"))
+    for sentence in dict.fromkeys([*banners(document), *result.audit.warnings]):
+        console.print(Text(f"Note: {printable(sentence)}"))
+    console.print()
     level = f"{document.settings.level:.0%} intervals in brackets; percent"
     title = f"{document.data.n} pictures; {level}"
     console.print(_table(title, {run.name: run.metrics.by_name() for run in document.runs}, ""))
@@ -41,8 +47,6 @@ def print_audit(result: FolderAudit) -> None:
         if worst is not None:
             group = ", ".join([worst.target or "", *worst.sensitive.values()])
             console.print(Text(f"Worst group of {run.name}: {printable(group)}"))
-    for warning in result.audit.warnings:
-        console.print(Text(f"Note: {printable(warning)}"))
     if result.problems:
         console.print(Text(f"{result.problems.headline()}:"))
         for line in result.problems.lines():
