@@ -469,6 +469,17 @@ def test_several_attributes(many: Path, tiny_model: str) -> None:
     }
 
 
+def test_pictures_are_left_out_if_asked(many: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot,orthcali:lam=0"]
+    page = many / "out" / "report.html"
+    call(*arguments)
+    assert "data:image/" in page.read_text("utf-8").replace('href="data:,"', "")
+    call(*arguments, "--no-pictures")
+    text = page.read_text("utf-8")
+    assert "data:image/" not in text
+    assert ".png" not in text
+
+
 def test_folders_can_be_the_labels(tmp_path: Path, tiny_model: str) -> None:
     for i in range(8):
         home = tmp_path / "pics" / ("cat", "dog")[i % 2] / ("0", "land")[i // 4]

@@ -96,6 +96,12 @@ def audit_command(
     cores: options.Cores = 1,
     address: options.Address = None,
     restart: options.Restart = False,
+    no_pictures: Annotated[
+        bool,
+        typer.Option(
+            "--no-pictures", help="No pictures, nor their names, in the report.", show_default=False
+        ),
+    ] = False,
     progress: options.ShowProgress = None,
 ) -> None:
     """Measure answers group by group, for several methods on the same pictures.
@@ -166,6 +172,7 @@ def audit_command(
                 engine=options.make_engine(engine, workers, cores, address),
                 model=model,
                 restart=restart,
+                pictures=not no_pictures,
                 reference=reference,
                 reference_is_data=reference_is_data,
                 notes=notes,

@@ -18,6 +18,7 @@ from fair_tta.data.records import Record
 from fair_tta.data.sampling import choose
 from fair_tta.errors import FairTTAError
 from fair_tta.files.whole_files import sweep, whole_file
+from fair_tta.folders.gallery import GroupGallery
 from fair_tta.folders.outputs import (
     PREDICTIONS,
     PROBLEMS,
@@ -55,6 +56,7 @@ def audit_folder(
     engine: Engine | None = None,
     model: Any = None,
     restart: bool = False,
+    pictures: bool = True,
     reference: str | os.PathLike[str] | None = None,
     reference_is_data: bool = False,
     notes: Sequence[str] = (),
@@ -87,6 +89,8 @@ def audit_folder(
         model: how other processes load the model, such as the string that the classifier was made
             of; if None it is sent to them.
         restart: throw away answers that are there.
+        pictures: show a few of each group in the report; False leaves neither pictures nor their
+            names in it.
         reference: a folder of pictures; adapters that need a reference and have none are fitted on
             them first. The audit says which, and how many of them were audited.
         reference_is_data: allow the reference to have audited pictures; else they are refused.
@@ -122,6 +126,7 @@ def audit_folder(
     sweep(folder)
     problems = Problems()
     columns = {name: Columns(classifier.targets, keep_beliefs=True) for name in adapters}
+    gallery = GroupGallery(list(adapters), classifier.targets)
     total = min(values.rows, limit or values.rows, sample or values.rows)
     done = 0
     with (
@@ -144,6 +149,7 @@ def audit_folder(
                     for of, answer in zip(columns.values(), answers, strict=True):
                         of.add(row, answer)
                     predictions.add(place, row, answers)
+                    gallery.add(row, answers)
                 done += place > 0
                 if progress is not None:
                     progress(done, max(done, total))
@@ -172,6 +178,7 @@ def audit_folder(
             harmful=harmful,
             interval=interval,
             provenance=provenance,
+            gallery=gallery.pictures() if pictures else [],
             notes=[*notes, *fitted.notes, *(f"Not all rows were used: {what}." for what in said)],
         )
 

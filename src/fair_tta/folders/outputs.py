@@ -18,7 +18,7 @@ from fair_tta.data.problems import Problem, Problems
 from fair_tta.data.records import Record
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import Bootstrap
-from fair_tta.report import write_report
+from fair_tta.report import Picture, write_report
 from fair_tta.runs.answer import Answer
 
 ROWS, PROBLEMS = "rows.jsonl", "problems.csv"
@@ -50,6 +50,7 @@ def finish(
     interval: Bootstrap,
     provenance: Mapping[str, Any],
     harmful: HarmSets | None = None,
+    gallery: Sequence[Picture] = (),
     notes: Sequence[str] = (),
 ) -> FolderAudit:
     """Measure answers and write all files; a file is there as a whole or not at all.
@@ -63,6 +64,7 @@ def finish(
         interval: how intervals are made.
         provenance: what to write down besides.
         harmful: sets of classes, see `fair_tta.audit`.
+        gallery: pictures for the report.
         notes: sentences to begin `Audit.warnings` with.
     """
     if not len(next(iter(columns.values()))):
@@ -84,7 +86,7 @@ def finish(
         told = structs.replace(together.document, warnings=(*notes, *together.warnings))
         together = replace(together, document=told)
     together.save(out / AUDIT)
-    write_report(together, out / REPORT)
+    write_report(together, out / REPORT, gallery=gallery)
     write_report(together, out / CARD)
     return FolderAudit(together, problems, out)
 
