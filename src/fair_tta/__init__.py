@@ -10,22 +10,30 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fair_tta.adapters import (
+        MEMO,
+        SAR,
         TPT,
         Adapter,
+        AdaptsPixels,
         AssociationCorrection,
         BalanceStream,
         Chained,
+        DeYO,
         FairTPT,
         FairTPTMO,
         FitsImages,
         FitsLabelledImages,
+        KLFromUniform,
+        KLToUniform,
         LogitBalance,
         OrthCali,
         Outcome,
         Reference,
         ReferenceBatch,
+        SEraser,
         SmallReferenceWarning,
         StreamGuard,
+        Tent,
         Texts,
         ViewControl,
         Zero,
@@ -55,14 +63,18 @@ if TYPE_CHECKING:
     from fair_tta.tuning.directions import Direction
     from fair_tta.tuning.objectives import Loss, Objective, SLoss, SuperTSLoss, Term, TSLoss
     from fair_tta.tuning.rates import ELRA, FixedRate, RatePolicy, Stepper
+    from fair_tta.vision.auxiliary import DistortedViews, NoisyViews
     from fair_tta.vision.views import AugMix, CropFlip, Identity, Views
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ELRA",
+    "MEMO",
+    "SAR",
     "TPT",
     "Adapter",
+    "AdaptsPixels",
     "AssociationCorrection",
     "Associations",
     "Audit",
@@ -73,7 +85,9 @@ __all__ = [
     "Cache",
     "Chained",
     "CropFlip",
+    "DeYO",
     "Direction",
+    "DistortedViews",
     "Estimate",
     "Examination",
     "FairPipeline",
@@ -86,9 +100,12 @@ __all__ = [
     "FixedRate",
     "Identity",
     "ImageError",
+    "KLFromUniform",
+    "KLToUniform",
     "LogitBalance",
     "Loss",
     "ModelError",
+    "NoisyViews",
     "Objective",
     "OrthCali",
     "Outcome",
@@ -98,6 +115,7 @@ __all__ = [
     "RatePolicy",
     "Reference",
     "ReferenceBatch",
+    "SEraser",
     "SLoss",
     "Scores",
     "SmallGroupWarning",
@@ -108,6 +126,7 @@ __all__ = [
     "TSLoss",
     "Task",
     "Templates",
+    "Tent",
     "Term",
     "Texts",
     "Tokens",
@@ -128,8 +147,8 @@ __all__ = [
 _MODULES = (
     "errors", "text.prompts", "metrics",  # these do without PyTorch
     "adapters", "adapters.loading", "auditing", "backends", "classifier", "text.cache", "text.task",
-    "tuning.directions", "tuning.objectives", "tuning.rates", "prediction", "vision.views",
-    "pipeline",
+    "tuning.directions", "tuning.objectives", "tuning.rates", "prediction", "vision.auxiliary",
+    "vision.views", "pipeline",
 )  # fmt: skip
 
 if not TYPE_CHECKING:  # or a type checker would believe in any name

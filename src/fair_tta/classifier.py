@@ -14,6 +14,7 @@ from typing_extensions import Self
 
 from fair_tta.adapters import Adapter, FairTPT, ZeroShot
 from fair_tta.adapters.checks import check_adapter, check_outcome
+from fair_tta.adapters.contract import features_will_not_do, needs_pixels
 from fair_tta.adapters.predictions import to_predictions
 from fair_tta.backends import Backend, resolve
 from fair_tta.errors import FairTTAError, ImageError, ModelError, require
@@ -267,7 +268,12 @@ class FairTPTClassifier:
 
         Args:
             features: ``[images, views, dim]``
+
+        Raises:
+            FairTTAError: features of another shape, or an adapter that needs the pictures.
         """
+        if needs_pixels(self.adapter):
+            raise features_will_not_do(self.adapter)
         with self._current.borrow() as task:
             own = task.target_features
             shape = list(features.shape) if isinstance(features, Tensor) else None
@@ -283,17 +289,26 @@ class FairTPTClassifier:
         if not images:
             return []
         with self._current.borrow() as task:
+            if needs_pixels(self.adapter):
+                return self._from_features(task, self.vision.features(images, False), images)
             features = self.vision.features(images, self.adapter.needs_views)
             return self._from_features(task, features)
 
-    def _from_features(self, task: Task, features: Tensor) -> list[Prediction]:
+    def _from_features(
+        self, task: Task, features: Tensor, images: list[Image] | None = None
+    ) -> list[Prediction]:
         zero_shot = ZeroShot().adapt(task, features)
         if not zero_shot.probabilities.isfinite().all():
             raise ModelError(
                 f"{self.backend.name} gives features that are not finite; if it runs in half "
                 "precision, try float32."
             )
-        adapted = self.adapter.adapt(task, features)
+        adapter: Any = self.adapter
+        adapted = (
+            adapter.adapt(task, features)
+            if images is None
+            else adapter.adapt_pixels(task, self.vision, images)
+        )
         check_outcome(self.adapter, adapted, task, len(features))
         return to_predictions(task, zero_shot, adapted)
 

@@ -23,7 +23,7 @@ class ModelError(FairTTAError):
 
 
 class TowerError(ModelError):
-    """The text tower does not let token embeddings be replaced, so its prompts cannot be tuned."""
+    """A tower does not let token embeddings or weights be replaced, so it cannot be tuned."""
 
 
 def require(module: str, extra: str) -> Any:

@@ -33,8 +33,8 @@ class Prediction:
         flip_margin: how far the zero-shot probabilities must move before the label can change.
         certified_unchanged: the move was shorter than the margin, so no flip was possible.
         learning_rate: the rate used, None if nothing was tuned.
-        relative_step: how far the context moved in all steps together, relative to its norm; None
-            if nothing was tuned.
+        relative_step: how far what was tuned, context or weights, moved in all steps together,
+            relative to its norm; None if nothing was tuned.
         views_kept: how many views the method kept, None if it uses none.
         warnings: what went wrong or was bounded on the way, empty if nothing.
     """

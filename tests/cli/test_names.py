@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fair_tta import (
     ELRA,
+    MEMO,
     TPT,
     AssociationCorrection,
     Chained,
@@ -21,9 +22,13 @@ from fair_tta import (
     FairTPTMO,
     FairTTAError,
     FixedRate,
+    KLToUniform,
     LogitBalance,
+    NoisyViews,
     OrthCali,
+    SEraser,
     SuperTSLoss,
+    Tent,
     TSLoss,
     ViewControl,
     Zero,
@@ -113,8 +118,9 @@ def test_every_adapter_has_a_name() -> None:
     }
     assert set(ADAPTERS.values()) == kinds - {Chained}
     names = [
-        *("zero-shot", "zero", "tpt", "association-correction", "logit-balance", "orthcali"),
-        *("view-control", "fair-tpt", "fair-tpt-mo"),
+        *("zero-shot", "zero", "memo", "sar", "tent", "tpt", "seraser", "deyo"),
+        *("association-correction", "orthcali", "view-control", "logit-balance"),
+        *("fair-tpt", "fair-tpt-mo"),
     ]
     assert list(ADAPTERS) == names  # what needs least comes first
 
@@ -144,6 +150,10 @@ def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
         ("view-control:ridge=0.5,mean_share=0", ViewControl(ridge=0.5, mean_share=0.0)),
         ("logit-balance:keep_prior=0.5", LogitBalance(keep_prior=0.5)),
         ("fair-tpt+association-correction", FairTPT() >> AssociationCorrection()),
+        ("tent:rate.optimizer=sgd", Tent(rate=FixedRate(1e-3, torch.optim.SGD))),
+        ("memo:every_weight=true", MEMO(every_weight=True)),
+        ("seraser:loss=to-uniform,loss.hold=true", SEraser(loss=KLToUniform(hold=True))),
+        ("seraser:auxiliary=noisy,auxiliary.std=0.2", SEraser(auxiliary=NoisyViews(std=0.2))),
     ],
 )
 def test_adapters(text: str, adapter: Any) -> None:
@@ -153,7 +163,10 @@ def test_adapters(text: str, adapter: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("fairtpt", "there is no adapter 'fairtpt': choose from zero-shot, zero, tpt, associat"),
+        (
+            "fairtpt",
+            "there is no adapter 'fairtpt': choose from zero-shot, zero, .*tpt, ",
+        ),
         ("zero:lam=1", "'zero' has no setting 'lam': its settings are rho."),
         ("zero-shot:rho=1", "'zero-shot' has no setting 'rho': it has no settings."),
         ("fair-tpt:rate.lr=1", "'fair-tpt:rate' has no setting 'lr': its settings are beta, sigma"),

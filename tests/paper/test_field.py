@@ -114,6 +114,8 @@ def test_every_method_of_the_library_has_a_row() -> None:
         kind.__name__ for kind in ADAPTERS.values()
     }
     assert grid.settings[0].name == "ZeroShot"
+    sections = {setting.name: setting.section for setting in grid.settings}
+    assert (sections["TPT"], sections["Tent"]) == ("Views", "The pictures themselves")
     assert not any(getattr(s.adapter, "needs_labels", False) for s in clip_bias_grid().settings)
 
 

@@ -16,7 +16,7 @@ from fair_tta.adapters import TPT, FairTPT, FairTPTMO
 from fair_tta.backends import OpenClipBackend, TransformersBackend
 from fair_tta.text.task import Task
 from fair_tta.tuning.gradients import initial_gradient
-from fair_tta.tuning.objectives import SLoss, SuperTSLoss, TargetLoss, Term, TSLoss
+from fair_tta.tuning.objectives import PromptLoss, SLoss, SuperTSLoss, TargetLoss, TSLoss
 from families_open_clip import OPEN_CLIP
 
 FAMILIES = [
@@ -32,7 +32,7 @@ def views_for(task: Task, images: int = 3) -> Tensor:
     return normalize(views.to(task.target_features), dim=-1)
 
 
-def one_by_one(task: Task, term: Term, views: Tensor, context: Tensor) -> Tensor:
+def one_by_one(task: Task, term: PromptLoss, views: Tensor, context: Tensor) -> Tensor:
     """Autograd through the whole loss, for each image anew."""
     gradients: list[Tensor] = []
     for image in views:

@@ -21,7 +21,7 @@ from fair_tta.errors import FairTTAError
 from fair_tta.text.encoder import unit
 from fair_tta.text.task import Task
 from fair_tta.tuning.entropy import count_kept, marginal, most_confident, normalised_entropy
-from fair_tta.tuning.objectives import Objective, TargetLoss, objective_of
+from fair_tta.tuning.objectives import Objective, TargetLoss, Term, objective_of
 
 
 class NoTerms:
@@ -162,8 +162,10 @@ def test_product_attribute() -> None:
     assert [
         len(SLoss(joint=joint).objective(task).terms[1].prompts) for joint in (False, True)
     ] == [4, 4]
-    assert SLoss().objective(task).terms[1].groups == ((1, 2), (1, 2))
-    assert SLoss(joint=True).objective(task).terms[1].groups == ((1, 4),)
+    for joint, groups in ((False, ((1, 2), (1, 2))), (True, ((1, 4),))):
+        term = SLoss(joint=joint).objective(task).terms[1]
+        assert isinstance(term, Term)
+        assert term.groups == groups
 
 
 @pytest.mark.parametrize("target", ["a photo of a {target}", "now a {target}!", "! now {target}"])

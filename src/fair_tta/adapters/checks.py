@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fair_tta import adapters
 from fair_tta.adapters.chain import Chained
-from fair_tta.adapters.contract import Adapter, Outcome, check_markers
+from fair_tta.adapters.contract import Adapter, Outcome, check_markers, needs_pixels
 from fair_tta.adapters.fitting import FittedMethod
 from fair_tta.errors import FairTTAError, PromptError, TowerError
 from fair_tta.text.task import Task
@@ -27,6 +27,8 @@ def check_adapter(adapter: Any, task: Task) -> Adapter:
         raise PromptError(
             f"{type(adapter).__name__} needs to know what should not matter: pass `sensitive`."
         )
+    if needs_pixels(adapter):
+        adapter.check_task(task)
     if adapter.needs_prompt_gradient:
         try:
             _ = task.context
@@ -82,8 +84,8 @@ def check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> No
     shapes = {"probabilities": (outcome.probabilities, [images, len(task.targets)])}
     for name, value in outcome.sensitive.items():
         shapes[f"sensitive[{name!r}]"] = value, [images, len(task.sensitive[name])]
-    for name in ("learning_rate", "relative_step"):
-        if getattr(outcome, name) is not None:
+    for name in ("learning_rate", "relative_step", "views_kept"):
+        if not isinstance(getattr(outcome, name), int | None):
             shapes[name] = getattr(outcome, name), [images]
     for name, (value, shape) in shapes.items():
         got = list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"

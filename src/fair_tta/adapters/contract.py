@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from PIL.Image import Image
 from torch import Tensor
 
 from fair_tta.errors import FairTTAError
 from fair_tta.text.task import Task
+from fair_tta.vision.features import Vision
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Outcome:
         sensitive: ``{attribute: [images, values]}``; what is left out stays as zero-shot has it.
         learning_rate: ``[images]``, None if nothing was tuned.
         relative_step: ``[images]``, None if nothing was tuned.
-        views_kept: how many views were used, None if none.
+        views_kept: how many views were used, of all images or ``[images]``; None if none.
         warnings: for each image what the user should know, empty if there is nothing.
     """
 
@@ -29,7 +31,7 @@ class Outcome:
     sensitive: Mapping[str, Tensor] = field(default_factory=dict)
     learning_rate: Tensor | None = None
     relative_step: Tensor | None = None
-    views_kept: int | None = None
+    views_kept: int | Tensor | None = None
     warnings: tuple[tuple[str, ...], ...] = ()
 
 
@@ -68,6 +70,47 @@ class Adapter(Protocol):
         ...
 
 
+@runtime_checkable
+class AdaptsPixels(Adapter, Protocol):
+    """A method that works on the pictures themselves, because features of views are not enough.
+
+    It may look at other pictures than the views, or change the vision tower. `adapt` of it says in
+    an error that features will not do, so `predict_encoded` and features on disk are not for it.
+    """
+
+    @property
+    def needs_pixels(self) -> bool:
+        """True: `adapt_pixels` is called in place of `adapt`."""
+        ...
+
+    def check_task(self, task: Task) -> None:
+        """Raise `TowerError` if the model cannot do what the method needs of it."""
+        ...
+
+    def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image]) -> Outcome:
+        """Classify each image on its own.
+
+        Args:
+            task: the text side.
+            vision: makes views, their pixels and their features.
+            images: RGB pictures.
+        """
+        ...
+
+
+def needs_pixels(adapter: Adapter | type[Adapter]) -> bool:
+    """Whether a method wants the pictures; most do not mention it."""
+    return bool(getattr(adapter, "needs_pixels", False))
+
+
+def features_will_not_do(adapter: Adapter) -> FairTTAError:
+    """What to raise when such a method is handed features."""
+    return FairTTAError(
+        f"{type(adapter).__name__} works on the pictures themselves, features of views are not "
+        "enough for it: use `predict`, not `predict_encoded`."
+    )
+
+
 def check_markers(adapter: Any) -> None:
     """Raise unless this is an adapter; name what it lacks."""
     if not getattr(adapter, "episodic", True):
@@ -86,6 +129,11 @@ def check_markers(adapter: Any) -> None:
         raise FairTTAError(
             f"`adapter` should say what it needs: {type(adapter).__name__} lacks "
             f"{', '.join(missing)} (True or False, in the class)."
+        )
+    if needs_pixels(adapter) and not isinstance(adapter, AdaptsPixels):
+        raise FairTTAError(
+            f"{type(adapter).__name__} has `needs_pixels`, so it should have the methods "
+            "`check_task` and `adapt_pixels` too."
         )
 
 

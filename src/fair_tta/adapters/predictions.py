@@ -51,7 +51,7 @@ def _prediction(task: Task, before: Outcome, after: Outcome, index: int) -> Pred
         certified_unchanged=moved < margin,
         learning_rate=_number(after.learning_rate, index),
         relative_step=_number(after.relative_step, index),
-        views_kept=after.views_kept,
+        views_kept=_count(after.views_kept, index),
         warnings=warnings,
     )
 
@@ -64,6 +64,10 @@ def _number(values: Tensor | None, index: int) -> float | None:
     """None also for what is not finite, which says nothing and JSON cannot hold."""
     number = math.nan if values is None else float(values[index])
     return number if math.isfinite(number) else None
+
+
+def _count(value: int | Tensor | None, index: int) -> int | None:
+    return int(value[index]) if isinstance(value, Tensor) else value
 
 
 def _entropy(probabilities: Tensor) -> float:

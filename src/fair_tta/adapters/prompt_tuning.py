@@ -1,7 +1,8 @@
-"""What TPT, FairTPT and FairTPT-MO have in common."""
+"""What methods that tune prompts have in common."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -14,7 +15,7 @@ from fair_tta.errors import FairTTAError
 from fair_tta.text.prompt_set import concatenate
 from fair_tta.text.task import Task
 from fair_tta.tuning.directions import Aggregated, Direction
-from fair_tta.tuning.loop import Tuned, tune
+from fair_tta.tuning.loop import Tuned, confident_views, tune
 from fair_tta.tuning.objectives import Loss, own_context
 from fair_tta.tuning.rates import RatePolicy
 
@@ -33,12 +34,7 @@ class PromptTuning(Chains):
 
     def __post_init__(self) -> None:
         check_rho(self.rho)
-        if not isinstance(self.steps, int) or self.steps < 0:
-            raise FairTTAError(f"`steps` should be 0 or more (got {self.steps!r}).")
-        if not hasattr(self.rate, "start"):
-            raise FairTTAError(
-                f"`rate` should be a policy such as ELRA() or FixedRate(5e-3) (got {self.rate!r})."
-            )
+        check_tuning(self.rate, self.steps)
 
     def recipe(self) -> tuple[Loss, Direction | Aggregated]:
         """What is minimised, and how several gradients become one."""
@@ -51,20 +47,39 @@ class PromptTuning(Chains):
     def find_texts(self, task: Task, features: Tensor) -> tuple[Texts, Outcome]:
         """See `FindsTexts.find_texts`."""
         loss, direction = self.recipe()
-        tuned = tune(
-            task, features, loss=loss, direction=direction, rate=self.rate, rho=self.rho,
-            steps=self.steps,
-        )  # fmt: skip
-        target, sensitive = _features(task, tuned, features)
-        outcome = Outcome(
-            probabilities(task, features, target),
-            {a: probabilities(task, features, texts) for a, texts in sensitive.items()},
-            learning_rate=tuned.learning_rate,
-            relative_step=tuned.relative_step,
-            views_kept=tuned.kept,
-            warnings=tuple(tuned.notes),
+        views = confident_views(task, features, self.rho)
+        tuned = tune(task, views, loss=loss, direction=direction, rate=self.rate, steps=self.steps)
+        texts, outcome = tuned_answer(task, features, tuned)
+        return texts, replace(outcome, views_kept=views.shape[1])
+
+
+def check_tuning(rate: RatePolicy, steps: int) -> None:
+    """Raise unless these are a policy and a number of steps."""
+    if not isinstance(steps, int) or steps < 0:
+        raise FairTTAError(f"`steps` should be 0 or more (got {steps!r}).")
+    if not hasattr(rate, "start"):
+        raise FairTTAError(
+            f"`rate` should be a policy such as ELRA() or FixedRate(5e-3) (got {rate!r})."
         )
-        return Texts(target, sensitive, lambda attribute: _joint(task, tuned, attribute)), outcome
+
+
+def tuned_answer(task: Task, features: Tensor, tuned: Tuned) -> tuple[Texts, Outcome]:
+    """Features of prompts under tuned contexts, and the answer for view 0 with them.
+
+    Args:
+        task: the text side.
+        features: ``[images, views, dim]``
+        tuned: the contexts.
+    """
+    target, sensitive = _features(task, tuned, features)
+    outcome = Outcome(
+        probabilities(task, features, target),
+        {a: probabilities(task, features, texts) for a, texts in sensitive.items()},
+        learning_rate=tuned.learning_rate,
+        relative_step=tuned.relative_step,
+        warnings=tuple(tuned.notes),
+    )
+    return Texts(target, sensitive, lambda attribute: _joint(task, tuned, attribute)), outcome
 
 
 def _features(task: Task, tuned: Tuned, features: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

@@ -8,14 +8,18 @@ from typing import Any
 
 import torch
 
+from fair_tta.adapters.seraser import KLFromUniform, KLToUniform
 from fair_tta.errors import FairTTAError
 from fair_tta.tuning.objectives import SLoss, SuperTSLoss, TSLoss
 from fair_tta.tuning.rates import ELRA, FixedRate
+from fair_tta.vision.auxiliary import DistortedViews, NoisyViews
 
 _CHOICES: tuple[dict[str, type[Any]], ...] = (
     {"elra": ELRA, "fixed": FixedRate},
     {"s": SLoss, "ts": TSLoss, "super-ts": SuperTSLoss},
-    {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD},
+    {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD, "adam": torch.optim.Adam},
+    {"from-uniform": KLFromUniform, "to-uniform": KLToUniform},
+    {"distorted": DistortedViews, "noisy": NoisyViews},
 )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from fair_tta import adapters
 from fair_tta.adapters import Adapter, Chained
 from fair_tta.adapters.checks import check_fitted
+from fair_tta.adapters.contract import needs_pixels
 from fair_tta.adapters.fitting import FittedMethod
 from fair_tta.adapters.own_files import cannot_run, load_own
 from fair_tta.adapters.setting_values import read_settings, with_settings
@@ -35,10 +36,11 @@ def _methods() -> dict[str, type[Any]]:
         if not any(f.default is f.default_factory is dataclasses.MISSING for f in fields):
             found[kind.__module__.rpartition(".")[2].replace("_", "-")] = kind
 
-    def needs(name: str) -> tuple[bool, bool, bool, bool, str]:
+    def needs(name: str) -> tuple[bool, bool, bool, bool, bool, str]:
         kind = found[name]
-        reference = getattr(kind, "needs_reference", False)
-        return kind.needs_sensitive, kind.needs_prompt_gradient, reference, kind.needs_views, name
+        reference, pixels = getattr(kind, "needs_reference", False), needs_pixels(kind)
+        tuned = kind.needs_prompt_gradient
+        return kind.needs_sensitive, tuned, reference, pixels, kind.needs_views, name
 
     return {name: found[name] for name in sorted(found, key=needs)}
 

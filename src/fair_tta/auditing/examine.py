@@ -10,6 +10,7 @@ from typing import Any
 from PIL.Image import Image
 
 from fair_tta.adapters import Adapter, ZeroShot
+from fair_tta.adapters.contract import needs_pixels
 from fair_tta.auditing.changed_pictures import ChangedPictures
 from fair_tta.auditing.examination import Examination
 from fair_tta.auditing.perceptions import Perceptions
@@ -96,13 +97,13 @@ def _predictions(
     classifier: FairTPTClassifier, batch: list[Image], methods: list[Adapter]
 ) -> Iterator[tuple[Prediction, ...]]:
     """For each image the predictions of all methods, from features that are made once."""
-    features = classifier.encode(batch, views=any(method.needs_views for method in methods))
-    return zip(
-        *(
-            classifier.with_adapter(method).predict_encoded(
-                features if method.needs_views else features[:, :1]
-            )
-            for method in methods
-        ),
-        strict=True,
-    )
+    views = any(method.needs_views and not needs_pixels(method) for method in methods)
+    features = classifier.encode(batch, views=views)
+
+    def predict(method: Adapter) -> list[Prediction]:
+        clf = classifier.with_adapter(method)
+        if needs_pixels(method):
+            return clf.predict(batch)
+        return clf.predict_encoded(features if method.needs_views else features[:, :1])
+
+    return zip(*map(predict, methods), strict=True)

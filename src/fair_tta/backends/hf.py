@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from fair_tta.backends.guard import untouched
 from fair_tta.backends.protocol import Tokens
 from fair_tta.backends.sharing import Tree
 from fair_tta.backends.tower import TextTower, check_length, tokenized_probe
+from fair_tta.backends.twin import image_twin
 from fair_tta.errors import ModelError
 
 _NO_LIMIT = 512  # for text towers and tokenizers that name no longest sentence
@@ -96,6 +97,11 @@ class TransformersBackend:
         """Features of preprocessed pixels."""
         return self._image_features({"pixel_values": pixels})
 
+    def image_tower(self) -> nn.Module:
+        """The vision tower with modules of its own, pixels to features."""
+        call = self._image_call.func
+        return image_twin(self.model, lambda model, pixels: call(model, {"pixel_values": pixels}))
+
     def _preprocess(self, images: Sequence[Image]) -> dict[str, Tensor]:
         with untouched():
             inputs = self._image_processor(images=list(images), return_tensors="pt")
@@ -149,7 +155,7 @@ class TransformersBackend:
         return self._tower.encode_episodes(tokens, tree, embeddings)
 
 
-def _calls(model: Any) -> tuple[TextCall, Callable[[dict[str, Tensor]], Tensor]]:
+def _calls(model: Any) -> tuple[TextCall, partial[Tensor]]:
     """The model's own text and image features."""
     if all(hasattr(model, name) for name in ("text_encoder", "text_proj", "vision_proj")):
         return partial(_blip_text, model), partial(_blip_image, model)

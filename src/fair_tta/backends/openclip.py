@@ -16,6 +16,7 @@ from fair_tta.backends.guard import untouched
 from fair_tta.backends.protocol import Tokens
 from fair_tta.backends.sharing import Tree
 from fair_tta.backends.tower import TextTower, check_length, tokenized_probe
+from fair_tta.backends.twin import image_twin
 from fair_tta.errors import ModelError
 
 
@@ -91,9 +92,11 @@ class OpenClipBackend:
     def encode_pixels(self, pixels: Tensor) -> Tensor:
         """Features of preprocessed pixels."""
         with untouched(self.model), torch.no_grad():
-            pixels = pixels.to(self.device, self.dtype)
-            features: Tensor = self.model.encode_image(pixels, normalize=False)
-        return features
+            return _image(self.model, pixels.to(self.device, self.dtype))
+
+    def image_tower(self) -> nn.Module:
+        """The vision tower with modules of its own, pixels to features."""
+        return image_twin(self.model, _image)
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """Whole sentences at the model's full length."""
@@ -144,6 +147,11 @@ class OpenClipBackend:
     def encode_episodes(self, tokens: Tokens, tree: Tree, embeddings: Tensor) -> Tensor:
         """Text features of spliced prompts under several contexts."""
         return self._tower.encode_episodes(tokens, tree, embeddings)
+
+
+def _image(model: Any, pixels: Tensor) -> Tensor:
+    features: Tensor = model.encode_image(pixels, normalize=False)
+    return features
 
 
 class _TextModule(nn.Module):

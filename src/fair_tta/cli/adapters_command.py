@@ -19,6 +19,7 @@ def adapters_command() -> None:
     file of `fair-tta fit`: logit-balance:reference=FILE. A method of a file of your own, which is
     run, is written my_file.py:MyMethod.
     """
+    from fair_tta.adapters.contract import needs_pixels
     from fair_tta.adapters.setting_values import describe_settings
     from fair_tta.adapters.text_form import ADAPTERS
     from fair_tta.report.terminal import Fitted, columns
@@ -33,6 +34,7 @@ def adapters_command() -> None:
                 ("prompt gradient", kind.needs_prompt_gradient),
                 ("reference", getattr(kind, "needs_reference", False)),
                 ("its labels", getattr(kind, "needs_labels", False)),
+                ("pictures", needs_pixels(kind)),
             )
             if needed
         ]

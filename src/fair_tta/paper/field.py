@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fair_tta.adapters import Adapter, ZeroShot
+from fair_tta.adapters.contract import needs_pixels
 from fair_tta.adapters.text_form import ADAPTERS
 from fair_tta.data.clip_bias import clip_bias_tasks
 from fair_tta.data.tasks import BenchmarkTask
@@ -18,9 +19,9 @@ from fair_tta.runs.settings import Grid, Setting
 FIELD, CLIP_BIAS = OTHER_TABLES
 
 
-_ONE_VIEW, _VIEWS = "One view", "Views"
+_ONE_VIEW, _VIEWS, _PICTURES = "One view", "Views", "The pictures themselves"
 _REFERENCE, _LABELS = "A reference without labels", "A reference with labels"
-_SECTIONS = (_ONE_VIEW, _VIEWS, _REFERENCE, _LABELS)
+_SECTIONS = (_ONE_VIEW, _VIEWS, _PICTURES, _REFERENCE, _LABELS)
 
 
 def every_method(adapters: Mapping[str, Adapter] | None = None) -> tuple[Setting, ...]:
@@ -83,6 +84,8 @@ def _section(adapter: Any) -> str:
         return _LABELS
     if getattr(adapter, "needs_reference", False):
         return _REFERENCE
+    if needs_pixels(adapter):
+        return _PICTURES
     return _VIEWS if adapter.needs_views else _ONE_VIEW
 
 

@@ -4,7 +4,8 @@
 for the pictures of the unit, and its share of making and encoding what the method looks at, all
 views or the picture alone. What several methods share is charged to each in full, so that the cost
 of a method does not depend on its company. With a bank, the picture alone costs one view's share of
-what encoding took, whenever that was.
+what encoding took, whenever that was. A method that needs the pictures themselves makes all that it
+looks at on its own, also with a bank, and that is what it costs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from fair_tta.adapters import Adapter
+from fair_tta.adapters.contract import needs_pixels
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.runs.answer import Answer, Key, to_answer
@@ -85,11 +88,11 @@ class Worker:
         loaded = dict(sorted(loaded.items()))
         answers: dict[int, list[Answer]] = {place: [] for place in range(len(unit.pictures))}
         if asked:
-            looks = {self._job.settings[setting].needs_views for _, setting in asked}
+            looks = {_looks(self._job.settings[setting]) for _, setting in asked}
             encoded = {views: self._encode(clf, loaded, views, problems) for views in looks}
             usable = {place: one for place, one in loaded.items() if place not in problems}
             for task, setting in (q for q in unit.questions if q in asked and usable):
-                of = encoded[self._job.settings[setting].needs_views]
+                of = encoded[_looks(self._job.settings[setting])]
                 self._answer(unit, task, setting, usable, of, answers)
         clf.vision.forget()  # nobody asks for these pictures again
         return [problems.get(place) or made for place, made in answers.items()]
@@ -104,10 +107,17 @@ class Worker:
         answers: dict[int, list[Answer]],
     ) -> None:
         model, tasks, settings = self._job.digests
-        clf = self._classifier(task, setting, unit.seed)
-        features = torch.stack([encoded[place].features for place in usable])
+        adapter = self._job.settings[setting]
+        clf = self._classifier(task, setting, unit.seed).with_adapter(adapter)
+        is_own = needs_pixels(adapter)
+        if is_own:
+            clf.vision.forget()  # or it would cost less after others that look at the same
         start = time.perf_counter()
-        predictions = clf.with_adapter(self._job.settings[setting]).predict_encoded(features)
+        if is_own:
+            predictions = clf.predict([one.image for one in usable.values()])
+        else:
+            features = torch.stack([encoded[place].features for place in usable])
+            predictions = clf.predict_encoded(features)
         own = (time.perf_counter() - start) / len(usable)
         for (place, one), prediction in zip(usable.items(), predictions, strict=True):
             answer = to_answer(
@@ -115,7 +125,7 @@ class Worker:
                 Key(one.file.content, model, tasks[task], settings[setting], unit.seed),
                 image=unit.pictures[place].name,
                 file=one.file.stamp,
-                seconds=own + encoded[place].seconds,
+                seconds=own if is_own else own + encoded[place].seconds,
             )
             answers[place].append(answer)
 
@@ -182,6 +192,11 @@ class Worker:
             clf = clf.with_views(self._job.views, seed)
         self._classifiers[key] = clf
         return clf
+
+
+def _looks(adapter: Adapter) -> bool:
+    """Whether features of all views are to be made for a method."""
+    return adapter.needs_views and not needs_pixels(adapter)
 
 
 def start_worker(

@@ -31,6 +31,11 @@ def normalised_entropy(log_probabilities: Tensor) -> Tensor:
     return (probabilities * -logs).sum(-1) / math.log(log_probabilities.shape[-1])
 
 
+def entropy(log_probabilities: Tensor) -> Tensor:
+    """Entropy in nats, between 0 and ``log K``: ``[..., K] -> [...]``."""
+    return normalised_entropy(log_probabilities) * math.log(log_probabilities.shape[-1])
+
+
 def marginal(log_probabilities: Tensor) -> Tensor:
     """Log of the mean probability over views: ``[..., views, K] -> [..., K]``."""
     return log_probabilities.logsumexp(-2) - math.log(log_probabilities.shape[-2])
@@ -54,5 +59,5 @@ def most_confident(log_probabilities: Tensor, rho: float) -> Tensor:
     Returns:
         ``[..., kept]``
     """
-    entropy = normalised_entropy(log_probabilities)
-    return entropy.argsort(dim=-1, stable=True)[..., : count_kept(entropy.shape[-1], rho)]
+    order = normalised_entropy(log_probabilities).argsort(dim=-1, stable=True)
+    return order[..., : count_kept(order.shape[-1], rho)]

@@ -13,7 +13,7 @@ from fair_tta.text.encoder import TOKENS_AT_ONCE
 from fair_tta.text.task import Task
 from fair_tta.tuning.directions import Aggregated, Direction
 from fair_tta.tuning.graphs import graph_bytes
-from fair_tta.tuning.objectives import Objective, Term
+from fair_tta.tuning.objectives import Objective, PromptLoss
 
 
 def all_gradients(
@@ -40,7 +40,7 @@ def all_gradients(
     return torch.stack(gradients, dim=1)
 
 
-def initial_gradient(task: Task, term: Term, views: Tensor, context: Tensor) -> Tensor:
+def initial_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tensor) -> Tensor:
     """The gradient of one term where all images have the same context.
 
     Features do not depend on the image there, so the text tower goes forward once for all.
@@ -77,7 +77,7 @@ def _back(leaf: Tensor, features: Tensor, cotangents: Tensor) -> Tensor:
     return gradients.squeeze(1) if many else gradients
 
 
-def term_gradient(task: Task, term: Term, views: Tensor, context: Tensor) -> Tensor:
+def term_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tensor) -> Tensor:
     """The gradient of one term where each image has a context of its own."""
     tokens = task.encoder.count_tokens(term.prompts)
     if tokens <= TOKENS_AT_ONCE:
@@ -89,13 +89,13 @@ def term_gradient(task: Task, term: Term, views: Tensor, context: Tensor) -> Ten
     return task.encoder.pull_back(term.prompts, context, _head(task, term, views, features))
 
 
-def _whole_gradient(task: Task, term: Term, views: Tensor, context: Tensor) -> Tensor:
+def _whole_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tensor) -> Tensor:
     """Forward and back at once."""
     leaf, features = _graph(task, term, context)
     return torch.autograd.grad(features, leaf, _head(task, term, views, features))[0]
 
 
-def _graph(task: Task, term: Term, context: Tensor) -> tuple[Tensor, Tensor]:
+def _graph(task: Task, term: PromptLoss, context: Tensor) -> tuple[Tensor, Tensor]:
     with torch.enable_grad():
         leaf = context.clone().requires_grad_()
         return leaf, task.encode(term.prompts, leaf)
@@ -111,7 +111,7 @@ def _content(views: Tensor) -> Hashable:
     return views.shape, blake2b(views.cpu().numpy().tobytes(), digest_size=16).digest()
 
 
-def _head(task: Task, term: Term, views: Tensor, features: Tensor) -> Tensor:
+def _head(task: Task, term: PromptLoss, views: Tensor, features: Tensor) -> Tensor:
     """The gradient of the loss with respect to each image's features of the prompts."""
     with torch.enable_grad():
         features = features.detach().expand(len(views), -1, -1).clone().requires_grad_()

@@ -24,7 +24,6 @@ class Tuned:
         copies: 1, or one per target.
         learning_rate: ``[images]``
         relative_step: ``[images]``, how far the context moved in all steps, relative to its norm.
-        kept: how many views were used.
         notes: for each image what the user should know.
     """
 
@@ -32,8 +31,19 @@ class Tuned:
     copies: int
     learning_rate: Tensor
     relative_step: Tensor
-    kept: int
     notes: list[tuple[str, ...]]
+
+
+def confident_views(task: Task, views: Tensor, rho: float) -> Tensor:
+    """The views of each image with the most certain target: ``[images, kept, dim]``.
+
+    Args:
+        task: the text side.
+        views: ``[images, views, dim]``
+        rho: the fraction to keep.
+    """
+    kept = most_confident(task.log_probabilities(views, task.target_features), rho)
+    return views.gather(1, kept.unsqueeze(-1).expand(-1, -1, views.shape[-1]))
 
 
 def tune(
@@ -43,25 +53,19 @@ def tune(
     loss: Loss,
     direction: Direction | Aggregated,
     rate: RatePolicy,
-    rho: float,
     steps: int,
 ) -> Tuned:
     """Fit the context to each image on its own.
 
     Args:
         task: the text side.
-        views: ``[images, views, dim]`` unit features; view 0 is the image itself.
+        views: ``[images, views, dim]`` unit features of the pictures that the loss looks at.
         loss: what is minimised.
         direction: how the terms' gradients become one.
         rate: how far to step.
-        rho: the fraction of views to keep, those with the most certain target.
         steps: how often to step.
     """
     objective = objective_of(loss, task)
-    log_p = task.log_probabilities(views, task.target_features)
-    kept = most_confident(log_p, rho)
-    views = views.gather(1, kept.unsqueeze(-1).expand(-1, -1, views.shape[-1]))
-
     start = task.context.repeat(objective.copies, 1)
     start = (start if start.dtype == torch.float64 else start.float()).expand(len(views), -1, -1)
     target = objective.terms[0]
@@ -81,8 +85,7 @@ def tune(
     return Tuned(
         context,
         objective.copies,
-        torch.zeros(len(views)) if stepper is None else stepper.rate,
+        start.new_zeros(len(start)) if stepper is None else stepper.rate,
         move / start.double().flatten(1).norm(dim=1),
-        kept.shape[1],
         [()] * len(views) if stepper is None else stepper.notes,
     )

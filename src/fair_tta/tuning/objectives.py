@@ -19,6 +19,19 @@ from fair_tta.text.task import Task
 from fair_tta.tuning.entropy import marginal, normalised_entropy
 
 
+class PromptLoss(Hashable, Protocol):
+    """One loss of prompts; hashable, so that gradients of images are found again."""
+
+    @property
+    def prompts(self) -> PromptSet:
+        """All prompts of the loss."""
+        ...
+
+    def loss(self, task: Task, views: Tensor, features: Tensor) -> Tensor:
+        """The loss of each image, see `Term.loss`."""
+        ...
+
+
 @dataclass(frozen=True)
 class Term:
     """One loss: the mean entropy of groups of prompts, times a sign.
@@ -58,7 +71,7 @@ class Term:
 class Objective:
     """The terms (target first) and how many copies of the context they share."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[PromptLoss, ...]
     copies: int = 1
 
 

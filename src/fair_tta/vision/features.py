@@ -24,6 +24,10 @@ from fair_tta.vision.views import Views, content_generator
 CustomViews = Callable[[Image.Image, np.random.Generator], Iterable[Any]]
 """Views of one's own: an image and a random generator in, more images (of any kind) out."""
 
+PixelChange = Callable[[Tensor, np.random.Generator], Tensor]
+"""Other pixels from those of all views of an image, ``[views, 3, height, width]``; hashable, with
+a repr that says what it does, which seeds the generator."""
+
 _PIXELS_AT_ONCE = 32 * 3 * 224 * 224
 _SIZE = (224, 224)  # of views for a model that does not say its own
 _EDGE = 512  # of such a model, at most
@@ -61,23 +65,62 @@ class Vision:
             spec = self._pixel_spec
             check_enlarged(picture, _EDGE if spec is None else max(spec.size), image)
 
-    def features(self, images: Sequence[Image.Image], with_views: bool) -> Tensor:
+    def features(
+        self,
+        images: Sequence[Image.Image],
+        with_views: bool,
+        auxiliary: Views | CustomViews | None = None,
+    ) -> Tensor:
         """Unit features ``[images, views, dim]``; view 0 is the image itself.
 
         Those in the cache are not made again, so that another method on the same images costs no
         second pass through the vision tower.
+
+        Args:
+            images: RGB pictures.
+            with_views: False for the images alone.
+            auxiliary: pictures that a method brings along, in place of the classifier's views.
         """
-        keys = [(_digest(image), with_views) for image in images]
+        if auxiliary is not None:
+            return self._kept(images, auxiliary, lambda new: self._encode(new, auxiliary))
+        views = self.views if with_views else None
+        return self._kept(images, with_views, lambda new: self._encode(new, views))
+
+    def changed_features(self, images: Sequence[Image.Image], change: PixelChange) -> Tensor:
+        """Unit features ``[images, n, dim]`` of what `change` makes of the pixels of all views."""
+
+        def encode(image: Image.Image) -> Tensor:
+            generator = content_generator(image, self.seed, repr(change))
+            return self._encode_pixels(change(self.pixels(image), generator))
+
+        return self._kept(images, change, lambda new: [unit(encode(image)) for image in new])
+
+    def pixels(self, image: Image.Image) -> Tensor:
+        """An image and its views as the model takes them, ``[views, 3, height, width]``."""
+        if isinstance(self.views, Views) and (spec := self._pixel_spec) is not None:
+            return self._bulk([image], self.views, spec)[0]
+        backend: Any = self.backend
+        pixels: Tensor = backend.preprocess(self._pictures(image, self.views))
+        return pixels
+
+    def _kept(
+        self,
+        images: Sequence[Image.Image],
+        what: object,
+        encode: Callable[[list[Image.Image]], list[Tensor]],
+    ) -> Tensor:
+        """What the cache has of each image, and what it has not, made now."""
+        keys = [(_digest(image), what) for image in images]
         known = {key: self.cache.find(self._owner, key) for key in keys}
         found = {key: features for key, features in known.items() if features is not None}
         new = {key: image for key, image in zip(keys, images, strict=True) if key not in found}
-        for key, features in zip(new, self._encode(list(new.values()), with_views), strict=True):
+        for key, features in zip(new, encode(list(new.values())), strict=True):
             found[key] = features
             self.cache.keep(self._owner, key, features, features.nbytes)
         counts = {len(found[key]) for key in keys}
         if len(counts) > 1:
             raise FairTTAError(
-                "`views` should give as many views of each image of a batch (got "
+                f"`{_argument(what)}` should give as many views of each image of a batch (got "
                 f"{' and '.join(map(str, sorted(counts)))} counting the image): use batch_size=1."
             )
         return torch.stack([found[key] for key in keys])
@@ -95,53 +138,66 @@ class Vision:
         """Let go of the features of images that are kept."""
         self.cache.clear(self._owner)
 
-    def _encode(self, images: list[Image.Image], with_views: bool) -> list[Tensor]:
+    def _encode(self, images: list[Image.Image], views: Views | CustomViews | None) -> list[Tensor]:
         if not images:
             return []
-        if not with_views:
+        if views is None:
             return list(unit(self.backend.encode_images(images)).unsqueeze(1))
-        spec = self._pixel_spec if isinstance(self.views, Views) else None
-        if spec is None:
-            return [unit(self._encode_one_by_one(image)) for image in images]
-        return self._encode_in_bulk(images, spec)
+        if not isinstance(views, Views) or (spec := self._pixel_spec) is None:
+            return [unit(self._encode_pictures(self._pictures(image, views))) for image in images]
+        step = max(1, pixels_at_once(spec.size) // views.n)  # several images if they are small
+        parts = [
+            self._encode_pixels(self._bulk(images[i : i + step], views, spec).flatten(0, 1))
+            for i in range(0, len(images), step)
+        ]
+        return list(unit(torch.cat(parts)).reshape(len(images), views.n, -1))
 
-    def _encode_in_bulk(self, images: list[Image.Image], spec: PixelSpec) -> list[Tensor]:
-        """Views as arrays at the model's own size, several images at once if these are small."""
-        views: Any = self.views
+    def _bulk(self, images: list[Image.Image], views: Views, spec: PixelSpec) -> Tensor:
+        """Views as arrays at the model's own size: ``[images, views, 3, height, width]``."""
         backend: Any = self.backend
-        limit = max(1, _PIXELS_AT_ONCE // (3 * spec.size[0] * spec.size[1]))
-        step = max(1, limit // views.n)
-        features: list[Tensor] = []
-        for start in range(0, len(images), step):
-            some = images[start : start + step]
-            pixels = torch.empty(len(some), views.n, 3, *spec.size)
-            pixels[:, 0] = backend.preprocess(some)
-            for image, own in zip(some, pixels, strict=True):
-                arrays = views(image, spec.size, content_generator(image, self.seed))
-                wanted = [views.n - 1, *spec.size, 3]
-                if list(arrays.shape) != wanted:
-                    raise FairTTAError(
-                        f"`views` should give an array {wanted}, all views but the image itself "
-                        f"(got {list(arrays.shape)})."
-                    )
-                spec.normalise(arrays, out=own[1:])
-            features += map(backend.encode_pixels, pixels.flatten(0, 1).split(limit))
-        return list(unit(torch.cat(features)).reshape(len(images), views.n, -1))
+        pixels = torch.empty(len(images), views.n, 3, *spec.size)
+        pixels[:, 0] = backend.preprocess(images)
+        for image, own in zip(images, pixels, strict=True):
+            arrays = views(image, spec.size, content_generator(image, self.seed))
+            wanted = [views.n - 1, *spec.size, 3]
+            if list(arrays.shape) != wanted:
+                name = _argument(views is self.views)
+                raise FairTTAError(
+                    f"`{name}` should give an array {wanted}, all views but the image itself "
+                    f"(got {list(arrays.shape)})."
+                )
+            spec.normalise(arrays, out=own[1:])
+        return pixels
 
-    def _encode_one_by_one(self, image: Image.Image) -> Tensor:
-        """Views as pictures, each through the model's own preprocessing."""
+    def _pictures(self, image: Image.Image, views: Views | CustomViews) -> list[Image.Image]:
+        """Views as pictures, each for the model's own preprocessing."""
         generator = content_generator(image, self.seed)
-        if isinstance(self.views, Views):
-            arrays = self.views(image, _SIZE, generator).round().astype(np.uint8)
-            pictures = [image, *map(Image.fromarray, arrays)]
-        else:
-            pictures = [image, *map(self.load, self.views(image, generator))]
+        if isinstance(views, Views):
+            arrays = views(image, _SIZE, generator).round().astype(np.uint8)
+            return [image, *map(Image.fromarray, arrays)]
+        return [image, *map(self.load, views(image, generator))]
+
+    def _encode_pictures(self, pictures: list[Image.Image]) -> Tensor:
         parts = [pictures[i : i + 32] for i in range(0, len(pictures), 32)]
         return torch.cat([self.backend.encode_images(part) for part in parts])
+
+    def _encode_pixels(self, pixels: Tensor) -> Tensor:
+        backend: Any = self.backend
+        parts = pixels.split(pixels_at_once(pixels.shape[-2:]))
+        return torch.cat([backend.encode_pixels(part) for part in parts])
 
     @cached_property
     def _pixel_spec(self) -> PixelSpec | None:
         return PixelSpec.of(self.backend)
+
+
+def _argument(what: object) -> str:
+    return "views" if what is True else "auxiliary"
+
+
+def pixels_at_once(size: Sequence[int]) -> int:
+    """How many pictures of this height and width go through a vision tower at once."""
+    return max(1, _PIXELS_AT_ONCE // (3 * size[0] * size[1]))
 
 
 def _digest(image: Image.Image) -> tuple[Any, ...]:

@@ -47,6 +47,8 @@ _STEPS: tuple[Callable[[float, int, int], partial[Pixels]], ...] = (
     lambda part, h, w: partial(augment.translate_x, pixels=int(w / 3 * part)),
     lambda part, h, w: partial(augment.translate_y, pixels=int(h / 3 * part)),
 )
+GEOMETRIC = _STEPS[4:]
+"""Those that move pixels: rotate, shear and translate."""
 
 
 @runtime_checkable
@@ -96,7 +98,7 @@ class CropFlip:
     n: int = 64
 
     def __post_init__(self) -> None:
-        _check_count("n", self.n)
+        check_count("n", self.n)
 
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
@@ -136,8 +138,8 @@ class AugMix:
     width: int = 3
 
     def __post_init__(self) -> None:
-        _check_count("n", self.n)
-        _check_count("width", self.width)
+        check_count("n", self.n)
+        check_count("width", self.width)
         if not 0 < self.severity <= 10:
             raise FairTTAError(
                 f"`severity` should be above 0 and at most 10 (got {self.severity!r})."
@@ -177,10 +179,10 @@ class AugMix:
         ]
 
 
-def content_generator(image: Image.Image, seed: int) -> np.random.Generator:
-    """A generator that depends on the seed and on the size and pixels of the image, only."""
+def content_generator(image: Image.Image, seed: int, use: str = "") -> np.random.Generator:
+    """A generator that depends on the seed, on the size and pixels of the image, and on its use."""
     picture = rgb(image)
-    digest = blake2b(f"{seed} {picture.width} {picture.height} ".encode(), digest_size=16)
+    digest = blake2b(f"{use}{seed} {picture.width} {picture.height} ".encode(), digest_size=16)
     digest.update(picture.tobytes())
     return np.random.default_rng(int.from_bytes(digest.digest(), "big"))
 
@@ -204,7 +206,8 @@ def _crops(
         yield tuple(box) if found else centre, flip
 
 
-def _check_count(name: str, value: int) -> None:
+def check_count(name: str, value: int) -> None:
+    """Raise unless `value` is a whole number from 1 on."""
     if not isinstance(value, int):
         raise FairTTAError(f"`{name}` should be a whole number (got {value!r}).")
     if value < 1:
