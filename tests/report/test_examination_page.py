@@ -16,6 +16,7 @@ from fair_tta.auditing import ChangedPicture, Examination
 from fair_tta.auditing.associations import Associations
 from fair_tta.auditing.perceptions import Perceptions
 from fair_tta.metrics import Bootstrap
+from fair_tta.metrics.rows import Floats
 from fair_tta.prediction import Prediction
 from fair_tta.report import examination_html
 from fair_tta.report import examination_sentences as sentences
@@ -62,12 +63,18 @@ def examined(
     return replace(examination, pictures=tuple(some))
 
 
-def softmax(x: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-    e: np.ndarray = np.exp(x - x.max())  # type: ignore[type-arg]
-    return e / e.sum()  # type: ignore[no-any-return]
+def softmax(x: Floats) -> Floats:
+    e: Floats = np.exp(x - x.max())
+    return e / e.sum()
 
 
-def predicted(logits, zero_shot, targets, w, names) -> Prediction:  # type: ignore[no-untyped-def]
+def predicted(
+    logits: Floats,
+    zero_shot: Floats,
+    targets: Sequence[str],
+    w: Mapping[str, Floats],
+    names: Mapping[str, Sequence[str]],
+) -> Prediction:
     p, q = softmax(logits), softmax(zero_shot)
     beliefs = {a: dict(zip(names[a], x.tolist(), strict=True)) for a, x in w.items()}
     return Prediction(
