@@ -64,8 +64,9 @@ def examined(
 
 
 def softmax(x: Floats) -> Floats:
-    e: Floats = np.exp(x - x.max())
-    return e / e.sum()
+    e = np.exp(x - x.max())
+    shares: Floats = e / e.sum()
+    return shares
 
 
 def predicted(
