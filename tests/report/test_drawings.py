@@ -41,7 +41,7 @@ def test_the_shorter_side_goes_across_and_wide_ones_say_how_wide_they_are() -> N
     box = [float(x) for x in (root.get("viewBox") or "").split()]
     assert box[3] > box[2] > WIDTH
     assert root.get("style") == f"min-width: {box[2]:g}px"
-    seven = {f"value {i}": {f"{j} to {j + 9}": 0.1 for j in range(9)} for i in range(7)}
+    seven = {f"Southeastern {i}": {f"{j} to {j + 9}": 0.1 for j in range(9)} for i in range(7)}
     root = ElementTree.fromstring(heat_map(seven, "x").svg)
     assert root.get("style") is None
     assert float((root.get("viewBox") or "").split()[2]) < 1.25 * WIDTH
