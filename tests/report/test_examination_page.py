@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +137,7 @@ def test_the_page_is_well_formed_and_needs_nothing_else(
         assert drawing["aria-label"]
     levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
+    assert all(then <= before + 1 for before, then in pairwise(levels))
     assert text == examination_html(examinations[name])
 
 
