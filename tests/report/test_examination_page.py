@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from fair_tta.auditing import ChangedPicture, Examination
 from fair_tta.auditing.associations import Associations
 from fair_tta.auditing.perceptions import Perceptions
 from fair_tta.metrics import Bootstrap
+from fair_tta.metrics.rows import Floats
 from fair_tta.prediction import Prediction
 from fair_tta.report import examination_html
 from fair_tta.report import examination_sentences as sentences
@@ -62,12 +64,19 @@ def examined(
     return replace(examination, pictures=tuple(some))
 
 
-def softmax(x: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-    e: np.ndarray = np.exp(x - x.max())  # type: ignore[type-arg]
-    return e / e.sum()  # type: ignore[no-any-return]
+def softmax(x: Floats) -> Floats:
+    e = np.exp(x - x.max())
+    shares: Floats = e / e.sum()
+    return shares
 
 
-def predicted(logits, zero_shot, targets, w, names) -> Prediction:  # type: ignore[no-untyped-def]
+def predicted(
+    logits: Floats,
+    zero_shot: Floats,
+    targets: Sequence[str],
+    w: Mapping[str, Floats],
+    names: Mapping[str, Sequence[str]],
+) -> Prediction:
     p, q = softmax(logits), softmax(zero_shot)
     beliefs = {a: dict(zip(names[a], x.tolist(), strict=True)) for a, x in w.items()}
     return Prediction(
@@ -128,6 +137,7 @@ def test_the_page_is_well_formed_and_needs_nothing_else(
         assert drawing["aria-label"]
     levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
+    assert all(then <= before + 1 for before, then in pairwise(levels))
     assert text == examination_html(examinations[name])
 
 

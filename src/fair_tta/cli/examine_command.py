@@ -131,17 +131,18 @@ def examine_command(
             )
             for item, answers in runner.stream(chosen(), asked_picture, size=batch_size, seed=seed):
                 done += 1
+                path = item.path if isinstance(item, Unlisted) else item
                 if isinstance(item, Unlisted):
                     answers = closed_folder(item)
                 if isinstance(answers, str):
                     failed += 1
-                    path = item.path if isinstance(item, Unlisted) else item
                     say(printable(as_named(answers, path)))
                 else:
                     names = classifier.targets, classifier.sensitive
                     predictions = [to_prediction(answer, *names) for answer in answers]
                     perceptions.add(predictions)
-                    changed.add(predictions, printable(str(Path(*Path(item).parts[-2:]))), item)
+                    short_name = printable(str(Path(*Path(path).parts[-2:])))
+                    changed.add(predictions, short_name, path)
                 tell(done, None)
         if not len(perceptions):
             raise FairTTAError("no picture could be used." if done else NO_PICTURE)

@@ -16,7 +16,11 @@ from fair_tta.report.numbers import MINUS, interval, percent
 from fair_tta.report.svg import Chart
 
 WIDTH = 400
-_NAMES, _CELL, _ROW = 118, 64, 36  # of a heat map
+ACROSS = 8
+"""So many columns of a heat map fit on a phone."""
+
+_NAMES, _CELL, _ROW = 112, 44, 36  # of a heat map
+_MORE = "\N{HORIZONTAL ELLIPSIS}"
 _STEP = 40  # from name to name of a dot plot
 _EDGE = 8
 
@@ -68,18 +72,29 @@ def heat_map(table: Mapping[str, Mapping[str, float]], what: str) -> Chart:
     if len(columns) > len(rows):
         rows, columns = columns, rows
         cells = {(name, value): x for (value, name), x in cells.items()}
-    wide = max(_CELL, (WIDTH - _NAMES) // max(1, len(columns)))
-    wide = min(wide, 110)
-    heads = [_lines(name, wide // 8, 3) for name in columns]
-    top = 16 * max(map(len, heads)) + 8
+    wide = min(110, max(_CELL, (WIDTH - _NAMES) // max(1, len(columns))))
+    heads = [_lines(name, wide // 8, 2) for name in columns]
+    is_steep = any(
+        len(word) > wide // 8 or lines[-1].endswith(_MORE)
+        for name, lines in zip(columns, heads, strict=True)
+        for word in name.split()
+    )
+    names = [short(name, 18) for name in columns]
+    top = 7 * max(map(len, names)) + 8 if is_steep else 16 * max(map(len, heads)) + 8
+    right = max(0.0, 4 * len(names[-1]) - wide / 2) if is_steep else 0.0
     most = max(1.0, *map(abs, cells.values()))  # a tenth of a logit should look like little
     svg = _svg(
-        _NAMES + wide * len(columns), top + _ROW * len(rows), f"{what}. {'. '.join(told_rows)}."
+        _NAMES + wide * len(columns) + right,
+        top + _ROW * len(rows),
+        f"{what}. {'. '.join(told_rows)}.",
     )
-    for k, lines in enumerate(heads):
+    for k, lines in enumerate([[name] for name in names] if is_steep else heads):
         x = _NAMES + wide * k + wide / 2
         for i, line in enumerate(lines):
-            _text(svg, x, top - 8 - 16 * (len(lines) - 1 - i), line, "middle", "tick")
+            y = top - 8 - 16 * (len(lines) - 1 - i)
+            head = _text(svg, x, y, line, "start" if is_steep else "middle", "tick")
+            if is_steep:
+                head.set("transform", f"rotate(-60 {x:g} {y:g})")
     for r, name in enumerate(rows):
         y = top + _ROW * r
         lines = _lines(name, 16, 2)
@@ -185,7 +200,7 @@ def _logits(x: float) -> str:
 
 def _lines(name: str, wide: int, most: int) -> list[str]:
     """A name on a few short lines."""
-    found = textwrap.wrap(name, max(4, wide), max_lines=most, placeholder="\N{HORIZONTAL ELLIPSIS}")
+    found = textwrap.wrap(name, max(4, wide), max_lines=most, placeholder=_MORE)
     return found or [""]
 
 
@@ -193,7 +208,7 @@ def _svg(width: float, height: float, alt: str, kind: str = "drawing") -> Elemen
     svg = ElementTree.Element("svg", {"viewBox": f"0 0 {width:g} {height:g}", "role": "img"})
     svg.set("aria-label", alt)
     svg.set("class", kind)
-    if width > WIDTH:
+    if width > _NAMES + (ACROSS + 1) * _CELL:
         svg.set("style", f"min-width: {width:g}px")
     return svg
 
@@ -209,10 +224,11 @@ def _add(
 
 def _text(
     parent: ElementTree.Element, x: float, y: float, text: str, anchor: str, kind: str
-) -> None:
+) -> ElementTree.Element:
     made = _add(parent, "text", kind, x=x, y=y)
     made.set("text-anchor", anchor)
     made.text = text
+    return made
 
 
 def _chart(svg: ElementTree.Element) -> Chart:

@@ -12,7 +12,7 @@ from fair_tta.auditing.examination import Examination
 from fair_tta.auditing.examination_document import ExaminationDocument
 from fair_tta.errors import FairTTAError
 from fair_tta.report import examination_sentences as sentences
-from fair_tta.report.drawings import Dot, difference_dot, dot_plot, heat_map
+from fair_tta.report.drawings import ACROSS, Dot, difference_dot, dot_plot, heat_map
 from fair_tta.report.numbers import percent
 from fair_tta.report.pictures import embedded
 from fair_tta.report.sentences import clean
@@ -71,6 +71,7 @@ def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str
         "cards": sentences.cards(document, name),
         "plan": sentences.label_plan(document, name),
         "associations": heat_map(of.associations, f"Prompt associations of {name}, in logits"),
+        "is_wide": min(len(of.shares), len(document.targets)) > ACROSS,
         "odds": dot_plot(dots, f"Perceived gap by {name} in points, with intervals"),
         "shares": dot_plot(
             [Dot(value, share) for value, share in of.shares.items()],

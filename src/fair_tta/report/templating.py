@@ -6,6 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
+from fair_tta.auditing.label_plans import HALF_WIDTH
 from fair_tta.report import meanings, numbers, sentences
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def jinja_environment() -> Environment:
         "PERCEIVED": meanings.PERCEIVED,
         "EVIDENCE": meanings.EVIDENCE,
         "NO_CLAIM": meanings.NO_CLAIM,
-        "HALF_WIDTH": sentences.HALF_WIDTH,
+        "HALF_WIDTH": HALF_WIDTH,
     }
     return made
 
