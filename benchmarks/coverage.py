@@ -145,6 +145,8 @@ def designs() -> Iterator[Design]:
         return Design(name, sizes, *parts, next_class, skew)
 
     four, fourteen, nine = (2, 2), (7, 2), (3, 3)
+    yield design("twenty of 5, nearly all right", np.full((10, 2), 5), 0.97, 0.02, 0.01)
+    yield design("twenty of 20, nearly all right", np.full((10, 2), 20), 0.96, 0.02, 0.02)
     yield design(
         "four of 60, one drops .12", np.full(four, 60), 0.8, cells(four, 0.03, at0_0=0.15), 0.03
     )

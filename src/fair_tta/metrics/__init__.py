@@ -11,6 +11,7 @@ from fair_tta.metrics.certainty import (
     average_target_confidence,
     normalised_entropies,
 )
+from fair_tta.metrics.clopper_pearson import clopper_pearson
 from fair_tta.metrics.definitions import Metric
 from fair_tta.metrics.estimate import SMALL, Estimate, Over, SmallGroupWarning
 from fair_tta.metrics.exact import (
@@ -59,6 +60,7 @@ __all__ = [
     "balanced_accuracy",
     "bias",
     "class_gaps",
+    "clopper_pearson",
     "definitions",
     "demographic_parity_difference",
     "equal_opportunity_difference",

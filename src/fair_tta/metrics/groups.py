@@ -120,9 +120,9 @@ def worst_group_accuracy(
     ``min_{y, s} M^(s)_yy / K^(s)_y`` over `Over.TARGET_AND_SENSITIVE`, as in the paper's tables, or
     ``min_s sum_i M^(s)_ii / K^(s)`` over `Over.SENSITIVE`, as in its text.
 
-    The interval goes from the smallest lower to the smallest upper end of the Wilson intervals of
-    all groups, at a level (Bonferroni) at which they hold together. So it knows that some other
-    group, seen on few images, may be the worst.
+    The interval goes from the smallest lower to the smallest upper end of the exact intervals of
+    all groups (Clopper and Pearson), at a level (Bonferroni) at which they hold together. So it
+    knows that some other group, seen on few images, may be the worst.
     """
     rows = parse_rows(y_true, [y_pred], sensitive, targets, values)
     warn_small(sizes(rows, over))

@@ -12,6 +12,7 @@ from fair_tta.errors import FairTTAError
 from fair_tta.metrics import definitions
 from fair_tta.metrics.balanced import mean_rate_ends
 from fair_tta.metrics.bootstrap import Bootstrap, intervals, resampled_change
+from fair_tta.metrics.clopper_pearson import clopper_pearson
 from fair_tta.metrics.definitions import Metric
 from fair_tta.metrics.estimate import Estimate, Over, label, left_out, listed, undefined
 from fair_tta.metrics.exact import wilson
@@ -245,5 +246,5 @@ def _empty(rows: Rows, over: Over) -> list[str]:
 
 
 def _together(right: int, n: int, level: float, groups: int) -> tuple[float, float]:
-    """Wilson's interval at a level at which those of all groups hold together (Bonferroni)."""
-    return wilson(right, n, 1 - (1 - level) / groups)
+    """The exact interval at a level at which those of all groups hold together (Bonferroni)."""
+    return clopper_pearson(right, n, 1 - (1 - level) / groups)
