@@ -35,6 +35,7 @@ from fair_tta import (
     ZeroShot,
     adapters,
 )
+from fair_tta.adapters.contract import needs_pixels
 from fair_tta.adapters.setting_values import describe_settings
 from fair_tta.adapters.text_form import ADAPTERS, parse_adapter, parse_adapters
 from fair_tta.cli.names import parse_renames, sensitive_option, targets_option
@@ -133,6 +134,7 @@ def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
     needs = {
         "views": kind.needs_views,
         "`sensitive`": kind.needs_sensitive,
+        "pictures": needs_pixels(kind),
         "reference images": getattr(kind, "needs_reference", False),
         "their sensitive labels": getattr(kind, "needs_labels", False),
     }
