@@ -29,7 +29,7 @@ from fair_tta import (
     miniature,
 )
 from fair_tta.text.encoder import unit
-from random_task import DIM, Drawn, EncodedClassifier, drawn, random_units, task_of
+from random_task import DIM, Drawn, EncodedClassifier, drawn, random_units, task_of, unrelated
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
 
@@ -79,6 +79,14 @@ def test_each_image_is_answered_with_those_before_it(case: Drawn) -> None:
         told = f"not balanced, this is the zero-shot answer: {n} images were seen, 4 are needed"
         assert prediction.warnings == (() if n >= 4 else (told,))
         assert not (prediction.flipped and prediction.certified_unchanged)
+
+
+@settings(max_examples=20)
+@given(unrelated())
+def test_an_unrelated_attribute_changes_nothing(case: Drawn) -> None:
+    stream = LogitBalance().online(EncodedClassifier(case.task), guard=ANY)
+    for prediction in given_out(stream, images_of(case)):
+        assert prediction.distance < 1e-9
 
 
 def small() -> tuple[EncodedClassifier, Tensor]:

@@ -438,9 +438,8 @@ def test_renaming_merging_and_leaving_out(tmp_path: Path, tiny_model: str) -> No
 
 
 def test_a_method_that_is_not_fitted(many: Path, tiny_model: str) -> None:
-    out = call(*audit_arguments(many, tiny_model), "--adapters", "zero-shot,logit-balance", code=3)
-    assert "Error: LogitBalance has seen no reference images yet: use what" in out.stderr
-    assert "Traceback" not in out.stderr
+    out = call(*audit_arguments(many, tiny_model), "--adapters", "zero-shot,logit-balance", code=2)
+    assert "'logit-balance' has to be fitted: name a folder" in " ".join(out.stderr.split())
 
 
 def test_several_attributes(many: Path, tiny_model: str) -> None:

@@ -121,8 +121,16 @@ def test_every_adapter_has_a_name() -> None:
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
-    page = Path(__file__).parents[2] / "docs" / "methods.md"
-    assert f"| `{ADAPTERS[name].__name__}()` | `{name}` | " in page.read_text("utf-8")
+    page, kind = Path(__file__).parents[2] / "docs" / "methods.md", ADAPTERS[name]
+    rows = [[c.strip() for c in line.split(" | ")] for line in page.read_text("utf-8").splitlines()]
+    (row,) = (row for row in rows if row[:2] == [f"| `{kind.__name__}()`", f"`{name}`"])
+    needs = {
+        "views": kind.needs_views,
+        "`sensitive`": kind.needs_sensitive,
+        "reference images": getattr(kind, "needs_reference", False),
+        "their sensitive labels": getattr(kind, "needs_labels", False),
+    }
+    assert row[3].removesuffix("|").strip() == ", ".join(n for n, needed in needs.items() if needed)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +177,9 @@ def test_adapters(text: str, adapter: Any) -> None:
         ("zero+orthcali", "nothing can come after 'zero'"),
         ("tpt+zero", "what comes second should use features of prompts"),
         ("tpt+logit-balance", "what comes second should use features of prompts"),
-        ("logit-balance:reference=x", "no setting 'reference': its settings are strength, keep"),
+        ("logit-balance:reference=x", "there is no file 'x': check the path"),
+        ("logit-balance:reference=", "is written 'name=value'"),
+        ("zero:reference=x", "'zero' has no setting 'reference': its settings are rho"),
     ],
 )
 def test_adapters_that_cannot_be_meant(text: str, message: str) -> None:
