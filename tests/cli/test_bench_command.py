@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 import bench_tiny
 import dataset_fixtures
 from extending_page import documented
-from fair_tta.adapters import FairTPT, ZeroShot
+from fair_tta.adapters import FairTPT, LogitBalance, ZeroShot
+from fair_tta.classifier import FairTPTClassifier
 from fair_tta.cli.bench_command import SplitName, _source, bench_command
 from fair_tta.data import AgeCut
 from fair_tta.errors import FairTTAError
@@ -121,6 +122,29 @@ def test_a_table_of_ones_own(model: str, tmp_path: Path) -> None:
     assert {c["images"] for c in cells(tmp_path / "out")} == {"7"}
 
 
+@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+def test_a_fitted_method_in_a_table(model: str, tmp_path: Path) -> None:
+    """Its file is beside the table; one that was fitted with other names is refused at once."""
+    pets = bench_tiny.save_pets(tmp_path / "pets", 8)
+    adapter = "logit-balance:reference=b.safetensors,strength=1"
+    (pets / "mine.toml").write_text(OWN.replace("fair-tpt:lam=5000", adapter))
+    options = (
+        "--table", pets / "mine.toml", "--model", model, "--images", 8, "--seeds", 1,
+        "--views", 2, "--out", tmp_path / "out",
+    )  # fmt: skip
+    for place, code in (("outdoors", 3), ("on land", 0)):
+        clf = FairTPTClassifier(
+            model, ["cat", "dog"], {"place": {"indoors": "in a house", "outdoors": place}},
+            "a photo of a {target} {sensitive}.", adapter=ZeroShot(),
+        )  # fmt: skip
+        balance = LogitBalance().fit(clf, sorted((pets / "images").glob("*.png")))
+        balance.save(pets / "b.safetensors")
+        found, stdout, stderr = call(*options)
+        assert found == code, stderr
+        assert ("was fitted with another `sensitive`" in stderr) == (code == 3)
+    assert "strong" in stdout
+
+
 @pytest.mark.parametrize("engine", ["local", "ray"])
 @pytest.mark.filterwarnings("ignore")  # of Ray and of what it imports
 def test_a_method_of_ones_own_in_worker_processes(
@@ -201,6 +225,7 @@ def test_drawn_pictures_replace_pairs_and_not_folders(pairs: list[str], tmp_path
         ('adapter = "zero-shot"', 'name = "a"', r"a setting should have adapter and may have name"),
         ("[[folder]]", "[[folder", "cannot read the table"),
         ("fair-tpt:lam=5000", "fair", "there is no adapter 'fair'"),
+        ("fair-tpt:lam=5000", "logit-balance", "'logit-balance' has to be fitted: write 'logit-b"),
         ("pairs = []", 'pairs = "x"', r"`pairs` should be a list of pairs \(got 'x'\)"),
         ("pairs = []", "pairs = [1]", r"`pairs` should be of the paper's .* \(got 1\)"),
         ('"fair-tpt:lam=5000"', "3", r"`adapter` of a setting should be a string \(got 3\)"),

@@ -35,6 +35,8 @@ class LogitBalance(FitsImages):
     2023) is the probabilistic relative, which adapts *to* the correlation of the test images. Here
     groups are named by prompts, pseudo-classes are averaged and the population's mean is kept.
 
+    `online` is the same on a stream, without reference images; it is not episodic.
+
     Differences from the reference implementation: none, this is it.
 
     Args:

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from fair_tta.backends.guard import borrowed
+from fair_tta.backends.naming import model_name
 from fair_tta.errors import FairTTAError
 from fair_tta.text.encoder import unit
 from fair_tta.text.task import Task
@@ -51,7 +52,7 @@ class TaskIdentity:
             probe = unit(task.backend.encode_images([probe_picture()]))
         every = [task.target_features, *task.sensitive_features.values(), probe]
         features = torch.cat(every).to("cpu", torch.float32)
-        return cls(task.backend.name, task.scale, prompts, features)
+        return cls(model_name(task.backend), task.scale, prompts, features)
 
     def check(self, task: Task, what: str) -> None:
         """Raise unless a task has the same prompts and the same model.

@@ -7,13 +7,12 @@ import platform
 from datetime import datetime, timezone
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from fair_tta.miniature.model import FOLDER
+from fair_tta.backends.naming import model_name, model_origin
 from fair_tta.runs.plain_form import lasting_name
 from fair_tta.runs.weights_hash import weights_hash
 
@@ -69,24 +68,15 @@ def model_identity(backend: Any) -> dict[str, Any]:
     """
     model = getattr(backend, "model", None)
     model = model if isinstance(model, nn.Module) else None
-    path = str(getattr(model, "name_or_path", None) or "")
-    origin = _without_way(path)
     return {
-        "name": backend.name.replace(path, origin) if path else backend.name,
+        "name": model_name(backend),
         "class": type(backend if model is None else model).__name__,
-        "origin": origin or None,
+        "origin": model_origin(backend) or None,
         "parameters": None if model is None else sum(p.numel() for p in model.parameters()),
         "weights_sha256": None if model is None else weights_hash(model),
         "device": str(backend.device),
         "dtype": str(backend.dtype),
     }
-
-
-def _without_way(origin: str) -> str:
-    """The last part of the path of a folder; ids of hubs stay as they are."""
-    if not os.path.isdir(origin) and not os.path.isabs(origin):
-        return origin
-    return "miniature" if Path(origin) == FOLDER else Path(origin).resolve().name
 
 
 @cache
