@@ -109,6 +109,7 @@ def test_what_is_prepared_is_as_the_task_is() -> None:
     [
         ((2,), "s0 0", r"`sensitive_labels` of 's0' should be a name for each image \(got 's0 0'"),
         ((2,), 3, r"should be a name for each image \(got 3\)"),
+        ((2,), None, r"should be a name for each image \(got None\)"),
         ((2,), ["s0 0", 4, "s0 9"] * 3, r"should be among \['s0 0', 's0 1'\] \(got 4, 's0 9'\)"),
         ((2,), ["s0 0"] * 9, r"an image of each value of 's0' \(none has 's0 1'\)"),
         ((2,), LABELS[:8], r"should have one of 's0' for each of 9 images \(got 8\)"),

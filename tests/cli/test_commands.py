@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 def test_version_and_help() -> None:
     assert call("--version").stdout == f"fair-tta {fair_tta.__version__}\n"
     text = " ".join(call("--help").stdout.split())
-    for command in ("predict", "examine", "audit", "report", "adapters", "cite"):
+    for command in ("predict", "examine", "audit", "fit", "report", "adapters", "cite"):
         assert f"│ {command} " in text
         assert "Usage" in call(command, "--help").stdout
     assert "130 stopped by Ctrl-C" in text
@@ -36,6 +36,7 @@ def test_adapters_are_listed_with_their_settings() -> None:
         assert name in flat
         assert "".join((kind.__doc__ or "").split("\n")[0].split()) in flat
     assert "lam=100,loss=s,loss.joint=false,loss.separate=false,rate=elra" in flat
+    assert "--sensitive,referencestrength=1.5,keep_prior=1,reference=FILE" in flat
 
 
 def test_citations_are_those_of_the_citation_file() -> None:

@@ -138,8 +138,9 @@ def test_what_was_learnt_goes_to_other_processes(clf: FairTPTClassifier, folder:
     sent = pickle.loads(pickle.dumps(job))
     assert sent.settings == job.settings
     assert sent.digests == job.digests
-    ((answer,),) = start_worker(sent, torch.get_num_threads())(unit)
-    assert not isinstance(answer, str)
+    (answers,) = start_worker(sent, torch.get_num_threads())(unit)
+    assert not isinstance(answers, str)
+    (answer,) = answers
     expected = clf.with_adapter(balance).predict(folder / "3.png")
     assert answer.probabilities == pytest.approx([*expected.probabilities.values()], abs=1e-4)
     other = job_of(clf, [LogitBalance().fit(clf, [picture(i) for i in range(8)])], "miniature")

@@ -117,11 +117,11 @@ class FittedMethod:
     ) -> Self:
         name = type(self).__name__
         sensitive = classifier.task.sensitive
-        if not sensitive and (getattr(self, "needs_sensitive", False) or labels is not None):
+        if not sensitive and (getattr(self, "needs_sensitive", False) or self.needs_labels):
             raise PromptError(
                 f"{name} needs to know what should not matter: pass `sensitive` to the classifier."
             )
-        values = {} if labels is None else read_labels(labels, sensitive)
+        values = read_labels(labels, sensitive) if self.needs_labels else {}
         check_as_many(values, expected)
         task, images = classifier.task, 0
 

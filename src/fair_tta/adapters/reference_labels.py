@@ -15,7 +15,7 @@ SensitiveLabels: TypeAlias = Iterable[str] | Mapping[str, Iterable[str]]
 
 
 def read_labels(
-    labels: SensitiveLabels, sensitive: Mapping[str, Mapping[str, str]]
+    labels: SensitiveLabels | None, sensitive: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Tensor]:
     """``{attribute: [images]}``, the places of the values among those of the attribute.
 

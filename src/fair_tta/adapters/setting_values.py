@@ -67,8 +67,6 @@ def describe_settings(kind: type[Any]) -> Iterator[tuple[str, str]]:
         if dataclasses.is_dataclass(default):
             for inner in dataclasses.fields(default):
                 yield f"{field.name}.{inner.name}", _written(getattr(default, inner.name))
-    if getattr(kind, "needs_reference", False):
-        yield "reference", "FILE"
 
 
 def _settable(method: Any) -> list[dataclasses.Field[Any]]:

@@ -37,7 +37,9 @@ def adapters_command() -> None:
             if needed
         ]
         first = inspect.cleandoc(kind.__doc__ or "").splitlines()[0]
-        settings = ", ".join(f"{key}={value}" for key, value in describe_settings(kind))
+        described = [*describe_settings(kind)]
+        described += [("reference", "FILE")] * getattr(kind, "needs_reference", False)
+        settings = ", ".join(f"{key}={value}" for key, value in described)
         rows.append([*map(Text, (name, first, ", ".join(needs) or "nothing", settings or "none"))])
     made = columns(["name", "what it does", "needs", "settings and defaults"], rows, (0, 1, 2))
     made[3] = replace(made[3], most=max(made[3].least, _SETTINGS), is_left=True)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fair_tta.adapters import Adapter, Chained, Reference
+from fair_tta.adapters import Adapter, Chained
 from fair_tta.adapters.checks import check_adapter, is_fitted, is_ready, parts_of
 from fair_tta.adapters.fitting import FittedMethod
 from fair_tta.classifier import FairTPTClassifier
@@ -146,17 +146,18 @@ class ReferenceFolder:
                 return method.fit_encoded(classifier, _read_back(file, sizes, dim))
 
             fitted = {name: _fitted(adapter, fit) for name, adapter in adapters.items()}
+        digest = sha256(" ".join(sorted(contents)).encode()).hexdigest()
         about = {
             "folder": self.name,
             "images": len(contents),
-            "sha256": sha256(" ".join(sorted(contents)).encode()).hexdigest(),
+            "sha256": digest,
             "left_out": len(left_out),
             "shared": shared,
             "methods": names,
         }
         told = (
             f"{', '.join(names)}: fitted on {len(contents)} pictures of {self.name!r} "
-            f"(sha256 {about['sha256'][:16]})"
+            f"(sha256 {digest[:16]})"
         )
         if shared is not None:
             told += f", {shared or 'none'} of which {'is' if shared == 1 else 'are'} answered here"
@@ -231,12 +232,16 @@ def fit_adapters(
         reference_is_data: whether some of them may be in the reference too.
         progress: is told how many pictures of the reference are finished.
     """
-    elsewhere = tuple(
-        f"{name}: fitted elsewhere, on {part.reference.images} pictures (sha256 "
-        f"{part.reference.digest[:16]}); whether some of them are answered here is not known."
+    fitted = [
+        (name, part.checked_reference())
         for name, adapter in adapters.items()
         for part in parts_of(adapter)
-        if isinstance(part, FittedMethod) and isinstance(part.reference, Reference)
+        if isinstance(part, FittedMethod) and is_fitted(part)
+    ]
+    elsewhere = tuple(
+        f"{name}: fitted elsewhere, on {learnt.images} pictures (sha256 {learnt.digest[:16]}); "
+        "whether some of them are answered here is not known."
+        for name, learnt in fitted
     )
     if reference is None:
         found = FittedAdapters(dict(adapters), elsewhere)
