@@ -94,7 +94,7 @@ def test_file_and_folder_give_the_same_answers(
     folder = ["--adapter", "logit-balance:strength=1", "--reference", str(reference)]
     by_folder = predict(pics, tiny_model, *folder)
     assert answers(by_file) == answers(by_folder)
-    assert "none of which are answered here" in " ".join(by_folder.stderr.split())
+    assert "none of the pictures answered here are among them" in " ".join(by_folder.stderr.split())
     plain = predict(pics, tiny_model, "--adapter", "zero-shot")
     assert answers(by_file) != answers(plain)
 
@@ -130,7 +130,7 @@ def test_pictures_that_are_answered_are_refused(
     assert "has 1 of the pictures" in " ".join(call(*stdin, stdin=paths, code=3).stderr.split())
     out = call(*stdin, "--reference-is-data", "--json", stdin=paths)
     assert len(out.stdout.splitlines()) == 2
-    assert "1 of which is answered here" in " ".join(out.stderr.split())
+    assert "; 1 of the pictures answered here are among them" in " ".join(out.stderr.split())
     assert len(answers(predict(many / "pics", tiny_model, *options, "--limit", "1"))) == 1
 
 
@@ -153,7 +153,9 @@ def test_an_audit_says_which_reference(many: Path, reference: Path, tiny_model: 
     call(*arguments, "--reference", str(reference), "--reference-is-data")
     audit = Audit.load(many / "out" / "audit.json").document
     assert audit.provenance["reference"]["shared"] == 1
-    assert any("1 of which is answered here" in text for text in audit.warnings)
+    assert any(
+        "; 1 of the pictures answered here are among them" in text for text in audit.warnings
+    )
 
 
 def test_an_audit_with_a_file_says_that_sharing_is_not_known(
@@ -188,7 +190,7 @@ def test_usage_errors(many: Path, reference: Path, tiny_model: str) -> None:
         return " ".join(call(*arguments, code=code).stderr.replace("│", " ").split())
 
     options = ["predict", str(many / "pics"), "--model", tiny_model, *NAMES]
-    nothing = "should go with a method that is to be fitted (got"
+    nothing = "a reference goes with a method that is to be fitted (got"
     assert f"{nothing} zero)" in said(*options, "--adapter", "zero", "--reference", str(reference))
     assert f"{nothing} no method)" in said(*options, "--reference", str(reference))
     for folder in ("nowhere", str(many / "labels.csv")):

@@ -164,7 +164,7 @@ def test_shared_pictures_are_known_by_content(folder: Path) -> None:
     [
         (Labelled(), r"'m' needs the sensitive values of its reference pictures, .*reference=FILE"),
         (InItsOwnWay(), "'m' cannot be fitted on a folder: no `fit_encoded`"),
-        (ZeroShot(), r"`reference` should go with a method that is to be fitted \(got m\)"),
+        (ZeroShot(), r"a reference goes with a method that is to be fitted \(got m\)"),
     ],
 )
 def test_what_cannot_be_fitted_on_a_folder(

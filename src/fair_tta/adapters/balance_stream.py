@@ -70,10 +70,8 @@ class BalanceStream:
                 "classifier."
             )
         self.balance, self.classifier, self.guard = balance, classifier, guard
-        self._task = classifier.task
-        if state is None:
-            self.reset()
-        else:
+        self.reset()
+        if state is not None:
             state.check(type(self).__name__, {})
             state.identity.check(self._task, "this state")
             self._state = state

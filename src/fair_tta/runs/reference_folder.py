@@ -160,7 +160,7 @@ class ReferenceFolder:
             f"(sha256 {digest[:16]})"
         )
         if shared is not None:
-            told += f", {shared or 'none'} of which {'is' if shared == 1 else 'are'} answered here"
+            told += f"; {shared or 'none'} of the pictures answered here are among them"
         if left_out:
             told += f"; {len(left_out)} could not be used"
         return FittedAdapters(fitted, (f"{told}.",), about, tuple(left_out))
@@ -196,7 +196,7 @@ def check_fittable(adapters: Mapping[str, Adapter]) -> None:
     """Raise unless there is a method to be fitted, and all can be on pictures alone."""
     if all(map(is_ready, adapters.values())):
         raise FairTTAError(
-            "`reference` should go with a method that is to be fitted (got "
+            "a reference goes with a method that is to be fitted (got "
             f"{', '.join(adapters) or 'no method'})."
         )
     for name, adapter in adapters.items():
