@@ -175,8 +175,8 @@ def test_zero_shot_works_without_splicing_and_others_say_what_does() -> None:
     with pytest.raises(
         TowerError,
         match=r"NeedsGradient tunes the prompt, but the text tower CLIPText\w+ of CLIPModel cannot "
-        r"be tuned: .*These adapters need no prompt gradient: AssociationCorrection\(\), "
-        r"LogitBalance\(\), OrthCali\(\), ViewControl\(\), Zero\(\), ZeroShot\(\)",
+        r"be tuned: .*These adapters need no prompt gradient: .*AssociationCorrection\(\), .*"
+        r"LogitBalance\(\), OrthCali\(\), .*ViewControl\(\), Zero\(\), ZeroShot\(\)",
     ):
         clf.with_adapter(NeedsGradient())
     FairTPTClassifier(twin, TARGETS, SENSITIVE, TEMPLATE, adapter=NeedsGradient())

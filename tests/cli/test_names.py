@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fair_tta import (
     ELRA,
+    SAGE,
     TPT,
     AssociationCorrection,
     Chained,
@@ -23,6 +24,8 @@ from fair_tta import (
     FixedRate,
     LogitBalance,
     OrthCali,
+    PerceptionCLIP,
+    RoboShot,
     SuperTSLoss,
     TSLoss,
     ViewControl,
@@ -112,11 +115,15 @@ def test_every_adapter_has_a_name() -> None:
         if dataclasses.is_dataclass(kind) and hasattr(kind, "needs_views")
     }
     assert set(ADAPTERS.values()) == kinds - {Chained}
-    names = [
-        *("zero-shot", "zero", "tpt", "association-correction", "orthcali", "view-control"),
-        *("logit-balance", "fair-tpt", "fair-tpt-mo"),
-    ]
-    assert list(ADAPTERS) == names  # what needs least comes first
+    markers = ("needs_sensitive", "needs_prompt_gradient", "needs_views")
+    needs = [[getattr(kind(), marker) for marker in markers] for kind in ADAPTERS.values()]
+    assert needs == sorted(needs)  # what needs least comes first
+    expected = {
+        *("zero-shot", "zero", "tpt", "association-correction", "logit-balance", "orthcali"),
+        *("view-control", "fair-tpt", "fair-tpt-mo", "roboshot", "perception-clip", "sage"),
+        *("partial-projection", "episodic-tie"),
+    }
+    assert set(ADAPTERS) >= expected
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
@@ -152,6 +159,10 @@ def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
         ("view-control:ridge=0.5,mean_share=0", ViewControl(ridge=0.5, mean_share=0.0)),
         ("logit-balance:keep_prior=0.5", LogitBalance(keep_prior=0.5)),
         ("fair-tpt+association-correction", FairTPT() >> AssociationCorrection()),
+        ("orthcali:lam=0,renormalise=false", OrthCali(lam=0, renormalise=False)),
+        ("perception-clip:with_class=false", PerceptionCLIP(with_class=False)),
+        ("fair-tpt+roboshot", FairTPT() >> RoboShot()),
+        ("sage:keep=3", SAGE(keep=3)),
     ],
 )
 def test_adapters(text: str, adapter: Any) -> None:
@@ -161,7 +172,10 @@ def test_adapters(text: str, adapter: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("fairtpt", "there is no adapter 'fairtpt': choose from zero-shot, zero, tpt, associat"),
+        (
+            "fairtpt",
+            r"there is no adapter 'fairtpt': choose from sage, zero-shot, zero, .*orth",
+        ),
         ("zero:lam=1", "'zero' has no setting 'lam': its settings are rho."),
         ("zero-shot:rho=1", "'zero-shot' has no setting 'rho': it has no settings."),
         ("fair-tpt:rate.lr=1", "'fair-tpt:rate' has no setting 'lr': its settings are beta, sigma"),
@@ -197,7 +211,7 @@ def test_lists_of_adapters() -> None:
     }
     with pytest.raises(FairTTAError, match=r"adapters should differ \(\['tpt'\] came twice\)"):
         parse_adapters(["tpt,zero", "tpt"])
-    with pytest.raises(FairTTAError, match="at least one adapter is needed: zero-shot, zero"):
+    with pytest.raises(FairTTAError, match="at least one adapter is needed: sage, zero-shot"):
         parse_adapters([" , "])
 
 

@@ -4,13 +4,18 @@ from fair_tta.adapters.association_correction import AssociationCorrection
 from fair_tta.adapters.balance_stream import BalanceStream
 from fair_tta.adapters.chain import Chained, Texts
 from fair_tta.adapters.contract import Adapter, Outcome
+from fair_tta.adapters.episodic_tie import EpisodicTIE
 from fair_tta.adapters.fair_tpt import FairTPT
 from fair_tta.adapters.fair_tpt_mo import FairTPTMO
 from fair_tta.adapters.fitting import FitsImages, FitsLabelledImages, SmallReferenceWarning
 from fair_tta.adapters.logit_balance import LogitBalance
 from fair_tta.adapters.orthcali import OrthCali
+from fair_tta.adapters.partial_projection import PartialProjection
+from fair_tta.adapters.perception_clip import PerceptionCLIP
 from fair_tta.adapters.reference import Reference
 from fair_tta.adapters.reference_batches import ReferenceBatch
+from fair_tta.adapters.roboshot import RoboShot
+from fair_tta.adapters.sage import SAGE
 from fair_tta.adapters.stream_guard import StreamGuard
 from fair_tta.adapters.tpt import TPT
 from fair_tta.adapters.view_control import ViewControl
@@ -18,11 +23,13 @@ from fair_tta.adapters.zero import Zero
 from fair_tta.adapters.zero_shot import ZeroShot
 
 __all__ = [
+    "SAGE",
     "TPT",
     "Adapter",
     "AssociationCorrection",
     "BalanceStream",
     "Chained",
+    "EpisodicTIE",
     "FairTPT",
     "FairTPTMO",
     "FitsImages",
@@ -30,8 +37,11 @@ __all__ = [
     "LogitBalance",
     "OrthCali",
     "Outcome",
+    "PartialProjection",
+    "PerceptionCLIP",
     "Reference",
     "ReferenceBatch",
+    "RoboShot",
     "SmallReferenceWarning",
     "StreamGuard",
     "Texts",

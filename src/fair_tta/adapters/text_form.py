@@ -36,9 +36,9 @@ def _methods() -> dict[str, type[Any]]:
             found[kind.__module__.rpartition(".")[2].replace("_", "-")] = kind
 
     def needs(name: str) -> tuple[bool, bool, bool, bool, str]:
-        kind = found[name]
-        reference = getattr(kind, "needs_reference", False)
-        return kind.needs_sensitive, kind.needs_prompt_gradient, reference, kind.needs_views, name
+        one = found[name]()
+        reference = getattr(one, "needs_reference", False)
+        return one.needs_sensitive, one.needs_prompt_gradient, reference, one.needs_views, name
 
     return {name: found[name] for name in sorted(found, key=needs)}
 

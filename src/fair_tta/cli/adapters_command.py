@@ -25,14 +25,15 @@ def adapters_command() -> None:
 
     rows = []
     for name, kind in ADAPTERS.items():
+        default = kind()
         needs = [
             what
             for what, needed in (
-                ("--sensitive", kind.needs_sensitive),
-                ("views", kind.needs_views),
-                ("prompt gradient", kind.needs_prompt_gradient),
-                ("reference", getattr(kind, "needs_reference", False)),
-                ("its labels", getattr(kind, "needs_labels", False)),
+                ("--sensitive", default.needs_sensitive),
+                ("views", default.needs_views),
+                ("prompt gradient", default.needs_prompt_gradient),
+                ("reference", getattr(default, "needs_reference", False)),
+                ("its labels", getattr(default, "needs_labels", False)),
             )
             if needed
         ]
