@@ -15,10 +15,13 @@ from checks import picture
 from fair_tta import (
     ELRA,
     SAGE,
+    TIE,
     TPT,
+    UMFC,
     Adapter,
     AssociationCorrection,
     AugMix,
+    BendVLM,
     Chained,
     EpisodicTIE,
     FairTPT,
@@ -36,6 +39,7 @@ from fair_tta import (
     RoboShot,
     SLoss,
     SuperTSLoss,
+    TIEStar,
     TSLoss,
     ViewControl,
     Zero,
@@ -79,10 +83,14 @@ ADAPTERS: dict[str, Any] = {
     "SAGE 2": SAGE(templates=["a {}.", "a photo of a {}.", "a drawing of a {}"], keep=2),
     "PartialProjection": PartialProjection(),
     "EpisodicTIE": EpisodicTIE(),
+    "TIE": TIE(),
+    "TIEStar": TIEStar(),
+    "BendVLM": BendVLM(neighbours=3),
+    "UMFC": UMFC(),
+    "UMFC perceived": UMFC(perceived=True),
     "FairTPT >> AssociationCorrection": FairTPT() >> AssociationCorrection(),
     "FairTPT >> RoboShot": FairTPT() >> RoboShot(),
     "super-TS >> PartialProjection": FairTPT(loss=SuperTSLoss()) >> PartialProjection(),
-    "FairTPT >> EpisodicTIE": FairTPT() >> EpisodicTIE(),
     "super-TS >> ViewControl": FairTPT(loss=SuperTSLoss()) >> ViewControl(),
 }
 
@@ -114,7 +122,10 @@ def fitted(clf: FairTPTClassifier, adapter: Any) -> FairTPTClassifier:
     """With a method that is fitted to the model and the prompts."""
     labels = {a: [*names, *names * 9][: len(REFERENCE)] for a, names in SENSITIVE.items()}
     more = (labels,) if adapter.needs_labels else ()
-    return clf.with_adapter(adapter.fit(clf, REFERENCE, *more))
+    method = adapter.fit(clf, REFERENCE, *more)
+    if isinstance(method, TIE):
+        method = method.knowing(*(SENSITIVE[attribute][1] for attribute in clf.sensitive))
+    return clf.with_adapter(method)
 
 
 @pytest.fixture(scope="module")

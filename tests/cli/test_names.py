@@ -16,6 +16,7 @@ from fair_tta import (
     ELRA,
     SAGE,
     TPT,
+    UMFC,
     AssociationCorrection,
     Chained,
     FairTPT,
@@ -115,13 +116,13 @@ def test_every_adapter_has_a_name() -> None:
         if dataclasses.is_dataclass(kind) and hasattr(kind, "needs_views")
     }
     assert set(ADAPTERS.values()) == kinds - {Chained}
-    markers = ("needs_sensitive", "needs_prompt_gradient", "needs_views")
-    needs = [[getattr(kind(), marker) for marker in markers] for kind in ADAPTERS.values()]
+    markers = ("needs_sensitive", "needs_prompt_gradient", "needs_reference", "needs_views")
+    needs = [[getattr(kind(), marker, False) for marker in markers] for kind in ADAPTERS.values()]
     assert needs == sorted(needs)  # what needs least comes first
     expected = {
         *("zero-shot", "zero", "tpt", "association-correction", "logit-balance", "orthcali"),
         *("view-control", "fair-tpt", "fair-tpt-mo", "roboshot", "perception-clip", "sage"),
-        *("partial-projection", "episodic-tie"),
+        *("partial-projection", "episodic-tie", "tie", "tie-star", "bend-vlm", "umfc"),
     }
     assert set(ADAPTERS) >= expected
 
@@ -163,6 +164,7 @@ def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
         ("perception-clip:with_class=false", PerceptionCLIP(with_class=False)),
         ("fair-tpt+roboshot", FairTPT() >> RoboShot()),
         ("sage:keep=3", SAGE(keep=3)),
+        ("umfc:perceived=true,clusters=5", UMFC(perceived=True, clusters=5)),
     ],
 )
 def test_adapters(text: str, adapter: Any) -> None:

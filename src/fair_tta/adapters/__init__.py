@@ -2,6 +2,7 @@
 
 from fair_tta.adapters.association_correction import AssociationCorrection
 from fair_tta.adapters.balance_stream import BalanceStream
+from fair_tta.adapters.bend_vlm import BendVLM
 from fair_tta.adapters.chain import Chained, Texts
 from fair_tta.adapters.contract import Adapter, Outcome
 from fair_tta.adapters.episodic_tie import EpisodicTIE
@@ -17,17 +18,23 @@ from fair_tta.adapters.reference_batches import ReferenceBatch
 from fair_tta.adapters.roboshot import RoboShot
 from fair_tta.adapters.sage import SAGE
 from fair_tta.adapters.stream_guard import StreamGuard
+from fair_tta.adapters.tie import TIE
+from fair_tta.adapters.tie_star import TIEStar
 from fair_tta.adapters.tpt import TPT
+from fair_tta.adapters.umfc import UMFC
 from fair_tta.adapters.view_control import ViewControl
 from fair_tta.adapters.zero import Zero
 from fair_tta.adapters.zero_shot import ZeroShot
 
 __all__ = [
     "SAGE",
+    "TIE",
     "TPT",
+    "UMFC",
     "Adapter",
     "AssociationCorrection",
     "BalanceStream",
+    "BendVLM",
     "Chained",
     "EpisodicTIE",
     "FairTPT",
@@ -44,6 +51,7 @@ __all__ = [
     "RoboShot",
     "SmallReferenceWarning",
     "StreamGuard",
+    "TIEStar",
     "Texts",
     "ViewControl",
     "Zero",

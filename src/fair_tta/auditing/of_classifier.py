@@ -8,6 +8,7 @@ from typing import Any
 
 from fair_tta.auditing.audits import Audit
 from fair_tta.auditing.harm_sets import HarmSets
+from fair_tta.auditing.known_values import predict_knowing
 from fair_tta.auditing.measure import audit
 from fair_tta.auditing.scores import Scores
 from fair_tta.errors import FairTTAError
@@ -45,6 +46,9 @@ def audit_classifier(
         progress: show a progress bar.
         interval: how intervals are made.
 
+    An adapter that has to know the true sensitive values, as `TIE` does, is told them; they have to
+    be in the classifier's words then.
+
     The cost is the time of the prediction. Features of views that the classifier still holds
     from another adapter on the same images are not computed, nor counted, again.
     """
@@ -57,7 +61,11 @@ def audit_classifier(
             f"`labels` should be as many as images, {len(images)} (got {len(truth)})."
         )
     start = perf_counter()
-    predictions: list[Prediction] = list(classifier.predict(images, progress=progress))
+    if getattr(classifier.adapter, "needs_values", False):
+        stream = predict_knowing(classifier, images, columns, progress=progress)
+    else:
+        stream = classifier.predict(images, progress=progress)
+    predictions: list[Prediction] = list(stream)
     seconds = perf_counter() - start
     if len(predictions) != len(truth):
         raise FairTTAError(

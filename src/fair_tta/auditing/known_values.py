@@ -1,0 +1,55 @@
+"""Predictions of a method that is told the true sensitive values of each image."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from fair_tta.errors import FairTTAError, require
+from fair_tta.prediction import Prediction
+
+
+def predict_knowing(
+    classifier: Any,
+    images: Iterable[Any],
+    columns: Mapping[str, list[Hashable]],
+    *,
+    progress: bool = False,
+) -> Iterator[Prediction]:
+    """Predictions in the order of the images, each by the method for its own values.
+
+    Args:
+        classifier: whose adapter has `knowing`.
+        images: as many as the columns are long.
+        columns: the sensitive values by attribute, in the classifier's words.
+        progress: show a progress bar.
+    """
+    adapter, attributes = classifier.adapter, classifier.sensitive
+    for attribute, names in attributes.items():
+        values = dict.fromkeys(columns.get(attribute, ()))
+        unknown = [repr(value) for value in values if value not in names]
+        if attribute not in columns or unknown:
+            raise FairTTAError(
+                f"{type(adapter).__name__} has to know the true values: `sensitive` should have "
+                f"{attribute!r} with values among {list(names)} (got "
+                f"{', '.join(unknown[:5]) or list(columns)})."
+            )
+    rows = zip(*(columns[attribute] for attribute in attributes), strict=True)
+    methods: dict[tuple[Hashable, ...], Any] = {}
+    if progress:
+        images = require("tqdm.auto", "progress").tqdm(images, unit="image")
+    stream = iter(images)
+    while batch := list(islice(stream, classifier.batch_size)):
+        features = classifier.encode(batch, views=adapter.needs_views)
+        own = list(islice(rows, len(batch)))
+        if len(own) < len(batch):
+            raise FairTTAError("`labels` should be as many as images (got fewer).")
+        answers: dict[int, Prediction] = {}
+        for known in dict.fromkeys(own):
+            if known not in methods:
+                methods[known] = classifier.with_adapter(adapter.knowing(*known))
+            places = [place for place, value in enumerate(own) if value == known]
+            found = methods[known].predict_encoded(features[places])
+            answers.update(zip(places, found, strict=True))
+        yield from (answers[place] for place in sorted(answers))
