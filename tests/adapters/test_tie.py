@@ -136,11 +136,10 @@ def test_values_have_to_be_known(tmp_path: Path) -> None:
         random_units(0, 2, DIM), {"s": random_units(1, 2, DIM)}, random_units(2, 3, 1, DIM)
     )
     tie = fit_tie(case)
-    assert tie.needs_values
-    with pytest.raises(FairTTAError, match=r"has to know the true sensitive .* or TIEStar\(\)"):
-        tie.adapt(case.task, case.features)
+    for use in (lambda: tie.adapt(case.task, case.features), lambda: tie.check_task(case.task)):
+        with pytest.raises(FairTTAError, match=r"has to know the true sensitive .* or TIEStar\(\)"):
+            use()
     knowing = tie.knowing("s 1")
-    assert not knowing.needs_values
     for known in (("s 2",), ("s 0", "s 1"), ()):
         with pytest.raises(FairTTAError, match=r"a value of each attribute, in the order of \{'s'"):
             tie.knowing(*known).check_task(case.task)
@@ -167,7 +166,7 @@ def test_audits_tell_it_the_values(birds: tuple[FairTPTClassifier, list[Any]]) -
     values = [p.sensitive[attribute] for p in drawn]
     tie = TIE().fit(clf, images, values)
     with pytest.warns(UserWarning, match="."):
-        found = clf.with_adapter(tie).audit(images, labels, values)
+        found = clf.audit(images, labels, values, adapter=tie)
     answers = [
         clf.with_adapter(tie.knowing(value)).predict(image).label
         for image, value in zip(images, values, strict=True)
@@ -175,10 +174,16 @@ def test_audits_tell_it_the_values(birds: tuple[FairTPTClassifier, list[Any]]) -
     with pytest.warns(UserWarning, match="."):
         expected = audit(labels, answers, {attribute: values}, targets=clf.targets)
     ours, theirs = (
-        [group.confusion for group in one.document.runs[0].groups] for one in (found, expected)
+        {str(group.sensitive): group.confusion for group in one.document.runs[0].groups}
+        for one in (found, expected)
     )
     assert ours == theirs
     assert found.runs == ("TIE",)
+    with pytest.warns(UserWarning, match="."):
+        star = clf.audit(images, labels, values, adapter=TIEStar().fit(clf, images))
+    assert star.runs == ("TIEStar",)
+    with pytest.raises(FairTTAError, match="TIE has to know the true sensitive value of each"):
+        clf.with_adapter(tie)
 
 
 def test_audits_need_the_classifiers_words(birds: tuple[FairTPTClassifier, list[Any]]) -> None:
@@ -186,9 +191,9 @@ def test_audits_need_the_classifiers_words(birds: tuple[FairTPTClassifier, list[
     (attribute,) = clf.sensitive
     images, labels = [p.image for p in drawn], [p.target for p in drawn]
     values = [p.sensitive[attribute] for p in drawn]
-    known = clf.with_adapter(TIE().fit(clf, images, values))
+    tie = TIE().fit(clf, images, values)
     for wrong in ({"sex": values}, ["swamp"] * len(drawn)):
         with pytest.raises(FairTTAError, match="TIE has to know the true values: `sensitive` shou"):
-            known.audit(images, labels, wrong)
+            clf.audit(images, labels, wrong, adapter=tie)
     with pytest.raises(FairTTAError, match=r"`labels` should be as many as images \(got fewer\)"):
-        known.audit(iter(images), labels[:7], values[:7])
+        clf.audit(iter(images), labels[:7], values[:7], adapter=tie)

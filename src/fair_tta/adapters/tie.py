@@ -28,8 +28,9 @@ class TIE(FitsLabelledImages):
 
     It has to know the true value, of reference images and of those to classify:
     ``tie.knowing("woman")`` is the method for images of women, with several attributes
-    ``tie.knowing("woman", "old")`` in the order of the classifier's. `FairTPTClassifier.audit`,
-    which is told the values, takes the fitted TIE as it is. Where values are not known, take
+    ``tie.knowing("woman", "old")`` in the order of the classifier's. An audit is told the values:
+    ``clf.audit(images, labels, values, adapter=tie)``. The command line's audits are not, because
+    what they keep of a picture does not depend on its labels. Where values are not known, take
     `TIEStar`.
 
     Lu et al., 2025; public code: lu876/TIE.
@@ -51,11 +52,7 @@ class TIE(FitsLabelledImages):
     needs_sensitive: ClassVar[bool] = True
     needs_prompt_gradient: ClassVar[bool] = False
     needs_views: ClassVar[bool] = False
-
-    @property
-    def needs_values(self) -> bool:
-        """Whether it has to be told the sensitive values of each image, by `knowing`."""
-        return self.known is None
+    needs_values: ClassVar[bool] = True
 
     def knowing(self, *values: str) -> TIE:
         """The method for images of which this is known.
@@ -67,8 +64,7 @@ class TIE(FitsLabelledImages):
 
     def check_task(self, task: Task) -> None:
         """See `Adapter`."""
-        if self.known is not None:
-            _places(task, self.known)
+        self._places(task)
 
     def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """See `mean_scales`."""
@@ -82,17 +78,28 @@ class TIE(FitsLabelledImages):
                 the values of the images.
         """
         scales = self.prepared(task)
+        places = {
+            name: torch.full((len(features),), place, device=features.device)
+            for name, place in self._places(task).items()
+        }
+        return answer_without(task, features, scales, places)
+
+    def _places(self, task: Task) -> dict[str, int]:
+        """Which value of each attribute is known."""
         if self.known is None:
             raise FairTTAError(
                 "TIE has to know the true sensitive value of each image: use what `knowing(value)` "
-                "returns for images of that value, `audit` of the classifier, which is told the "
-                "values, or TIEStar(), which perceives them."
+                "returns for images of that value, `clf.audit(..., adapter=tie)`, which is told "
+                "the values, or TIEStar(), which perceives them."
             )
-        places = {
-            name: torch.full((len(features),), place, device=features.device)
-            for name, place in _places(task, self.known).items()
-        }
-        return answer_without(task, features, scales, places)
+        names = {attribute: list(values) for attribute, values in task.sensitive.items()}
+        values = dict(zip(names, self.known, strict=False))
+        if len(self.known) != len(names) or any(values[a] not in names[a] for a in names):
+            raise FairTTAError(
+                f"TIE should know a value of each attribute, in the order of {names} (got "
+                f"{list(self.known)})."
+            )
+        return {attribute: names[attribute].index(value) for attribute, value in values.items()}
 
 
 def mean_scales(
@@ -128,19 +135,3 @@ def answer_without(
         scaled = scales[name].unsqueeze(-1) * task.sensitive_features[name]
         image = image - scaled[place].unsqueeze(1)
     return Outcome(probabilities(task, unit(image), task.target_features))
-
-
-def _places(task: Task, known: tuple[str, ...]) -> dict[str, int]:
-    """Which value of each attribute is meant."""
-    names = {attribute: list(values) for attribute, values in task.sensitive.items()}
-    if len(known) != len(names) or any(
-        value not in values for value, values in zip(known, names.values(), strict=True)
-    ):
-        raise FairTTAError(
-            f"TIE should know a value of each attribute, in the order of {names} (got "
-            f"{list(known)})."
-        )
-    return {
-        attribute: values.index(value)
-        for value, (attribute, values) in zip(known, names.items(), strict=True)
-    }

@@ -10,8 +10,14 @@ from fair_tta.errors import FairTTAError, require
 from fair_tta.prediction import Prediction
 
 
+def is_untold(adapter: Any) -> bool:
+    """Whether a method has to know true values and has not been told."""
+    return getattr(adapter, "needs_values", False) and getattr(adapter, "known", None) is None
+
+
 def predict_knowing(
     classifier: Any,
+    adapter: Any,
     images: Iterable[Any],
     columns: Mapping[str, list[Hashable]],
     *,
@@ -20,12 +26,13 @@ def predict_knowing(
     """Predictions in the order of the images, each by the method for its own values.
 
     Args:
-        classifier: whose adapter has `knowing`.
+        classifier: its own adapter does not matter.
+        adapter: has `knowing`.
         images: as many as the columns are long.
         columns: the sensitive values by attribute, in the classifier's words.
         progress: show a progress bar.
     """
-    adapter, attributes = classifier.adapter, classifier.sensitive
+    attributes = classifier.sensitive
     for attribute, names in attributes.items():
         values = dict.fromkeys(columns.get(attribute, ()))
         unknown = [repr(value) for value in values if value not in names]

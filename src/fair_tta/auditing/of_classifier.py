@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from time import perf_counter
 from typing import Any
 
+from fair_tta.adapters import Adapter
 from fair_tta.auditing.audits import Audit
 from fair_tta.auditing.harm_sets import HarmSets
-from fair_tta.auditing.known_values import predict_knowing
+from fair_tta.auditing.known_values import is_untold, predict_knowing
 from fair_tta.auditing.measure import audit
 from fair_tta.auditing.scores import Scores
 from fair_tta.errors import FairTTAError
@@ -25,6 +26,7 @@ def audit_classifier(
     labels: Column,
     sensitive: Sensitive,
     *,
+    adapter: Adapter | None = None,
     name: str | None = None,
     rename: Mapping[Any, str] | None = None,
     harmful: HarmSets | None = None,
@@ -40,14 +42,13 @@ def audit_classifier(
         sensitive: their sensitive values, or ``{attribute: values}``. These may be any words and
             any attributes, not only those that the classifier was told. Where all values of an
             attribute are among the classifier's, those that do not occur are reported too.
+        adapter: another method than the classifier's own. One that has to know the true sensitive
+            values, as `TIE`, is told them; they have to be in the classifier's words then.
         name: what to call the run; the adapter's name if None.
         rename: ``{your label: classifier's label}`` for labels in other words.
         harmful: classes that should not be answered, see `audit`.
         progress: show a progress bar.
         interval: how intervals are made.
-
-    An adapter that has to know the true sensitive values, as `TIE` does, is told them; they have to
-    be in the classifier's words then.
 
     The cost is the time of the prediction. Features of views that the classifier still holds
     from another adapter on the same images are not computed, nor counted, again.
@@ -61,11 +62,15 @@ def audit_classifier(
             f"`labels` should be as many as images, {len(images)} (got {len(truth)})."
         )
     start = perf_counter()
-    if getattr(classifier.adapter, "needs_values", False):
-        stream = predict_knowing(classifier, images, columns, progress=progress)
+    stream: Iterable[Prediction]
+    if adapter is not None and is_untold(adapter):
+        stream = predict_knowing(classifier, adapter, images, columns, progress=progress)
     else:
+        if adapter is not None:
+            classifier = classifier.with_adapter(adapter)
+        adapter = classifier.adapter
         stream = classifier.predict(images, progress=progress)
-    predictions: list[Prediction] = list(stream)
+    predictions = list(stream)
     seconds = perf_counter() - start
     if len(predictions) != len(truth):
         raise FairTTAError(
@@ -75,14 +80,14 @@ def audit_classifier(
         truth,
         [p.label for p in predictions],
         columns,
-        name=type(classifier.adapter).__name__ if name is None else name,
+        name=type(adapter).__name__ if name is None else name,
         targets=classifier.targets,
         values=_values(columns, classifier.sensitive),
         scores=Scores.from_predictions(predictions),
         seconds=seconds,
         harmful=harmful,
         interval=interval,
-        adapter=classifier.adapter,
+        adapter=adapter,
         provenance=classifier_provenance(classifier),
     )
 

@@ -34,6 +34,7 @@ def adapters_command() -> None:
                 ("prompt gradient", default.needs_prompt_gradient),
                 ("reference", getattr(default, "needs_reference", False)),
                 ("its labels", getattr(default, "needs_labels", False)),
+                ("true values", getattr(default, "needs_values", False)),
             )
             if needed
         ]
