@@ -192,6 +192,8 @@ def test_audits_need_the_classifiers_words(birds: tuple[FairTPTClassifier, list[
     images, labels = [p.image for p in drawn], [p.target for p in drawn]
     values = [p.sensitive[attribute] for p in drawn]
     tie = TIE().fit(clf, images, values)
+    with pytest.raises(FairTTAError, match="TIE has seen no reference images yet"):
+        clf.audit(images, labels, values, adapter=TIE())
     for wrong in ({"sex": values}, ["swamp"] * len(drawn)):
         with pytest.raises(FairTTAError, match="TIE has to know the true values: `sensitive` shou"):
             clf.audit(images, labels, wrong, adapter=tie)

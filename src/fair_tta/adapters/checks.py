@@ -36,9 +36,9 @@ def check_adapter(adapter: Any, task: Task) -> Adapter:
                 f"These adapters need no prompt gradient: {', '.join(_GRADIENT_FREE)}."
             ) from error
     for part in parts_of(adapter):
+        check_fitted(part, task)
         if hasattr(part, "check_task"):
             part.check_task(task)
-        check_fitted(part, task)
     checked: Adapter = adapter
     return checked
 

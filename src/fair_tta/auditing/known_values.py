@@ -12,7 +12,7 @@ from fair_tta.prediction import Prediction
 
 def is_untold(adapter: Any) -> bool:
     """Whether a method has to know true values and has not been told."""
-    return getattr(adapter, "needs_values", False) and getattr(adapter, "known", None) is None
+    return bool(getattr(adapter, "needs_values", False)) and adapter.known is None
 
 
 def predict_knowing(
@@ -42,20 +42,20 @@ def predict_knowing(
                 f"{attribute!r} with values among {list(names)} (got "
                 f"{', '.join(unknown[:5]) or list(columns)})."
             )
-    rows = zip(*(columns[attribute] for attribute in attributes), strict=True)
-    methods: dict[tuple[Hashable, ...], Any] = {}
+    rows = list(zip(*(columns[attribute] for attribute in attributes), strict=True))
+    methods = {
+        known: classifier.with_adapter(adapter.knowing(*known)) for known in dict.fromkeys(rows)
+    }
     if progress:
         images = require("tqdm.auto", "progress").tqdm(images, unit="image")
-    stream = iter(images)
+    stream, told = iter(images), iter(rows)
     while batch := list(islice(stream, classifier.batch_size)):
         features = classifier.encode(batch, views=adapter.needs_views)
-        own = list(islice(rows, len(batch)))
+        own = list(islice(told, len(batch)))
         if len(own) < len(batch):
             raise FairTTAError("`labels` should be as many as images (got fewer).")
         answers: dict[int, Prediction] = {}
         for known in dict.fromkeys(own):
-            if known not in methods:
-                methods[known] = classifier.with_adapter(adapter.knowing(*known))
             places = [place for place, value in enumerate(own) if value == known]
             found = methods[known].predict_encoded(features[places])
             answers.update(zip(places, found, strict=True))
