@@ -46,8 +46,9 @@ def test_equal_templates_keep_their_order() -> None:
 def test_is_the_best_of_single_templates(keep: int) -> None:
     """Cosines of classifiers that have one template each."""
     clf = classifier(adapter=SAGE(TEMPLATES, keep=keep))
-    names = {"targets": clf.targets, "scale": 30.0}
-    others = [FairTPTClassifier(clf.backend, template=t, **names) for t in TEMPLATES]
+    others = [
+        FairTPTClassifier(clf.backend, clf.targets, template=t, scale=30.0) for t in TEMPLATES
+    ]
     for seed in range(4):
         v = clf.encode([picture(seed)])[0, 0]
         logits = [(30 * other.task.target_features @ v).double().numpy() for other in others]
@@ -85,7 +86,8 @@ def test_by_default_openings_stand_before_the_classifiers_sentence() -> None:
 
 
 def test_bad_templates_and_numbers() -> None:
-    for templates in ("a {}", [], ()):
+    wrong: list[Any] = ["a {}", [], (), 3]
+    for templates in wrong:
         with pytest.raises(FairTTAError, match="`templates` should be a list of sentences"):
             SAGE(templates)
     with pytest.raises(

@@ -55,7 +55,8 @@ class SAGE:
     def __post_init__(self) -> None:
         count = len(OPENINGS)
         if self.templates is not None:
-            if isinstance(self.templates, str) or not self.templates:
+            is_list = isinstance(self.templates, Sequence) and not isinstance(self.templates, str)
+            if not is_list or not self.templates:
                 raise FairTTAError(
                     f"`templates` should be a list of sentences (got {self.templates!r})."
                 )
