@@ -97,7 +97,7 @@ def test_is_what_a_constrained_optimiser_finds(values: int) -> None:
                 *({"type": "eq", "fun": lambda e, d=d: e @ d, "jac": lambda _, d=d: d}
                   for d in differences),
             ],
-            options={"ftol": 1e-13, "maxiter": 500},
+            options={"ftol": 1e-13, "maxiter": 200},
         )  # fmt: skip
         np.testing.assert_allclose(ours, found.x, atol=1e-5)
         assert ours @ e0 >= found.x @ e0 - 1e-9

@@ -130,13 +130,15 @@ def test_every_adapter_has_a_name() -> None:
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
     page, kind = Path(__file__).parents[2] / "docs" / "methods.md", ADAPTERS[name]
+    default = kind()
     rows = [[c.strip() for c in line.split(" | ")] for line in page.read_text("utf-8").splitlines()]
     (row,) = (row for row in rows if row[:2] == [f"| `{kind.__name__}()`", f"`{name}`"])
     needs = {
-        "views": kind.needs_views,
-        "`sensitive`": kind.needs_sensitive,
+        "views": default.needs_views,
+        "`sensitive`": default.needs_sensitive,
         "reference images": getattr(kind, "needs_reference", False),
         "their sensitive labels": getattr(kind, "needs_labels", False),
+        "true values": getattr(kind, "needs_values", False),
     }
     assert row[3].removesuffix("|").strip() == ", ".join(n for n, needed in needs.items() if needed)
 
