@@ -80,25 +80,26 @@ def test_is_its_formula(case: Drawn) -> None:
 
 @pytest.mark.parametrize("values", [2, 3, 7])
 def test_is_what_a_constrained_optimiser_finds(values: int) -> None:
-    """SLSQP, as in the public code: the largest <e, e0> with |e| = 1 and <e, mu_s - mu_1> = 0."""
+    """The largest <e, e0> with |e| = 1 and <e, mu_s - mu_1> = 0, by trust regions."""
     target, z = random_units(0, 2, DIM), random_units(1, values, DIM)
     case = Drawn(target, {"s": z}, random_units(2, 3, 1, DIM))
     reference = fit(case).reference
     assert reference is not None
     for y, ours in enumerate(reference.tensors["texts"].numpy()):
         e0, differences = conditions(case, y, 4)
+        sphere = optimize.NonlinearConstraint(
+            lambda e: e @ e, 1, 1, jac=lambda e: 2 * e, hess=lambda _, v: 2 * v[0] * np.eye(DIM)
+        )
         found = optimize.minimize(
             lambda e, e0=e0: -e @ e0,
             e0,
             jac=lambda _, e0=e0: -e0,
-            method="SLSQP",
-            constraints=[
-                {"type": "eq", "fun": lambda e: e @ e - 1, "jac": lambda e: 2 * e},
-                *({"type": "eq", "fun": lambda e, d=d: e @ d, "jac": lambda _, d=d: d}
-                  for d in differences),
-            ],
-            options={"ftol": 1e-13, "maxiter": 200},
-        )  # fmt: skip
+            hess=lambda _: np.zeros((DIM, DIM)),
+            method="trust-constr",
+            constraints=[sphere, optimize.LinearConstraint(np.stack(differences), 0, 0)],
+            options={"gtol": 1e-10, "xtol": 1e-12},
+        )
+        assert found.success
         np.testing.assert_allclose(ours, found.x, atol=1e-5)
         assert ours @ e0 >= found.x @ e0 - 1e-9
         assert max(abs(ours @ d) for d in differences) < 1e-9

@@ -34,7 +34,7 @@ class BendVLM(FitsLabelledImages):
     Gerych et al., 2024; public code: waltergerych/bend_vlm.
 
     Differences from the reference implementation: the closed form in place of an iterative solver
-    (SLSQP), which it equals; joint prompts in place of sentences that a language model has
+    (SLSQP); a test compares it with a constrained optimiser. Joint prompts in place of sentences that a language model has
     rewritten; where a value has fewer images than `neighbours`, all of them count; no rule that
     chooses their number. Features of all reference images are held while it is fitted.
 
