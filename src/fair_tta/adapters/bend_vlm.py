@@ -34,9 +34,10 @@ class BendVLM(FitsLabelledImages):
     Gerych et al., 2024; public code: waltergerych/bend_vlm.
 
     Differences from the reference implementation: the closed form in place of an iterative solver
-    (SLSQP); a test compares it with a constrained optimiser. Joint prompts in place of sentences that a language model has
-    rewritten; where a value has fewer images than `neighbours`, all of them count; no rule that
-    chooses their number. Features of all reference images are held while it is fitted.
+    (SLSQP); a test compares it with a constrained optimiser. Joint prompts in place of sentences
+    that a language model has rewritten; where a value has fewer images than `neighbours`, all of
+    them count; no rule that chooses their number. Features of all reference images are held while
+    it is fitted.
 
     Args:
         neighbours: how many images of each value; the paper takes 100 for gender and 10 for race.
