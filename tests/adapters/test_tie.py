@@ -1,10 +1,9 @@
-"""TIE and TIE* against their formula, and how true values reach TIE."""
+"""TIE and TIE* against their formula."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +16,8 @@ from fair_tta import (
     TIE,
     TPT,
     EpisodicTIE,
-    FairTPTClassifier,
     FairTTAError,
-    Identity,
     TIEStar,
-    ZeroShot,
-    audit,
-    miniature,
 )
 from fair_tta.text.encoder import unit
 from random_task import DIM, Drawn, EncodedClassifier, drawn, random_units, softmax
@@ -147,55 +141,3 @@ def test_values_have_to_be_known(tmp_path: Path) -> None:
     assert TIE.load(tmp_path / "tie") == knowing
     with pytest.raises(FairTTAError, match="what comes second should use features of prompts"):
         TPT() >> TIEStar()  # type: ignore[operator]
-
-
-@pytest.fixture(scope="module")
-def birds() -> tuple[FairTPTClassifier, list[Any]]:
-    task = miniature.BIRDS
-    clf = FairTPTClassifier(
-        "miniature", task.targets, task.sensitive, task.template, adapter=ZeroShot(), batch_size=5,
-        views=Identity(),
-    )  # fmt: skip
-    return clf, task.draw(24, split=miniature.WorldSplit.VALIDATION)
-
-
-def test_audits_tell_it_the_values(birds: tuple[FairTPTClassifier, list[Any]]) -> None:
-    clf, drawn = birds
-    (attribute,) = clf.sensitive
-    images, labels = [p.image for p in drawn], [p.target for p in drawn]
-    values = [p.sensitive[attribute] for p in drawn]
-    tie = TIE().fit(clf, images, values)
-    with pytest.warns(UserWarning, match="."):
-        found = clf.audit(images, labels, values, adapter=tie)
-    answers = [
-        clf.with_adapter(tie.knowing(value)).predict(image).label
-        for image, value in zip(images, values, strict=True)
-    ]
-    with pytest.warns(UserWarning, match="."):
-        expected = audit(labels, answers, {attribute: values}, targets=clf.targets)
-    ours, theirs = (
-        {str(group.sensitive): group.confusion for group in one.document.runs[0].groups}
-        for one in (found, expected)
-    )
-    assert ours == theirs
-    assert found.runs == ("TIE",)
-    with pytest.warns(UserWarning, match="."):
-        star = clf.audit(images, labels, values, adapter=TIEStar().fit(clf, images))
-    assert star.runs == ("TIEStar",)
-    with pytest.raises(FairTTAError, match="TIE has to know the true sensitive value of each"):
-        clf.with_adapter(tie)
-
-
-def test_audits_need_the_classifiers_words(birds: tuple[FairTPTClassifier, list[Any]]) -> None:
-    clf, drawn = birds
-    (attribute,) = clf.sensitive
-    images, labels = [p.image for p in drawn], [p.target for p in drawn]
-    values = [p.sensitive[attribute] for p in drawn]
-    tie = TIE().fit(clf, images, values)
-    with pytest.raises(FairTTAError, match="TIE has seen no reference images yet"):
-        clf.audit(images, labels, values, adapter=TIE())
-    for wrong in ({"sex": values}, ["swamp"] * len(drawn)):
-        with pytest.raises(FairTTAError, match="TIE has to know the true values: `sensitive` shou"):
-            clf.audit(images, labels, wrong, adapter=tie)
-    with pytest.raises(FairTTAError, match=r"`labels` should be as many as images \(got fewer\)"):
-        clf.audit(iter(images), labels[:7], values[:7], adapter=tie)
