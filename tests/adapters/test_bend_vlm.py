@@ -26,7 +26,7 @@ def reference_of(case: Drawn, n: int = 40) -> tuple[Tensor, dict[str, list[int]]
     places = [[i // (1 + 3 * k) for i in range(n)] for k in range(len(case.sensitive))]
     every = zip(case.sensitive.items(), places, strict=True)
     values = {a: [place % len(z) for place in own] for (a, z), own in every}
-    return random_units(2**33, n, 1, DIM), values
+    return random_units(2_654_435_769, n, 1, DIM), values
 
 
 def fit(case: Drawn, neighbours: int = 4) -> BendVLM:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning"
 
 
 def reference_of(case: Drawn) -> tuple[Tensor, dict[str, list[int]]]:
-    features = random_units(2**33, 30, 1, DIM)
+    features = random_units(2_654_435_769, 30, 1, DIM)
     return features, {a: [i % len(z) for i in range(30)] for a, z in case.sensitive.items()}
 
 

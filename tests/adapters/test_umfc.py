@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning"
 
 
 def reference(n: int = 40) -> Tensor:
-    return random_units(2**33, n, 1, DIM)
+    return random_units(2_654_435_769, n, 1, DIM)
 
 
 def random_case() -> Drawn:
