@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fair_tta import Cache, Task, Templates
+from fair_tta import Cache, Task, Templates, ZeroShot
 from fair_tta.text.encoder import unit
 
 DIM = 24
@@ -41,9 +41,27 @@ class _Backend:
         return random_units(0, len(images), DIM)
 
 
-def task_of(target: Tensor, sensitive: dict[str, Tensor], scale: float = 20.0) -> Task:
-    """A task with these features of its prompts."""
+def joint_of(target: Tensor, values: Tensor) -> Tensor:
+    """Features of joint prompts, target by target, that follow from those of their parts."""
+    y, s = target.unsqueeze(1), values.unsqueeze(0)
+    return unit(y + s + 4 * y * s).flatten(0, 1)
+
+
+def task_of(
+    target: Tensor,
+    sensitive: dict[str, Tensor],
+    scale: float = 20.0,
+    sentences: Mapping[str, Tensor] | None = None,
+) -> Task:
+    """A task with these features of its prompts, and of free sentences."""
     task = Task.__new__(Task)
+    joint = {a: joint_of(target, z) for a, z in sensitive.items()}
+
+    def own_features(prompts: Any) -> Tensor:
+        if isinstance(prompts, str):
+            return joint[prompts]
+        return torch.stack([(sentences or {})[text] for text in prompts])
+
     names = {a: {f"{a} {i}": f"{a} {i}" for i in range(len(z))} for a, z in sensitive.items()}
     vars(task).update(
         backend=_Backend(),
@@ -54,6 +72,9 @@ def task_of(target: Tensor, sensitive: dict[str, Tensor], scale: float = 20.0) -
         target_features=target,
         sensitive_features=sensitive,
         scale=scale,
+        joint_prompts=lambda attribute: attribute,
+        sentence_prompts=list,
+        own_features=own_features,
         _owner=object(),
     )
     return task
@@ -79,10 +100,33 @@ class Drawn:
     sensitive: dict[str, Tensor]
     features: Tensor
     scale: float = 20.0
+    sentences: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def task(self) -> Task:
-        return task_of(self.target, self.sensitive, self.scale)
+        return task_of(self.target, self.sensitive, self.scale, self.sentences)
+
+    @property
+    def zero_shot(self) -> Tensor:
+        """The answer without a method."""
+        return ZeroShot().adapt(self.task, self.features).probabilities
+
+    @property
+    def renamed(self) -> Drawn:
+        """Classes, attributes and values in another order."""
+        sensitive = {a: z.flip(0) for a, z in reversed(self.sensitive.items())}
+        return replace(self, target=self.target.flip(0), sensitive=sensitive)
+
+    @property
+    def in_float32(self) -> Drawn:
+        """With features as a model gives them."""
+        return replace(
+            self,
+            target=self.target.float(),
+            sensitive={a: z.float() for a, z in self.sensitive.items()},
+            features=self.features.float(),
+            sentences={text: z.float() for text, z in self.sentences.items()},
+        )
 
 
 @st.composite

@@ -196,14 +196,22 @@ class FairTPTClassifier:
         rows = [list(p.probabilities.values()) for p in stream]
         return np.array(rows, dtype=np.float64).reshape(-1, len(self.targets))
 
-    def audit(self, images: Any, labels: Any, sensitive: Any, *, progress: bool = False) -> Audit:
+    def audit(
+        self,
+        images: Any,
+        labels: Any,
+        sensitive: Any,
+        *,
+        adapter: Adapter | None = None,
+        progress: bool = False,
+    ) -> Audit:
         """Classify images with known labels and measure the answers, group by group.
 
         See `fair_tta.auditing.audit_classifier`, which has more options.
         """
         from fair_tta.auditing import audit_classifier  # an outer room, so only when asked
 
-        return audit_classifier(self, images, labels, sensitive, progress=progress)
+        return audit_classifier(self, images, labels, sensitive, adapter=adapter, progress=progress)
 
     def associations(self) -> Associations:
         """Which class leans to which sensitive value, in logits, by the prompts alone."""

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from fair_tta import (
     ELRA,
     MEMO,
+    SAGE,
     TPT,
+    UMFC,
     AssociationCorrection,
     Chained,
     FairTPT,
@@ -26,6 +28,8 @@ from fair_tta import (
     LogitBalance,
     NoisyViews,
     OrthCali,
+    PerceptionCLIP,
+    RoboShot,
     SEraser,
     SuperTSLoss,
     Tent,
@@ -118,25 +122,32 @@ def test_every_adapter_has_a_name() -> None:
         if dataclasses.is_dataclass(kind) and hasattr(kind, "needs_views")
     }
     assert set(ADAPTERS.values()) == kinds - {Chained}
-    names = [
-        *("zero-shot", "zero", "memo", "sar", "tent", "tpt", "seraser", "deyo"),
-        *("association-correction", "orthcali", "view-control", "logit-balance"),
-        *("fair-tpt", "fair-tpt-mo"),
-    ]
-    assert list(ADAPTERS) == names  # what needs least comes first
+    markers = ("needs_sensitive", "needs_prompt_gradient", "needs_reference", "needs_pixels")
+    needs = [[getattr(kind(), marker, False) for marker in markers] for kind in ADAPTERS.values()]
+    assert needs == sorted(needs)  # what needs least comes first
+    expected = {
+        *("zero-shot", "zero", "tpt", "association-correction", "logit-balance", "orthcali"),
+        *("view-control", "fair-tpt", "fair-tpt-mo", "roboshot", "perception-clip", "sage"),
+        *("partial-projection", "episodic-tie", "tie", "tie-star", "bend-vlm", "umfc"),
+        *("memo", "sar", "tent", "seraser", "deyo"),
+    }
+    assert set(ADAPTERS) == expected
+    assert next(iter(ADAPTERS)) == "zero-shot"
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
     page, kind = Path(__file__).parents[2] / "docs" / "methods.md", ADAPTERS[name]
+    default = kind()
     rows = [[c.strip() for c in line.split(" | ")] for line in page.read_text("utf-8").splitlines()]
     (row,) = (row for row in rows if row[:2] == [f"| `{kind.__name__}()`", f"`{name}`"])
     needs = {
-        "views": kind.needs_views,
-        "`sensitive`": kind.needs_sensitive,
-        "pictures": needs_pixels(kind),
+        "views": default.needs_views,
+        "`sensitive`": default.needs_sensitive,
+        "pictures": needs_pixels(default),
         "reference images": getattr(kind, "needs_reference", False),
         "their sensitive labels": getattr(kind, "needs_labels", False),
+        "true values": getattr(kind, "needs_values", False),
     }
     assert row[3].removesuffix("|").strip() == ", ".join(n for n, needed in needs.items() if needed)
 
@@ -164,6 +175,11 @@ def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
         ("memo:every_weight=true", MEMO(every_weight=True)),
         ("seraser:loss=to-uniform,loss.hold=true", SEraser(loss=KLToUniform(hold=True))),
         ("seraser:auxiliary=noisy,auxiliary.std=0.2", SEraser(auxiliary=NoisyViews(std=0.2))),
+        ("orthcali:lam=0,renormalise=false", OrthCali(lam=0, renormalise=False)),
+        ("perception-clip:with_class=false", PerceptionCLIP(with_class=False)),
+        ("fair-tpt+roboshot", FairTPT() >> RoboShot()),
+        ("sage:keep=3", SAGE(keep=3)),
+        ("umfc:perceived=true,clusters=5", UMFC(perceived=True, clusters=5)),
     ],
 )
 def test_adapters(text: str, adapter: Any) -> None:
@@ -212,7 +228,7 @@ def test_lists_of_adapters() -> None:
     }
     with pytest.raises(FairTTAError, match=r"adapters should differ \(\['tpt'\] came twice\)"):
         parse_adapters(["tpt,zero", "tpt"])
-    with pytest.raises(FairTTAError, match="at least one adapter is needed: zero-shot, zero"):
+    with pytest.raises(FairTTAError, match="at least one adapter is needed: sage, zero-shot"):
         parse_adapters([" , "])
 
 

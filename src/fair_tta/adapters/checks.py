@@ -39,6 +39,8 @@ def check_adapter(adapter: Any, task: Task) -> Adapter:
             ) from error
     for part in parts_of(adapter):
         check_fitted(part, task)
+        if hasattr(part, "check_task"):
+            part.check_task(task)
     checked: Adapter = adapter
     return checked
 

@@ -42,7 +42,10 @@ class Adapter(Protocol):
     The classifier checks the three markers before it does any work; most methods have them as
     ``ClassVar[bool]``. Further ones mean False where they are absent: ``needs_reference``, the
     method has to be fitted on reference images, and its ``reference`` is None until then;
-    ``needs_labels``, it has to know the sensitive values of these.
+    ``needs_labels``, it has to know the sensitive values of these; ``needs_values``, it has to know
+    those of the images to classify too, and ``knowing(*values)`` is the method for such. A method
+    that needs more of a task, joint prompts or sentences of its own, may have
+    ``check_task(task)``, which raises a `PromptError` and is called then too.
     """
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import combinations
 from typing import ClassVar
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from fair_tta.adapters.chain import Texts, own_texts
 from fair_tta.adapters.contract import Outcome, probabilities
+from fair_tta.adapters.subspaces import pair_differences, project_out
 from fair_tta.errors import FairTTAError
 from fair_tta.text.encoder import unit
 from fair_tta.text.task import Task
@@ -28,6 +28,9 @@ class OrthCali:
     image features stay as they are. No image is used, so P* is computed once.
 
     Chuang et al., *Debiasing Vision-Language Models via Biased Prompts*, 2023.
+    ``OrthCali(lam=0, renormalise=False)`` is PRISM-mini (arXiv 2507.08979): images lose their part
+    in the span of the sensitive prompts, and nothing is normalised again. A class that leans
+    to the attribute then has lower scores on the whole.
 
     Differences from the reference implementation: the sensitive prompts and the pairs come from
     the user's names, as in the fairness paper, instead of hand-written lists; dependent
@@ -35,13 +38,15 @@ class OrthCali:
 
     Args:
         lam: the strength of the calibration; 0 is the projection alone and needs no joint prompts.
+        renormalise: whether projected target features have length one again.
 
     Example:
         >>> OrthCali(lam=0)
-        OrthCali(lam=0)
+        OrthCali(lam=0, renormalise=True)
     """
 
     lam: float = 1000.0
+    renormalise: bool = True
     needs_sensitive: ClassVar[bool] = True
     needs_prompt_gradient: ClassVar[bool] = False
     needs_views: ClassVar[bool] = False
@@ -77,7 +82,8 @@ class OrthCali:
         if self.lam > 0:
             differences = torch.cat([_differences(z, target.shape[-2]) for z in joint], -2)
             q = calibrate(q, differences, self.lam)
-        return unit(project_out(q, spurious)).to(target.dtype)
+        projected = project_out(q, spurious)
+        return (unit(projected) if self.renormalise else projected).to(target.dtype)
 
 
 def calibrate(q: Tensor, differences: Tensor, lam: float) -> Tensor:
@@ -91,18 +97,7 @@ def calibrate(q: Tensor, differences: Tensor, lam: float) -> Tensor:
     return calibrated
 
 
-def project_out(q: Tensor, spurious: Tensor) -> Tensor:
-    """``P0 q`` for each row q: without its part in the span of the rows of `spurious`."""
-    _, sizes, basis = torch.linalg.svd(spurious.double(), full_matrices=False)
-    rank = sizes > sizes[..., :1] * 1e-6
-    basis = basis * rank.unsqueeze(-1)
-    rest: Tensor = q - q @ basis.mT @ basis
-    return rest
-
-
 def _differences(joint: Tensor, targets: int) -> Tensor:
     """All ``z_i - z_j`` of the same target: ``[.., targets * values, dim] -> [.., pairs, dim]``."""
     by_target: Tensor = joint.double().unflatten(-2, (targets, -1))
-    first, second = zip(*combinations(range(by_target.shape[-2]), 2), strict=True)
-    pairs: Tensor = by_target[..., list(first), :] - by_target[..., list(second), :]
-    return pairs.flatten(-3, -2)
+    return pair_differences(by_target).flatten(-3, -2)

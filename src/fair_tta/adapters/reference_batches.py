@@ -114,3 +114,11 @@ def _check_classifier(classifier: Any) -> None:
         raise FairTTAError(
             f"`classifier` should be a FairTPTClassifier (got a {type(classifier).__name__})."
         )
+
+
+def gather(batches: Iterable[ReferenceBatch]) -> tuple[Tensor, dict[str, Tensor]]:
+    """All at once, for a method that has to hold them: features ``[images, dim]``, and values."""
+    parts = list(batches)
+    names = parts[0].values
+    values = {name: torch.cat([part.values[name] for part in parts]) for name in names}
+    return torch.cat([part.features for part in parts]), values

@@ -36,11 +36,12 @@ def _methods() -> dict[str, type[Any]]:
         if not any(f.default is f.default_factory is dataclasses.MISSING for f in fields):
             found[kind.__module__.rpartition(".")[2].replace("_", "-")] = kind
 
-    def needs(name: str) -> tuple[bool, bool, bool, bool, bool, str]:
-        kind = found[name]
-        reference, pixels = getattr(kind, "needs_reference", False), needs_pixels(kind)
-        tuned = kind.needs_prompt_gradient
-        return kind.needs_sensitive, tuned, reference, pixels, kind.needs_views, name
+    def needs(name: str) -> tuple[bool, bool, bool, bool, bool, bool, str]:
+        one = found[name]()
+        reference, pixels = getattr(one, "needs_reference", False), needs_pixels(one)
+        tuned = one.needs_prompt_gradient
+        first = name != "zero-shot"
+        return one.needs_sensitive, tuned, reference, pixels, one.needs_views, first, name
 
     return {name: found[name] for name in sorted(found, key=needs)}
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from time import perf_counter
 from typing import Any
 
+from fair_tta.adapters import Adapter
 from fair_tta.auditing.audits import Audit
 from fair_tta.auditing.harm_sets import HarmSets
+from fair_tta.auditing.known_values import is_untold, predict_knowing
 from fair_tta.auditing.measure import audit
 from fair_tta.auditing.scores import Scores
 from fair_tta.errors import FairTTAError
@@ -24,6 +26,7 @@ def audit_classifier(
     labels: Column,
     sensitive: Sensitive,
     *,
+    adapter: Adapter | None = None,
     name: str | None = None,
     rename: Mapping[Any, str] | None = None,
     harmful: HarmSets | None = None,
@@ -39,6 +42,8 @@ def audit_classifier(
         sensitive: their sensitive values, or ``{attribute: values}``. These may be any words and
             any attributes, not only those that the classifier was told. Where all values of an
             attribute are among the classifier's, those that do not occur are reported too.
+        adapter: another method than the classifier's own. One that has to know the true sensitive
+            values, as `TIE`, is told them; they have to be in the classifier's words then.
         name: what to call the run; the adapter's name if None.
         rename: ``{your label: classifier's label}`` for labels in other words.
         harmful: classes that should not be answered, see `audit`.
@@ -57,7 +62,15 @@ def audit_classifier(
             f"`labels` should be as many as images, {len(images)} (got {len(truth)})."
         )
     start = perf_counter()
-    predictions: list[Prediction] = list(classifier.predict(images, progress=progress))
+    stream: Iterable[Prediction]
+    if adapter is not None and is_untold(adapter):
+        stream = predict_knowing(classifier, adapter, images, columns, progress=progress)
+    else:
+        if adapter is not None:
+            classifier = classifier.with_adapter(adapter)
+        adapter = classifier.adapter
+        stream = classifier.predict(images, progress=progress)
+    predictions = list(stream)
     seconds = perf_counter() - start
     if len(predictions) != len(truth):
         raise FairTTAError(
@@ -67,14 +80,14 @@ def audit_classifier(
         truth,
         [p.label for p in predictions],
         columns,
-        name=type(classifier.adapter).__name__ if name is None else name,
+        name=type(adapter).__name__ if name is None else name,
         targets=classifier.targets,
         values=_values(columns, classifier.sensitive),
         scores=Scores.from_predictions(predictions),
         seconds=seconds,
         harmful=harmful,
         interval=interval,
-        adapter=classifier.adapter,
+        adapter=adapter,
         provenance=classifier_provenance(classifier),
     )
 

@@ -26,15 +26,17 @@ def adapters_command() -> None:
 
     rows = []
     for name, kind in ADAPTERS.items():
+        default = kind()
         needs = [
             what
             for what, needed in (
-                ("--sensitive", kind.needs_sensitive),
-                ("views", kind.needs_views),
-                ("prompt gradient", kind.needs_prompt_gradient),
-                ("reference", getattr(kind, "needs_reference", False)),
-                ("its labels", getattr(kind, "needs_labels", False)),
-                ("pictures", needs_pixels(kind)),
+                ("--sensitive", default.needs_sensitive),
+                ("views", default.needs_views),
+                ("prompt gradient", default.needs_prompt_gradient),
+                ("reference", getattr(default, "needs_reference", False)),
+                ("its labels", getattr(default, "needs_labels", False)),
+                ("true values", getattr(default, "needs_values", False)),
+                ("pictures", needs_pixels(default)),
             )
             if needed
         ]

@@ -28,10 +28,12 @@ def every_method(adapters: Mapping[str, Adapter] | None = None) -> tuple[Setting
     """A row for each method, zero-shot first; sections say what methods need.
 
     Args:
-        adapters: by their names; every method of the library with its defaults if None.
+        adapters: by their names; every method of the library with its defaults if None, but for
+            those that have to know true values, which no answer that is kept depends on.
     """
     if adapters is None:
-        adapters = {kind.__name__: kind() for kind in ADAPTERS.values()}
+        every = [kind() for kind in ADAPTERS.values() if not getattr(kind, "needs_values", False)]
+        adapters = {type(adapter).__name__: adapter for adapter in every}
     others = [
         Setting(name, adapter, _section(adapter))
         for name, adapter in adapters.items()

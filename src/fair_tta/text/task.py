@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -120,6 +120,11 @@ class Task:
             ("joint", attribute),
             lambda: self._shared.place(self.templates.joint_prompts(self.targets, names)),
         )
+
+    def sentence_prompts(self, sentences: Sequence[str]) -> PromptSet:
+        """Sentences of any words, which hold none of the context."""
+        tokens = self.backend.tokenize(list(sentences))
+        return PromptSet(tuple(sentences), tokens, torch.full_like(tokens.ids, -1))
 
     @property
     def product(self) -> Task:

@@ -1,0 +1,36 @@
+"""The table of docs/field.md agrees with the methods."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fair_tta.adapters.text_form import ADAPTERS
+
+ROOT = Path(__file__).parents[1]
+KINDS = {kind.__name__: (name, kind) for name, kind in ADAPTERS.items()}
+_ROW = re.compile(r"^\| `(\w+)\(\)` \| (.*) \|$", re.MULTILINE)
+ROWS = {
+    name: cells.split(" | ") for name, cells in _ROW.findall((ROOT / "docs/field.md").read_text())
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_says_what_the_method_says(name: str) -> None:
+    explicit, unsupervised, episodic, views, text, lines = ROWS[name]
+    file, kind = KINDS[name]
+    method = kind()
+    assert explicit.startswith("yes" if method.needs_sensitive else "no")
+    assert (unsupervised == "yes") == (not getattr(method, "needs_labels", False))
+    assert (episodic == "yes") == (not getattr(method, "needs_reference", False))
+    assert views == ("64" if method.needs_views else "1")
+    assert (text == "0") == (not method.needs_prompt_gradient)
+    source = ROOT / "src" / "fair_tta" / "adapters" / f"{file.replace('-', '_')}.py"
+    assert abs(len(source.read_text("utf-8").splitlines()) - int(lines)) <= 15
+
+
+def test_the_methods_of_the_papers_table_are_there() -> None:
+    papers = {"OrthCali", "BendVLM", "RoboShot", "TIE", "TIEStar", "PerceptionCLIP"}
+    assert set(ROWS) >= papers | {"UMFC", "SAGE", "PartialProjection", "EpisodicTIE"}
