@@ -191,7 +191,7 @@ def test_adapters(text: str, adapter: Any) -> None:
     [
         (
             "fairtpt",
-            "there is no adapter 'fairtpt': choose from zero-shot, zero, .*tpt, ",
+            "there is no adapter 'fairtpt': choose from zero-shot, sage, zero, .*tpt, ",
         ),
         ("zero:lam=1", "'zero' has no setting 'lam': its settings are rho."),
         ("zero-shot:rho=1", "'zero-shot' has no setting 'rho': it has no settings."),
@@ -228,7 +228,7 @@ def test_lists_of_adapters() -> None:
     }
     with pytest.raises(FairTTAError, match=r"adapters should differ \(\['tpt'\] came twice\)"):
         parse_adapters(["tpt,zero", "tpt"])
-    with pytest.raises(FairTTAError, match="at least one adapter is needed: sage, zero-shot"):
+    with pytest.raises(FairTTAError, match="at least one adapter is needed: zero-shot, sage"):
         parse_adapters([" , "])
 
 
