@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from fair_tta.auditing.document import Difference, Measured
-from fair_tta.report.drawings import WIDTH, Dot, difference_dot, dot_plot, heat_map
+from fair_tta.report.drawings import DRAWING_WIDTH, Dot, difference_dot, dot_plot, heat_map
 
 TABLE = {"on water": {"gull": 0.54, "wren": -0.54}, "on land": {"gull": -0.541, "wren": 0.004}}
 
@@ -39,16 +39,16 @@ def test_the_shorter_side_goes_across_and_wide_ones_say_how_wide_they_are() -> N
     many = {f"value {i}": {f"class {j}": 0.1 * i - j for j in range(30)} for i in range(12)}
     root = ElementTree.fromstring(heat_map(many, "x").svg)
     box = [float(x) for x in (root.get("viewBox") or "").split()]
-    assert box[3] > box[2] > WIDTH
+    assert box[3] > box[2] > DRAWING_WIDTH
     assert root.get("style") == f"min-width: {box[2]:g}px"
     seven = {f"Southeastern {i}": {f"{j} to {j + 9}": 0.1 for j in range(9)} for i in range(7)}
     root = ElementTree.fromstring(heat_map(seven, "x").svg)
     assert root.get("style") is None
-    assert float((root.get("viewBox") or "").split()[2]) < 1.25 * WIDTH
+    assert float((root.get("viewBox") or "").split()[2]) < 1.25 * DRAWING_WIDTH
     assert "rotate(-60" in heat_map(seven, "x").svg
     narrow = {f"value {i}": {"yes": 0.1, "no": -0.1} for i in range(7)}
     root = ElementTree.fromstring(heat_map(narrow, "x").svg)
-    assert float((root.get("viewBox") or "").split()[2]) <= WIDTH
+    assert float((root.get("viewBox") or "").split()[2]) <= DRAWING_WIDTH
     assert root.get("style") is None
 
 
@@ -78,7 +78,7 @@ def test_dots_lie_where_their_values_are() -> None:
 def test_axes_reach_far_enough(high: float) -> None:
     root = ElementTree.fromstring(dot_plot([Dot("x", Measured(high, 0, high, 1, None))], "x").svg)
     (line,) = [line for line in root.iter("line") if line.get("class") == "ci"]
-    assert float(line.get("x2") or 0) <= WIDTH - 8 + 1e-6
+    assert float(line.get("x2") or 0) <= DRAWING_WIDTH - 8 + 1e-6
     assert 2 <= len([line for line in root.iter("line") if line.get("class") == "grid"]) <= 6
 
 

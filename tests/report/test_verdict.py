@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from fair_tta import AssociationCorrection, Audit, Scores, ZeroShot, audit, compare
-from fair_tta.report.verdict import banners, cards, cells_of, method_rows, worst_shares
+from fair_tta.report.verdict import audit_banners, audit_cards, cells_of, method_rows, worst_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
 
@@ -40,7 +40,7 @@ def made(rates: Rates, name: str = "ZeroShot", adapter: Any = None, **more: Any)
 
 
 def test_what_is_wrong_and_how_sure() -> None:
-    wrong, sure, todo = cards(made(CLEAR).document)
+    wrong, sure, todo = audit_cards(made(CLEAR).document)
     assert wrong.text == ("Right in 72 of 100 pictures overall, but in 20 of 100 of dog / out.")
     assert sure.text.startswith("A gap exists: ")
     assert sure.more == "dog / out is the worst group (100 pictures)."
@@ -50,7 +50,7 @@ def test_what_is_wrong_and_how_sure() -> None:
 
 def test_what_is_not_sure_is_told() -> None:
     even = dict.fromkeys(CLEAR, (8, 10))
-    _, sure, _ = cards(made(even).document)
+    _, sure, _ = audit_cards(made(even).document)
     assert sure.text.startswith("A gap is not shown: 0.0 to ")
     assert "Which group is worst is not sure." in sure.text
     assert "of resamples" in sure.more
@@ -63,7 +63,7 @@ def test_a_method_that_narrows_the_gap_is_advised() -> None:
     assert (row.says, row.tone) == ("narrows the gap", "good")
     assert row.changed == pytest.approx(60 / 400)
     assert row.cost == pytest.approx(2.0)
-    todo = cards(document)[2]
+    todo = audit_cards(document)[2]
     assert todo.text.startswith("Switch to Association: gap ")
     assert todo.tone == "good"
 
@@ -73,7 +73,7 @@ def test_what_costs_accuracy_or_widens_is_not_advised() -> None:
     document = compare([made(CLEAR), made(worse, "Worse", None)]).document
     (row,) = method_rows(document)
     assert (row.says, row.cost) == ("costs accuracy", None)
-    assert cards(document)[2].text == "The method tried is not shown to narrow the gap."
+    assert audit_cards(document)[2].text == "The method tried is not shown to narrow the gap."
     before = dict.fromkeys(CLEAR, (900, 1000))
     after = {**dict.fromkeys(EVEN, (960, 1000)), ("dog", "out"): (720, 1000)}
     document = compare([made(before), made(after, "Wider")]).document
@@ -90,13 +90,16 @@ def test_several_comparisons_have_wider_intervals() -> None:
         assert corrected.value == plain.value
         assert None not in (plain.low, plain.high, corrected.low, corrected.high)
         assert corrected.low < plain.low < plain.high < corrected.high  # type: ignore[operator]
-    assert "5 methods were compared" in banners(many)[-1]
+    assert "5 methods were compared" in audit_banners(many)[-1]
 
 
 def test_a_model_that_guesses_does_not_pass_without_a_word() -> None:
     guess = dict.fromkeys(CLEAR, (50, 100))
-    assert "not shown to be better than always answering 'cat'" in banners(made(guess).document)[0]
-    assert banners(made(CLEAR).document) == []
+    assert (
+        "not shown to be better than always answering 'cat'"
+        in audit_banners(made(guess).document)[0]
+    )
+    assert audit_banners(made(CLEAR).document) == []
 
 
 def test_other_banners() -> None:
@@ -105,7 +108,7 @@ def test_other_banners() -> None:
     first = audit(truth, said, {"place": group}, name="ZeroShot", scores=scores)
     flipped = ["cat" if label == "dog" else "dog" for label in said]
     other = audit(truth, flipped, {"place": group}, name="Flip", scores=scores)
-    told = banners(compare([first, other]).document)
+    told = audit_banners(compare([first, other]).document)
     assert any("hardly sure of any answer" in sentence for sentence in told)
     assert any("does not perceive place" in sentence for sentence in told)
     assert any("Flip changes 100" in sentence for sentence in told)
@@ -123,5 +126,5 @@ def test_shares_of_the_worst_are_probabilities() -> None:
 def test_no_image_in_any_group_of_a_class() -> None:
     document = made(CLEAR).document
     empty = structs.replace(document.runs[0], groups=())
-    (card,) = cards(structs.replace(document, runs=(empty,)))
+    (card,) = audit_cards(structs.replace(document, runs=(empty,)))
     assert card.text == "Nothing can be said: no group has images."

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fair_tta.adapters.contract import Outcome
-from fair_tta.adapters.group_sums import balanced, group_sums, means_of
+from fair_tta.adapters.group_sums import balanced_answers, group_sums, means_of
 from fair_tta.adapters.predictions import to_predictions
 from fair_tta.adapters.reference import Reference, unknown_settings
 from fair_tta.adapters.reference_batches import EncodesImages, first_views
@@ -162,7 +162,7 @@ class BalanceStream:
         if objection is None:
             tables = self.balance.prepare(task, means_of(sums))
             like = {name: table.to(task.target_features) for name, table in tables.items()}
-            outcome = Outcome(balanced(task, features, like))
+            outcome = Outcome(balanced_answers(task, features, like))
         else:
             warning = NOT_BALANCED.format(objection)
             outcome = Outcome(zero_shot.probabilities, warnings=((warning,),))

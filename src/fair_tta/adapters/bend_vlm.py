@@ -12,7 +12,7 @@ from torch import Tensor
 from fair_tta.adapters.contract import Outcome, probabilities
 from fair_tta.adapters.fitting import FitsLabelledImages
 from fair_tta.adapters.reference import Reference
-from fair_tta.adapters.reference_batches import ReferenceBatch, gather
+from fair_tta.adapters.reference_batches import ReferenceBatch, gather_batches
 from fair_tta.adapters.subspaces import pair_differences, project_out
 from fair_tta.errors import FairTTAError
 from fair_tta.text.encoder import unit
@@ -62,7 +62,7 @@ class BendVLM(FitsLabelledImages):
     def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """``texts``, the bent prompts: ``[targets, dim]``."""
         start = debiased(task)
-        features, values = gather(batches)
+        features, values = gather_batches(batches)
         differences = []
         for attribute, place in values.items():
             groups = [features[place == value] for value in range(len(task.sensitive[attribute]))]

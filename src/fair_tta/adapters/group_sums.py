@@ -42,7 +42,7 @@ def means_of(sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def balanced(task: Task, features: Tensor, tables: Mapping[str, Tensor]) -> Tensor:
+def balanced_answers(task: Task, features: Tensor, tables: Mapping[str, Tensor]) -> Tensor:
     """Probabilities ``[images, targets]`` of view 0 without what perceived values add.
 
     Args:

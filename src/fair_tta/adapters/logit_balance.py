@@ -12,7 +12,7 @@ from fair_tta.adapters.association_correction import check_strength
 from fair_tta.adapters.balance_stream import BalanceStream
 from fair_tta.adapters.contract import Outcome
 from fair_tta.adapters.fitting import FitsImages
-from fair_tta.adapters.group_sums import balanced, group_sums, means_of
+from fair_tta.adapters.group_sums import balanced_answers, group_sums, means_of
 from fair_tta.adapters.reference import Reference
 from fair_tta.adapters.reference_batches import EncodesImages, ReferenceBatch
 from fair_tta.adapters.stream_guard import StreamGuard
@@ -83,7 +83,7 @@ class LogitBalance(FitsImages):
         Raises:
             FairTTAError: it is not fitted, or with another model or other prompts.
         """
-        return Outcome(balanced(task, features, self.prepared(task)))
+        return Outcome(balanced_answers(task, features, self.prepared(task)))
 
     def online(
         self,

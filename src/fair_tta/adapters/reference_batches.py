@@ -116,7 +116,7 @@ def _check_classifier(classifier: Any) -> None:
         )
 
 
-def gather(batches: Iterable[ReferenceBatch]) -> tuple[Tensor, dict[str, Tensor]]:
+def gather_batches(batches: Iterable[ReferenceBatch]) -> tuple[Tensor, dict[str, Tensor]]:
     """All at once, for a method that has to hold them: features ``[images, dim]``, and values."""
     parts = list(batches)
     names = parts[0].values

@@ -14,7 +14,7 @@ from fair_tta.adapters.contract import Outcome, softmax
 from fair_tta.adapters.fitting import FitsImages
 from fair_tta.adapters.k_means import k_means, nearest_centre
 from fair_tta.adapters.reference import Reference
-from fair_tta.adapters.reference_batches import ReferenceBatch, gather
+from fair_tta.adapters.reference_batches import ReferenceBatch, gather_batches
 from fair_tta.errors import FairTTAError
 from fair_tta.text.encoder import unit
 from fair_tta.text.task import Task
@@ -78,7 +78,7 @@ class UMFC(FitsImages):
 
     def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """``mean``, ``[dim]``, and ``centres`` or ``centres.ATTRIBUTE``, ``[groups, dim]``."""
-        v, _ = gather(batches)
+        v, _ = gather_batches(batches)
         mean = v.mean(0)
         if self.perceived:
             learnt = {"mean": mean}

@@ -12,7 +12,7 @@ from fair_tta.data.problems import printable
 from fair_tta.folders import FolderAudit
 from fair_tta.folders.outputs import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, ROWS
 from fair_tta.report.terminal import Fitted, columns
-from fair_tta.report.verdict import banners, cards
+from fair_tta.report.verdict import audit_banners, audit_cards
 
 SHOWN_METRICS = {
     "accuracy": "accuracy",
@@ -26,9 +26,9 @@ SHOWN_METRICS = {
 def print_audit(result: FolderAudit) -> None:
     """The figures of each run with intervals, differences, and what was left out."""
     document, console = result.audit.document, Console()
-    for card in cards(document):
+    for card in audit_cards(document):
         console.print(Text(f"{card.heading}: {printable(f'{card.text} {card.more}'.strip())}"))
-    for sentence in dict.fromkeys([*banners(document), *result.audit.warnings]):
+    for sentence in dict.fromkeys([*audit_banners(document), *result.audit.warnings]):
         console.print(Text(f"Note: {printable(sentence)}"))
     console.print()
     level = f"{document.settings.level:.0%} intervals in brackets; percent"

@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -27,6 +27,9 @@ from rich.text import Text
 
 from fair_tta.errors import FairTTAError
 
+if TYPE_CHECKING:
+    from fair_tta.runs.reference_folder import Tell
+
 CANNOT_USE = 3
 """The input cannot be used."""
 
@@ -40,7 +43,6 @@ _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 _SECONDS = 5.0  # between lines of progress in a log
 
 T = TypeVar("T")
-Tell = Callable[[int, int | None], None]
 
 
 def say(text: str) -> None:

@@ -14,8 +14,8 @@ from fair_tta.cli.console import LEFT_OUT, exits, progress_bar, say, usage
 from fair_tta.cli.embedded import embedded_notes
 from fair_tta.cli.names import sensitive_option, targets_option
 from fair_tta.cli.paths import (
+    KEPT_ROWS,
     NO_PICTURE,
-    ROWS,
     as_named,
     asked_picture,
     chosen_pictures,
@@ -162,7 +162,7 @@ def examine_command(
         else:
             print_examination(examination)
             if out is not None:
-                typer.echo(f"Written to {printable(str(out))}: {EXAMINATION}, {PAGE}, {ROWS}")
+                typer.echo(f"Written to {printable(str(out))}: {EXAMINATION}, {PAGE}, {KEPT_ROWS}")
     for sentence in left_out:
         say(sentence)
     if failed:

@@ -13,7 +13,7 @@ from fair_tta.vision.files import Unlisted, pictures_below
 if TYPE_CHECKING:
     from fair_tta.runs.picture_files import AskedPicture
 
-ROWS = "rows.jsonl"
+KEPT_ROWS = "rows.jsonl"
 """What finished answers are kept in."""
 
 NO_PICTURE = (
@@ -100,7 +100,7 @@ def closed_folder(found: Unlisted) -> str:
 def rows_file(out: Path) -> Path:
     """Where finished answers are kept in a folder, which is made if it is not there."""
     out.mkdir(parents=True, exist_ok=True)
-    return out / ROWS
+    return out / KEPT_ROWS
 
 
 def _expand(path: str) -> Iterator[str | Unlisted]:

@@ -17,7 +17,7 @@ OF_EACH_KIND = 2
 
 MOST_IN_GALLERY = 36
 
-CHANGED, SURELY_WRONG = "changed", "surely wrong"
+_CHANGED, _SURELY_WRONG = "changed", "surely wrong"
 _SURE = 0.8  # probability of a wrong answer
 
 
@@ -53,11 +53,11 @@ class GroupGallery:
         for method, answer in zip(self._methods[1:], answers[1:], strict=True):
             if answer.label != first.label:
                 after = self._answer(answer)
-                self._offer((CHANGED, *group), after[1], record, CHANGED, method, before, after)
+                self._offer((_CHANGED, *group), after[1], record, _CHANGED, method, before, after)
         if first.label != record.target and before[1] >= _SURE:
             last, method = self._answer(answers[-1]), self._methods[-1]
             self._offer(
-                (SURELY_WRONG, *group), before[1], record, SURELY_WRONG, method, before, last
+                (_SURELY_WRONG, *group), before[1], record, _SURELY_WRONG, method, before, last
             )
 
     def pictures(self) -> list[Picture]:

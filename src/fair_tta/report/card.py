@@ -10,6 +10,7 @@ from fair_tta.auditing.document import ClassInGroup
 from fair_tta.report import meanings, sentences
 from fair_tta.report.numbers import group_name
 from fair_tta.report.templating import jinja_environment
+from fair_tta.report.verdict import headline
 
 CARD_ROWS = 24
 """As many groups at most; then only the worst of the first run are listed."""
@@ -35,7 +36,7 @@ def markdown(audit: Audit | Mapping[str, Any], *, title: str | None = None) -> s
         jinja_environment()
         .get_template("card.md.jinja")
         .render(
-            title=sentences.clean(title) if title else sentences.title(document),
+            title=sentences.clean(title) if title else headline(document),
             document=document,
             summary=sentences.summary(document),
             changes=sentences.changes(document),

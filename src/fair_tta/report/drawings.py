@@ -15,7 +15,7 @@ from fair_tta.report.charts import short, told
 from fair_tta.report.numbers import MINUS, interval, percent
 from fair_tta.report.svg import Chart
 
-WIDTH = 400
+DRAWING_WIDTH = 400
 ACROSS = 8
 """So many columns of a heat map fit on a phone."""
 
@@ -72,7 +72,7 @@ def heat_map(table: Mapping[str, Mapping[str, float]], what: str) -> Chart:
     if len(columns) > len(rows):
         rows, columns = columns, rows
         cells = {(name, value): x for (value, name), x in cells.items()}
-    wide = min(110, max(_CELL, (WIDTH - _NAMES) // max(1, len(columns))))
+    wide = min(110, max(_CELL, (DRAWING_WIDTH - _NAMES) // max(1, len(columns))))
     heads = [_lines(name, wide // 8, 2) for name in columns]
     is_steep = any(
         len(word) > wide // 8 or lines[-1].endswith(_MORE)
@@ -134,10 +134,10 @@ def dot_plot(
     bottom = _STEP * len(dots) + 4
     told_rows = [f"{dot.name}: {told(dot.figure)}" for dot in dots]
     told_rows += [f"{line.name}: {percent(line.at)}" for line in lines]
-    svg = _svg(WIDTH, bottom + 22, f"{what}. {'; '.join(told_rows)}.")
+    svg = _svg(DRAWING_WIDTH, bottom + 22, f"{what}. {'; '.join(told_rows)}.")
 
     def at(share: float) -> float:
-        return _EDGE + (WIDTH - 2 * _EDGE) * min(1.0, share / end)
+        return _EDGE + (DRAWING_WIDTH - 2 * _EDGE) * min(1.0, share / end)
 
     for k in range(round(end / step) + 1):
         x = at(k * step)
@@ -151,7 +151,7 @@ def dot_plot(
         y, figure = _STEP * r + 30, dot.figure
         shown = f"{percent(figure.value)} {interval(figure)}".strip()
         _text(svg, _EDGE, y - 13, short(dot.name, 50 - len(shown)), "start", "name halo")
-        _text(svg, WIDTH - _EDGE, y - 13, shown, "end", "tick halo")
+        _text(svg, DRAWING_WIDTH - _EDGE, y - 13, shown, "end", "tick halo")
         if figure.value is None:
             continue
         if figure.low is not None and figure.high is not None:

@@ -20,8 +20,8 @@ def first_screen(document: AuditDocument) -> dict[str, Any]:
     ends = [abs(x) for row in rows for x in (row.gap.low, row.gap.high) if x is not None]
     most = max(ends, default=1.0)
     return {
-        "cards": verdict.cards(document),
-        "banners": verdict.banners(document),
+        "cards": verdict.audit_cards(document),
+        "banners": verdict.audit_banners(document),
         "dots": _groups(document),
         "left_out": max(0, len(verdict.cells_of(document.runs[0])) - MOST_DOTS),
         "commonest": verdict.commonest(document.runs[0]),

@@ -50,11 +50,6 @@ def clean(value: Any) -> Any:
     return value
 
 
-def title(document: AuditDocument) -> str:
-    """What the report is called if it has no other name."""
-    return f"Accuracy and gaps by {' and '.join(document.data.sensitive)}"
-
-
 def summary(document: AuditDocument) -> str:
     """Headline figures of the first run, in plain words."""
     run = document.runs[0]

@@ -117,7 +117,7 @@ def headline(document: AuditDocument) -> str:
     return f"{task}, by {attributes}: {name} on {_pictures(document.data.n)}"
 
 
-def cards(document: AuditDocument) -> list[Card]:
+def audit_cards(document: AuditDocument) -> list[Card]:
     """What is wrong, how sure, what to do."""
     run = document.runs[0]
     cells = cells_of(run)
@@ -210,7 +210,7 @@ def _multiple(run: RunFigures | None, plain: RunFigures | None) -> float | None:
     return multiple if multiple > _SHARED else None
 
 
-def banners(document: AuditDocument) -> list[str]:
+def audit_banners(document: AuditDocument) -> list[str]:
     """What a reader must know before the figures."""
     run, found = document.runs[0], []
     accuracy, usual = run.metrics.accuracy, commonest(run)
