@@ -209,7 +209,7 @@ def choose(parts: Parts) -> str:
     """What to take, for the page about methods."""
     rows = []
     costs = parts["cost"]["ViT-B/32"]["times_plain"]
-    for name in costs:
+    for name in dict.fromkeys(key.partition("/")[2] for key in parts["methods"]):
         entries = [parts["methods"].get(f"{q}/{name}", {}) for q in ALONE]
         if not all("eod" in e for e in entries):
             continue
@@ -218,15 +218,11 @@ def choose(parts: Parts) -> str:
             sum(e["eod"]["low"] > 0 for e in entries),
         ]
         cells = [f"{mean_change(parts, name, m):+.1f}" for m in ("accuracy", "wga", "eod")]
-        times = costs[name][0]
-        rows.append(
-            [
-                f"`{name}`",
-                *cells,
-                f"{counts[0]} / {counts[1]}",
-                f"{times:.1f}" if times < 9.5 else f"{times:.0f}",
-            ]
+        times = costs[name][0] if name in costs else None
+        cost = (
+            "not measured" if times is None else f"{times:.1f}" if times < 9.5 else f"{times:.0f}"
         )
+        rows.append([f"`{name}`", *cells, f"{counts[0]} / {counts[1]}", cost])
     rows.sort(key=lambda row: float(row[3]))
     head = [
         "method",
