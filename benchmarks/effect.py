@@ -119,9 +119,9 @@ def _run(options: argparse.Namespace) -> None:
 
 def _is_done(entry: dict[str, Any] | None, run: Run) -> bool:
     """Costs are measured in turns, so a new method means all of them again."""
-    return entry is not None and (
-        "times_plain" not in entry or set(run.adapters) <= set(entry["times_plain"])
-    )
+    if entry is None or "times_plain" not in entry:
+        return entry is not None
+    return set(run.adapters) <= {*entry["times_plain"], *entry.get("left_out", ())}
 
 
 def _effort(item: tuple[str, Any]) -> tuple[bool, bool]:
