@@ -49,16 +49,14 @@ def _cost(run: Run, model, rounds: int) -> dict:
     labels = [list(BIRDS.targets)[i % 2] for i in range(len(few))]
     values = [list(BIRDS.sensitive["background"])[i // 2 % 2] for i in range(len(few))]
     reference = Pictures(few, labels, {"background": values})
-    ready = {
-        name: clf.with_adapter(fitted(adapter, clf, reference))
-        for name, adapter in run.adapters.items()
-    }
-    seeds = iter(range(10**6))
-    for name, method in [*ready.items()]:
+    ready, seeds = {}, iter(range(10**6))
+    for name, adapter in run.adapters.items():
         try:  # once without a clock and with few views: prompts are encoded
+            method = clf.with_adapter(fitted(adapter, clf, reference))
             method.with_views(AugMix(4)).predict(_picture(next(seeds)))
-        except FairTTAError:  # TIE has to be told the value of each picture
-            del ready[name]
+            ready[name] = method
+        except FairTTAError:
+            pass  # TIE has to be told the value of each picture
     plain, ratios = [], {name: [] for name in ready}
     for _ in range(rounds):
         one = sum(_seconds(clf, next(seeds)) for _ in range(PLAIN)) / PLAIN
