@@ -11,21 +11,24 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from fair_tta import TPT, Adapter, Zero, ZeroShot
+from fair_tta import TPT, Adapter, LogitBalance, Zero, ZeroShot
 from fair_tta.auditing import Audit
 from fair_tta.cli import app
+from fair_tta.metrics import Estimate
 from fair_tta.miniature import TASKS
 from fair_tta.paper.cells import COLUMNS, cell
 from fair_tta.paper.demo import (
     demo_tables,
     gallery,
     play,
+    times,
     to_audit,
     to_audits,
     to_html,
     to_rich,
 )
-from fair_tta.paper.episodes import METHODS, Episode, run_episodes
+from fair_tta.paper.episodes import METHODS, REFERENCE_PICTURES, Episode, run_episodes
+from fair_tta.paper.one_view import ONE_VIEW, effect, effect_overview, effect_table, play_one_view
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +68,24 @@ def test_figures_are_those_of_the_predictions(
             assert cells["accuracy"].error == pytest.approx(np.std(accuracies, ddof=1) / np.sqrt(2))
 
 
+def test_logit_balance_is_fitted_for_each_task_and_not_on_what_is_asked(
+    episodes: list[Episode],
+) -> None:
+    fitted = {e.task.name: e.adapter for e in episodes if e.method == "LogitBalance"}
+    assert set(fitted) == set(TASKS)
+    for adapter in fitted.values():
+        assert isinstance(adapter, LogitBalance)
+        assert adapter.reference is not None
+        assert adapter.reference.images == REFERENCE_PICTURES
+    assert len({hash(adapter) for adapter in fitted.values()}) == len(TASKS)
+
+
+def test_cost_is_told_against_zero_shot(episodes: list[Episode], audits: dict[str, Audit]) -> None:
+    for table in demo_tables(episodes, audits):
+        assert table.cost["ZeroShot"] == 1
+    assert [times(cost) for cost in (1.0, 1.14, 47.6)] == ["1x", "1.1x", "48x"]
+
+
 def test_views_are_part_of_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the time of this process alone: a busy machine may take longer for anything."""
     monkeypatch.setattr("fair_tta.runs.worker.time.perf_counter", time.process_time)
@@ -75,10 +96,11 @@ def test_views_are_part_of_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tables_fit_a_narrow_terminal(episodes: list[Episode], audits: dict[str, Audit]) -> None:
     for table in demo_tables(episodes, audits):
-        console = Console(width=84, record=True, file=StringIO())
+        console = Console(width=80, record=True, file=StringIO())
         console.print(to_rich(table))
         text = console.export_text()
         assert "…" not in text
+        assert text.count("method") == 1, "one table, not two"
         assert all(method in text for method in METHODS)
         assert all(column.title in text for column in COLUMNS)
 
@@ -96,6 +118,24 @@ def test_cells_are_marked_as_the_paired_interval_of_the_audit_says(
                 assert change.high is not None
                 up = 1 if change.low > 0 else -1 if change.high < 0 else 0
                 assert table.cells[method][column.key].mark == column.better * up
+
+
+def test_effects_have_their_intervals_and_fit() -> None:
+    audits = to_audits(play_one_view(seeds=1, pictures=36))
+    overview = effect_overview(audits)
+    assert "36 pictures of each task" in overview.title
+    assert len(overview.rows) == len(TASKS) * (len(ONE_VIEW) - 1)
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(effect_table(audits))
+    text = console.export_text()
+    for task, method, *cells in overview.rows:
+        change = audits[task[0]].difference("equalized_odds_difference", method[0])
+        assert change.low is not None
+        assert change.high is not None
+        assert cells[-1] == (effect(change), -(change.low > 0) or int(change.high < 0))
+        assert method[0] in text
+    assert effect(Estimate(-0.053, 9, -0.079, -0.028)) == "-5.3 [-7.9, -2.8]"
+    assert effect(Estimate(0.5, 9)) == "n/a"
 
 
 def test_cells_as_text() -> None:
@@ -137,9 +177,11 @@ def test_other_methods_can_be_compared() -> None:
 
 def test_the_command_writes_the_report(tmp_path: Path) -> None:
     out = tmp_path / "demo.html"
-    result = CliRunner().invoke(app, ["demo", "--out", str(out), "--seeds", "1", "--pictures", "4"])
+    few = ["demo", "--out", str(out), "--one-view", "9"]
+    result = CliRunner().invoke(app, [*few, "--seeds", "1", "--pictures", "4"])
     assert result.exit_code == 0, result.output
     assert "FairTPT-MO" in result.stdout
+    assert "One view, 9 pictures of each task" in result.stdout.replace("\n", " ")
     assert out.read_text("utf-8").startswith("<!DOCTYPE html>")
 
 

@@ -11,14 +11,18 @@ from typing import Any
 from fair_tta.adapters import (
     TPT,
     Adapter,
+    AssociationCorrection,
     FairTPT,
     FairTPTMO,
+    LogitBalance,
     OrthCali,
+    ViewControl,
     Zero,
     ZeroShot,
 )
 from fair_tta.auditing.columns import Columns
-from fair_tta.backends import resolve
+from fair_tta.backends import Backend, resolve
+from fair_tta.classifier import FairTPTClassifier
 from fair_tta.data import Record
 from fair_tta.data.sampling import choose
 from fair_tta.miniature.world import DrawnPicture, MiniatureTask, WorldSplit
@@ -40,17 +44,25 @@ METHODS: dict[str, Adapter] = {
     "FairTPT": FairTPT(),
     "FairTPT-MO": FairTPTMO(),
     "FairTPT>>Orth": FairTPT() >> OrthCali(lam=0),
+    "Association": AssociationCorrection(),
+    "ViewControl": ViewControl(),
+    "LogitBalance": LogitBalance(),
 }
-"""The methods of the paper with its hyper-parameters."""
+"""The methods of the paper with its hyper-parameters, and those of this library."""
+
+REFERENCE_PICTURES = 300
+REFERENCE_SEED = 3000
+"""What `LogitBalance` is fitted on: drawn from the validation split, never test pictures."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """The answers of one method on the pictures of one seed of one task."""
+    """The answers of one method, as it was fitted, on the pictures of one seed of one task."""
 
     task: MiniatureTask
     seed: int
     method: str
+    adapter: Adapter
     pictures: list[DrawnPicture]
     answers: list[Answer]
 
@@ -91,7 +103,7 @@ def run_episodes(
 
     Args:
         tasks: of `fair_tta.miniature.TASKS`.
-        methods: ``{name: adapter}``
+        methods: ``{name: adapter}``; one that is not fitted yet is fitted for each task.
         seeds: of pictures and of their views.
         pictures: how many for each seed.
         limit: the first so many of them only.
@@ -102,7 +114,8 @@ def run_episodes(
     backend = resolve(model)  # once for all tasks
     for task in tasks:
         wording = Wording(task.targets, task.sensitive, task.template)
-        job = Job(backend, (wording,), tuple(methods.values()), is_kept=False)
+        fitted = {name: _fitted(adapter, task, backend) for name, adapter in methods.items()}
+        job = Job(backend, (wording,), tuple(fitted.values()), is_kept=False)
         drawn = {
             seed: _chosen(task.draw(pictures, seed, split=split), limit, sample, seed)
             for seed in seeds
@@ -116,9 +129,17 @@ def run_episodes(
         next(answered)  # once without a clock: some things are made for all pictures
         for seed, every in drawn.items():
             found = [of for _ in batched(every, _AT_ONCE) for of in next(answered)[1]]
-            for place, name in enumerate(methods):
+            for place, (name, adapter) in enumerate(fitted.items()):
                 answers = [of[place] for of in found if not isinstance(of, str)]
-                yield Episode(task, seed, name, every, answers)
+                yield Episode(task, seed, name, adapter, every, answers)
+
+
+def _fitted(adapter: Adapter, task: MiniatureTask, backend: Backend) -> Adapter:
+    if not isinstance(adapter, LogitBalance) or adapter.reference is not None:
+        return adapter
+    clf = FairTPTClassifier(backend, task.targets, task.sensitive, task.template)
+    drawn = task.draw(REFERENCE_PICTURES, REFERENCE_SEED, split=WorldSplit.VALIDATION)
+    return adapter.fit(clf, [picture.image for picture in drawn])
 
 
 def _chosen(

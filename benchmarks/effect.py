@@ -1,0 +1,144 @@
+"""Does it help? Every method on the drawn world, with intervals, placebos and what it costs.
+
+    python benchmarks/effect.py                          all parts; about half an hour on two cores
+    python benchmarks/effect.py --part methods cost      some parts
+    python benchmarks/effect.py --tasks birds --adapters zero-shot logit-balance "orthcali:lam=0"
+    python benchmarks/effect.py --page                   docs/effect.md and its pictures, no runs
+
+Parts: methods (every method on every question), choice (strengths, on validation pictures),
+placebos (a wrong attribute, random flips, a stranger's correction), reference (its size), skew (its
+groups), tradeoff (a rare class), cost (next to plain zero-shot).
+
+Figures go to docs/effect.json, step by step: what is there is not computed again, so the command
+goes on where it stopped, and computes what is new when there is a new method. Features of pictures
+are kept in `.effect/`, so that all settings cost one pass of the vision tower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from effect_cost import cost
+from effect_figures import needs_pixels
+from effect_page import write_pages
+from effect_parts import Run, choice, methods, placebos, reference, skew, tradeoff
+from effect_pictures import QUESTIONS, REFERENCE, SEEDS, TEST, VALIDATION, Drawer
+from rich.console import Console
+from rich.progress import track
+
+from fair_tta.adapters.text_form import ADAPTERS, parse_adapters
+from fair_tta.errors import FairTTAError
+
+ROOT = Path(__file__).parents[1]
+PARTS = {
+    "methods": methods,
+    "choice": choice,
+    "placebos": placebos,
+    "reference": reference,
+    "skew": skew,
+    "tradeoff": tradeoff,
+    "cost": cost,
+}
+FURTHER = ("orthcali:lam=0", "fair-tpt+orthcali:lam=0")
+"""Settings beside the defaults of every method of the library."""
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--part", nargs="+", choices=PARTS, default=[*PARTS])
+    parser.add_argument("--tasks", nargs="+", choices=QUESTIONS, default=[*QUESTIONS])
+    parser.add_argument("--adapters", nargs="+", default=[*ADAPTERS, *FURTHER])
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--pictures", type=int, default=720, help="of each seed")
+    parser.add_argument("--with-views", type=int, default=144, help="of them, with all views")
+    parser.add_argument("--reference", type=int, default=1000, help="pictures to fit on")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "effect.json")
+    parser.add_argument("--bank", type=Path, default=ROOT / ".effect", help="of features")
+    parser.add_argument("--again", action="store_true", help="compute what is there already too")
+    parser.add_argument("--page", action="store_true", help="only write the pages")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parsed()
+    if not options.page:
+        transformers.utils.logging.disable_progress_bar()
+        torch.set_num_threads(1)
+        _run(options)
+    if options.out.parent == ROOT / "docs":
+        write_pages(json.loads(options.out.read_text()), options.out.parent)
+
+
+def _run(options: argparse.Namespace) -> None:
+    adapters = parse_adapters(options.adapters)
+    run = Run(
+        Drawer(options.bank),
+        {name: QUESTIONS[name] for name in options.tasks},
+        dict(sorted(adapters.items(), key=_effort)),  # cheap ones first
+        options.seeds,
+        options.pictures,
+        options.with_views,
+        options.reference,
+    )
+    sizes = {key: getattr(options, key) for key in ("seeds", "pictures", "with_views", "reference")}
+    found: dict[str, Any] = {"about": sizes, "parts": {}}
+    if options.out.exists() and not options.again:
+        found = json.loads(options.out.read_text())
+        if {key: found["about"][key] for key in sizes} != sizes:
+            raise SystemExit(f"{options.out} has other numbers of pictures: use --again.")
+    found["about"] |= {
+        "first_seeds": {"test": TEST, "validation": VALIDATION, "reference": REFERENCE},
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+    console = Console(stderr=True)
+    for part in options.part:
+        done = found["parts"].setdefault(part, {})
+        steps = [
+            (name, step)
+            for name, step in PARTS[part](run)
+            if options.again or not _is_done(done.get(name), run)
+        ]
+        for name, step in track(steps, part, console=console, disable=not steps):
+            try:
+                done[name] = step()
+            except FairTTAError as error:
+                done[name] = {"problem": str(error)}
+                console.print(f"{part}: {name}: {error}")
+            _save(found, options.out)
+
+
+def _is_done(entry: dict[str, Any] | None, run: Run) -> bool:
+    """Costs are measured in turns, so a new method means all of them again."""
+    if entry is None or "times_plain" not in entry:
+        return entry is not None
+    return set(run.adapters) <= {*entry["times_plain"], *entry.get("left_out", ())}
+
+
+def _effort(item: tuple[str, Any]) -> tuple[bool, bool]:
+    return needs_pixels(item[1]), item[1].needs_views
+
+
+def _save(found: dict[str, Any], out: Path) -> None:
+    """As a whole or not at all; one line for each step."""
+    lines = ['{"about": ' + json.dumps(found["about"]) + ',\n"parts": {']
+    parts = []
+    for part, steps in found["parts"].items():
+        inside = ",\n".join(f" {json.dumps(name)}: {json.dumps(of)}" for name, of in steps.items())
+        parts.append(f"{json.dumps(part)}: {{\n{inside}\n}}")
+    whole = out.with_suffix(".part")
+    whole.write_text("\n".join([*lines, ",\n".join(parts), "}}"]) + "\n")
+    whole.replace(out)
+
+
+if __name__ == "__main__":
+    main()

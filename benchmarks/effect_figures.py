@@ -1,0 +1,126 @@
+"""Answers of a method from features, and the figures of `effect.py` in percent."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from effect_pictures import Pictures, Question
+
+from fair_tta import ZeroShot
+from fair_tta.metrics import Bootstrap, definitions
+from fair_tta.metrics.on_rows import differences
+from fair_tta.metrics.rows import parse_rows
+
+METRICS = {
+    "accuracy": definitions.ACCURACY,
+    "balanced": definitions.BALANCED_ACCURACY,
+    "wga": definitions.WORST_GROUP_ACCURACY,
+    "eod": definitions.EQUALIZED_ODDS,
+}
+_AT_ONCE = 36
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a method says, beside zero-shot: probabilities ``[n, targets]``."""
+
+    before: np.ndarray
+    after: np.ndarray
+
+    @property
+    def labels(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.before.argmax(1), self.after.argmax(1)
+
+    @property
+    def flips(self) -> int:
+        before, after = self.labels
+        return int((before != after).sum())
+
+
+def answers(clf, adapter, pictures: Pictures) -> Answers:
+    """Of one fitted method; methods that do not look at views get view 0 alone."""
+    found = []
+    for at in range(0, len(pictures), _AT_ONCE):
+        features = pictures.features[at : at + _AT_ONCE]
+        features = features if adapter.needs_views else features[:, :1]
+        both = (ZeroShot(), clf.with_adapter(adapter).adapter)
+        found.append([one.adapt(clf.task, features).probabilities.double() for one in both])
+    return Answers(*(torch.cat(column).numpy() for column in zip(*found, strict=True)))
+
+
+def answers_of_images(clf, adapter, images: list) -> Answers:
+    """Of a method that works on the pictures themselves."""
+    made = clf.with_adapter(adapter).predict(images)
+    columns = ([list(p.zero_shot.values()) for p in made],
+               [list(p.probabilities.values()) for p in made])  # fmt: skip
+    return Answers(*(np.array(column, np.float64) for column in columns))
+
+
+def concatenated(parts: Sequence[Answers]) -> Answers:
+    return Answers(*(np.concatenate([getattr(p, k) for p in parts]) for k in ("before", "after")))
+
+
+def needs_pixels(adapter) -> bool:
+    return getattr(adapter, "needs_pixels", False)
+
+
+def needs_reference(adapter) -> bool:
+    return getattr(adapter, "needs_reference", hasattr(adapter, "fit_encoded"))
+
+
+def fitted(adapter, clf, reference: Pictures):
+    """The method, fitted if it has to be, with the sensitive labels if it wants them."""
+    if not needs_reference(adapter):
+        return adapter
+    features = reference.features[:, :1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # small references are what is tried
+        if getattr(adapter, "needs_labels", False):
+            labels = {name: reference.sensitive[name] for name in clf.sensitive}
+            return adapter.fit_encoded(clf, features, labels)
+        return adapter.fit_encoded(clf, features)
+
+
+def changes(question: Question, pictures: Pictures, before, after) -> dict:
+    """Figures before and after, and paired intervals of the change: positions of targets."""
+    targets = list(question.task.targets)
+    rows = parse_rows(
+        pictures.truth,
+        [[targets[i] for i in column] for column in (before, after)],
+        {name: pictures.sensitive[name] for name in question.attributes},
+        targets,
+        {name: list(values) for name, values in question.sensitive.items()},
+    )
+    found = {"n": len(pictures), "changed": _percent(np.mean(np.asarray(before) != after))}
+    estimates = differences(list(METRICS.values()), rows, 0, 1, Bootstrap())
+    for (name, metric), change in zip(METRICS.items(), estimates, strict=True):
+        was, now = (float(metric(rows.counts(run))) for run in range(2))
+        found[name] = {
+            "before": _percent(was),
+            "after": _percent(now),
+            "change": _percent(change.value),
+            "low": _percent(change.low),
+            "high": _percent(change.high),
+        }
+    return found
+
+
+def _percent(value: float | None) -> float | None:
+    """None if a figure is not defined, as with too few pictures."""
+    if value is None or np.isnan(value):
+        return None
+    return round(100 * float(value), 2) + 0.0
+
+
+def mean_of(entries: Sequence[dict]) -> dict:
+    """The mean of several `changes`, and the range of their changes instead of an interval."""
+    found = {key: round(float(np.mean([e[key] for e in entries])), 2) for key in ("n", "changed")}
+    for name in METRICS:
+        columns = {key: [e[name][key] for e in entries] for key in ("before", "after", "change")}
+        found[name] = {key: round(float(np.mean(c)), 2) for key, c in columns.items()}
+        found[name] |= {"low": min(columns["change"]), "high": max(columns["change"])}
+    return found

@@ -1,0 +1,241 @@
+"""Tables for docs pages, from docs/effect.json: blocks between two comments are written anew.
+
+A block of a page begins with ``<!-- effect: NAME -->`` and ends with ``<!-- end -->``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from effect_charts import draw
+
+PAGES = ("effect.md", "methods.md")
+OWN = ("association-correction", "view-control", "logit-balance")
+ALONE = ("birds", "badges", "scenes-time", "scenes-season")
+SPECIFIED = {  # acc, WGA, EOD of zero-shot and their change, from an independent implementation
+    "birds": ((80.6, 56.9, 40.7), (2.5, 5.1, -5.3)),
+    "badges": ((73.0, 36.6, 37.6), (3.4, 11.1, -20.7)),
+    "scenes-time": ((87.2, 73.7, 22.4), (1.0, 3.1, -3.9)),
+    "scenes-season": ((87.2, 78.0, 17.2), (0.9, 1.9, -2.5)),
+}
+_SHOWN = {"accuracy": 1, "balanced": 1, "wga": 1, "eod": -1}
+_TITLES = {"accuracy": "accuracy", "balanced": "balanced", "wga": "WGA", "eod": "EOD"}
+
+Parts = dict[str, dict[str, Any]]
+
+
+def write_pages(found: dict[str, Any], folder: Path) -> None:
+    """Write the blocks of every page and draw the pictures."""
+    for name in PAGES:
+        page = folder / name
+        page.write_text(filled(page.read_text("utf-8"), found), "utf-8")
+    draw(found["parts"], folder)
+
+
+def filled(text: str, found: dict[str, Any]) -> str:
+    """A page with its blocks written anew."""
+
+    def block(match: re.Match[str]) -> str:
+        name = match[1]
+        return f"<!-- effect: {name} -->\n\n{BLOCKS[name](found['parts'])}\n\n<!-- end -->"
+
+    return re.sub(r"<!-- effect: ([\w-]+) -->.*?<!-- end -->", block, text, flags=re.DOTALL)
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = list(head)
+    lines = [head, ["---"] * len(head), *map(list, rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def change(figure: dict[str, float], better: int) -> str:
+    """With its interval; bold if it is shown to be better, marked if it is shown to be worse."""
+    if figure["change"] == figure["low"] == figure["high"] == 0:
+        return "0"
+    middle = f"{figure['change']:+.1f}".replace("-0.0", "0.0").replace("+0.0", "0.0")
+    side = better * ((figure["low"] > 0) - (figure["high"] < 0))
+    middle = {1: f"**{middle}**", -1: f"{middle} (worse)", 0: middle}[side]
+    return f"{middle} [{figure['low']:+.1f}, {figure['high']:+.1f}]"
+
+
+def _by_question(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    made: dict[str, dict[str, Any]] = {}
+    for key, entry in found.items():
+        question, _, rest = key.partition("/")
+        made.setdefault(question, {})[rest] = entry
+    return made
+
+
+def methods(parts: Parts) -> str:
+    tables = []
+    for question, found in _by_question(parts["methods"]).items():
+        plain = found["zero-shot"]
+        own = ", ".join(f"{_TITLES[m]} {plain[m]['before']:.1f}" for m in _SHOWN)
+        rows = []
+        for name, entry in found.items():
+            if name == "zero-shot":
+                continue
+            if "problem" in entry:
+                rows.append([f"`{name}`", f"not run: {entry['problem']}", "", "", "", "", ""])
+                continue
+            cells = [change(entry[m], better) for m, better in _SHOWN.items()]
+            rows.append([f"`{name}`", f"{entry['n']:,}", *cells, f"{entry['changed']:.1f}"])
+        head = ["method", "n", *(f"{_TITLES[m]}" for m in _SHOWN), "answers changed, %"]
+        tables.append(
+            f"**{question}.** Zero-shot, {plain['n']:,} pictures, percent: {own}. Changes:\n\n"
+            + table(head, rows)
+        )
+    return "\n\n".join(tables)
+
+
+def goal(parts: Parts) -> str:
+    rows, found = [], parts["methods"]
+    for question, (levels, moves) in SPECIFIED.items():
+        entry = found[f"{question}/logit-balance"]
+        for place, metric in enumerate(("accuracy", "wga", "eod")):
+            figure, theirs = entry[metric], moves[place]
+            same = "yes" if figure["low"] <= theirs <= figure["high"] else "no"
+            rows.append(
+                [question if place == 0 else "", _TITLES[metric], f"{levels[place]}",
+                 f"{figure['before']:.1f}", f"{theirs:+.1f}", change(figure, _SHOWN[metric]), same]
+            )  # fmt: skip
+    head = ["attribute", "", "zero-shot, theirs", "zero-shot, ours", "change, theirs",
+            "change, ours", "theirs inside our interval"]  # fmt: skip
+    lifted = sum(found[f"{q}/logit-balance"]["wga"]["change"] for q in ALONE) / len(ALONE)
+    return table(head, rows) + f"\n\nThe worst group gains {lifted:.1f} points on average."
+
+
+def choice(parts: Parts) -> str:
+    rows = []
+    for key, entry in parts["choice"].items():
+        question, kind, strength = key.split("/")
+        rows.append(
+            [question, f"`{kind}`", strength, *(change(entry[m], b) for m, b in _SHOWN.items())]
+        )
+    return table(["question", "method", "strength", *_TITLES.values()], rows)
+
+
+def placebos(parts: Parts) -> str:
+    kinds = {
+        "right": "the attribute itself",
+        "wrong attribute": "a wrong attribute",
+        "random flips": "as many random flips",
+        "stranger": "a stranger's correction",
+    }
+    found = _by_question(parts["placebos"])
+    rows = []
+    for question, of in {"mean of the four": None, **found}.items():
+        for method in next(iter(found.values())):
+            if of is not None and method not in OWN:
+                continue
+            entries = [e[method] for e in (found.values() if of is None else [of]) if method in e]
+            cells = [_placebo([e[kind] for e in entries if kind in e]) for kind in kinds]
+            rows.append([question, f"`{method}`", *cells])
+    return "Change of EOD, and in brackets of accuracy, points:\n\n" + table(
+        ["question", "method", *kinds.values()], rows
+    )
+
+
+def _placebo(entries: list[dict[str, Any]]) -> str:
+    if not entries:
+        return ""
+    eod, right = (sum(e[m]["change"] for e in entries) / len(entries) for m in ("eod", "accuracy"))
+    return f"{eod:+.1f} ({right:+.1f})"
+
+
+def reference(parts: Parts) -> str:
+    return _of_references(parts["reference"], "reference pictures")
+
+
+def skew(parts: Parts) -> str:
+    return _of_references(parts["skew"], "reference")
+
+
+def _of_references(found: dict[str, Any], title: str) -> str:
+    rows = []
+    for key, entry in found.items():
+        question, method, size = key.split("/")
+        if "problem" in entry:
+            why = f"not run: {entry['problem']}"
+            rows.append([question, f"`{method}`", size, why, "", "", "", ""])
+            continue
+        cells = [change(entry[m], _SHOWN[m]) for m in ("accuracy", "wga", "eod")]
+        ranges = [
+            f"{entry['between'][m]['low']:+.1f} to {entry['between'][m]['high']:+.1f}"
+            for m in ("wga", "eod")
+        ]
+        rows.append([question, f"`{method}`", size, *cells, *ranges])
+    head = ["question", "method", title, "accuracy", "WGA", "EOD", "WGA of seeds", "EOD of seeds"]
+    return table(head, rows)
+
+
+def tradeoff(parts: Parts) -> str:
+    ((name, points),) = parts["tradeoff"].items()
+    rows = []
+    for key, entry in points.items():
+        strength, _, share = key.partition("/")
+        cells = [f"{entry[m]['after']:.1f} ({entry[m]['change']:+.1f})" for m in _SHOWN]
+        rows.append([strength, share, *cells])
+    head = ["strength", "keep_prior", *_TITLES.values()]
+    n = points["0/1"]["n"]
+    return f"{name}, {n:,} pictures, percent (change from zero-shot):\n\n" + table(head, rows)
+
+
+def cost(parts: Parts) -> str:
+    found = parts["cost"]
+    rows = []
+    for method in next(iter(found.values()))["times_plain"]:
+        cells = []
+        for entry in found.values():
+            middle, low, high = entry["times_plain"][method]
+            cells.append(f"{middle:.2g} ({low:.2g} to {high:.2g})" if middle < 9.5
+                         else f"{middle:.0f} ({low:.0f} to {high:.0f})")  # fmt: skip
+        rows.append([f"`{method}`", *cells])
+    head = [
+        "method",
+        *(f"{m} (plain: {e['plain_ms']:.0f} ms; rounds: {e['rounds']})" for m, e in found.items()),
+    ]
+    return table(head, rows)
+
+
+def mean_change(parts: Parts, method: str, metric: str) -> float:
+    return sum(parts["methods"][f"{q}/{method}"][metric]["change"] for q in ALONE) / len(ALONE)
+
+
+def choose(parts: Parts) -> str:
+    """What to take, for the page about methods."""
+    rows = []
+    costs = parts["cost"]["ViT-B/32"]["times_plain"]
+    for name in dict.fromkeys(key.partition("/")[2] for key in parts["methods"]):
+        entries = [parts["methods"].get(f"{q}/{name}", {}) for q in ALONE]
+        if not all("eod" in e for e in entries):
+            continue
+        counts = [
+            sum(e["eod"]["high"] < 0 for e in entries),
+            sum(e["eod"]["low"] > 0 for e in entries),
+        ]
+        cells = [f"{mean_change(parts, name, m):+.1f}" for m in ("accuracy", "wga", "eod")]
+        times = costs[name][0] if name in costs else None
+        cost = (
+            "not measured" if times is None else f"{times:.1f}" if times < 9.5 else f"{times:.0f}"
+        )
+        rows.append([f"`{name}`", *cells, f"{counts[0]} / {counts[1]}", cost])
+    rows.sort(key=lambda row: float(row[3]))
+    head = [
+        "method",
+        "accuracy",
+        "WGA",
+        "EOD",
+        "attributes better / worse in EOD",
+        "cost, plain calls",
+    ]
+    return table(head, rows)
+
+
+BLOCKS: dict[str, Callable[[Parts], str]] = {
+    f.__name__: f
+    for f in (methods, goal, choice, placebos, reference, skew, tradeoff, cost, choose)
+}

@@ -1,0 +1,278 @@
+"""The parts of `effect.py`: each is a plan, steps by name, so that a run can stop and go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from effect_figures import (
+    Answers,
+    answers,
+    answers_of_images,
+    changes,
+    concatenated,
+    fitted,
+    mean_of,
+    needs_pixels,
+    needs_reference,
+)
+from effect_pictures import (
+    ALONE,
+    REFERENCE,
+    SEEDS,
+    TEST,
+    VALIDATION,
+    Drawer,
+    Mix,
+    Pictures,
+    Question,
+    together,
+)
+
+from fair_tta import AssociationCorrection, LogitBalance
+from fair_tta.miniature import TASKS
+from fair_tta.miniature.world import WorldSplit
+
+Step = tuple[str, Callable[[], dict]]
+
+SIZES = (30, 100, 300, 1000)
+STRENGTHS = (0.5, 1.0, 1.5, 2.0, 3.0)
+SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
+FLIPPED = 20  # how often as many answers are flipped at random
+
+_TIME, _SEASON = TASKS["scenes"].sensitive.values()
+WRONG: dict[str, dict[str, dict[str, str]]] = {  # attributes that the pictures do not have
+    "birds": {"time": dict(_TIME)},
+    "badges": {"season": {"summer": "summer", "winter": "winter"}},
+    "scenes": dict(TASKS["birds"].sensitive),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is asked, and of how many pictures.
+
+    Attributes:
+        drawer: draws and encodes.
+        questions: by name.
+        adapters: by name, not fitted.
+        seeds: how many.
+        pictures: of each seed, for methods that look at one view.
+        with_views: of each seed, for the others: the first of the same pictures.
+        reference: pictures to fit on, for each seed others.
+    """
+
+    drawer: Drawer
+    questions: Mapping[str, Question]
+    adapters: Mapping[str, Any]
+    seeds: int = SEEDS
+    pictures: int = 720
+    with_views: int = 144
+    reference: int = 1000
+
+    def references(self, question: Question) -> list[Pictures]:
+        return self._drawn(question, WorldSplit.VALIDATION, REFERENCE, self.reference)
+
+    def tested(self, question: Question, *, views: bool = False) -> list[Pictures]:
+        n = self.with_views if views else self.pictures
+        return self._drawn(question, WorldSplit.TEST, TEST, n, views)
+
+    def validated(self, question: Question) -> list[Pictures]:
+        return self._drawn(question, WorldSplit.VALIDATION, VALIDATION, self.pictures // 2)
+
+    def _drawn(
+        self, question: Question, split: WorldSplit, first: int, n: int, views: bool = False
+    ) -> list[Pictures]:
+        seeds = range(first, first + self.seeds)
+        return [self.drawer.pictures(question.task, split, s, n, views=views) for s in seeds]
+
+    @cached_property
+    def corrections(self) -> dict[str, Any]:
+        """Methods that look at one view and at the attribute: what placebos are for."""
+        return {
+            name: adapter
+            for name, adapter in self.adapters.items()
+            if adapter.needs_sensitive and not adapter.needs_views and not needs_pixels(adapter)
+        }
+
+    @property
+    def fitted_ones(self) -> dict[str, Any]:
+        return {n: a for n, a in self.corrections.items() if needs_reference(a)}
+
+
+def answered(run: Run, question: Question, adapter, pictures, clf=None) -> Answers:
+    """Each seed with a reference of its own."""
+    clf = question.classifier() if clf is None else clf
+    return concatenated(
+        [
+            answers(clf, fitted(adapter, clf, reference), some)
+            for some, reference in zip(pictures, run.references(question), strict=True)
+        ]
+    )
+
+
+def methods(run: Run) -> Iterator[Step]:
+    """Every method on every question."""
+    for question in run.questions.values():
+        for name, adapter in run.adapters.items():
+            yield f"{question.name}/{name}", partial(_method, run, question, adapter)
+
+
+def _method(run: Run, question: Question, adapter) -> dict:
+    if needs_pixels(adapter):
+        return _on_images(run, question, adapter)
+    pictures = run.tested(question, views=adapter.needs_views)
+    found = answered(run, question, adapter, pictures)
+    return changes(question, together(pictures), *found.labels)
+
+
+def _on_images(run: Run, question: Question, adapter) -> dict:
+    """A sixth of the pictures with views: the vision tower goes back for each of them."""
+    n, clf, found = max(1, run.with_views // 6), question.classifier(), []
+    pictures = [some.first(n) for some in run.tested(question)]
+    for seed, reference in zip(
+        range(TEST, TEST + run.seeds), run.references(question), strict=True
+    ):
+        images = [drawn.image for drawn in question.task.draw(n, seed)]
+        found.append(answers_of_images(clf, fitted(adapter, clf, reference), images))
+    return changes(question, together(pictures), *concatenated(found).labels)
+
+
+def choice(run: Run) -> Iterator[Step]:
+    """Strengths of our own corrections, on validation pictures."""
+    for question in run.questions.values():
+        for kind in (AssociationCorrection, LogitBalance):
+            for strength in sorted({0.25, 0.75, *STRENGTHS}):
+                step = partial(_choice, run, question, kind(strength=strength))
+                yield f"{question.name}/{kind.__name__}/{strength:g}", step
+
+
+def _choice(run: Run, question: Question, adapter) -> dict:
+    pictures = run.validated(question)
+    found = answered(run, question, adapter, pictures)
+    return changes(question, together(pictures), *found.labels)
+
+
+def placebos(run: Run) -> Iterator[Step]:
+    """What comes of naming a wrong attribute, of random flips, of a stranger's correction."""
+    for question in (q for q in run.questions.values() if q.name in ALONE):
+        for name, adapter in run.corrections.items():
+            yield f"{question.name}/{name}", partial(_placebo, run, question, adapter)
+
+
+def _placebo(run: Run, question: Question, adapter) -> dict:
+    pictures = run.tested(question)
+    every = together(pictures)
+    right = answered(run, question, adapter, pictures)
+    before = right.labels[0]
+    flips = [
+        changes(question, every, before, flipped(before, right, np.random.default_rng(seed)))
+        for seed in range(FLIPPED)
+    ]
+    found = {
+        "right": changes(question, every, *right.labels),
+        "random flips": mean_of(flips),
+    }
+    if isinstance(adapter, AssociationCorrection | LogitBalance):
+        found["stranger"] = changes(question, every, before, strangers(right))
+    if not getattr(adapter, "needs_labels", False):  # nobody has labels of what is not there
+        clf = question.classifier(WRONG[question.task.name])
+        wrong = answered(run, question, adapter, pictures, clf)
+        found["wrong attribute"] = changes(question, every, *wrong.labels)
+    return found
+
+
+def flipped(labels: np.ndarray, method: Answers, random: np.random.Generator) -> np.ndarray:
+    """As many answers changed as the method changes, any of them to any other class."""
+    after, classes = labels.copy(), method.before.shape[1]
+    some = random.choice(len(labels), method.flips, replace=False)
+    after[some] = (after[some] + random.integers(1, classes, len(some))) % classes
+    return after
+
+
+def strangers(method: Answers, seed: int = 0) -> np.ndarray:
+    """Labels if each picture got what the method adds to the logits of some other picture.
+
+    For methods that add something to the logits according to the perceived attribute alone.
+    """
+    before, after = (np.log(np.maximum(p, 1e-30)) for p in (method.before, method.after))
+    order = np.random.default_rng(seed).permutation(len(before))
+    return (before + (after - before)[order]).argmax(1)
+
+
+def reference(run: Run) -> Iterator[Step]:
+    """Fitted methods with references of several sizes."""
+    for question in (q for q in run.questions.values() if q.name in ALONE):
+        for name, adapter in run.fitted_ones.items():
+            for size in (n for n in SIZES if n <= run.reference):
+                step = partial(_reference, run, question, adapter, partial(Pictures.first, n=size))
+                yield f"{question.name}/{name}/{size}", step
+
+
+def skew(run: Run) -> Iterator[Step]:
+    """Fitted methods with references whose groups are not those of the test pictures."""
+    for question in (q for q in run.questions.values() if q.name in ALONE):
+        for name, adapter in run.fitted_ones.items():
+            for kind, mix in skews(question).items():
+                some = partial(Pictures.mixed, mix=mix, n=3 * run.reference // 10)
+                step = partial(_reference, run, question, adapter, some)
+                yield f"{question.name}/{name}/{kind}", step
+
+
+def skews(question: Question) -> dict[str, Mix]:
+    """Ninety to ten: target with its usual value, against it, and one value most of the time."""
+    task, (attribute,) = question.task, question.attributes
+    at = 1 + list(task.sensitive).index(attribute)
+    targets, values = list(task.targets), list(task.sensitive[attribute])
+
+    def usual(group: tuple[str, ...]) -> bool:
+        return targets.index(group[0]) == values.index(group[at])
+
+    return {
+        "goes along": {g: 9.0 if usual(g) else 1.0 for g in task.groups},
+        "goes against": {g: 1.0 if usual(g) else 9.0 for g in task.groups},
+        "one value": {g: 9.0 if g[at] == values[0] else 1.0 for g in task.groups},
+    }
+
+
+def _reference(run: Run, question: Question, adapter, some_of: Callable) -> dict:
+    """The figures of all seeds together, and how the change varies between references."""
+    pictures, clf = run.tested(question), question.classifier()
+    each = [
+        answers(clf, fitted(adapter, clf, some_of(reference)), some)
+        for reference, some in zip(run.references(question), pictures, strict=True)
+    ]
+    found = changes(question, together(pictures), *concatenated(each).labels)
+    alone = [changes(question, p, *a.labels) for p, a in zip(pictures, each, strict=True)]
+    return found | {"between": mean_of(alone)}
+
+
+def tradeoff(run: Run) -> Iterator[Step]:
+    """`LogitBalance` over its two settings where one class is rare, and rarely answered."""
+    if "badges" in run.questions:
+        yield "badges, square rare", partial(_tradeoff, run, run.questions["badges"], "square")
+
+
+def _tradeoff(run: Run, question: Question, rare: str) -> dict:
+    mix = {g: 1.0 if g[0] == rare else 9.0 for g in question.task.groups}
+    usual = len(question.task.targets) - 1 + 1 / 9  # of as many classes there is everything
+    share = usual / len(question.task.targets)
+    clf = question.classifier()
+    pictures = [p.mixed(mix, round(len(p) * share)) for p in run.tested(question)]
+    fits = [
+        fitted(LogitBalance(), clf, reference.mixed(mix, round(len(reference) * share)))
+        for reference in run.references(question)
+    ]
+    points = {}
+    for strength in (0.0, *STRENGTHS):
+        for share in SHARES if strength else (1.0,):
+            each = [
+                answers(clf, replace(fit, strength=strength, keep_prior=share), some)
+                for fit, some in zip(fits, pictures, strict=True)
+            ]
+            found = changes(question, together(pictures), *concatenated(each).labels)
+            points[f"{strength:g}/{share:g}"] = found
+    return points

@@ -1,0 +1,114 @@
+"""`benchmarks/effect.py` from end to end on a few pictures, and the page that is made of it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+METHODS = ["zero-shot", "association-correction", "logit-balance", "view-control"]
+
+
+@pytest.fixture(scope="module")
+def module() -> Any:
+    """Any module of the folder, by its name."""
+
+    def load(name: str) -> ModuleType:
+        return importlib.import_module(name)
+
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    yield load
+    sys.path.remove(str(ROOT / "benchmarks"))
+
+
+def call(module: Any, monkeypatch: pytest.MonkeyPatch, folder: Path, *more: str) -> dict[str, Any]:
+    out = folder / "effect.json"
+    sizes = ["--seeds", "2", "--pictures", "24", "--with-views", "9", "--reference", "40"]
+    given = ["effect.py", *sizes, "--tasks", "birds", "badges", "--adapters", *METHODS]
+    monkeypatch.setattr(
+        sys, "argv", [*given, "--out", str(out), "--bank", str(folder / "bank"), *more]
+    )
+    module("effect").main()
+    found: dict[str, Any] = json.loads(out.read_text())
+    return found
+
+
+def test_runs_from_end_to_end_and_goes_on(
+    module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    parts = ("methods", "placebos", "reference", "skew", "tradeoff")
+    found = call(module, monkeypatch, tmp_path, "--part", *parts)["parts"]
+    assert list(found["methods"]) == [f"{q}/{m}" for q in ("birds", "badges") for m in METHODS]
+    for name, entry in found["methods"].items():
+        assert entry["n"] == (18 if "view-control" in name else 48), "view 0 alone, or all views"
+        for metric in ("accuracy", "balanced", "wga", "eod"):
+            figure = entry[metric]
+            assert figure["low"] <= figure["change"] <= figure["high"]
+            assert figure["after"] - figure["before"] == pytest.approx(figure["change"], abs=0.02)
+    assert found["methods"]["birds/zero-shot"]["changed"] == 0
+    kinds = {"right", "wrong attribute", "random flips", "stranger"}
+    assert all(set(entry) == kinds for entry in found["placebos"].values())
+    assert list(found["reference"]) == [f"{q}/logit-balance/30" for q in ("birds", "badges")]
+    assert len(found["skew"]) == 6
+    (points,) = found["tradeoff"].values()
+    assert points["0/1"]["changed"] == 0
+
+    def stop(*_: object) -> None:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(module("effect_parts"), "answers", stop)
+    assert call(module, monkeypatch, tmp_path, "--part", *parts)["parts"] == found
+    with pytest.raises(SystemExit, match="has other numbers of pictures: use --again"):
+        call(module, monkeypatch, tmp_path, "--part", "methods", "--pictures", "36")
+
+
+def test_every_method_of_the_library_is_asked(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fair_tta.adapters.text_form import ADAPTERS
+
+    monkeypatch.setattr(sys, "argv", ["effect.py"])
+    assert set(ADAPTERS) < set(module("effect").parsed().adapters)
+
+
+def test_placebos_are_what_they_say(module: Any) -> None:
+    random = np.random.default_rng(0)
+    before, shift = random.dirichlet([1, 1, 1], 50), random.normal(size=(50, 3))
+    after = before * np.exp(shift)
+    method = module("effect_figures").Answers(before, after / after.sum(1, keepdims=True))
+    parts = module("effect_parts")
+    labels = method.labels[0]
+    flipped = parts.flipped(labels, method, random)
+    assert (flipped != labels).sum() == method.flips > 0
+    order = np.random.default_rng(0).permutation(50)
+    assert (parts.strangers(method) == (np.log(before) + shift[order]).argmax(1)).all()
+
+
+def test_groups_get_the_shares_of_a_mix(module: Any) -> None:
+    import torch
+
+    pictures = module("effect_pictures")
+    question = pictures.QUESTIONS["badges"]
+    groups = [question.task.groups[i % 9] for i in range(900)]
+    drawn = pictures.Pictures(
+        torch.zeros(900, 1, 2), [g[0] for g in groups], {"colour": [g[1] for g in groups]}
+    )
+    skews = module("effect_parts").skews(question)
+    along = drawn.mixed(skews["goes along"], 110)
+    pairs = list(zip(along.truth, along.sensitive["colour"], strict=True))
+    assert pairs.count(("circle", "red")) == 30
+    assert pairs.count(("circle", "blue")) == 3
+    assert len(along) == len(along.features) == 108
+
+
+@pytest.mark.parametrize("name", ["effect.md", "methods.md"])
+def test_pages_show_the_figures_of_the_json(module: Any, name: str) -> None:
+    text = (ROOT / "docs" / name).read_text("utf-8")
+    found = json.loads((ROOT / "docs" / "effect.json").read_text("utf-8"))
+    assert "<!-- effect: " in text
+    assert module("effect_page").filled(text, found) == text, "python benchmarks/effect.py --page"
