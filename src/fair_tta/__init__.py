@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from fair_tta.tuning.objectives import Loss, Objective, SLoss, SuperTSLoss, Term, TSLoss
     from fair_tta.tuning.rates import ELRA, FixedRate, RatePolicy, Stepper
     from fair_tta.vision.auxiliary import DistortedViews, NoisyViews
+    from fair_tta.vision.renderers import Renderer
     from fair_tta.vision.views import AugMix, CropFlip, Identity, Views
 
 __version__ = "0.1.0"
@@ -131,6 +132,7 @@ __all__ = [
     "RatePolicy",
     "Reference",
     "ReferenceBatch",
+    "Renderer",
     "RoboShot",
     "SEraser",
     "SLoss",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from PIL.Image import Image
 from torch import Tensor
 from typing_extensions import Self
@@ -15,14 +16,16 @@ from typing_extensions import Self
 from fair_tta.adapters import Adapter, FairTPT, ZeroShot
 from fair_tta.adapters.checks import check_adapter, check_outcome
 from fair_tta.adapters.contract import features_will_not_do, needs_pixels
-from fair_tta.adapters.predictions import to_predictions
-from fair_tta.backends import Backend, resolve
-from fair_tta.errors import FairTTAError, ImageError, ModelError, require
+from fair_tta.adapters.predictions import not_finite, to_predictions
+from fair_tta.backends import Backend
+from fair_tta.backends.precision import load, with_compiled_vision
+from fair_tta.errors import FairTTAError, ImageError, require
 from fair_tta.prediction import Prediction, facts_table
 from fair_tta.text.cache import Cache
 from fair_tta.text.current import CurrentTask
 from fair_tta.text.prompts import Names, Templates, parse_names, parse_sensitive, parse_template
 from fair_tta.text.task import Task
+from fair_tta.vision.decoding import ahead, are_files, in_turn
 from fair_tta.vision.features import Vision
 from fair_tta.vision.images import ImageInput, is_single_image
 from fair_tta.vision.views import AugMix
@@ -55,6 +58,12 @@ class FairTPTClassifier:
         seed: with the content of an image it seeds the image's views, so an answer depends neither
             on the order of images nor on what ran before.
         batch_size: how many images are worked on at once. It does not change the answers.
+        device: for a model that is loaded from a string, where to, such as ``"cuda"``; ``"auto"``
+            for an accelerator if there is one. A model object stays where it is.
+        dtype: likewise its precision, such as ``"bfloat16"``; ``"auto"`` for what the device is
+            fast in. The temperature keeps its own.
+        compile_vision: let `torch.compile` make the vision tower faster. The first calls take long,
+            so this is for many pictures, and mostly for accelerators.
         cache: where features of images and prompts, gradients and graphs are kept; if None a
             `Cache()` of its own. Several classifiers may share one; ``Cache(0)`` keeps nothing.
 
@@ -82,6 +91,9 @@ class FairTPTClassifier:
         views: Any = AugMix(),
         seed: int = 0,
         batch_size: int = 16,
+        device: str | torch.device | None = None,
+        dtype: str | torch.dtype | None = None,
+        compile_vision: bool = False,
         cache: Cache | None = None,
     ) -> None:
         names, attributes = parse_names("targets", targets), parse_sensitive(sensitive)
@@ -93,7 +105,10 @@ class FairTPTClassifier:
         if not isinstance(cache, Cache | None):
             raise FairTTAError(f"`cache` should be a Cache such as Cache(2**28) (got {cache!r}).")
         self.cache = Cache() if cache is None else cache
-        self.backend: Backend = resolve(model, processor)
+        self.backend: Backend = load(model, processor, device=device, dtype=dtype)
+        self.loaded_as = device, dtype
+        if compile_vision:
+            self.backend = with_compiled_vision(self.backend)
         self._current = CurrentTask(
             Task(self.backend, names, attributes, templates, scale, cache=self.cache)
         )
@@ -236,19 +251,15 @@ class FairTPTClassifier:
         return examine_classifier(self, images, adapters, progress=progress)
 
     def _stream(self, images: Iterable[Any], progress: bool) -> Iterator[Prediction]:
+        batches = ahead if are_files(images) else in_turn
         if progress:
             images = require("tqdm.auto", "progress").tqdm(images, unit="image")
-        batch: list[Image] = []
-        for index, image in enumerate(images):
-            try:
-                batch.append(self.vision.load(image))
-            except ImageError as error:
-                yield from self._predict_batch(batch)  # lose nothing
-                raise ImageError(f"image {index}: {error}") from error
-            if len(batch) == self.batch_size:
-                yield from self._predict_batch(batch)
-                batch = []
-        yield from self._predict_batch(batch)
+        for batch in batches(images, self.vision.load, self.batch_size):
+            answers = self._predict_batch(batch.pictures)
+            batch.settle()
+            yield from answers
+            if batch.error is not None:
+                raise batch.error
 
     def encode(self, images: Sequence[ImageInput], *, views: bool = True) -> Tensor:
         """Unit features of images and their views: ``[images, views, dim]``; view 0 is the image.
@@ -306,19 +317,19 @@ class FairTPTClassifier:
         self, task: Task, features: Tensor, images: list[Image] | None = None
     ) -> list[Prediction]:
         zero_shot = ZeroShot().adapt(task, features)
-        if not zero_shot.probabilities.isfinite().all():
-            raise ModelError(
-                f"{self.backend.name} gives features that are not finite; if it runs in half "
-                "precision, try float32."
-            )
         adapter: Any = self.adapter
-        adapted = (
-            adapter.adapt(task, features)
-            if images is None
-            else adapter.adapt_pixels(task, self.vision, images)
-        )
+        try:
+            adapted = (
+                adapter.adapt(task, features)
+                if images is None
+                else adapter.adapt_pixels(task, self.vision, images)
+            )
+        except Exception:
+            if not zero_shot.probabilities.isfinite().all():  # which explains it
+                raise not_finite(task) from None
+            raise
         check_outcome(self.adapter, adapted, task, len(features))
-        return to_predictions(task, zero_shot, adapted)
+        return to_predictions(task, zero_shot, adapted, name=type(self.adapter).__name__)
 
 
 def checked_images(images: Any) -> Iterable[Any]:

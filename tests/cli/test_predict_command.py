@@ -186,6 +186,18 @@ def test_input_that_cannot_be_used(pictures: Path, tiny_model: str, tmp_path: Pa
     assert "Error: no picture was found: name files" in out.stderr
     out = call("predict", "x", *targets, "--model", tiny_model, "--device", "nix", code=3)
     assert "Error: `--device` 'nix' cannot be used" in out.stderr
+    out = call("predict", "x", *targets, "--model", tiny_model, "--dtype", "int8", code=3)
+    assert "Error: `--dtype` should be 'auto', 'float32', 'float16'" in out.stderr
+
+
+@pytest.mark.parametrize("more", [[], ["--workers", "2"]])
+def test_precision(pictures: Path, tiny_model: str, tmp_path: Path, more: list[str]) -> None:
+    """Workers load the model as the driver does: another precision would be another model."""
+    arguments = ["predict", str(pictures), *options(tiny_model), "--adapter", "zero-shot", "--csv"]
+    half = call(*arguments, "--dtype", "bfloat16", "--out", str(tmp_path / "half"), *more)
+    full = call(*arguments)
+    assert half.stdout.count("\n") == full.stdout.count("\n")
+    assert half.stdout != full.stdout
 
 
 @pytest.mark.parametrize("more", [[], ["--workers", "2"]])

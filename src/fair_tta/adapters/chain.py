@@ -137,6 +137,7 @@ class Chained:
             relative_step=_or(after.relative_step, before.relative_step),
             views_kept=before.views_kept if after.views_kept is None else after.views_kept,
             warnings=warnings,
+            flags={**before.flags, **after.flags},
         )
 
 

@@ -73,7 +73,10 @@ def check_fitted(method: Any, task: Task | None = None) -> None:
 
 
 def check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> None:
-    """Raise, with the adapter's name, unless an outcome fits the task and the images."""
+    """Raise, with the adapter's name, unless an outcome fits the task and the images.
+
+    What it holds is looked at in `predictions`, where it is fetched from the device.
+    """
     should = f"{type(adapter).__name__}.adapt should"
     if not isinstance(outcome, Outcome):
         raise FairTTAError(f"{should} return an Outcome (got a {type(outcome).__name__}).")
@@ -89,15 +92,12 @@ def check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> No
     for name in ("learning_rate", "relative_step", "views_kept"):
         if not isinstance(getattr(outcome, name), int | None):
             shapes[name] = getattr(outcome, name), [images]
+    for name, flag in outcome.flags.items():
+        shapes[f"flags[{name!r}]"] = flag, [images]
     for name, (value, shape) in shapes.items():
         got = list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
         if got != shape:
             raise FairTTAError(f"{should} give `{name}` of shape {shape} (got {got}).")
-    p = outcome.probabilities[outcome.probabilities.isfinite().all(1)]
-    if not bool(((p >= 0).all(1) & ((p.sum(1) - 1).abs() < 1e-3)).all()):
-        raise FairTTAError(
-            f"{should} give `probabilities` from 0 on that sum to one: take the softmax of logits."
-        )
     if len(outcome.warnings) not in (0, images):
         raise FairTTAError(
             f"{should} give `warnings` for each of {images} images, or none (got "

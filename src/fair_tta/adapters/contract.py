@@ -25,6 +25,8 @@ class Outcome:
         relative_step: ``[images]``, None if nothing was tuned.
         views_kept: how many views were used, of all images or ``[images]``; None if none.
         warnings: for each image what the user should know, empty if there is nothing.
+        flags: the same as ``{sentence: [images] of bool}``: nothing has to wait for a device before
+            the whole outcome is fetched.
     """
 
     probabilities: Tensor
@@ -33,6 +35,7 @@ class Outcome:
     relative_step: Tensor | None = None
     views_kept: int | Tensor | None = None
     warnings: tuple[tuple[str, ...], ...] = ()
+    flags: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @runtime_checkable

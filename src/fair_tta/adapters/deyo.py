@@ -139,10 +139,10 @@ def _undone(tuned: Tuned, where: Tensor, start: Tensor) -> Tuned:
         context=context,
         learning_rate=tuned.learning_rate.masked_fill(where, 0),
         relative_step=tuned.relative_step.masked_fill(where, 0),
-        notes=[
-            (NOTHING_PASSED,) if is_nothing else notes
-            for is_nothing, notes in zip(where.tolist(), tuned.notes, strict=True)
-        ],
+        flags={
+            **{text: flag & ~where for text, flag in tuned.flags.items()},
+            NOTHING_PASSED: where,
+        },
     )
 
 

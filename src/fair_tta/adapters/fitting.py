@@ -70,7 +70,7 @@ class FittedMethod:
             made = self.prepare(task, self.checked_reference(task).tensors)
             own = task.target_features
             return {
-                name: value.to(own if value.is_floating_point() else own.device)
+                name: (value.to(own.dtype) if value.is_floating_point() else value).to(own.device)
                 for name, value in made.items()
             }
 

@@ -15,6 +15,7 @@ from fair_tta.adapters.subspaces import pair_differences, project_out
 from fair_tta.errors import FairTTAError
 from fair_tta.text.encoder import unit
 from fair_tta.text.task import Task
+from fair_tta.tuning.lengths import wide
 
 
 @dataclass(frozen=True)
@@ -77,27 +78,30 @@ class OrthCali:
             joint: ``[..., targets * values, dim]`` for each attribute, target by target; not
                 used if `lam` is 0.
         """
-        spurious = torch.cat(sensitive, -2)
-        q = target.double()
+        q = wide(target)
         if self.lam > 0:
-            differences = torch.cat([_differences(z, target.shape[-2]) for z in joint], -2)
-            q = calibrate(q, differences, self.lam)
-        projected = project_out(q, spurious)
+            differences = [_differences(wide(z), target.shape[-2]) for z in joint]
+            q = calibrate(q, torch.cat(differences, -2), self.lam)
+        projected = project_out(q, wide(torch.cat(sensitive, -2)))
         return (unit(projected) if self.renormalise else projected).to(target.dtype)
 
 
 def calibrate(q: Tensor, differences: Tensor, lam: float) -> Tensor:
     """``(I + lam M)^-1 q`` for each row q, with ``M`` the mean of ``d d'`` over the rows d.
 
-    By the Woodbury identity only a system as large as the number of pairs is solved.
+    By the Woodbury identity only a system as large as the number of pairs is solved, on the CPU in
+    float64.
     """
-    s = differences.double() / math.sqrt(differences.shape[-2])
-    small = torch.eye(s.shape[-2], dtype=s.dtype, device=s.device) + lam * s @ s.mT
-    calibrated: Tensor = q - lam * torch.linalg.solve(small, s @ q.mT).mT @ s
+    s = differences / math.sqrt(differences.shape[-2])
+    inner = (s @ torch.cat([s, q], -2).mT).cpu().double()
+    table, right = inner.split([s.shape[-2], q.shape[-2]], -1)
+    small = torch.eye(s.shape[-2], dtype=torch.float64) + lam * table
+    amounts = (lam * torch.linalg.solve(small, right)).to(q.dtype).to(q.device)
+    calibrated: Tensor = q - amounts.mT @ s
     return calibrated
 
 
 def _differences(joint: Tensor, targets: int) -> Tensor:
     """All ``z_i - z_j`` of the same target: ``[.., targets * values, dim] -> [.., pairs, dim]``."""
-    by_target: Tensor = joint.double().unflatten(-2, (targets, -1))
+    by_target: Tensor = joint.unflatten(-2, (targets, -1))
     return pair_differences(by_target).flatten(-3, -2)

@@ -12,6 +12,7 @@ from fair_tta.adapters.chain import Texts, own_texts
 from fair_tta.adapters.contract import Outcome, probabilities
 from fair_tta.adapters.subspaces import part_within
 from fair_tta.text.task import Task
+from fair_tta.tuning.lengths import wide
 
 _NOTHING = 1e-6  # length of the rest of a unit vector; what is shorter is rounding
 
@@ -75,7 +76,7 @@ def balance_part(e: Tensor, directions: Tensor) -> Tensor:
         directions: ``[..., k, dim]``, whose rows span A.
     """
     within = part_within(e, directions)
-    rest = e.double() - within
+    rest = wide(e) - within
     n2 = within.square().sum(-1, keepdim=True)
     o = rest.norm(dim=-1, keepdim=True)
     # E / n = 1 + (1 - o) / n^2, where 1 - o = n^2 / (1 + o)

@@ -77,7 +77,7 @@ def tuned_answer(task: Task, features: Tensor, tuned: Tuned) -> tuple[Texts, Out
         {a: probabilities(task, features, texts) for a, texts in sensitive.items()},
         learning_rate=tuned.learning_rate,
         relative_step=tuned.relative_step,
-        warnings=tuple(tuned.notes),
+        flags=tuned.flags,
     )
     return Texts(target, sensitive, lambda attribute: _joint(task, tuned, attribute)), outcome
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
-import torch
 from torch import Tensor
 
 from fair_tta.adapters.reference_labels import check_as_many
@@ -100,7 +99,7 @@ def checked_batches(
 
 def first_views(task: Task, features: Tensor) -> Tensor:
     """What is learnt from: ``[images, views, dim] -> [images, dim]``, float64, on the CPU."""
-    v = features[:, 0].detach().to("cpu", torch.float64)
+    v = features[:, 0].detach().cpu().double()
     if not bool(v.isfinite().all()):
         raise ModelError(
             f"{task.backend.name} gives features that are not finite; if it runs in half "

@@ -7,34 +7,53 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
+from fair_tta.tuning.lengths import wide
+
 _ROUNDING = 1e-6  # a direction that is shorter, or so much shorter than the longest, is none
 
 
 def basis_of(rows: Tensor) -> Tensor:
     """Orthonormal rows that span what `rows` span: ``[..., n, dim] -> [..., min(n, dim), dim]``.
 
-    In float64. Where rows depend on one another, or are zero, there are rows of zeros.
+    In float64 on the CPU. Elsewhere a basis is made row by row, each row twice, in float32. Where
+    rows depend on one another, or are zero, there are rows of zeros.
     """
+    if rows.device.type != "cpu":
+        return _row_by_row(wide(rows))
     _, sizes, basis = torch.linalg.svd(rows.double(), full_matrices=False)
     rank = sizes > (sizes[..., :1] * _ROUNDING).clamp(min=_ROUNDING)
     spanned: Tensor = basis * rank.unsqueeze(-1)
     return spanned
 
 
+def _row_by_row(rows: Tensor) -> Tensor:
+    basis = rows[..., :0, :]
+    longest = torch.linalg.vector_norm(rows, dim=-1, keepdim=True).amax(-2, keepdim=True)
+    for row in rows.split(1, dim=-2):
+        new = row
+        for _ in range(2):
+            new = new - new @ basis.mT @ basis
+        size = torch.linalg.vector_norm(new, dim=-1, keepdim=True)
+        is_new = size > (longest * _ROUNDING).clamp(min=_ROUNDING)
+        new = torch.where(is_new, new / size.clamp(min=_ROUNDING), 0.0)
+        new = new - new @ basis.mT @ basis
+        basis = torch.cat([basis, new], -2)
+    return basis
+
+
 def part_within(x: Tensor, rows: Tensor) -> Tensor:
     """What of each row of x lies in the span of `rows`, in float64: ``[..., n, dim]``."""
     basis = basis_of(rows)
-    part: Tensor = x.double() @ basis.mT @ basis
+    part: Tensor = wide(x) @ basis.mT @ basis
     return part
 
 
 def project_out(x: Tensor, rows: Tensor) -> Tensor:
     """Each row of x without its part in the span of `rows`, in float64: ``[..., n, dim]``."""
-    return x.double() - part_within(x, rows)
+    return wide(x) - part_within(x, rows)
 
 
 def pair_differences(rows: Tensor) -> Tensor:
     """``z_i - z_j`` of all pairs of rows: ``[..., n, dim] -> [..., n (n - 1) / 2, dim]``."""
-    first, second = zip(*combinations(range(rows.shape[-2]), 2), strict=True)
-    differences: Tensor = rows[..., list(first), :] - rows[..., list(second), :]
-    return differences
+    pairs = combinations(rows.unbind(-2), 2)
+    return torch.stack([first - second for first, second in pairs], -2)

@@ -15,7 +15,8 @@ from fair_tta.adapters.pixel_method import PixelMethod
 from fair_tta.adapters.prompt_tuning import check_tuning
 from fair_tta.text.task import Task
 from fair_tta.tuning.image_tower import ImageTower, check_tower
-from fair_tta.tuning.rates import RatePolicy, Stepper
+from fair_tta.tuning.lengths import length_and_direction, wide
+from fair_tta.tuning.rates import RatePolicy, Stepper, notes_of
 from fair_tta.vision.features import Vision
 
 NO_VIEW_PASSED = "no view is certain enough to learn from: this is the zero-shot answer"
@@ -107,9 +108,13 @@ class WeightTuning(PixelMethod):
             if stepper is None:
                 stepper = self.rate.start(start[None, None], gradient, gradient, at)
             weights = stepper.step(gradient)[0, 0]
-        move = (weights.double() - start.double()).norm() / start.double().norm()
+        moved, _ = length_and_direction(wide(weights - start)[None])
+        size, _ = length_and_direction(start[None])
+        move = (moved / size)[0]
         if stepper is None:
             notes = (NO_VIEW_PASSED,) if self.steps else ()
             return _Fitted(zero_shot, start.new_zeros(1), move[None], kept, notes)
         features = tower.encode(weights, pixels[:1])
-        return _Fitted(features, stepper.rate.to(start), move[None], kept, stepper.notes[0])
+        return _Fitted(
+            features, stepper.rate.to(start), move[None], kept, notes_of(stepper.flags, 1)[0]
+        )

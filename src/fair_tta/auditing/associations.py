@@ -36,10 +36,10 @@ class Associations:
                 "`sensitive` should name what should not matter, such as ['on water', 'on land']: "
                 "without it there is nothing to associate classes with."
             )
-        target = task.target_features.double().cpu().numpy()
+        target = task.target_features.cpu().double().numpy()
         logits = {}
         for attribute, features in task.sensitive_features.items():
-            table = prompt_associations(features.double().cpu().numpy(), target, task.scale)
+            table = prompt_associations(features.cpu().double().numpy(), target, task.scale)
             logits[attribute] = {
                 value: dict(zip(task.targets, row, strict=True))
                 for value, row in zip(task.sensitive[attribute], table.tolist(), strict=True)

@@ -76,7 +76,7 @@ class Scores:
         """
         entropy = normalised_entropies(probabilities)
         if hasattr(probabilities, "detach"):
-            probabilities = probabilities.detach().double().cpu().numpy()
+            probabilities = probabilities.detach().cpu().double().numpy()
         return cls(
             confidence=np.asarray(probabilities, np.float64).max(1),
             entropy=entropy,

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from fair_tta.backends.protocol import Tokens
 from fair_tta.errors import TowerError
 
-TextCall = Callable[[Tensor, Tensor], Tensor]
-"""``(ids [prompts, length], mask [prompts, length]) -> features [prompts, dim]``"""
+TextCall = Callable[[Tensor, Any], Tensor]
+"""``(ids [prompts, length], mask [prompts, length] or None) -> features [prompts, dim]``"""
 
 
 @torch.no_grad()
@@ -61,7 +61,7 @@ def _ignores_position(layer: nn.Module, ids: Tensor) -> bool:
 def agree(a: Tensor, b: Tensor) -> bool:
     """Equal up to the rounding of their dtype, relative to the size of the features."""
     tolerance = 1e-4 if a.dtype in (torch.float32, torch.float64) else 5e-2
-    a, b = a.double(), b.double()
+    a, b = a.cpu().double(), b.cpu().double()
     return bool((a - b).norm() <= tolerance * b.norm())
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -59,8 +61,9 @@ class TransformersBackend:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Dtype of the weights."""
-        dtype: torch.dtype = self.model.dtype
+        """Dtype of the weights; single numbers, such as the temperature, may have another."""
+        kinds = (p.dtype for p in self.model.parameters() if p.ndim and p.is_floating_point())
+        dtype: torch.dtype = next(kinds, self.model.dtype)
         return dtype
 
     @property
@@ -68,10 +71,10 @@ class TransformersBackend:
         """``exp(logit_scale)``; 1 / temperature for ALIGN; 1 for BLIP, which stores none."""
         log_scale = getattr(self.model, "logit_scale", None)
         if log_scale is not None:
-            log_scale = log_scale.detach().double()
+            power = float(log_scale.detach())
             if hasattr(self.model, "max_log_logit_scale"):  # AIMv2 clips when it uses it
-                log_scale = log_scale.clamp(0, self.model.max_log_logit_scale)
-            return float(log_scale.exp())
+                power = min(max(power, 0.0), float(self.model.max_log_logit_scale))
+            return math.exp(power)
         temperature = getattr(self.model, "temperature", None)
         return 1.0 if temperature is None else 1.0 / float(temperature.detach())
 
@@ -118,6 +121,13 @@ class TransformersBackend:
         }
         with untouched(self.model), torch.no_grad():
             return self._image_call(inputs)
+
+    def with_compiled_vision(self) -> TransformersBackend:
+        """The same with a compiled vision tower; the model itself stays as it is."""
+        other, call = copy.copy(self), self._image_call
+        compiled: Any = torch.compile(lambda **inputs: call(inputs))
+        other._image_call = lambda inputs: compiled(**inputs)
+        return other
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """Whole sentences, padded to the model's full length on the tokenizer's side."""
@@ -169,8 +179,8 @@ def _calls(model: Any) -> tuple[TextCall, partial[Tensor]]:
     return partial(_text, model, uses_mask), partial(_image, model)
 
 
-def _text(model: Any, uses_mask: bool, ids: Tensor, mask: Tensor) -> Tensor:
-    masks = {"attention_mask": mask.long()} if uses_mask else {}
+def _text(model: Any, uses_mask: bool, ids: Tensor, mask: Tensor | None) -> Tensor:
+    masks = {"attention_mask": mask.long()} if uses_mask and mask is not None else {}
     return _pooled(model.get_text_features(input_ids=ids, **masks))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -36,6 +38,7 @@ class OpenClipBackend:
         tokenizer: Callable[..., Tensor],
     ) -> None:
         self.model: Any = model
+        self._image_call: Callable[[Tensor], Tensor] = partial(_image, model)
         self._preprocess = preprocess
         self._tokenizer = tokenizer
         self._takes_length = "context_length" in inspect.signature(tokenizer).parameters
@@ -73,7 +76,7 @@ class OpenClipBackend:
     def scale(self) -> float:
         """``exp(logit_scale)``."""
         log_scale: Any = self.model.logit_scale
-        return float(log_scale.detach().double().exp())
+        return math.exp(float(log_scale.detach()))
 
     @property
     def tower(self) -> TextTower:
@@ -92,11 +95,17 @@ class OpenClipBackend:
     def encode_pixels(self, pixels: Tensor) -> Tensor:
         """Features of preprocessed pixels."""
         with untouched(self.model), torch.no_grad():
-            return _image(self.model, pixels.to(self.device, self.dtype))
+            return self._image_call(pixels.to(self.device, self.dtype))
 
     def image_tower(self) -> nn.Module:
         """The vision tower with modules of its own, pixels to features."""
         return image_twin(self.model, _image)
+
+    def with_compiled_vision(self) -> OpenClipBackend:
+        """The same with a compiled vision tower; the model itself stays as it is."""
+        other, call = copy.copy(self), self._image_call
+        other._image_call = torch.compile(lambda pixels: call(pixels))
+        return other
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """Whole sentences at the model's full length."""
@@ -166,7 +175,12 @@ class _TextModule(nn.Module):
         return features
 
 
-def _text(module: _TextModule, ids: Tensor, _mask: Tensor) -> Tensor:
+def _image(model: Any, pixels: Tensor) -> Tensor:
+    features: Tensor = model.encode_image(pixels, normalize=False)
+    return features
+
+
+def _text(module: _TextModule, ids: Tensor, _mask: Tensor | None) -> Tensor:
     """`encode_text`, with the tower's tables shortened for the call if the ids are shorter."""
     tables = _short_tables(module.model, ids.shape[1])
     features: Tensor = functional_call(module, tables, (ids,), tie_weights=False)

@@ -47,6 +47,7 @@ class TextTower:
         self._own_call = call
         self._slack = slack
         self._cut = False
+        self._masked = True
         self._sharing: Sharing | None = None
         try:
             self._layer, self.reason = find_embedding(root, self._call, probe)
@@ -57,6 +58,7 @@ class TextTower:
         if self._layer is not None:
             self._cut = self._tail_is_free(probe)
         if self._cut:
+            self._masked = not self._mask_is_free(probe)
             self._sharing = self._find_sharing(probe)
 
     @property
@@ -116,7 +118,7 @@ class TextTower:
 
     def _call(self, ids: Tensor, mask: Tensor) -> Tensor:
         with untouched(self._root):
-            return self._own_call(ids, mask)
+            return self._own_call(ids, mask if self._masked else None)
 
     def _require_layer(self) -> nn.Module:
         if self._layer is None:
@@ -135,7 +137,7 @@ class TextTower:
             output_replaced(layer, tokens.ids, embeddings),
             sharing or nullcontext(),
         ):
-            return self._own_call(tokens.ids, tokens.mask)
+            return self._own_call(tokens.ids, tokens.mask if self._masked else None)
 
     @torch.no_grad()
     def _check_splice(self, probe: Tokens) -> None:
@@ -171,6 +173,21 @@ class TextTower:
             if not agree(cut, own[rows]):
                 return False
         return True
+
+    @torch.no_grad()
+    def _mask_is_free(self, probe: Tokens) -> bool:
+        """Are features the same without a mask, as where a token sees none of those after it?
+
+        Then there is no need for one, nor for the tower to wait for a device to look into it.
+        """
+        own = self._call(probe.ids, probe.mask)
+        self._masked = False
+        try:
+            return agree(self._call(probe.ids, probe.mask), own) and self._tail_is_free(probe)
+        except (AttributeError, TypeError, RuntimeError, ValueError):  # it wants a mask
+            return False
+        finally:
+            self._masked = True
 
     @torch.no_grad()
     def _find_sharing(self, probe: Tokens) -> Sharing | None:

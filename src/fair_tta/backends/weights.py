@@ -38,7 +38,7 @@ def _marks(tensors: list[Tensor]) -> Hashable:
 
 def _numbers(tensors: list[Tensor]) -> Hashable:
     some = [tensor.as_strided((1,), (1,)) for tensor in tensors]
-    return torch.cat(some).double().cpu().numpy().tobytes() if some else b""
+    return torch.cat(some).cpu().double().numpy().tobytes() if some else b""
 
 
 def _read(how: Callable[[list[Tensor]], Hashable], tensors: list[Tensor]) -> Hashable:

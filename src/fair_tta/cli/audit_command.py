@@ -89,6 +89,7 @@ def audit_command(
     views: options.ViewCount = 64,
     batch_size: options.BatchSize = 16,
     device: options.Device = None,
+    dtype: options.Precision = None,
     limit: options.Limit = None,
     sample: options.Sample = None,
     engine: options.WhichEngine = options.EngineName.LOCAL,
@@ -149,6 +150,7 @@ def audit_command(
             views=views,
             batch_size=batch_size,
             device=device,
+            dtype=dtype,
         )
         for note in notes:
             say(note)

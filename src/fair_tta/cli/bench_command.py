@@ -107,6 +107,7 @@ def bench_command(
     views: options.ViewCount = 64,
     batch_size: options.BatchSize = 16,
     device: options.Device = None,
+    dtype: options.Precision = None,
     restart: options.Restart = False,
     progress: options.ShowProgress = None,
 ) -> None:
@@ -159,6 +160,7 @@ def bench_command(
                 views=AugMix(views),
                 batch=batch_size,
                 device=device,
+                dtype=dtype,
                 restart=restart,
                 reference=ReferencePictures(source.read, source.train, reference_images, say=say),
                 say=say,

@@ -54,6 +54,7 @@ def examine_command(
     views: options.ViewCount = 64,
     batch_size: options.BatchSize = 16,
     device: options.Device = None,
+    dtype: options.Precision = None,
     limit: options.Limit = None,
     sample: options.Sample = None,
     out: Annotated[
@@ -108,6 +109,7 @@ def examine_command(
             views=views,
             batch_size=batch_size,
             device=device,
+            dtype=dtype,
         )
         notes = embedded_notes(context)
         for note in notes:

@@ -34,6 +34,7 @@ def fit_command(
     model: options.Model = "miniature",
     batch_size: options.BatchSize = 16,
     device: options.Device = None,
+    dtype: options.Precision = None,
     progress: options.ShowProgress = None,
 ) -> None:
     """Fit a method on reference pictures without labels and write it to a file.
@@ -58,6 +59,7 @@ def fit_command(
             views=1,
             batch_size=batch_size,
             device=device,
+            dtype=dtype,
         )
         for note in embedded_notes(context):
             say(note)

@@ -107,7 +107,19 @@ BatchSize = Annotated[
 ]
 Device = Annotated[
     str | None,
-    typer.Option("--device", help="Such as 'cuda'.", show_default="where the model is loaded"),
+    typer.Option(
+        "--device",
+        help="Such as 'cuda'; 'auto' for an accelerator if there is one.",
+        show_default="the CPU",
+    ),
+]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        help="Such as 'bfloat16'; 'auto' for what the device is fast in.",
+        show_default="that of the weights' file",
+    ),
 ]
 Limit = Annotated[
     int | None, typer.Option("--limit", min=1, help="The first so many only.", show_default="all")
@@ -269,6 +281,7 @@ def make_classifier(
     views: int,
     batch_size: int,
     device: str | None,
+    dtype: str | None = None,
 ) -> FairTPTClassifier:
     """The classifier that the options describe; an adapter is left out until it is fitted."""
     from transformers.utils import logging
@@ -276,21 +289,19 @@ def make_classifier(
     from fair_tta.adapters import ZeroShot
     from fair_tta.adapters.checks import is_ready
     from fair_tta.classifier import FairTPTClassifier
-    from fair_tta.runs.job import load_backend
     from fair_tta.vision.views import AugMix
 
     templates = default_template(bool(sensitive))
     if template is not None:
         templates = usage("--template", Templates.from_sentence, template)
     logging.disable_progress_bar()  # of loading weights
-    backend = load_backend(model, device)
     if adapter is not None and adapter.needs_sensitive and not sensitive:
         raise typer.BadParameter(
             "it needs to know what should not matter: name that with --sensitive.",
             param_hint="--adapter",
         )
     return FairTPTClassifier(
-        backend,
+        model,
         targets,
         {attribute: dict(names) for attribute, names in sensitive.items()} or None,
         templates,
@@ -298,4 +309,6 @@ def make_classifier(
         views=AugMix(views),
         seed=seed,
         batch_size=batch_size,
+        device=device,
+        dtype=dtype,
     )

@@ -50,6 +50,7 @@ def predict_command(
     views: options.ViewCount = 64,
     batch_size: options.BatchSize = 16,
     device: options.Device = None,
+    dtype: options.Precision = None,
     limit: options.Limit = None,
     sample: options.Sample = None,
     out: Annotated[
@@ -106,6 +107,7 @@ def predict_command(
             views=views,
             batch_size=batch_size,
             device=device,
+            dtype=dtype,
         )
         for note in embedded_notes(context):
             say(note)

@@ -32,6 +32,7 @@ def bench(
     views: AugMix = AugMix(),
     batch: int = 16,
     device: str | None = None,
+    dtype: str | None = None,
     restart: bool = False,
     reference: ReferencePictures | None = None,
     say: Callable[[str], None] = lambda _: None,
@@ -54,6 +55,7 @@ def bench(
         views: how views are made.
         batch: how many images are worked on at once.
         device: where to move the model, None to leave it where it is.
+        dtype: in which precision, None for its own.
         restart: throw away the finished rows.
         reference: where methods that need a reference and are not fitted find it.
         say: is told what was left out and how much disk is needed.
@@ -77,6 +79,7 @@ def bench(
         views=views,
         batch=batch,
         device=device,
+        dtype=dtype,
         engine=engine,
         reference=reference,
     )

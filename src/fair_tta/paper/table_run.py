@@ -194,6 +194,7 @@ def prepare(
     views: AugMix = AugMix(),
     batch: int = 16,
     device: str | None = None,
+    dtype: str | None = None,
     threads: int | None = None,
     engine: Engine | None = None,
     reference: ReferencePictures | None = None,
@@ -211,6 +212,7 @@ def prepare(
         views: how views are made.
         batch: how many images are worked on at once.
         device: where to move the model, None to leave it where it is.
+        dtype: in which precision, None for its own.
         threads: of torch while the work is done, None to leave them.
         engine: who does the work; `Local()` if None.
         reference: fits methods that need a reference and are not fitted.
@@ -221,6 +223,7 @@ def prepare(
     costs = {}
     if grid.alone:
         costs = {**who.facts, "alone": True, "device": device, "batch": batch}
+        costs |= {} if dtype is None else {"dtype": dtype}
         costs["threads"] = threads or costs["threads"]
     job = Job(
         model=model,
@@ -228,6 +231,7 @@ def prepare(
         settings=tuple(setting.adapter for setting in grid.settings),
         views=views,
         device=device,
+        dtype=dtype,
         bank=str(Path(out) / "bank" if bank is None or grid.alone else Path(bank)),
         alone=grid.alone,
         threads=threads,

@@ -7,10 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from fair_tta.adapters import Adapter, ZeroShot
 from fair_tta.backends import Backend, resolve
+from fair_tta.backends.precision import find_device, load, move
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.runs.bank import identity
@@ -67,6 +71,7 @@ class Job:
         settings: the methods.
         views: how views are made.
         device: where to move the model, None to leave it where it is.
+        dtype: in which precision, None for its own.
         bank: the folder of features (`fair_tta.runs.bank`), None to keep none.
         alone: settings share no work, so that the cost of each is its own.
         threads: of torch for every worker, None to leave them.
@@ -78,7 +83,8 @@ class Job:
     tasks: tuple[Wording, ...]
     settings: tuple[Adapter, ...]
     views: Any = AugMix()
-    device: str | None = None
+    device: str | torch.device | None = None
+    dtype: str | torch.dtype | None = None
     bank: str | None = None
     alone: bool = False
     threads: int | None = None
@@ -88,7 +94,7 @@ class Job:
     @cached_property
     def backend(self) -> Backend:
         """The model, loaded in this process."""
-        return load_backend(self.model, self.device)
+        return load_backend(self.model, self.device, self.dtype)
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -135,7 +141,7 @@ class Job:
         Raises:
             FairTTAError: it is not the driver's model.
         """
-        self.__dict__["backend"] = load_backend(self.model, self.device or device)
+        self.__dict__["backend"] = load_backend(self.model, self.device or device, self.dtype)
         if not self.is_kept:
             return
         found, expected = identity(self.backend, self.views), self.facts
@@ -173,14 +179,16 @@ class Job:
         )
 
 
-def load_backend(model: Any, device: str | None = None) -> Backend:
-    """The model, on this device."""
+def load_backend(
+    model: Any,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+) -> Backend:
+    """The model, on this device; here an object is moved too, but keeps its precision."""
+    if isinstance(model, str | Path) or dtype is not None or device is None:
+        return load(model, device=device, dtype=dtype)
     backend = resolve(model)
-    if device is not None:
-        try:
-            backend.model.to(device)  # type: ignore[attr-defined]
-        except (AttributeError, RuntimeError, AssertionError) as error:
-            raise FairTTAError(f"`device` {device!r} cannot be used: {error}") from error
+    move(backend, find_device(device))
     return backend
 
 
@@ -197,11 +205,15 @@ def job_of(
     """
     task = classifier.task
     wording = Wording(task.targets, task.sensitive, task.templates, task.scale)
+    placed: dict[str, Any] = {}
+    if model is not None:
+        placed["device"], placed["dtype"] = classifier.loaded_as
     job = Job(
         classifier.backend if model is None else model,
         (wording,),
         tuple(settings),
         classifier.vision.views,
+        **placed,
         **others,
     )
     job.__dict__["backend"] = classifier.backend

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fair_tta.errors import FairTTAError
+from fair_tta.tuning.lengths import length_and_direction, wide
 
 _MOST_TERMS = 8  # UPGrad looks at all sets of terms
 _DEPENDENT = 1e-10  # squared sine below which a gradient counts as a combination of others
@@ -24,8 +25,11 @@ class Direction(Protocol):
     def weights(self, gramian: Tensor) -> Tensor:
         """Weights of the terms from the inner products of their gradients.
 
+        A direction that has a method `aggregate`, as `Aggregated` has it, is asked that instead,
+        and gets the gradients where they are.
+
         Args:
-            gramian: ``[..., terms, terms]`` in float64, of each image.
+            gramian: ``[..., terms, terms]`` in float64 on the CPU, of each image.
 
         Returns:
             ``[..., terms]``
@@ -54,6 +58,11 @@ class WeightedSum:
         """See `Direction.weights`."""
         weights = gramian.new_tensor(self._weights(gramian.shape[-1]))
         return weights.expand(gramian.shape[:-1])
+
+    def aggregate(self, gradients: Tensor) -> Tensor:
+        """``[images, terms, numbers] -> [images, numbers]``."""
+        weights = self._weights(gradients.shape[1])
+        return sum_of([w * gradients[:, k] for k, w in enumerate(weights) if w > 0])
 
     def wants(self, terms: int) -> list[bool]:
         """See `Direction.wants`."""
@@ -95,15 +104,34 @@ class UPGrad:
 
     def weights(self, gramian: Tensor) -> Tensor:
         """See `Direction.weights`."""
-        preference = gramian.new_tensor(self._preference(gramian.shape[-1]))
         lengths = gramian.diagonal(dim1=-2, dim2=-1).sqrt()
         usable = lengths.isfinite() & (lengths > 0)  # a gradient of zero is in nobody's way
         lengths = lengths.where(usable, 1.0)
         cosines = gramian / lengths.unsqueeze(-1) / lengths.unsqueeze(-2)
         cosines = cosines.where(usable.unsqueeze(-1) & usable.unsqueeze(-2), 0.0).clamp(-1, 1)
-        shares = _projections(cosines.reshape(-1, *gramian.shape[-2:])).view_as(gramian)
-        # of unit gradients; g_k is lengths_k times as long, and so is its projection
-        return ((preference * lengths).unsqueeze(-2) @ shares).squeeze(-2) / lengths
+        return self._amounts(lengths, cosines) / lengths
+
+    def aggregate(self, gradients: Tensor) -> Tensor:
+        """``[images, terms, numbers] -> [images, numbers]``, each gradient by its direction.
+
+        More than two terms are weighed on the CPU in float64: an exact search over small sets.
+        """
+        lengths, units = length_and_direction(gradients, dims=2)
+        cosines = units @ units.mT
+        if gradients.shape[1] > 2:
+            both = wide(torch.cat([lengths.unsqueeze(-1), cosines], -1).cpu())
+            amounts = self._amounts(both[..., 0], both[..., 1:]).to(units.dtype).to(units.device)
+        else:
+            amounts = self._amounts(lengths, cosines)
+        return (amounts.unsqueeze(-2) @ units).squeeze(-2)
+
+    def _amounts(self, lengths: Tensor, cosines: Tensor) -> Tensor:
+        """How much of each unit gradient: ``[..., terms], [..., terms, terms] -> [..., terms]``."""
+        shares = _projections(cosines.reshape(-1, *cosines.shape[-2:])).view_as(cosines)
+        # a gradient is `lengths` times as long as its unit gradient, and so is its projection
+        preference = self._preference(lengths.shape[-1])
+        rows = (lengths.unsqueeze(-1) * shares).unbind(-2)
+        return sum_of([p * row for p, row in zip(preference, rows, strict=True)])
 
     def wants(self, terms: int) -> list[bool]:
         """See `Direction.wants`."""
@@ -169,13 +197,23 @@ def combine(direction: Direction | Aggregated, gradients: Tensor) -> Tensor:
     Returns:
         ``[images, vectors, width]``
     """
-    flat = gradients.flatten(2).double()
-    if isinstance(direction, Aggregated):
-        return direction.aggregate(flat).to(gradients.dtype).view_as(gradients[:, 0])
-    weights = direction.weights((flat @ flat.transpose(1, 2)).cpu())
-    _shaped(weights, gradients.shape[:2], f"{type(direction).__name__}.weights")
-    weights = weights.to(gradients.device, torch.float64)
-    return torch.einsum("bt,bt...->b...", weights, gradients.double()).to(gradients.dtype)
+    flat = wide(gradients.flatten(2))
+    aggregate = getattr(direction, "aggregate", None)
+    if aggregate is not None:
+        combined: Tensor = aggregate(flat)
+    else:
+        weights = direction.weights((flat @ flat.mT).cpu().double())  # type: ignore[union-attr]
+        _shaped(weights, gradients.shape[:2], f"{type(direction).__name__}.weights")
+        combined = torch.einsum("bt,btn->bn", weights.to(flat.dtype).to(flat.device), flat)
+    return combined.to(gradients.dtype).view_as(gradients[:, 0])
+
+
+def sum_of(parts: list[Tensor]) -> Tensor:
+    """The sum of one or more tensors."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
 
 
 def _shaped(value: Any, shape: Sequence[int], who: str) -> Tensor:

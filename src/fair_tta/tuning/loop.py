@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,7 @@ from fair_tta.text.task import Task
 from fair_tta.tuning.directions import Aggregated, Direction, combine
 from fair_tta.tuning.entropy import most_confident
 from fair_tta.tuning.gradients import all_gradients, term_gradient
+from fair_tta.tuning.lengths import length_and_direction, wide
 from fair_tta.tuning.objectives import Loss, objective_of
 from fair_tta.tuning.rates import RatePolicy
 
@@ -24,14 +26,14 @@ class Tuned:
         copies: 1, or one per target.
         learning_rate: ``[images]``
         relative_step: ``[images]``, how far the context moved in all steps, relative to its norm.
-        notes: for each image what the user should know.
+        flags: what the user should know, and of which images: ``{sentence: [images]}``.
     """
 
     context: Tensor
     copies: int
     learning_rate: Tensor
     relative_step: Tensor
-    notes: list[tuple[str, ...]]
+    flags: Mapping[str, Tensor]
 
 
 def confident_views(task: Task, views: Tensor, rho: float) -> Tensor:
@@ -81,11 +83,12 @@ def tune(
         if stepper is None:
             stepper = rate.start(start, gradient, gradients[:, 0], target_at)
         context = stepper.step(gradient)
-    move = (context.double() - start.double()).flatten(1).norm(dim=1)
+    moved, _ = length_and_direction(wide(context) - wide(start))
+    size, _ = length_and_direction(start)
     return Tuned(
         context,
         objective.copies,
-        start.new_zeros(len(start)) if stepper is None else stepper.rate,
-        move / start.double().flatten(1).norm(dim=1),
-        [()] * len(views) if stepper is None else stepper.notes,
+        torch.zeros_like(size) if stepper is None else stepper.rate,
+        moved / size,
+        {} if stepper is None else stepper.flags,
     )

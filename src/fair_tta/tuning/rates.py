@@ -7,7 +7,7 @@ All policies work on many images at once, each on its own: contexts are
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fair_tta.errors import FairTTAError
+from fair_tta.tuning.lengths import length_and_direction, wide
 
 ZERO_GRADIENT = "the gradient is zero: nothing was adapted"
 NO_STEP = "the gradient or the change of the target loss is not finite: nothing was adapted"
@@ -30,14 +31,20 @@ _RADAU = (  # places on the way from 0 to 1 and their weights, besides 0 with we
 )
 
 
+def notes_of(flags: Mapping[str, Tensor], images: int) -> list[tuple[str, ...]]:
+    """For each image the sentences that are true of it; waits for the device."""
+    told = {text: flag.tolist() for text, flag in flags.items()}
+    return [tuple(text for text, flag in told.items() if flag[i]) for i in range(images)]
+
+
 class Stepper(Protocol):
     """A policy at work on some images."""
 
     rate: Tensor
     """``[images]``, the learning rates."""
 
-    notes: list[tuple[str, ...]]
-    """What the user should know of each image."""
+    flags: Mapping[str, Tensor]
+    """What the user should know, and of which images: ``{sentence: [images] of bool}``."""
 
     def step(self, gradient: Tensor) -> Tensor:
         """The context after one more step, ``[images, vectors, width]``."""
@@ -96,21 +103,36 @@ class FixedRate:
         return _FixedStepper(self, context)
 
 
+_NUMBER_BY_NUMBER = frozenset(
+    {
+        torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD, torch.optim.RMSprop,
+        torch.optim.Adagrad, torch.optim.Adadelta, torch.optim.Adamax, torch.optim.NAdam,
+        torch.optim.RAdam, torch.optim.ASGD, torch.optim.Rprop,
+    }
+)  # fmt: skip
+"""Optimisers that treat each number on its own; nothing is said of what is derived from them."""
+
+
 class _FixedStepper:
-    """An optimiser for each image: some look at all numbers of a parameter, or at all they have."""
+    """An optimiser for each image, or one for all where that is the same."""
 
     def __init__(self, policy: FixedRate, context: Tensor) -> None:
         make: Any = policy.optimizer
-        self._contexts = [one.clone().requires_grad_() for one in context]
-        self._optimizers = [make([one], lr=policy.lr) for one in self._contexts]
+        together = policy.optimizer in _NUMBER_BY_NUMBER
+        parts = [context] if together else list(context.split(1))
+        self._contexts = [part.clone() if together else part[0].clone() for part in parts]
+        self._optimizers = [make([one.requires_grad_()], lr=policy.lr) for one in self._contexts]
+        self._together = together
         self.rate = torch.full_like(context[:, 0, 0], policy.lr)
-        self.notes: list[tuple[str, ...]] = [()] * len(context)
+        self.flags: Mapping[str, Tensor] = {}
 
     def step(self, gradient: Tensor) -> Tensor:
-        for context, optimizer, own in zip(self._contexts, self._optimizers, gradient, strict=True):
+        every = [gradient] if self._together else list(gradient)
+        for context, optimizer, own in zip(self._contexts, self._optimizers, every, strict=True):
             context.grad = own.clone()
             optimizer.step()
-        return torch.stack([context.detach() for context in self._contexts])
+        moved = [context.detach() for context in self._contexts]
+        return moved[0].clone() if self._together else torch.stack(moved)
 
 
 @dataclass(frozen=True)
@@ -159,64 +181,64 @@ class ELRA:
         self, context: Tensor, gradient: Tensor, target: Tensor, target_at: Gradient
     ) -> Stepper:
         """See `RatePolicy.start`."""
-        size, slope = _norm(context), _norm(gradient)
-        trial_rate = torch.where(slope > 0, self.sigma * size / slope, 0.0)
-        step = -trial_rate[:, None, None] * gradient.double()
-        points = torch.stack([context.double() + part * step for part, _ in _RADAU])
-        slopes = (target_at(points.to(context.dtype)).double() * step).flatten(2).sum(-1)
-        weights = slopes.new_tensor([weight for _, weight in _RADAU])
-        change = ((target.double() * step).flatten(1).sum(-1) / 9 + weights @ slopes).abs()
-        largest = torch.where(slope > 0, self.max_relative_step * size / slope, 0.0)
-        wanted = trial_rate * self.beta / change  # inf where the target does not change at all
-        rate = torch.minimum(wanted, largest)
-        failed = ~(slope.isfinite() & change.isfinite() & rate.isfinite())
-        rate = torch.where(failed, 0.0, rate)
+        size, _ = length_and_direction(context)
+        slope, direction = length_and_direction(gradient)
+        step = -(self.sigma * size)[:, None, None] * direction
+        points = torch.stack([wide(context) + part * step for part, _ in _RADAU])
+        slopes = (wide(target_at(points.to(context.dtype))) * step).flatten(2).sum(-1)
+        ends = (wide(target) * step).flatten(1).sum(-1) / 9
+        (_, first), (_, second) = _RADAU
+        change = (ends + first * slopes[0] + second * slopes[1]).abs()
+        wanted = self.sigma * self.beta / change  # inf where the target does not change at all
+        relative = wanted.clamp(max=self.max_relative_step)
+        is_flat = slope == 0
+        is_failed = ~(slope.isfinite() & change.isfinite() & relative.isfinite())
+        length = torch.where(is_flat | is_failed, 0.0, relative * size)
         bounded = BOUNDED.format(radius=self.max_relative_step)
-        notes: list[tuple[str, ...]] = []
-        for is_failed, is_flat, is_bounded in zip(
-            failed.tolist(), (slope == 0).tolist(), (wanted > largest).tolist(), strict=True
-        ):
-            if is_flat:
-                notes.append((ZERO_GRADIENT,))
-            elif is_failed:
-                notes.append((NO_STEP,))
-            else:
-                notes.append((bounded,) if is_bounded else ())
-        return _ElraStepper(context, rate, self.max_relative_step * size, notes, bounded)
+        flags = {
+            ZERO_GRADIENT: is_flat,
+            NO_STEP: is_failed & ~is_flat,
+            bounded: (wanted > self.max_relative_step) & ~is_failed & ~is_flat,
+        }
+        return _ElraStepper(context, slope, length, self.max_relative_step * size, flags, bounded)
 
 
 class _ElraStepper:
-    """Gradient descent with one rate per image and no step longer than `longest`."""
+    """Gradient descent with one rate per image and no step longer than `longest`.
+
+    Args:
+        context: where it starts.
+        slope: ``[images]``, the length of the first gradient.
+        first: ``[images]``, that of the first step: the rate is its ratio to `slope`.
+        longest: ``[images]``, that of the longest step allowed.
+        flags: as in `Stepper`.
+        bounded: which of them says that a step was too long.
+    """
 
     def __init__(
         self,
         context: Tensor,
-        rate: Tensor,
+        slope: Tensor,
+        first: Tensor,
         longest: Tensor,
-        notes: list[tuple[str, ...]],
+        flags: dict[str, Tensor],
         bounded: str,
     ) -> None:
         self._context = context
+        self._slope = slope
+        self._first = first
         self._longest = longest
         self._bounded = bounded
-        self.rate = rate
-        self.notes = notes
+        self.rate = torch.where(first > 0, first / slope, 0.0)
+        self.flags: Mapping[str, Tensor] = flags
 
     def step(self, gradient: Tensor) -> Tensor:
-        rate = torch.where(self.rate > 0, self.rate, 0.0)
-        length = rate * _norm(gradient)
-        too_long = length > self._longest * (1 + 1e-9)  # the first step may be just as long
-        shorten = torch.where(length > self._longest, self._longest / length, 1.0)
-        for image in too_long.nonzero().flatten().tolist():
-            if self._bounded not in self.notes[image]:
-                self.notes[image] += (self._bounded,)
-        move = (rate * shorten)[:, None, None] * gradient.double()
-        move = torch.where((rate > 0)[:, None, None], move, 0.0)  # 0 * inf
-        self._context = (self._context.double() - move).to(self._context.dtype)
+        slope, direction = length_and_direction(gradient)
+        # not rate * gradient: a rate may be too large a number where a gradient is tiny
+        length = torch.where(self._first > 0, self._first * (slope / self._slope), 0.0)
+        too_long = length > self._longest * (1 + 1e-6)  # the first step may be just as long
+        self.flags = {**self.flags, self._bounded: self.flags[self._bounded] | too_long}
+        length = torch.minimum(length, self._longest)[:, None, None]
+        move = torch.where(length > 0, length * direction, 0.0)  # 0 * nan
+        self._context = (wide(self._context) - move).to(self._context.dtype)
         return self._context
-
-
-def _norm(x: Tensor) -> Tensor:
-    """Length of each image's tensor, in float64: ``[images, ...] -> [images]``."""
-    length: Tensor = x.double().flatten(1).norm(dim=1)
-    return length

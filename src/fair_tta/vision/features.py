@@ -16,9 +16,11 @@ from fair_tta.backends.protocol import Backend
 from fair_tta.errors import FairTTAError
 from fair_tta.text.cache import Cache
 from fair_tta.text.encoder import unit
+from fair_tta.vision.batch_rendering import render_batch
 from fair_tta.vision.enlarging import MOST_ENLARGED, check_enlarged, enlarged_pixels
 from fair_tta.vision.images import ImageInput, load_image
 from fair_tta.vision.pixel_spec import PixelSpec
+from fair_tta.vision.renderers import uses_tensors
 from fair_tta.vision.views import Views, content_generator
 
 CustomViews = Callable[[Image.Image, np.random.Generator], Iterable[Any]]
@@ -28,8 +30,9 @@ PixelChange = Callable[[Tensor, np.random.Generator], Tensor]
 """Other pixels from those of all views of an image, ``[views, 3, height, width]``; hashable, with
 a repr that says what it does, which seeds the generator."""
 
-_PIXELS_AT_ONCE = 32 * 3 * 224 * 224
 _SIZE = (224, 224)  # of views for a model that does not say its own
+_VIEWS_AT_ONCE = 32  # of that size, through the vision tower on a CPU
+_VIEWS_THERE = 256  # on a device, where they need some 1.5 GB; fewer would launch more kernels
 _EDGE = 512  # of such a model, at most
 _LARGEST_EDGE = 1024  # of any model
 
@@ -145,7 +148,9 @@ class Vision:
             return list(unit(self.backend.encode_images(images)).unsqueeze(1))
         if not isinstance(views, Views) or (spec := self._pixel_spec) is None:
             return [unit(self._encode_pictures(self._pictures(image, views))) for image in images]
-        step = max(1, pixels_at_once(spec.size) // views.n)  # several images if they are small
+        step = max(
+            1, pixels_at_once(spec.size, self.backend.device) // views.n
+        )  # several images if they are small
         parts = [
             self._encode_pixels(self._bulk(images[i : i + step], views, spec).flatten(0, 1))
             for i in range(0, len(images), step)
@@ -155,6 +160,8 @@ class Vision:
     def _bulk(self, images: list[Image.Image], views: Views, spec: PixelSpec) -> Tensor:
         """Views as arrays at the model's own size: ``[images, views, 3, height, width]``."""
         backend: Any = self.backend
+        if uses_tensors(views, backend.device):
+            return self._as_tensors(images, views, spec)
         pixels = torch.empty(len(images), views.n, 3, *spec.size)
         pixels[:, 0] = backend.preprocess(images)
         for image, own in zip(images, pixels, strict=True):
@@ -168,6 +175,16 @@ class Vision:
                 )
             spec.normalise(arrays, out=own[1:])
         return pixels
+
+    def _as_tensors(self, images: list[Image.Image], views: Any, spec: PixelSpec) -> Tensor:
+        """The same, made where the model is: images go there, not their views."""
+        backend: Any = self.backend
+        first: Tensor = backend.preprocess(images).to(backend.device).unsqueeze(1)
+        if views.n == 1:
+            return first
+        recipes = [views.draw(i, spec.size, content_generator(i, self.seed)) for i in images]
+        levels = render_batch(images, spec.size, recipes, backend.device)
+        return torch.cat([first.float(), spec.normalised(levels)], 1)
 
     def _pictures(self, image: Image.Image, views: Views | CustomViews) -> list[Image.Image]:
         """Views as pictures, each for the model's own preprocessing."""
@@ -183,7 +200,7 @@ class Vision:
 
     def _encode_pixels(self, pixels: Tensor) -> Tensor:
         backend: Any = self.backend
-        parts = pixels.split(pixels_at_once(pixels.shape[-2:]))
+        parts = pixels.split(pixels_at_once(pixels.shape[-2:], self.backend.device))
         return torch.cat([backend.encode_pixels(part) for part in parts])
 
     @cached_property
@@ -195,9 +212,10 @@ def _argument(what: object) -> str:
     return "views" if what is True else "auxiliary"
 
 
-def pixels_at_once(size: Sequence[int]) -> int:
-    """How many pictures of this height and width go through a vision tower at once."""
-    return max(1, _PIXELS_AT_ONCE // (3 * size[0] * size[1]))
+def pixels_at_once(size: Sequence[int], device: torch.device | None = None) -> int:
+    """How many views of a size go through the tower at once; more on a device than on a CPU."""
+    most = _VIEWS_AT_ONCE if device is None or device.type == "cpu" else _VIEWS_THERE
+    return max(1, most * _SIZE[0] * _SIZE[1] // (size[0] * size[1]))
 
 
 def _digest(image: Image.Image) -> tuple[Any, ...]:

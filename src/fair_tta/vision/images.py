@@ -6,7 +6,8 @@ import contextlib
 import io
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from threading import Lock
 from typing import IO, Any, TypeAlias
 
 import numpy as np
@@ -24,6 +25,8 @@ ImageInput: TypeAlias = (
     Image.Image | str | os.PathLike[str] | _Bytes | IO[bytes] | npt.NDArray[Any] | torch.Tensor
 )
 
+_quiet_lock = Lock()
+_quiet_users: list[Any] = []  # the filters to restore, and a place for each thread that reads
 _ORIENTATION = 0x0112  # the EXIF tag
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -58,8 +61,7 @@ def load_image(image: ImageInput) -> Image.Image:
         image = os.fsdecode(image)
     what = describe(image)
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module=r"PIL\b")  # all of PIL's, no one else's
+        with _quiet():
             if isinstance(image, Image.Image):
                 return _from_pil(image, what)
             if isinstance(image, torch.Tensor):
@@ -88,6 +90,25 @@ def load_image(image: ImageInput) -> Image.Image:
         f"{what} is not an image: pass a PIL image, a path (str or PathLike), the bytes of an "
         "image file, a binary file object, a numpy array or a torch tensor"
     )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """While it lasts no warnings of PIL; what is set in a thread is set in all, so they count."""
+    with _quiet_lock:
+        if not _quiet_users:
+            filters = warnings.catch_warnings()
+            filters.__enter__()
+            warnings.filterwarnings("ignore", module=r"PIL\b")  # all of PIL's, no one else's
+            _quiet_users.append(filters)
+        _quiet_users.append(None)
+    try:
+        yield
+    finally:
+        with _quiet_lock:
+            _quiet_users.pop()
+            if len(_quiet_users) == 1:
+                _quiet_users.pop().__exit__(None, None, None)
 
 
 def is_single_image(value: object) -> bool:
@@ -152,3 +173,16 @@ def _read(file: Any, what: str) -> bytes:
     if not isinstance(data, _Bytes):
         raise ImageError(f"{what} gives {type(data).__name__}, not bytes: open it in binary mode")
     return bytes(data)
+
+
+def _forget() -> None:
+    """In a child, which has none of the threads that read."""
+    global _quiet_lock
+    _quiet_lock = Lock()
+    del _quiet_users[1:]
+    if _quiet_users:
+        _quiet_users.pop().__exit__(None, None, None)
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_forget)

@@ -41,3 +41,8 @@ class PixelSpec:
         """``[..., height, width, 3]`` from 0 to 255 -> ``[..., 3, height, width]``."""
         pixels = torch.from_numpy(arrays).movedim(-1, -3)
         torch.addcmul(self._shift[:, None, None], pixels, self._gain[:, None, None], out=out)
+
+    def normalised(self, levels: Tensor) -> Tensor:
+        """The same for levels ``[..., 3, height, width]`` on any device."""
+        shift, gain = torch.stack([self._shift, self._gain])[..., None, None].to(levels.device)
+        return torch.addcmul(shift, levels, gain)

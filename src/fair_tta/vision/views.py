@@ -27,6 +27,7 @@ from PIL import Image
 from fair_tta.errors import FairTTAError
 from fair_tta.vision import augment
 from fair_tta.vision.augment import Pixels
+from fair_tta.vision.renderers import Renderer, check_renderer
 from fair_tta.vision.rendering import Recipe, render, rgb
 
 _AREA = (0.08, 1.0)  # of a crop, as a part of the image's
@@ -93,12 +94,15 @@ class CropFlip:
 
     Args:
         n: number of views, including the image itself.
+        render: who draws the crops; see `Renderer`.
     """
 
     n: int = 64
+    render: Renderer = Renderer.AUTO
 
     def __post_init__(self) -> None:
         check_count("n", self.n)
+        check_renderer(self.render)
 
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
@@ -126,6 +130,7 @@ class AugMix:
         n: number of views, including the image itself.
         severity: up to 10; the level of an operation is uniform between 0.1 and this.
         width: number of chains.
+        render: who draws the views; see `Renderer`.
 
     Example:
         >>> image = Image.new("RGB", (500, 375))
@@ -136,10 +141,12 @@ class AugMix:
     n: int = 64
     severity: float = 1.0
     width: int = 3
+    render: Renderer = Renderer.AUTO
 
     def __post_init__(self) -> None:
         check_count("n", self.n)
         check_count("width", self.width)
+        check_renderer(self.render)
         if not 0 < self.severity <= 10:
             raise FairTTAError(
                 f"`severity` should be above 0 and at most 10 (got {self.severity!r})."

@@ -1,0 +1,108 @@
+"""Every adapter gives the CPU's answers on the second device, with few words between the two."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import devices
+from checks import picture
+from devices import Pair
+from fair_tta import (
+    ELRA,
+    TPT,
+    AugMix,
+    FairTPT,
+    FairTPTClassifier,
+    FairTPTMO,
+    FixedRate,
+    OrthCali,
+    SLoss,
+    SuperTSLoss,
+    TSLoss,
+    ViewControl,
+    adapters,
+)
+
+pytest_plugins = ("device_models",)
+
+TARGETS = ["cat", "black dog", "water bird"]
+SENSITIVE = {"sex": ["male", "female"], "age": ["young", "old", "not old"]}
+TEMPLATE = "a photo of a {sensitive} {target}."
+PICTURES = [picture(i, (40 + i % 3, 30)) for i in range(16)]
+
+SAME = 1e-4
+"""Between the CPU, which has float64 for what is delicate, and a device, which has float32."""
+
+
+def is_adapter(name: str) -> bool:
+    kind = getattr(adapters, name)
+    return isinstance(kind, type) and hasattr(kind, "adapt") and hasattr(kind, "needs_views")
+
+
+EXPORTED = {
+    name: getattr(adapters, name)()
+    for name in adapters.__all__
+    if is_adapter(name) and name not in ("Adapter", "Chained")
+}
+OTHERS: dict[str, Any] = {
+    "TPT ELRA": TPT(rate=ELRA()),
+    "FairTPT inf": FairTPT(lam=math.inf),
+    "FairTPT fixed": FairTPT(rate=FixedRate(5e-3), steps=2),
+    "FairTPT S joint": FairTPT(loss=SLoss(joint=True)),
+    "FairTPT TS": FairTPT(loss=TSLoss()),
+    "FairTPT super-TS": FairTPT(loss=SuperTSLoss()),
+    "FairTPTMO two steps": FairTPTMO(steps=2),
+    "FairTPT >> OrthCali": FairTPT() >> OrthCali(lam=0),
+    "super-TS >> ViewControl": FairTPT(loss=SuperTSLoss()) >> ViewControl(),
+}
+CHATTY: dict[str, Any] = {
+    "FairTPTMO separate": FairTPTMO(loss=SLoss(separate=True)),
+    "FairTPT >> OrthCali calibrated": FairTPT() >> OrthCali(lam=10),
+}
+"""They ask the host once more: a search over sets of terms, a system to be solved."""
+UNBOUNDED: dict[str, Any] = {"TPT Adafactor": TPT(rate=FixedRate(0.05, torch.optim.Adafactor))}
+"""Code of others, which asks as often as it likes."""
+
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+
+
+def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
+    settings: dict[str, Any] = {"views": AugMix(8), "scale": 30.0, **more}
+    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, **settings)
+    if hasattr(adapter, "fit"):
+        adapter = adapter.fit(clf, [picture(100 + i) for i in range(12)])
+    return clf.with_adapter(adapter)
+
+
+def assert_same(here: list[Any], there: list[Any], tolerance: float = SAME) -> None:
+    for one, two in zip(here, there, strict=True):
+        assert one.label == two.label
+        assert two.probabilities == pytest.approx(one.probabilities, abs=tolerance)
+        assert two.zero_shot == pytest.approx(one.zero_shot, abs=1e-5)
+        for attribute, values in one.sensitive.items():
+            assert two.sensitive[attribute] == pytest.approx(values, abs=10 * tolerance)
+        assert two.warnings == one.warnings
+        assert two.views_kept == one.views_kept
+
+
+@pytest.mark.parametrize("name", [*EXPORTED, *OTHERS, *CHATTY, *UNBOUNDED])
+def test_the_same_answers_with_few_copies(
+    pairs: dict[str, Pair], device: torch.device, name: str
+) -> None:
+    adapter = {**EXPORTED, **OTHERS, **CHATTY, **UNBOUNDED}[name]
+    pair = pairs["CLIP"]
+    clf = classifier(pair.there, adapter)
+    features = clf.encode(PICTURES, views=adapter.needs_views).cpu()
+    expected = classifier(pair.cpu, adapter).predict_encoded(features)
+    clf.predict(PICTURES[:2])  # what is made once: features of prompts, graphs
+    clf.vision.forget()
+    with devices.Traffic(device) as traffic:
+        found = clf.predict(PICTURES)
+    # what is left after a projection is short, and is divided by its length
+    assert_same(expected, found, SAME if ">>" not in name else 1e-3)
+    most = 3 + (name in CHATTY)
+    assert name in UNBOUNDED or traffic.to_host <= most, traffic.names

@@ -1,0 +1,79 @@
+"""Views made where the model is: those of the CPU up to rounding, each picture sent once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import devices
+from checks import picture
+from devices import Pair
+from fair_tta import TPT, AugMix, CropFlip, FairTPTClassifier, Renderer, Zero, ZeroShot
+from fair_tta.vision.batch_rendering import render_batch
+from fair_tta.vision.views import content_generator
+
+pytest_plugins = ("device_models",)
+
+PICTURES = [picture(i, size) for i, size in enumerate([(52, 40), (33, 77), (52, 40), (90, 20)])]
+SIZE = (32, 24)
+
+
+@pytest.mark.parametrize("views", [AugMix(16), AugMix(16, severity=6, width=2), CropFlip(16)])
+def test_the_cpus_views(device: torch.device, views: Any) -> None:
+    def generator(image: Any) -> np.random.Generator:
+        return content_generator(image, 3)
+
+    recipes = [views.draw(image, SIZE, generator(image)) for image in PICTURES]
+    found = render_batch(PICTURES, SIZE, recipes, device).cpu()
+    for image, own in zip(PICTURES, found, strict=True):
+        expected = views(image, SIZE, generator(image)).transpose(0, 3, 1, 2)
+        assert np.abs(own.numpy() - expected).mean() < 1
+
+
+@pytest.mark.parametrize("model", ["CLIP", "SigLIP", "open_clip"])
+@pytest.mark.parametrize("adapter", [TPT(), Zero()])
+def test_the_cpus_answers(pairs: dict[str, Pair], model: str, adapter: Any) -> None:
+    pair = pairs[model]
+    here, there = (
+        FairTPTClassifier(backend, ["cat", "dog"], adapter=adapter, views=AugMix(16), scale=30.0)
+        for backend in (pair.cpu, pair.there)
+    )
+    difference = here.predict_proba(PICTURES) - there.predict_proba(PICTURES)
+    assert np.abs(difference).max() < 1e-3
+
+
+def test_every_picture_is_sent_once_as_it_is(pairs: dict[str, Pair], device: torch.device) -> None:
+    pictures = [picture(i, (200, 150)) for i in range(16)]
+    clf = FairTPTClassifier(pairs["CLIP"].there, ["cat", "dog"], adapter=Zero(), views=AugMix(16))
+    clf.predict(pictures[:1])
+    clf.vision.forget()
+    with devices.Traffic(device) as traffic:
+        clf.predict(pictures)
+    own = 200 * 150 * 3
+    first = 32 * 32 * 3 * 4  # view 0 as the model's own preprocessing makes it
+    recipes = 15 * (4 * (5 + 4) + 9 * (8 + 24))  # boxes, weights, rows and numbers of operations
+    assert 16 * (own + first) <= traffic.uploaded <= 16 * (own + first + recipes) + 1000
+
+
+def test_one_view_is_all_that_goes_there_without_views(
+    pairs: dict[str, Pair], device: torch.device
+) -> None:
+    clf = FairTPTClassifier(pairs["CLIP"].there, ["cat", "dog"], adapter=ZeroShot())
+    clf.predict(picture(1))
+    with devices.Traffic(device) as traffic:
+        clf.predict([picture(i, (200, 150)) for i in range(16)])
+    assert traffic.uploaded == 16 * 32 * 32 * 3 * 4
+
+
+def test_views_of_the_cpu_can_be_asked_for(pairs: dict[str, Pair]) -> None:
+    views = AugMix(8, render=Renderer.OPENCV)
+    here, there = (
+        FairTPTClassifier(backend, ["cat", "dog"], adapter=Zero(), views=views)
+        for backend in (pairs["CLIP"].cpu, pairs["CLIP"].there)
+    )
+    torch.testing.assert_close(
+        there.encode(PICTURES).cpu(), here.encode(PICTURES), rtol=0, atol=1e-5
+    )

@@ -1,0 +1,96 @@
+"""Pictures in batches: order, memory, errors, and threads that end."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from checks import picture
+from fair_tta import FairTPTClassifier, ImageError
+from fair_tta.vision.decoding import ahead, are_files, in_turn
+from fair_tta.vision.images import load_image
+
+BOTH = pytest.mark.parametrize("batches", [ahead, in_turn])
+
+
+def load(number: Any) -> Image.Image:
+    """The smaller, the slower, so that later ones are done first."""
+    time.sleep(0.02 if number % 4 == 0 else 0)
+    if number == 11:
+        raise ImageError("broken")
+    return Image.new("L", (1 + number, 1))
+
+
+@BOTH
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 9])
+def test_order_is_kept(batches: Any, count: int) -> None:
+    found = [[p.width - 1 for p in batch.pictures] for batch in batches(range(count), load, 4)]
+    assert [number for batch in found for number in batch] == list(range(count))
+    assert all(len(batch) == 4 for batch in found[:-1])
+
+
+@BOTH
+def test_what_comes_before_an_error_is_not_lost(batches: Any) -> None:
+    *whole, last = batches(range(8, 30), load, 2)
+    assert [len(batch.pictures) for batch in whole] == [2]
+    assert [p.width for p in last.pictures] == [11]
+    assert str(last.error) == "image 3: broken"
+    assert isinstance(last.error.__cause__, ImageError)
+
+
+def test_no_more_than_one_batch_ahead() -> None:
+    seen: list[int] = []
+
+    def note(number: int) -> Image.Image:
+        seen.append(number)
+        return Image.new("L", (1, 1))
+
+    stream = ahead(range(100), note, 5)
+    for batches in (1, 2, 3):
+        batch = next(stream)
+        batch.settle()
+        assert len(seen) == 5 * (batches + 1)
+    stream.close()  # type: ignore[attr-defined]
+    assert not [t for t in threading.enumerate() if t.name.startswith("fair-tta-decode")]
+
+
+def test_ctrl_c_ends_the_threads() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        for batch in ahead(range(100), load, 2):
+            assert batch.pictures
+            raise KeyboardInterrupt
+    del batch
+    assert not [t for t in threading.enumerate() if t.name.startswith("fair-tta-decode")]
+
+
+def test_files_are_told_from_pictures(tmp_path: Path) -> None:
+    assert are_files(["a.png", tmp_path, b"..."])
+    assert not are_files([picture()])
+    assert not are_files(iter(["a.png"]))  # somebody may still be making them
+    assert not are_files("a.png")
+
+
+def test_a_classifier_answers_files_as_it_answers_pictures(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{i}.png" for i in range(5)]
+    for i, path in enumerate(paths):
+        picture(i).save(path)
+    clf = FairTPTClassifier("miniature", ["circle", "square"], batch_size=2)
+    expected = clf.predict([picture(i) for i in range(5)])
+    assert clf.predict(paths) == expected
+    assert clf.predict([path.read_bytes() for path in paths]) == expected
+    with pytest.raises(ImageError, match=r"image 2: .*nix"):
+        clf.predict([*paths[:2], "nix.png"])
+
+
+def test_many_threads_leave_the_filters_of_warnings_as_they_were(tmp_path: Path) -> None:
+    picture().save(tmp_path / "a.png")
+    before = list(warnings.filters)
+    for _ in ahead([tmp_path / "a.png"] * 64, load_image, 16):
+        pass
+    assert warnings.filters == before
