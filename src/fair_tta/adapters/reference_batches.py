@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from fair_tta.adapters.reference_labels import check_as_many
