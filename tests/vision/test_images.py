@@ -520,7 +520,10 @@ def test_text_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [5, None, {}, [], object(), 1.5, {"a": b"x"}, [b"x"]])
 def test_wrong_type(value: object) -> None:
     text = refusal(value)
-    assert text.startswith(f"{type(value).__name__} is not an image")
+    if isinstance(value, dict):
+        assert text.startswith("a row with the columns [")
+    else:
+        assert text.startswith(f"{type(value).__name__} is not an image")
     for kind in ("PIL image", "path", "bytes", "file object", "numpy array", "torch tensor"):
         assert kind in text
 
