@@ -522,8 +522,8 @@ def test_wrong_type(value: object) -> None:
     text = refusal(value)
     if isinstance(value, dict):
         assert text.startswith("a row with the columns [")
-    else:
-        assert text.startswith(f"{type(value).__name__} is not an image")
+        return
+    assert text.startswith(f"{type(value).__name__} is not an image")
     for kind in ("PIL image", "path", "bytes", "file object", "numpy array", "torch tensor"):
         assert kind in text
 

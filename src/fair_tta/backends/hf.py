@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -38,6 +38,7 @@ class TransformersBackend:
         if not hasattr(model, "get_text_features") and hasattr(model, "clip"):
             model = model.clip  # CLIPSegForImageSegmentation carries its CLIP along
         self.model: Any = model
+        self._image_call: Callable[[dict[str, Tensor]], Tensor]
         text_call, self._image_call = _calls(model)
         self._image_processor = image_processor
         self._tokenizer = tokenizer

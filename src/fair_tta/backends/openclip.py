@@ -158,11 +158,6 @@ class OpenClipBackend:
         return self._tower.encode_episodes(tokens, tree, embeddings)
 
 
-def _image(model: Any, pixels: Tensor) -> Tensor:
-    features: Tensor = model.encode_image(pixels, normalize=False)
-    return features
-
-
 class _TextModule(nn.Module):
     """`functional_call` needs a module whose forward is the text call."""
 
