@@ -103,7 +103,7 @@ class TransformersBackend:
 
     def image_tower(self) -> nn.Module:
         """The vision tower with modules of its own, pixels to features."""
-        call = self._image_call.func
+        call = _calls(self.model)[1].func
         return image_twin(self.model, lambda model, pixels: call(model, {"pixel_values": pixels}))
 
     def _preprocess(self, images: Sequence[Image]) -> dict[str, Tensor]:
