@@ -141,6 +141,9 @@ def test_a_small_adapter_keeps_the_zero_shot_sensitive_values(clf: FairTPTClassi
         assert one.probabilities != plain.probabilities
 
 
+THIRDS = torch.ones(1, 3) / 3
+
+
 @pytest.mark.parametrize(
     ("outcome", "message"),
     [
@@ -148,6 +151,11 @@ def test_a_small_adapter_keeps_the_zero_shot_sensitive_values(clf: FairTPTClassi
         (Outcome(torch.ones(3) / 3), r"Flat.*`probabilities` of shape \[1, 3\] .*got \[3\]"),
         (Outcome(torch.ones(1, 2) / 2), r"`probabilities` of shape \[1, 3\] \(got \[1, 2\]\)"),
         (Outcome([[1, 0, 0]]), r"`probabilities` of shape \[1, 3\] \(got a list\)"),  # type: ignore[arg-type]
+        (Outcome(THIRDS, None), r"Flat.*`sensitive` as .* or leave it out \(got a NoneType\)"),  # type: ignore[arg-type]
+        (Outcome(THIRDS, warnings=None), r"Flat.*`warnings` as texts .*\(got None\)"),  # type: ignore[arg-type]
+        (Outcome(THIRDS, warnings=((3,),)), r"`warnings` as texts for each"),  # type: ignore[arg-type]
+        (Outcome(THIRDS.to(torch.complex64)), r"as real numbers \(got torch.complex64\)"),
+        (Outcome(THIRDS.to("meta")), r"as real numbers \(got the meta device\)"),
         (Outcome(torch.tensor([[3.0, -1, 2]])), "`probabilities` from 0 on that sum to one"),
         (
             Outcome(torch.ones(1, 3) / 3, {"place": torch.ones(1, 3) / 3}),
@@ -552,3 +560,10 @@ def test_images_encoded_together_have_the_features_of_each_alone(
     clf.vision.forget()
     alone = torch.cat([clf.vision.features([image], True) for image in images])
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)  # of length 1, float32
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_features_are_refused(clf: FairTPTClassifier) -> None:
+    nested = torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(3, 3)])
+    with pytest.raises(FairTTAError, match=r"`features` should be what `encode` gives"):
+        clf.predict_encoded(nested)

@@ -295,7 +295,8 @@ class FairTPTClassifier:
             raise features_will_not_do(self.adapter)
         with self._current.borrow() as task:
             own = task.target_features
-            shape = list(features.shape) if isinstance(features, Tensor) else None
+            is_dense = isinstance(features, Tensor) and not features.is_nested
+            shape = list(features.shape) if is_dense else None
             if shape is None or shape[2:] != [own.shape[1]] or shape[1] == 0:
                 raise FairTTAError(
                     f"`features` should be what `encode` gives, [images, views, {own.shape[1]}] "

@@ -135,3 +135,10 @@ def test_a_direction_of_ones_own(clf: FairTPTClassifier) -> None:
     one = clf.with_adapter(FairTPT(lam=1.0, rho=0.75)).predict_proba(pictures)
     two = clf.with_adapter(FairTPTMO(aggregator=Equal())).predict_proba(pictures)
     assert two == pytest.approx(one, abs=1e-5)
+
+
+def test_three_in_a_row_are_refused() -> None:
+    with pytest.raises(
+        FairTTAError, match=r"not three \(got ZeroShot\(\) after Chained.*leave one"
+    ):
+        TPT() >> OrthCali(lam=0) >> ZeroShot()  # type: ignore[operator, unused-ignore]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import warnings
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,8 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from checks import picture
@@ -33,6 +36,7 @@ from fair_tta import (
 from fair_tta.adapters.checks import check_adapter, is_fitted, parts_of
 from fair_tta.adapters.fair_tpt import FairTPT
 from fair_tta.adapters.loading import fitted_kinds
+from fair_tta.adapters.reference import _digest
 from random_task import DIM, EncodedClassifier, random_units, task_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
@@ -302,3 +306,25 @@ def test_what_is_learnt_should_be_numbers() -> None:
         Broken().fit_encoded(classifier(), [[1.0]])  # type: ignore[list-item]
     with pytest.raises(NotImplementedError):
         FitsImages().learn(classifier().task, iter([]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"images": "many"}, {"scale": []}, {"prompts": 3}, {"prompts": {"=1": 2}}, {"model": None},
+        {"settings": {"strength": 10**400}},
+    ],
+)  # fmt: skip
+def test_files_whose_checksum_is_right_but_not_their_content(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    clf = classifier()
+    LogitBalance().fit_encoded(clf, FEATURES).save(tmp_path / "x")
+    with safe_open(tmp_path / "x", "pt") as file:
+        about = json.loads(file.metadata()["about"]) | change
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    del about["sha256"]
+    about["sha256"] = _digest(about, tensors)
+    save_file(tensors, tmp_path / "x", metadata={"about": json.dumps(about)})
+    with pytest.raises(FairTTAError, match=r"fit( it)? again"):
+        check_adapter(load_adapter(tmp_path / "x"), clf.task).adapt(clf.task, FEATURES)

@@ -219,3 +219,11 @@ def test_other_processes_find_the_class(folder: Path) -> None:
     assert sorted(p.name for p in folder.rglob("*")) == ["more.py", "own", "soft_vote.py"]
     (folder / "own" / "more.py").write_text("x = 1\n")
     assert b"was changed while it was in use: run the same command again" in load().stderr
+
+
+def test_names_that_no_file_can_have() -> None:
+    with pytest.raises(FairTTAError, match="has no null characters in its name"):
+        parse_adapter("a\0b.py:X")
+    for text in ("a" * 5000 + ".py:X", "logit-balance:reference=" + "a" * 5000):
+        with pytest.raises(FairTTAError, match="there is no file '"):
+            parse_adapter(text)

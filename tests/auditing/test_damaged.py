@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from cli_fixtures import call
-from fair_tta.auditing import Audit, schema
+from fair_tta.auditing import Audit, Examination, schema
 from fair_tta.errors import FairTTAError
 from fair_tta.report import charts, html, markdown, tradeoff
 from fair_tta.report.svg import Chart
@@ -156,3 +157,14 @@ def test_a_folder_is_no_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_as_deep_as_is_read_has_a_report(tmp_path: Path) -> None:
     assert is_read(nested(90), tmp_path / "audit.json")
+
+
+@pytest.mark.parametrize("kind", [Audit, Examination])
+def test_files_that_never_end_or_are_too_large(kind: Any, tmp_path: Path) -> None:
+    if sys.platform != "win32":
+        with pytest.raises(OSError, match="not a regular file"):
+            kind.load("/dev/zero")
+    with (tmp_path / "large.json").open("wb") as file:
+        file.truncate(2**28 + 1)
+    with pytest.raises(FairTTAError, match=r"large.json' has more than 268435456 bytes"):
+        kind.load(tmp_path / "large.json")

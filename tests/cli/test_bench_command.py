@@ -265,3 +265,17 @@ def test_errors(tmp_path: Path) -> None:
     assert "Nothing is downloaded for you" in stderr
     with pytest.raises(FairTTAError, match="or 'miniature'"):
         paper_reader(tmp_path / "none")
+
+
+def test_tables_that_are_nested_too_deep_or_too_long(tmp_path: Path) -> None:
+    file = tmp_path / "deep.toml"
+    file.write_text("a = " + "[" * 100_000)
+    with pytest.raises(
+        FairTTAError, match=r"cannot read the table '.*deep.toml': it is nested too"
+    ):
+        read_table(file)
+    file.write_bytes(b"#" * (2**24 + 1))
+    with pytest.raises(FairTTAError, match="it has more than 16777216 bytes"):
+        read_table(file)
+    with pytest.raises(FairTTAError, match=r"'/dev/zero': .*not a regular file"):
+        read_table("/dev/zero")

@@ -19,6 +19,7 @@ from cli_fixtures import tiny_model as tiny_model
 from extending_page import documented
 from fair_tta import AugMix, FairTPTClassifier, Zero
 from fair_tta.cli.paths import find_pictures
+from fair_tta.data.problems import printable
 
 
 @pytest.fixture
@@ -63,8 +64,9 @@ def test_csv_and_the_adapter(pictures: Path, tiny_model: str) -> None:
     out = call("predict", str(pictures), *options(tiny_model), "--csv", "--adapter", "zero:rho=0.5")
     rows = list(csv.DictReader(io.StringIO(out.stdout, newline="")))
     assert len(rows) == 3
+    names = {printable(str(path)): str(path) for path in pictures.rglob("*")}
     for row in rows:
-        wanted = expected(tiny_model, row["image"], adapter=Zero(rho=0.5))
+        wanted = expected(tiny_model, names[row["image"]], adapter=Zero(rho=0.5))
         assert row["label"] == wanted.label
         assert float(row["p: dog"]) == pytest.approx(wanted.probabilities["dog"])
         assert row["error"] == ""
@@ -76,8 +78,9 @@ def test_a_method_of_a_file_of_ones_own(pictures: Path, tiny_model: str) -> None
     arguments = ["predict", str(pictures), *options(tiny_model), "--csv", "--adapter"]
     out = call(*arguments, f"{pictures}/own.py:SoftVote")
     rows = list(csv.DictReader(io.StringIO(out.stdout, newline="")))
+    names = {printable(str(path)): str(path) for path in pictures.rglob("*")}
     for row in rows:
-        wanted = expected(tiny_model, row["image"], adapter=Zero(rho=1))
+        wanted = expected(tiny_model, names[row["image"]], adapter=Zero(rho=1))
         assert 0 < float(row["p: dog"]) < 1
         assert row["zero-shot label"] == max(wanted.zero_shot, key=lambda t: wanted.zero_shot[t])
     out = call(*arguments, f"{pictures}/own.py:Hard", code=2, columns=300)
@@ -130,7 +133,7 @@ def test_names_that_are_not_utf8(tmp_path: Path, tiny_model: str) -> None:
     out = call("predict", str(tmp_path), *options(tiny_model), "--json")
     assert json.loads(out.stdout)["image"] == name
     out = call("predict", str(tmp_path), *options(tiny_model), "--csv")
-    assert b"\xff\xfe.png" in out.stdout_bytes
+    assert r"/\udcff\udcfe.png," in out.stdout  # see fair_tta.data.csv_rows
     call("predict", str(tmp_path), *options(tiny_model))
 
 
@@ -230,3 +233,19 @@ def test_kept_answers_samples_and_messages(pictures: Path, tiny_model: str, tmp_
     assert "there is nothing to throw away" in call(*arguments, "--restart", code=2).stderr
     wrong = [*arguments, "--targets", os.fsdecode(b"\xff,b")]
     assert "should hold text in Unicode" in call(*wrong, code=2).stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
+def test_names_in_csv_are_text_and_in_json_as_they_are(
+    tmp_path: Path, tiny_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ["=1.png", os.fsdecode(b"caf\xe9.png"), "\x1b[2J.png"]
+    for name in names:
+        with open(name, "wb") as file:
+            picture().save(file, "png")
+    arguments = ["predict", *names, *options(tiny_model), "--adapter", "zero-shot"]
+    rows = csv.DictReader(io.StringIO(call(*arguments, "--csv").stdout, newline=""))
+    assert [row["image"] for row in rows] == ["'=1.png", r"caf\udce9.png", r"\x1b[2J.png"]
+    lines = call(*arguments, "--json").stdout.splitlines()
+    assert [json.loads(line)["image"] for line in lines] == names

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli_fixtures import write_labels
+from fair_tta.data.label_files import check_is_text
 from fair_tta.data.problems import Problem, ProblemKind, Problems, printable
 from fair_tta.data.records import DatasetError, Record, collect
 from fair_tta.folders import Labels
@@ -85,3 +86,16 @@ def test_shown_text_is_printable(text: str) -> None:
     assert printable(text).isprintable()
     assert printable(printable(text)) == printable(text)
     printable(text + "\udcff").encode()
+
+
+def test_a_label_file_that_never_ends() -> None:
+    with pytest.raises(DatasetError, match=r"cannot read '/dev/zero': not a regular file"):
+        check_is_text(Path("/dev/zero"))
+
+
+def test_paths_that_are_too_long(tmp_path: Path) -> None:
+    long = tmp_path / ("a" * 5000)
+    with pytest.raises(DatasetError, match="`images` should be a folder"):
+        Labels(long, long, "animal", ("place",)).scan()
+    with pytest.raises(DatasetError, match="`labels_csv` should be a file"):
+        Labels(tmp_path, long, "animal", ("place",)).scan()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 import sys
 from dataclasses import replace
 from importlib import import_module
@@ -17,10 +18,11 @@ import pytest
 
 import bench_tiny
 from bench_tiny import GRID
-from fair_tta.auditing import Audit
+from fair_tta.auditing import Audit, audit
 from fair_tta.auditing.columns import Columns
 from fair_tta.auditing.document import Difference
 from fair_tta.data import Dataset, Record, read_folder
+from fair_tta.data.problems import printable
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import Estimate
 from fair_tta.paper.bench import bench
@@ -28,7 +30,7 @@ from fair_tta.paper.cells import COLUMNS, Cell, cell, mark, paired
 from fair_tta.paper.figures import Figure, averages
 from fair_tta.paper.grids import GRIDS
 from fair_tta.paper.printed import Place, Printed, figures
-from fair_tta.paper.publish import Published, shown_cell, to_csv, to_markdown
+from fair_tta.paper.publish import Published, harm_csv, shown_cell, to_csv, to_markdown
 from fair_tta.paper.table_run import prepare, read_columns, run_table
 from fair_tta.runs.answer import Answer
 from fair_tta.runs.settings import Grid, Setting
@@ -380,3 +382,26 @@ def test_the_difference_of_several_attributes_is_their_mean() -> None:
     assert paired(found, "sensitive_indifference") == Estimate(0.1, 9, 0.0, 0.2)
     del changes["age"]
     assert paired(found, "sensitive_indifference") is None
+
+
+def test_names_of_tables_are_text() -> None:
+    hostile = "=<script>x</script> [l](http://y) \x1b[31m \udce9"
+    task = replace(GRID.tasks[0], dataset=hostile)
+    setting = Setting(hostile, GRID.settings[0].adapter)
+    figure = Figure(setting, task, "accuracy", 10, cell([0.5, 0.25]), difference=-0.5)
+    grid = Grid(hostile, hostile, (setting,), (task,))
+    text = to_markdown(grid, [figure])
+    assert not re.findall(r"<|[^\\]\]\(|://|\x1b|\udce9", text)
+    (row,) = csv.DictReader(io.StringIO(to_csv(grid, [figure])))
+    assert row["setting"] == "'" + printable(hostile) == row["table"]
+    assert float(row["difference"]) == -0.5
+    text.encode()
+
+
+def test_names_in_the_table_of_harm_are_text() -> None:
+    truth, groups = ["=a", "b"] * 120, ["-x", "@y", "-x"] * 80
+    found = audit(truth, truth, {"+s": groups}, name="=run", harmful={"=set": ["=a"]})
+    rows = list(csv.DictReader(io.StringIO(harm_csv([found]))))
+    assert {row["group"] for row in rows} == {"everybody", "'-x", "'@y"}
+    assert {(row["by"], row["set"], row["setting"]) for row in rows} == {("'+s", "'=set", "'=run")}
+    assert {float(row["rate"]) for row in rows} == {0.5}

@@ -193,3 +193,22 @@ def test_names_cannot_break_the_markdown_block() -> None:
 def test_any_name_survives_markdown(name: str) -> None:
     table = rendered(f"| x{for_markdown(name)} |\n|---|\n")
     assert Page(f"<div>{table}</div>").tables["table 0"] == [["x" + name]]
+
+
+def test_foreign_documents_bring_no_tags_and_no_links() -> None:
+    """Not even in the fields that we write ourselves."""
+    hostile = "<script>x</script> ![i](http://y/z) www.evil.example a@evil.example\n\n# h"
+    document = sample(n=60).to_dict()
+    document["provenance"] |= {
+        "fair_tta": hostile,
+        "python": hostile,
+        "packages": {"torch": hostile},
+    }
+    document["provenance"]["model"]["name"] = hostile
+    text = markdown(document)
+    page = Page(f"<div>{rendered(text)}</div>")
+    assert not {tag for tag, _ in page.tags} & {"script", "img", "a"}
+    assert page.text.count("www.evil.example a@evil.example # h") >= 4
+    assert not re.search(r"://|www\.|@", text)  # what some readers make links of
+    assert not any(line.startswith("# h") for line in text.splitlines())
+    assert for_markdown("{: onclick=x }") == "&#123;: onclick=x &#125;"

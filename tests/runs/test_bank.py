@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 import bench_tiny
@@ -17,6 +18,7 @@ from fair_tta.errors import FairTTAError
 from fair_tta.files.whole_files import write_whole
 from fair_tta.runs.bank import Bank, bytes_needed, identity
 from fair_tta.runs.job import load_backend
+from fair_tta.runs.picture_files import content_digest
 from fair_tta.runs.samples import miniature_reader, miniature_tasks
 from fair_tta.text.encoder import unit
 from fair_tta.vision.views import AugMix, CropFlip
@@ -224,3 +226,43 @@ def test_identity(tmp_path: Path) -> None:
     hidden = identity(Hidden(), AugMix(6))  # type: ignore[arg-type]
     assert hidden["weights"].startswith("features ")
     assert hidden["preprocessing"] is None
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"images": "5"},
+        {"images": '{"image 0": 1}'},
+        {"images": "[{}, 3]"},
+        {"images": "null"},
+        {"images": '["image 1", "image 0"]'},
+        {"images": '["image 1"]'},
+        {"images": "[" * 100_000},
+        {"checksums": "7"},
+        {"checksums": "{}"},
+        {"checksums": "[" * 100_000},
+        {"seconds": "soon"},
+    ],
+)
+def test_headers_of_the_wrong_type_are_not_there(tmp_path: Path, header: dict[str, str]) -> None:
+    source, bank = Source(), Bank(tmp_path, FACTS, 0)
+    check(bank, source, NAMES[:2])
+    (path,) = bank.folder.glob("*.safetensors")
+    with safe_open(path, "pt") as shard:
+        tensors, metadata = {"features": shard.get_tensor("features")}, shard.metadata()
+    save_file(tensors, path, metadata={**metadata, **header})
+    check(Bank(tmp_path, FACTS, 0), source, NAMES[:2])
+    assert source.asked == [*NAMES[:2], *NAMES[:2]]
+
+
+@pytest.mark.parametrize("other", [torch.zeros(1, 3, 6), torch.zeros(1, 3), torch.ones(1, 3, 5)])
+def test_features_of_another_kind_are_not_there(tmp_path: Path, other: Tensor) -> None:
+    """Even with a checksum that is right."""
+    source, bank = Source(), Bank(tmp_path, FACTS, 0)
+    rows = other.half() if other.shape[-1] != 5 else other
+    digest = content_digest(b"image 0" + rows[0].numpy().tobytes())
+    header = {"images": '["image 0"]', "checksums": f'["{digest}"]', "seconds": "1"}
+    save_file({"features": rows}, bank.folder / "x.safetensors", metadata=header)
+    bank = Bank(tmp_path, FACTS, 0)
+    assert NAMES[0] in bank
+    check(bank, source, NAMES[:2])

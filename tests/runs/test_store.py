@@ -12,6 +12,7 @@ import time
 import warnings
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import msgspec
 import pytest
@@ -298,3 +299,18 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     with Store(path) as store:
         assert list(store) == rows(2000)
     assert path.read_bytes().count(b"\n") == 2000
+
+
+def test_a_row_of_somebody_else_is_not_there(tmp_path: Path) -> None:
+    """Its checksum is right, but it does not name its file as we do."""
+    path = tmp_path / "rows.jsonl"
+    content = msgspec.json.encode(row(1, file="no digest"))[:-1]
+    with Store(path) as store:
+        store.append([row(0)])
+    with path.open("ab") as file:
+        file.write(b'%s,"sum":"%08x"}\n' % (content, crc32(content)))
+    with (
+        pytest.warns(DamagedRowWarning, match="line 2 is not what was written"),
+        Store(path) as store,
+    ):
+        assert [answer.image for answer in store] == ["0.jpg"]

@@ -174,3 +174,10 @@ def test_target_prompts_hold_the_words_of_the_sentence(
         without_spaces = "".join(f"{a}{name}{b}{c}".split())
         assert "".join(prompt.text.split()) == without_spaces
         assert sum(part.slot is not None for part in prompt.parts) == 1
+
+
+def test_text_that_is_not_unicode() -> None:
+    with pytest.raises(PromptError, match=r"`template` should be text in Unicode \(got"):
+        Templates.from_sentence("\udce9 {target}")
+    with pytest.raises(PromptError, match=r"the attributes of `sensitive` should be in Unicode"):
+        parse_sensitive({"\udce9": ["a", "b"]})

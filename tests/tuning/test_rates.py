@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from fair_tta import ELRA, FairTTAError, FixedRate
+from fair_tta import ELRA, TPT, AugMix, FairTPTClassifier, FairTTAError, FixedRate, miniature
 from fair_tta.tuning.rates import BOUNDED, NO_STEP, ZERO_GRADIENT, notes_of
 
 CONTEXT = torch.tensor([[[3.0, 0.0], [0.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])  # norms 5, 5
@@ -166,3 +167,47 @@ def test_fixed_rate_is_the_optimizer_on_each_image(optimizer: Any) -> None:
         torch.testing.assert_close(together[image], parameter.detach())
     assert stepper.rate.tolist() == pytest.approx([0.1, 0.1])
     assert torch.equal(CONTEXT[0], torch.tensor([[3.0, 0.0], [0.0, 4.0]]))  # not written to
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_the_largest_rate_overflows_no_optimizer(optimizer: Any) -> None:
+    stepper = FixedRate(1e30, optimizer).start(CONTEXT, CONTEXT, CONTEXT, linear(CONTEXT))
+    for _ in range(3):
+        assert stepper.step(CONTEXT).shape == CONTEXT.shape
+
+
+class Starts:
+    """A policy that starts with something, which steps to something."""
+
+    def __init__(self, stepper: Any) -> None:
+        self.stepper = stepper
+
+    def start(self, *_: Any) -> Any:
+        return self.stepper
+
+
+def stepper(**members: Any) -> Any:
+    usual = {"step": lambda gradient: None, "rate": torch.ones(1), "flags": {}}
+    return SimpleNamespace(**{**usual, **members})
+
+
+@pytest.mark.parametrize(
+    ("started", "message"),
+    [
+        (None, r"Starts.start should return an object with `step`, .* \(got a NoneType\)"),
+        (
+            SimpleNamespace(),
+            r"`rate` of shape \[1\] and `flags` .*\(got a Simple",
+        ),
+        (stepper(rate=0.1), r"Starts.start should return"),
+        (stepper(rate=torch.ones(2)), r"Starts.start should return"),
+        (stepper(flags=None), r"Starts.start should return"),
+        (stepper(), r"`step` of Starts should return contexts of shape \[1, .*\(got a NoneType\)"),
+        (stepper(step=lambda gradient: gradient[0]), r"\[1, .*\] \(got \["),
+    ],
+)
+def test_policies_of_ones_own_that_do_not_start(started: Any, message: str) -> None:
+    task = miniature.BIRDS
+    clf = FairTPTClassifier("miniature", task.targets, adapter=TPT(rate=Starts(started)))
+    with pytest.raises(FairTTAError, match=message):
+        clf.with_views(AugMix(2)).predict(task.draw(1, seed=3)[0].image)

@@ -122,6 +122,12 @@ class Chained:
         """If either does."""
         return any(getattr(part, "needs_labels", False) for part in (self.first, self.then))
 
+    def __rshift__(self, then: object) -> Chained:
+        raise FairTTAError(
+            f"two methods can follow one another, not three (got {then!r} after {self!r}): leave "
+            "one out."
+        )
+
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """See `Adapter.adapt`."""
         texts, before = self.first.find_texts(task, features)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -72,6 +73,10 @@ def check_fitted(method: Any, task: Task | None = None) -> None:
         )
 
 
+def _are_texts(notes: Any) -> bool:
+    return isinstance(notes, Sequence) and all(isinstance(note, str) for note in notes)
+
+
 def check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> None:
     """Raise, with the adapter's name, unless an outcome fits the task and the images.
 
@@ -80,6 +85,16 @@ def check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> No
     should = f"{type(adapter).__name__}.adapt should"
     if not isinstance(outcome, Outcome):
         raise FairTTAError(f"{should} return an Outcome (got a {type(outcome).__name__}).")
+    if not isinstance(outcome.sensitive, Mapping):
+        raise FairTTAError(
+            f"{should} give `sensitive` as {{attribute: probabilities}}, or leave it out (got a "
+            f"{type(outcome.sensitive).__name__})."
+        )
+    if not isinstance(outcome.warnings, Sequence) or not all(map(_are_texts, outcome.warnings)):
+        raise FairTTAError(
+            f"{should} give `warnings` as texts for each image, or leave them out (got "
+            f"{outcome.warnings!r:.80})."
+        )
     unknown = [name for name in outcome.sensitive if name not in task.sensitive]
     if unknown:
         raise FairTTAError(
@@ -98,6 +113,9 @@ def check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> No
         got = list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
         if got != shape:
             raise FairTTAError(f"{should} give `{name}` of shape {shape} (got {got}).")
+        if value.is_complex() or value.is_meta:
+            what = "the meta device" if value.is_meta else f"{value.dtype}"
+            raise FairTTAError(f"{should} give `{name}` as real numbers (got {what}).")
     if len(outcome.warnings) not in (0, images):
         raise FairTTAError(
             f"{should} give `warnings` for each of {images} images, or none (got "

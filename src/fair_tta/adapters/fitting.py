@@ -67,7 +67,14 @@ class FittedMethod:
         """
 
         def make() -> Mapping[str, Tensor]:
-            made = self.prepare(task, self.checked_reference(task).tensors)
+            tensors = self.checked_reference(task).tensors
+            try:
+                made = self.prepare(task, tensors)
+            except (RuntimeError, LookupError, TypeError, OverflowError) as error:
+                raise FairTTAError(
+                    f"what this {type(self).__name__} has learnt is not what it needs ({error}): "
+                    "fit it again."
+                ) from error
             own = task.target_features
             return {
                 name: (value.to(own.dtype) if value.is_floating_point() else value).to(own.device)
@@ -230,6 +237,6 @@ def load_one_of(path: str | os.PathLike[str], kinds: Iterable[type[T]]) -> T:
     reference, settings = Reference.read(path, learnt_with)
     try:
         loaded: T = by_name[reference.method](**settings, reference=reference)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise unknown_settings(path, reference.method, error) from error
     return loaded

@@ -74,7 +74,7 @@ def lasting_repr(value: Any) -> str:
 def _run(path: Path) -> ModuleType:
     from fair_tta.adapters.file_modules import module_name
 
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise FairTTAError(f"there is no file {str(path)!r}: check the path.")
     try:
         return import_module(module_name(path))

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -73,7 +72,7 @@ class Reference:
         Raises:
             FairTTAError: there is no such file, it is damaged or another's, or of another method.
         """
-        if not Path(path).is_file():
+        if not os.path.isfile(path):  # False too of a name that is too long
             raise FairTTAError(f"there is no file {os.fspath(path)!r}: check the path.")
         try:
             with safe_open(path, "pt") as file:
@@ -83,6 +82,7 @@ class Reference:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             if about.pop("sha256") != _digest(about, tensors):
                 raise ValueError("damaged")
+            _check_types(about, tensors["identity"])
             identity = TaskIdentity(
                 about["model"], about["scale"], about["prompts"], tensors.pop("identity")
             )
@@ -90,7 +90,10 @@ class Reference:
             tensors = {name.removeprefix("learnt."): value for name, value in tensors.items()}
             shaping = {name: settings[name] for name in learnt_with.get(method, ())}
             reference = cls(method, about["images"], identity, tensors, shaping)
-        except (SafetensorError, LookupError, TypeError, ValueError, AttributeError) as error:
+        except (
+            SafetensorError, OSError, LookupError, TypeError, ValueError, AttributeError,
+            RecursionError, RuntimeError,
+        ) as error:  # fmt: skip
             raise FairTTAError(
                 f"{os.fspath(path)!r} is no file that a fitted method has saved, or it is damaged: "
                 "fit again."
@@ -153,6 +156,14 @@ def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
         content.update(_json([name, str(value.dtype), list(value.shape)]).encode())
         content.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
     return content.hexdigest()
+
+
+def _check_types(about: Mapping[str, Any], features: Tensor) -> None:
+    """A checksum says that a file is as it was written, not by whom."""
+    kinds = {"method": str, "settings": dict, "images": int, "model": str, "prompts": dict}
+    wrong = [key for key, kind in kinds.items() if not isinstance(about[key], kind)]
+    if wrong or not isinstance(about["scale"], int | float) or not features.is_floating_point():
+        raise TypeError(f"{wrong or 'scale or features'} of another type")
 
 
 def _hashable(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,10 +63,10 @@ class TaskIdentity:
         """
         other = task.remember(TaskIdentity, lambda: TaskIdentity.of(task))
         for name, own in self.prompts.items():
-            if _in_order(own) != _in_order(other.prompts[name]):
+            if _in_order(own) != _in_order(other.prompts.get(name)):
                 raise FairTTAError(
                     f"{what} was fitted with another `{name}`, {reprlib.repr(own)} (got "
-                    f"{reprlib.repr(other.prompts[name])}): fit it again."
+                    f"{reprlib.repr(other.prompts.get(name))}): fit it again."
                 )
         same_shape = self.features.shape == other.features.shape
         if not same_shape or cosine_similarity(self.features, other.features).min() < _ALIKE:

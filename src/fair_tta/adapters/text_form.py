@@ -120,6 +120,8 @@ def short_name(text: str) -> str:
 
 def _one(text: str, folder: Path) -> Any:
     file = _FILE.fullmatch(text.strip())
+    if "\0" in text:
+        raise FairTTAError(f"an adapter has no null characters in its name (got {text!r:.80}).")
     if file:
         path, name = (folder / os.path.expanduser(file[1])).resolve(), (file[2] or "").strip()
         return _own(path, name, file[3] or "", folder)

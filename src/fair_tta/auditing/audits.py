@@ -6,14 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from fair_tta.auditing import frames, shown
 from fair_tta.auditing.document import AuditDocument
-from fair_tta.auditing.json_form import dump_document, parse_document
+from fair_tta.auditing.json_form import dump_document, parse_document, read_file
 from fair_tta.auditing.scores import Scores
 from fair_tta.errors import FairTTAError
 from fair_tta.files.whole_files import write_whole
@@ -106,7 +105,7 @@ class Audit:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Audit:
         """Read and check a file that `save` wrote."""
-        return cls(parse_document(Path(path).read_bytes()))
+        return cls(parse_document(read_file(path)))
 
     def to_frame(self) -> Any:
         """A pandas DataFrame with a row for each figure and group, also of a loaded audit."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from fair_tta.auditing.changed_pictures import ChangedPicture
 from fair_tta.auditing.document import EstimateFields
 from fair_tta.auditing.examination_document import EXAMINATION_ID, ExaminationDocument
-from fair_tta.auditing.json_form import dump_document, parse_struct
+from fair_tta.auditing.json_form import dump_document, parse_struct, read_file
 from fair_tta.files.whole_files import write_whole
 
 
@@ -57,7 +56,7 @@ class Examination:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Examination:
         """Read and check a file that `save` wrote."""
-        return cls.from_json(Path(path).read_bytes())
+        return cls.from_json(read_file(path))
 
     def to_html(self, *, title: str | None = None, pictures: bool = True) -> str:
         """One HTML page that needs nothing else: see `fair_tta.report.examination_html`."""

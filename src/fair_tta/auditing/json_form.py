@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from functools import cache
+from os import PathLike, fspath
 from typing import Any, TypeVar
 
 from msgspec import Struct, ValidationError, convert, to_builtins
@@ -12,8 +13,10 @@ from msgspec.json import schema_components
 
 from fair_tta.auditing.document import SCHEMA_ID, AuditDocument, Provenance
 from fair_tta.errors import FairTTAError
+from fair_tta.vision.files import open_file
 
 _DEEPEST = 100  # lists and objects inside one another
+_MOST_BYTES = 2**28
 _DIGITS = 300  # of an integer; it is still a float then
 
 T = TypeVar("T", bound=Struct)
@@ -42,6 +45,20 @@ def dump_document(document: Struct) -> str:
     except UnicodeEncodeError:  # a file name that is not Unicode
         text = json.dumps(plain, indent=1, allow_nan=False)
     return text
+
+
+def read_file(path: str | PathLike[str]) -> bytes:
+    """The content of a file of JSON, which is no device and not larger than 256 MiB.
+
+    Raises:
+        OSError: it cannot be read.
+        FairTTAError: it is too large.
+    """
+    with open_file(path) as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise FairTTAError(f"{fspath(path)!r} has more than {_MOST_BYTES} bytes.")
+    return content
 
 
 def parse_document(text: str | bytes) -> AuditDocument:

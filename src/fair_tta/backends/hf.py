@@ -13,6 +13,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor, nn
 
+from fair_tta.backends.condition import check_present, explained
 from fair_tta.backends.embedding_layer import TextCall
 from fair_tta.backends.guard import untouched
 from fair_tta.backends.protocol import Tokens
@@ -37,6 +38,7 @@ class TransformersBackend:
     def __init__(self, model: Any, image_processor: Any, tokenizer: Any) -> None:
         if not hasattr(model, "get_text_features") and hasattr(model, "clip"):
             model = model.clip  # CLIPSegForImageSegmentation carries its CLIP along
+        check_present(model)
         self.model: Any = model
         self._image_call: Callable[[dict[str, Tensor]], Tensor]
         text_call, self._image_call = _calls(model)
@@ -120,7 +122,8 @@ class TransformersBackend:
             key: value.to(self.device, self.dtype if value.is_floating_point() else None)
             for key, value in inputs.items()
         }
-        with untouched(self.model), torch.no_grad():
+        tower = f"the vision tower of {self.name}"
+        with untouched(self.model), torch.no_grad(), explained(self.model, tower):
             return self._image_call(inputs)
 
     def with_compiled_vision(self) -> TransformersBackend:
@@ -132,7 +135,13 @@ class TransformersBackend:
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """Whole sentences, padded to the model's full length on the tokenizer's side."""
-        rows = self._tokenizer(list(texts), padding=False, truncation=False)["input_ids"]
+        try:
+            rows = self._tokenizer(list(texts), padding=False, truncation=False)["input_ids"]
+        except Exception as error:  # tokenizers raises bare exceptions
+            raise ModelError(
+                f"the tokenizer of {self.name} does not take sentences such as {texts[0]!r:.80} "
+                f"({error}): it is damaged, get it again."
+            ) from error
         for text, row in zip(texts, rows, strict=True):
             check_length(text, len(row), self._length)
         pad = self._tokenizer.pad_token_id

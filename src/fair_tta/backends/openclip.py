@@ -14,6 +14,7 @@ from PIL.Image import Image
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fair_tta.backends.condition import check_present, explained
 from fair_tta.backends.guard import untouched
 from fair_tta.backends.protocol import Tokens
 from fair_tta.backends.sharing import Tree
@@ -37,6 +38,7 @@ class OpenClipBackend:
         preprocess: Callable[[Image], Tensor],
         tokenizer: Callable[..., Tensor],
     ) -> None:
+        check_present(model)
         self.model: Any = model
         self._image_call: Callable[[Tensor], Tensor] = partial(_image, model)
         self._preprocess = preprocess
@@ -94,7 +96,8 @@ class OpenClipBackend:
 
     def encode_pixels(self, pixels: Tensor) -> Tensor:
         """Features of preprocessed pixels."""
-        with untouched(self.model), torch.no_grad():
+        tower = f"the vision tower of {self.name}"
+        with untouched(self.model), torch.no_grad(), explained(self.model, tower):
             return self._image_call(pixels.to(self.device, self.dtype))
 
     def image_tower(self) -> nn.Module:

@@ -67,7 +67,14 @@ def _from_string(name: str, processor: Any) -> Backend:
     if name.startswith("open_clip:"):
         _no_processor(processor)
         return load_open_clip_string(name.removeprefix("open_clip:"))
-    if [file.name for file in Path(name).glob("*config.json")] == ["open_clip_config.json"]:
+    try:
+        configs = [file.name for file in Path(name).glob("*config.json")]
+    except (OSError, ValueError) as error:  # a name that is too long, or has odd signs
+        raise ModelError(
+            f"`model={name[:80]!r}` could not be loaded ({str(error)[:40]}): it should be "
+            f"{_ACCEPTED}."
+        ) from error
+    if configs == ["open_clip_config.json"]:
         return load_open_clip_string(f"local-dir:{name}")
     import transformers
 

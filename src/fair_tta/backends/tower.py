@@ -8,13 +8,15 @@ what the tower does with two sentences, not by its name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from fair_tta.backends.condition import remedy
 from fair_tta.backends.embedding_layer import TextCall, agree, find_embedding, output_replaced
 from fair_tta.backends.guard import untouched
 from fair_tta.backends.protocol import Tokens
@@ -51,13 +53,19 @@ class TextTower:
         self._sharing: Sharing | None = None
         try:
             self._layer, self.reason = find_embedding(root, self._call, probe)
-        except (AttributeError, TypeError, RuntimeError, ValueError) as error:
-            raise ModelError(f"the text tower {name} does not take sentences: {error}") from error
+        except (AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
+            advice = remedy(root)
+            if isinstance(error, IndexError):
+                advice = " (The tokenizer may be damaged, or that of another model.)"
+            raise ModelError(
+                f"the text tower {name} does not take sentences: {error}{advice}"
+            ) from error
         if self._layer is not None:
             self._check_splice(probe)
         if self._layer is not None:
             self._cut = self._tail_is_free(probe)
-        if self._cut:
+            self._check_gradient(self.shorten(probe))
+        if self._cut and self._layer is not None:
             self._masked = not self._mask_is_free(probe)
             self._sharing = self._find_sharing(probe)
 
@@ -78,8 +86,10 @@ class TextTower:
 
     def embed(self, ids: Tensor) -> Tensor:
         """Token embeddings as the tower's own layer makes them, without gradient."""
+        layer = self._require_layer()
+        self._check_known(ids)
         with untouched(self._root), torch.no_grad():
-            embeddings: Tensor = self._require_layer()(ids)
+            embeddings: Tensor = layer(ids)
         return embeddings
 
     def shorten(self, tokens: Tokens) -> Tokens:
@@ -91,6 +101,7 @@ class TextTower:
 
     def encode(self, tokens: Tokens) -> Tensor:
         """The model's own features, with the tail cut where that is exact, without gradient."""
+        self._check_known(tokens.ids)
         tokens = self.shorten(tokens)
         with torch.no_grad():
             return self._call(tokens.ids, tokens.mask)
@@ -150,6 +161,32 @@ class TextTower:
             self._layer = None
             self.reason = "its features do not follow its token embeddings"
 
+    def _check_gradient(self, probe: Tokens) -> None:
+        """A gradient must come back from the features to the embeddings."""
+        with warnings.catch_warnings(), torch.inference_mode(False), torch.enable_grad():
+            warnings.simplefilter("ignore")  # quantised layers say that they have no gradient
+            leaf = self.embed(probe.ids).clone().requires_grad_()
+            try:
+                torch.autograd.grad(self._encode_from(probe, leaf).double().sum(), leaf)
+            except RuntimeError as error:
+                self._layer = None
+                self.reason = f"no gradient comes through it ({str(error).partition('. ')[0]})"
+                if any(tensor.is_inference() for tensor in _tensors(self._root)):
+                    self.reason = (
+                        "its weights were made under torch.inference_mode: load it outside of that"
+                    )
+                elif _is_quantised(self._root):
+                    self.reason = "its layers are quantised and give no gradient: load it in float"
+
+    def _check_known(self, ids: Tensor) -> None:
+        """A damaged tokenizer, or that of another model, may name tokens that are not there."""
+        count = getattr(self._layer, "num_embeddings", None)
+        if isinstance(count, int) and int(ids.max()) >= count:
+            raise ModelError(
+                f"the tokenizer does not belong to the text tower {self.name}: it names token "
+                f"{int(ids.max())}, and there are {count}. Get it again, or pass the model's own."
+            )
+
     @torch.no_grad()
     def _tail_is_free(self, probe: Tokens) -> bool:
         """Do features ignore what stands in the tail, and stay the same when it is cut off?"""
@@ -204,6 +241,15 @@ class TextTower:
         except (AttributeError, TypeError, RuntimeError, ValueError, IndexError):
             return None
         return self._sharing if agree(shared, own) else None
+
+
+def _tensors(root: nn.Module) -> Iterator[Tensor]:
+    yield from root.parameters()
+    yield from root.buffers()
+
+
+def _is_quantised(root: nn.Module) -> bool:
+    return any("quantized" in type(module).__module__ for module in root.modules())
 
 
 def used_length(tokens: Tokens) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import io
 import json
@@ -12,6 +11,7 @@ from typing import Protocol
 from rich.console import Console
 from rich.text import Text
 
+from fair_tta.data.csv_rows import CsvRows
 from fair_tta.data.problems import printable
 from fair_tta.errors import ImageError
 from fair_tta.prediction import Prediction
@@ -58,9 +58,9 @@ class Csv:
 
     def __init__(self, targets: tuple[str, ...], attributes: tuple[str, ...]) -> None:
         self._text = io.StringIO(newline="")
-        self._writer = csv.writer(self._text, lineterminator="\n")
+        self._rows = CsvRows(self._text)
         self._targets, self._attributes = targets, attributes
-        self._writer.writerow(
+        self._rows.add(
             ["image", "label", "zero-shot label", *(f"p: {target}" for target in targets)]
             + [f"sensitive entropy: {attribute}" for attribute in attributes]
             + ["certified unchanged", "warnings", "error"]
@@ -70,9 +70,9 @@ class Csv:
         """See `Output.add`."""
         if isinstance(answer, ImageError):
             blank = [""] * (len(self._targets) + len(self._attributes) + 4)
-            self._writer.writerow([path, *blank, str(answer)])
+            self._rows.add([path, *blank, str(answer)])
             return
-        self._writer.writerow(
+        self._rows.add(
             [path, answer.label, _zero_shot(answer)]
             + [answer.probabilities[target] for target in self._targets]
             + [answer.sensitive_entropy[attribute] for attribute in self._attributes]
@@ -134,6 +134,5 @@ def _zero_shot(answer: Prediction) -> str:
 
 
 def _write(text: str) -> None:
-    """Bytes of names that are not UTF-8 leave as they came."""
-    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    sys.stdout.buffer.write(text.encode())
     sys.stdout.buffer.flush()

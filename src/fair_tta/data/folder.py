@@ -55,9 +55,9 @@ def iter_folder(
     columns = [sensitive_columns] if isinstance(sensitive_columns, str) else [*sensitive_columns]
     if not columns:
         raise DatasetError("`sensitive_columns` should name at least one column (got none).")
-    if check_images and not images.is_dir():
+    if check_images and not os.path.isdir(images):
         raise DatasetError(f"`images_dir` should be a folder (got {str(images)!r}).")
-    if not labels.is_file():
+    if not os.path.isfile(labels):
         raise DatasetError(f"`labels_csv` should be a file (got {str(labels)!r}).")
     given = [] if path_column is None else [path_column]
     table = LabelTable(labels, [*given, target_column, *columns])

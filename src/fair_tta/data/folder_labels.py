@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -72,7 +73,7 @@ class Labels:
 
     def scan(self) -> LabelValues:
         """Read the file once, without the pictures: values, repeated rows and a hash."""
-        if not self.images.is_dir():
+        if not os.path.isdir(self.images):
             raise DatasetError(f"`images` should be a folder (got {str(self.images)!r}).")
         raw: dict[str, Counter[str]] = {column: Counter() for column in self.columns}
         keys, contents, rows = array("Q"), array("Q"), 0

@@ -30,7 +30,7 @@ def write_labels_of_folders(
         DatasetError: there are none, or none so deep.
     """
     root = Path(images)
-    if not root.is_dir():
+    if not os.path.isdir(root):
         raise DatasetError(f"`images` should be a folder (got {str(root)!r}).")
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fair_tta.data.problems import Problem, ProblemKind
 from fair_tta.data.records import DatasetError
+from fair_tta.vision.files import open_file
 
 _SEPARATORS = ",;\t|"
 _START = 4096  # bytes that tell what a file is
@@ -27,7 +28,7 @@ class Row:
 def check_is_text(path: Path) -> str:
     """Refuse what cannot be a label file; returns the encoding."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             start = file.read(_START)
             if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 encoding = "utf-16"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from fair_tta.adapters import Adapter
 from fair_tta.auditing import Audit, compare
 from fair_tta.auditing.columns import Columns
 from fair_tta.auditing.harm_sets import HarmSets
+from fair_tta.data.csv_rows import CsvRows
 from fair_tta.data.problems import Problem, Problems
 from fair_tta.data.records import Record
 from fair_tta.errors import FairTTAError
@@ -95,11 +95,9 @@ class _Csv:
     """A file that grows row by row."""
 
     def __init__(self, path: Path, header: Sequence[str]) -> None:
-        self._file = open(  # noqa: SIM115
-            path, "w", encoding="utf-8", errors="surrogateescape", newline=""
-        )
-        self._writer = csv.writer(self._file)
-        self._writer.writerow(header)
+        self._file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115
+        self._rows = CsvRows(self._file)
+        self._rows.add(header)
 
     def close(self) -> None:
         """There are no more rows."""
@@ -114,7 +112,7 @@ class ProblemsFile(_Csv):
 
     def add(self, row: int, problem: Problem) -> None:
         """One more; what is about the whole label file has row 0."""
-        self._writer.writerow([row or "", problem.kind.value, problem.what])
+        self._rows.add([row or "", problem.kind.value, problem.what])
 
 
 class PredictionsFile(_Csv):
@@ -140,4 +138,4 @@ class PredictionsFile(_Csv):
         for answer in answers:
             confidence = answer.probabilities[self._targets.index(answer.label)]
             cells += [answer.label, confidence, answer.probabilities[own]]
-        self._writer.writerow(cells)
+        self._rows.add(cells)

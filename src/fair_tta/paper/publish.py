@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 from fair_tta.auditing import Audit
 from fair_tta.auditing.columns import Columns
+from fair_tta.data.csv_rows import CsvRows
 from fair_tta.files.whole_files import write_whole
 from fair_tta.paper.cells import COLUMNS
 from fair_tta.paper.figures import (
@@ -25,6 +25,7 @@ from fair_tta.paper.figures import (
 from fair_tta.paper.parquet import write_parquet
 from fair_tta.paper.table_run import TableRun, read_columns
 from fair_tta.report import html_many
+from fair_tta.report.templating import for_markdown
 from fair_tta.report.terminal import plain_number
 from fair_tta.runs.provenance import classifier_provenance
 from fair_tta.runs.settings import Grid, Setting
@@ -92,21 +93,21 @@ def publish(run: TableRun, store: Store) -> Published:
 def to_csv(grid: Grid, figures: Sequence[Figure]) -> str:
     """A row for each cell, numbers in full."""
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_HEADER)
+    rows = CsvRows(text)
+    rows.add(_HEADER)
     for f in figures:
         task = ("Average", "", "")
         if f.task is not None:
             task = f.task.dataset, f.task.target, " x ".join(f.task.sensitive)
-        printed = ("", "", "")
+        printed: tuple[object, ...] = ("", "", "")
         if f.printed is not None:
-            printed = (f"{f.printed.value:g}", repr(f.minus_paper), str(f.printed.suspect).lower())
-        error = "" if math.isnan(f.cell.error) else repr(f.cell.error)
-        spread = ["" if x is None else repr(x) for x in (f.difference, f.low, f.high)]
+            printed = (f"{f.printed.value:g}", f.minus_paper, str(f.printed.suspect).lower())
+        error = "" if math.isnan(f.cell.error) else f.cell.error
+        spread = ["" if x is None else x for x in (f.difference, f.low, f.high)]
         s = f.setting
         where = grid.name, s.section, s.row, s.name, repr(s.adapter), *task, f.metric
-        what = f.images, f.cell.seeds, repr(f.cell.mean), error, f.cell.mark
-        writer.writerow([*where, *what, *spread, *printed])
+        what = f.images, f.cell.seeds, f.cell.mean, error, f.cell.mark
+        rows.add([*where, *what, *spread, *printed])
     return text.getvalue()
 
 
@@ -116,8 +117,8 @@ def harm_csv(audits: Sequence[Audit]) -> str:
     Tables with many settings are audited in parts, each with zero-shot in it, which comes once.
     """
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_HARM_HEADER.split(","))
+    table = CsvRows(text)
+    table.add(_HARM_HEADER.split(","))
     rows: dict[tuple[str, ...], list[Any]] = {}
     for document in (audit.document for audit in audits):
         by = " x ".join(document.data.sensitive)
@@ -135,22 +136,22 @@ def harm_csv(audits: Sequence[Audit]) -> str:
                 figures += [] if change is None else [change.value, change.low, change.high]
                 where = [extra, by, h.classes, " / ".join(h.sensitive.values()) or "everybody"]
                 rows.setdefault((extra, by, *key), [*where, run.name, *figures])
-    writer.writerows(rows.values())
+    for row in rows.values():
+        table.add(row)
     return text.getvalue()
 
 
 def to_markdown(grid: Grid, figures: Sequence[Figure]) -> str:
     """A table for each task and one for the average."""
-    parts = [f"# {grid.name}", "", LEGEND, ""]
+    parts = [f"# {for_markdown(grid.name)}", "", LEGEND, ""]
     if grid.model:
-        parts += [f"The paper's model is {grid.model}.", ""]
+        parts += [f"The paper's model is {for_markdown(grid.model)}.", ""]
     for title, rows in tables_by_task(figures):
-        parts += [f"## {title}", ""]
+        parts += [f"## {for_markdown(title)}", ""]
         parts.append("| setting | " + " | ".join([*(c.title for c in COLUMNS), "s"]) + " |")
         parts.append("|---" * (len(COLUMNS) + 2) + "|")
         for setting, cells in rows:
-            name = " ".join(setting.name.split()).replace("|", r"\|")
-            parts.append(f"| {name} | " + " | ".join(cells) + " |")
+            parts.append(f"| {for_markdown(setting.name)} | " + " | ".join(cells) + " |")
         parts.append("")
     return "\n".join(parts)
 

@@ -41,7 +41,9 @@ from fair_tta.errors import FairTTAError, require
 from fair_tta.runs.samples import Reader
 from fair_tta.runs.settings import Grid, Setting
 from fair_tta.text.prompts import parse_names
+from fair_tta.vision.files import open_file
 
+_MOST_BYTES = 2**24
 _FOLDER = ("name", "images", "labels", "target_column", "template", "targets", "sensitive")
 
 
@@ -88,9 +90,14 @@ def read_table(path: str | os.PathLike[str]) -> OwnTable:
     toml = require("tomllib" if sys.version_info >= (3, 11) else "tomli", "bench")
     file = Path(path)
     try:
-        content = toml.loads(file.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise FairTTAError(f"cannot read the table {str(file)!r}: {error}.") from error
+        with open_file(file) as source:
+            text = source.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+        content = toml.loads(text.decode("utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        why = "it is nested too deep" if isinstance(error, RecursionError) else error
+        raise FairTTAError(f"cannot read the table {str(file)!r}: {why}.") from error
     _check_keys("a table", content, ("setting",), ("pairs", "folder"))
     folders = {}
     pairs = content.get("pairs", [])

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from fair_tta.auditing.label_plans import HALF_WIDTH
+from fair_tta.data.problems import printable
 from fair_tta.report import meanings, numbers, sentences
 
 if TYPE_CHECKING:
@@ -51,8 +52,12 @@ def jinja_environment() -> Environment:
 
 
 def for_markdown(text: object) -> str:
-    """Names as they are, whatever signs they have that mean something in Markdown or HTML."""
-    signs = re.sub(r"([\\`*_\[\]|~#!$])", r"\\\1", str(text))
+    """Names on one line as they are, whatever signs mean something in Markdown or HTML."""
+    line = printable(" ".join(str(text).split()))
+    signs = re.sub(r"([\\`*_\[\]|~#!$])", r"\\\1", line)
     signs = signs.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    # attributes of some dialects, and templates of some sites
+    signs = signs.replace("{", "&#123;").replace("}", "&#125;")
     # a bare address would become a link
+    signs = re.sub(r"(?i)(www)\.", r"\1&#46;", signs)
     return signs.replace("://", ":&#47;/").replace("@", "&#64;")

@@ -93,6 +93,7 @@ class Bank:
         sweep(self.folder)
         if not (self.folder / "bank.json").exists():
             write_whole(self.folder / "bank.json", (key + "\n").encode())
+        self._dim = facts["dim"]
         self._where: dict[str, tuple[Path, int]] = {}
         for path in sorted(self.folder.glob(f"*{_ENDING}")):
             self._read_header(path)
@@ -145,7 +146,7 @@ class Bank:
         metadata = {
             "format": BANK_FORMAT,
             "images": json.dumps(digests),
-            "checksums": json.dumps([content_digest(_bytes(row)) for row in features]),
+            "checksums": json.dumps([*map(_checksum, digests, features)]),
             "seconds": repr(seconds),
         }
         try:
@@ -165,7 +166,9 @@ class Bank:
             with safe_open(path, "pt") as shard:
                 metadata = shard.metadata()
             digests = json.loads(metadata["images"])
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError):
+            return
+        if not isinstance(digests, list) or not all(isinstance(d, str) for d in digests):
             return
         for row, digest in enumerate(digests):
             self._where.setdefault(digest, (path, row))
@@ -181,9 +184,10 @@ class Bank:
                 features: Tensor = shard.get_slice("features")[row : row + 1][0].clone()
             expected = json.loads(metadata["checksums"])[row]
             seconds = float(metadata["seconds"])
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError, IndexError):
-            expected = None
-        if expected is None or content_digest(_bytes(features)) != expected:
+            is_ours = features.dtype == torch.float16 and features.shape[1:] == (self._dim,)
+        except (OSError, SafetensorError, LookupError, TypeError, ValueError, RecursionError):
+            is_ours = False
+        if not is_ours or _checksum(digest, features) != expected:
             del self._where[digest]
             return None
         return features, seconds
@@ -192,6 +196,11 @@ class Bank:
 def bytes_needed(facts: dict[str, Any], views: int, images: int) -> int:
     """How much disk the features of so many images take."""
     return images * (2 * views * int(facts["dim"]) + 128)
+
+
+def _checksum(digest: str, features: Tensor) -> str:
+    """Of the features and of whose they are, so that they cannot come to be another's."""
+    return content_digest(digest.encode("utf-8", "surrogatepass") + _bytes(features))
 
 
 def _bytes(tensor: Tensor) -> bytes:

@@ -68,7 +68,7 @@ class ReferenceFolder:
         Raises:
             FairTTAError: it is no folder, or there is no picture in it.
         """
-        if not Path(folder).is_dir():
+        if not os.path.isdir(folder):
             raise FairTTAError(
                 f"`reference` should be a folder of pictures (got {os.fspath(folder)!r})."
             )

@@ -99,7 +99,7 @@ def paper_reader(
     root: str | os.PathLike[str], split: Split | None = None, ages: AgeCut = DEFAULT_AGES
 ) -> Reader:
     """Reads the paper's datasets below a folder."""
-    if not Path(root).is_dir():
+    if not os.path.isdir(root):
         raise FairTTAError(
             f"`data` should be the folder of the datasets, or 'miniature' (got {str(root)!r})."
         )

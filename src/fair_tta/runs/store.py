@@ -204,9 +204,12 @@ def _parsed(line: bytes) -> Answer | None:
     if line[-_TAIL:] != b',"sum":"%08x"}\n' % crc32(body):
         return None
     try:
-        return _decoder.decode(line)
-    except msgspec.DecodeError:
+        answer = _decoder.decode(line)
+        if answer.file:
+            bytes.fromhex(answer.file + answer.content)
+    except ValueError:  # that of msgspec too
         return None
+    return answer
 
 
 def _is_torn(line: bytes) -> bool:

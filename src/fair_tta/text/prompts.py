@@ -162,4 +162,6 @@ def parse_sensitive(
 def _attribute(name: str) -> str:
     if not isinstance(name, str):
         raise PromptError(f"the attributes of `sensitive` should be strings (got {name!r}).")
+    if name != name.encode("utf-8", "ignore").decode():
+        raise PromptError(f"the attributes of `sensitive` should be in Unicode (got {name!r}).")
     return name

@@ -51,6 +51,8 @@ def parse_sentence(
     """Cut a sentence into parts; `required` slots must be there and no others."""
     if not isinstance(sentence, str):
         raise PromptError(f"`{argument}` should be a sentence (got {sentence!r}).")
+    if sentence != sentence.encode("utf-8", "ignore").decode():
+        raise PromptError(f"`{argument}` should be text in Unicode (got {sentence!r}).")
     parts: list[SentencePart] = []
     end = 0
     for match in _SLOT.finditer(sentence):

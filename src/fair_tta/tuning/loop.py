@@ -14,7 +14,7 @@ from fair_tta.tuning.entropy import most_confident
 from fair_tta.tuning.gradients import all_gradients, term_gradient
 from fair_tta.tuning.lengths import length_and_direction, wide
 from fair_tta.tuning.objectives import Loss, objective_of
-from fair_tta.tuning.rates import RatePolicy
+from fair_tta.tuning.rates import RatePolicy, check_context, check_stepper
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,9 @@ def tune(
         gradient = combine(direction, gradients)
         if stepper is None:
             stepper = rate.start(start, gradient, gradients[:, 0], target_at)
+            check_stepper(rate, stepper, len(views))
         context = stepper.step(gradient)
+        check_context(rate, context, start)
     moved, _ = length_and_direction(wide(context) - wide(start))
     size, _ = length_and_direction(start)
     return Tuned(

@@ -37,6 +37,9 @@ def notes_of(flags: Mapping[str, Tensor], images: int) -> list[tuple[str, ...]]:
     return [tuple(text for text, flag in told.items() if flag[i]) for i in range(images)]
 
 
+_LARGEST_RATE = 1e30  # optimisers divide it by small numbers, and float32 ends at 3e38
+
+
 class Stepper(Protocol):
     """A policy at work on some images."""
 
@@ -82,8 +85,10 @@ class FixedRate:
     optimizer: type[torch.optim.Optimizer] = torch.optim.AdamW
 
     def __post_init__(self) -> None:
-        if not (self.lr >= 0 and math.isfinite(self.lr)):
-            raise FairTTAError(f"`lr` should be a number from 0 on (got {self.lr!r}).")
+        if not 0 <= self.lr <= _LARGEST_RATE:
+            raise FairTTAError(
+                f"`lr` should be a number from 0 to {_LARGEST_RATE:g} (got {self.lr!r})."
+            )
         if not (
             isinstance(self.optimizer, type) and issubclass(self.optimizer, torch.optim.Optimizer)
         ):
@@ -242,3 +247,27 @@ class _ElraStepper:
         move = torch.where(length > 0, length * direction, 0.0)  # 0 * nan
         self._context = (wide(self._context) - move).to(self._context.dtype)
         return self._context
+
+
+def check_stepper(policy: RatePolicy, stepper: Any, images: int) -> None:
+    """Raise, with the policy's name, unless it has started as `Stepper` says."""
+    rate, flags = getattr(stepper, "rate", None), getattr(stepper, "flags", None)
+    if (
+        not callable(getattr(stepper, "step", None))
+        or not (isinstance(rate, Tensor) and list(rate.shape) == [images])
+        or not isinstance(flags, Mapping)
+    ):
+        raise FairTTAError(
+            f"{type(policy).__name__}.start should return an object with `step`, `rate` of shape "
+            f"[{images}] and `flags` {{sentence: [{images}]}} (got a {type(stepper).__name__})."
+        )
+
+
+def check_context(policy: RatePolicy, context: Any, start: Tensor) -> None:
+    """Raise, with the policy's name, unless a step ends at contexts like those of the start."""
+    got = list(context.shape) if isinstance(context, Tensor) else f"a {type(context).__name__}"
+    if got != list(start.shape):
+        raise FairTTAError(
+            f"`step` of {type(policy).__name__} should return contexts of shape "
+            f"{list(start.shape)} (got {got})."
+        )

@@ -82,6 +82,8 @@ def _halve_depth(pixels: _Array) -> _Array:
 
 def to_numpy(tensor: torch.Tensor, what: str) -> _Array:
     """The values of a tensor; `what` is for messages."""
+    if tensor.is_nested:
+        raise ImageError(f"{what} is a batch: pass a list of images, as in list(batch)")
     try:
         if tensor.is_floating_point() and tensor.dtype != torch.float64:
             tensor = tensor.float()  # numpy has no bfloat16

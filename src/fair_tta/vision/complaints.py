@@ -19,6 +19,8 @@ def describe(image: object) -> str:
         return f"bytes of length {memoryview(image).nbytes}"
     if isinstance(image, np.ndarray | torch.Tensor):
         kind = "array" if isinstance(image, np.ndarray) else "tensor"
+        if isinstance(image, torch.Tensor) and image.is_nested:
+            return f"nested tensor of dtype {image.dtype}"  # whose shape is an error
         return f"{kind} of shape {tuple(image.shape)} and dtype {image.dtype}"
     if isinstance(image, Image.Image):
         path = getattr(image, "filename", "")

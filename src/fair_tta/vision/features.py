@@ -8,16 +8,18 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from PIL import Image
 from torch import Tensor
 
 from fair_tta.backends.protocol import Backend
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.text.cache import Cache
 from fair_tta.text.encoder import unit
 from fair_tta.vision.batch_rendering import render_batch
 from fair_tta.vision.enlarging import MOST_ENLARGED, check_enlarged, enlarged_pixels
+from fair_tta.vision.given_views import check_arrays, check_count, listed_views
 from fair_tta.vision.images import ImageInput, load_image
 from fair_tta.vision.pixel_spec import PixelSpec
 from fair_tta.vision.renderers import uses_tensors
@@ -165,15 +167,7 @@ class Vision:
         pixels = torch.empty(len(images), views.n, 3, *spec.size)
         pixels[:, 0] = backend.preprocess(images)
         for image, own in zip(images, pixels, strict=True):
-            arrays = views(image, spec.size, content_generator(image, self.seed))
-            wanted = [views.n - 1, *spec.size, 3]
-            if list(arrays.shape) != wanted:
-                name = _argument(views is self.views)
-                raise FairTTAError(
-                    f"`{name}` should give an array {wanted}, all views but the image itself "
-                    f"(got {list(arrays.shape)})."
-                )
-            spec.normalise(arrays, out=own[1:])
+            spec.normalise(self._arrays(image, views, spec.size), out=own[1:])
         return pixels
 
     def _as_tensors(self, images: list[Image.Image], views: Any, spec: PixelSpec) -> Tensor:
@@ -188,11 +182,23 @@ class Vision:
 
     def _pictures(self, image: Image.Image, views: Views | CustomViews) -> list[Image.Image]:
         """Views as pictures, each for the model's own preprocessing."""
-        generator = content_generator(image, self.seed)
         if isinstance(views, Views):
-            arrays = views(image, _SIZE, generator).round().astype(np.uint8)
+            arrays = self._arrays(image, views, _SIZE).round().clip(0, 255).astype(np.uint8)
             return [image, *map(Image.fromarray, arrays)]
-        return [image, *map(self.load, views(image, generator))]
+        made, name = views(image, content_generator(image, self.seed)), self._name(views)
+        try:
+            return [image, *map(self.load, listed_views(name, made))]
+        except ImageError as error:
+            raise ImageError(f"`{name}` gave no picture: {error}") from error
+
+    def _arrays(
+        self, image: Image.Image, views: Views, size: tuple[int, int]
+    ) -> npt.NDArray[np.float32]:
+        arrays = views(image, size, content_generator(image, self.seed))
+        return check_arrays(self._name(views), views, arrays, size)
+
+    def _name(self, views: Views | CustomViews) -> str:
+        return _argument(views is self.views)
 
     def _encode_pictures(self, pictures: list[Image.Image]) -> Tensor:
         parts = [pictures[i : i + 32] for i in range(0, len(pictures), 32)]
@@ -230,8 +236,11 @@ def _fixed(
 
 def _parse_views(views: Any) -> Views | CustomViews:
     if isinstance(views, Views) and not isinstance(views, type):
+        check_count(views)
         return views
-    if isinstance(views, Tensor | np.ndarray | list | tuple):
+    if isinstance(views, list | tuple) or (
+        isinstance(views, Tensor | np.ndarray) and views.ndim > 0
+    ):
         return partial(_fixed, [load_image(view) for view in views])
     if callable(views) and not isinstance(views, type):
         custom: CustomViews = views

@@ -114,7 +114,7 @@ def _quiet() -> Iterator[None]:
 def is_single_image(value: object) -> bool:
     """True for one image of a kind `load_image` takes, False for a batch or anything else."""
     if isinstance(value, np.ndarray | torch.Tensor):
-        return value.ndim <= 3
+        return value.ndim <= 3 and not getattr(value, "is_nested", False)
     if isinstance(value, Image.Image | str | os.PathLike | _Bytes):
         return True
     return callable(getattr(value, "read", None))

@@ -1,0 +1,417 @@
+"""The ways into the library for what others made: a function for each, with one odd input.
+
+Each returns a word for what came of it, or raises. All is drawn from the given random numbers, so
+an input can be had again by its number.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import torch
+from mutations import NASTY, mutated, mutated_json, mutated_text, with_true_checksums
+from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from fair_tta import FairTPTClassifier, Identity, LogitBalance, ZeroShot, load_adapter, miniature
+from fair_tta.adapters.checks import is_ready, parts_of
+from fair_tta.adapters.reference import _digest
+from fair_tta.adapters.text_form import ADAPTERS, parse_adapter
+from fair_tta.auditing import Audit, Examination, audit
+from fair_tta.backends import Backend, resolve
+from fair_tta.data.problems import Problem
+from fair_tta.folders import Labels
+from fair_tta.metrics import Bootstrap
+from fair_tta.paper.toml_tables import read_table
+from fair_tta.report import examination_html, html, markdown
+from fair_tta.runs.answer import Answer, Key, to_answer
+from fair_tta.runs.bank import Bank
+from fair_tta.runs.store import Store
+from fair_tta.vision.views import AugMix
+
+ANSWER, REASON = "answer", "row with a reason"
+Door = Callable[[Random, Path], str]
+
+_TABLE = """
+[[folder]]
+name = "pets"
+images = "images"
+labels = "labels.csv"
+target_column = "animal"
+template = "a photo of a {target} {sensitive}."
+targets = { cat = "cat", dog = "dog" }
+sensitive.place = { indoors = "in a house", outdoors = "outdoors" }
+[[setting]]
+name = "strong"
+adapter = "fair-tpt:lam=5000"
+[[setting]]
+adapter = "zero:rho=0.5"
+"""
+_LABELS = (
+    'file,animal,place\n"a.png",cat,land\nb.png,dog,sea\nc.png,cat,"se\na"\nd.png,,land\n' * 20
+)
+_SETTINGS = (
+    "fair-tpt:lam=10,rate.beta=0.05,loss.joint=true", "tpt:rate.lr=0.005,rho=0.1,steps=2",
+    "fair-tpt+orthcali:lam=0", "zero:rho=0.5", "fair-tpt-mo:lam=1", "view-control:strength=1",
+    "association-correction:strength=0.5", "tpt:rate.lr=1e38", "tpt:rate.optimizer=sgd",
+    "logit-balance:reference=b.safetensors", "soft_vote.py:SoftVote:factor=3", *ADAPTERS,
+)  # fmt: skip
+
+
+_NUMBERS = (
+    0,
+    -0.0,
+    1e-30,
+    0.05,
+    0.5,
+    1,
+    1.5,
+    3,
+    100,
+    1e6,
+    1e30,
+    1e38,
+    1e300,
+    -1,
+    math.nan,
+    math.inf,
+)
+
+
+@cache
+def backend() -> Backend:
+    return resolve("miniature")
+
+
+@cache
+def classifier() -> FairTPTClassifier:
+    task = miniature.BIRDS
+    return FairTPTClassifier(
+        backend(), task.targets, task.sensitive, task.template, adapter=ZeroShot(),
+        views=AugMix(4),
+    )  # fmt: skip
+
+
+@cache
+def drawn() -> Image.Image:
+    return miniature.BIRDS.draw(1, seed=3)[0].image
+
+
+@cache
+def files() -> list[tuple[str, bytes]]:
+    """The same picture in every format that PIL writes here."""
+    found = []
+    modes = ("RGB", "L", "P", "RGBA", "1", "CMYK", "I;16", "F")
+    Image.init()
+    for name in sorted(set(Image.SAVE) - {"PDF", "EPS", "XBM"}):
+        for mode in modes:
+            content = io.BytesIO()
+            try:
+                drawn().convert("L" if mode in ("I;16", "F") else mode).convert(mode).save(
+                    content, name
+                )
+            except (OSError, ValueError, KeyError):
+                continue
+            found.append((name, content.getvalue()))
+    turned, exif = io.BytesIO(), Image.Exif()
+    exif[0x0112] = 6
+    drawn().save(turned, "JPEG", exif=exif, progressive=True)
+    return [*found, ("JPEG", turned.getvalue())]
+
+
+def images(random: Random, folder: Path) -> str:
+    """A file of a picture, damaged: as bytes, as a path, or opened with PIL first."""
+    kind, data = random.choice(files())
+    data = mutated(random, data, [other for _, other in files()])
+    data = with_true_checksums(data) if kind == "PNG" and random.random() < 0.7 else data
+    if random.random() < 0.5:
+        classifier().predict(data)
+    else:
+        path = folder / f"picture.{kind.lower()}"
+        path.write_bytes(data)
+        classifier().predict(path)
+    return ANSWER
+
+
+def arrays(random: Random, folder: Path) -> str:
+    """Arrays and tensors of any shape, kind and range: as an image, in a list, as views."""
+    numbers = np.random.default_rng(random.getrandbits(32))
+    shape = tuple(random.choice((0, 1, 2, 3, 4, 7, 64, 500)) for _ in range(random.randint(0, 5)))
+    shape = shape if np.prod(shape, dtype=np.float64) < 1e6 else shape[:2]
+    kind = random.choice(
+        ("?", "u1", "u2", "u4", "i1", "i8", "f2", "f4", "f8", "c8", "O", "U2", "M8[s]")
+    )
+    low, high = sorted(random.choice((0, 1, 255, 65535, -1, 1e30)) for _ in range(2))
+    plain: Any = numbers.uniform(low, high, shape)
+    with np.errstate(all="ignore"):
+        plain = plain.astype("i8").astype(kind) if kind == "M8[s]" else plain.astype(kind)
+    if random.random() < 0.2 and plain.dtype.kind == "f" and plain.size:
+        plain.flat[0] = random.choice((np.nan, np.inf, -np.inf))
+    if random.random() < 0.3 and plain.ndim:
+        plain = random.choice((plain[::-1], plain.T, np.ma.masked_array(plain), plain[..., ::2]))
+    made: Any = plain
+    if random.random() < 0.5 and plain.dtype.kind in "biufc":
+        made = torch.from_numpy(np.array(plain, order="C"))
+        change = random.choice(
+            ("", "bfloat16", "meta", "sparse", "grad", "nested", "quantised", "inference")
+        )
+        with torch.inference_mode(change == "inference"):
+            made = _odd(made, change)
+    if random.random() < 0.3:
+        made = [made, drawn()]
+    if random.random() < 0.3:
+        clf = classifier().with_views(made).with_adapter(parse_adapter("zero"))
+        clf.predict(drawn())
+        return ANSWER
+    found = classifier().predict(made)
+    for prediction in found if isinstance(found, list) else [found]:
+        assert abs(sum(prediction.probabilities.values()) - 1) < 1e-3
+    return ANSWER
+
+
+def _odd(made: torch.Tensor, change: str) -> Any:
+    if change == "bfloat16" and not made.is_complex():
+        return made.bfloat16()
+    if change == "meta":
+        return made.to("meta")
+    if change == "sparse" and made.ndim and made.dtype in (torch.float32, torch.float64):
+        return made.to_sparse()
+    if change == "grad" and made.is_floating_point():
+        return made.requires_grad_()
+    if change == "nested" and made.ndim and made.dtype in (torch.float32, torch.uint8):
+        return torch.nested.nested_tensor([made, made])
+    if change == "quantised" and made.dtype == torch.float32:
+        return torch.quantize_per_tensor(made, 0.1, 0, torch.quint8)
+    return made.clone()
+
+
+def names(random: Random, folder: Path) -> str:
+    """Names and templates that are odd, of odd types, too long or too many."""
+
+    def name() -> Any:
+        if random.random() < 0.1:
+            return random.choice((None, 3, 2.5, b"x", (), ["x"], object()))
+        if random.random() < 0.7:
+            return f"cat {random.randrange(10_000)}"
+        return mutated_text(random, random.choice(("cat", "water bird", "a person, smiling", "x")))
+
+    def several() -> Any:
+        made = [name() for _ in range(random.choice((0, 1, 2, 2, 2, 3, 30)))]
+        if random.random() < 0.3:
+            return {str(i): value for i, value in enumerate(made)}
+        return (
+            random.choice((made, tuple(made), iter(made), name()))
+            if random.random() < 0.3
+            else made
+        )
+
+    sensitive = random.choice((None, several(), {str(name()): several()}))
+    template = random.choice(("a photo of a {target} {sensitive}.", "{}", "a {target}.", None))
+    if template is not None and random.random() < 0.7:
+        template = mutated_text(random, template)
+    clf = FairTPTClassifier(
+        backend(), several(), sensitive, template, adapter=ZeroShot(), views=Identity()
+    )
+    prediction = clf.predict(drawn())
+    str(prediction), repr(clf), clf._repr_html_(), prediction.to_dict()
+    return ANSWER
+
+
+def adapters(random: Random, folder: Path) -> str:
+    """The text form of methods, changed; what can be made answers once."""
+    text = random.choice(_SETTINGS)
+    if random.random() < 0.5:
+        text = mutated_text(random, text)
+    else:
+        text = re.sub(r"[\d.]+", lambda _: f"{random.choice(_NUMBERS):g}", text)
+    adapter = parse_adapter(text, folder)
+    is_quick = all(getattr(part, "steps", 0) < 20 for part in parts_of(adapter))
+    if is_ready(adapter) and is_quick:
+        classifier().with_adapter(adapter).predict(drawn())
+    return ANSWER
+
+
+def labels(random: Random, folder: Path) -> str:
+    """A label file, changed; each row is a record or has a reason."""
+    encoding = random.choice(("utf-8", "utf-8", "utf-16", "cp1252", "utf-8-sig"))
+    text = mutated_text(random, _LABELS) if random.random() < 0.5 else _LABELS
+    text = text.replace(",", random.choice(",;\t|")) if random.random() < 0.3 else text
+    data = text.encode(encoding, "replace")
+    data = mutated(random, data, [_LABELS.encode()]) if random.random() < 0.7 else data
+    (folder / "labels.csv").write_bytes(data)
+    drawn().save(folder / "a.png")
+    found = Labels(folder, folder / "labels.csv", "animal", ("place",))
+    values = found.scan()
+    rows = list(values.unique(found.rows()))
+    return REASON if any(isinstance(row, Problem) for row in rows) else ANSWER
+
+
+def tables(random: Random, folder: Path) -> str:
+    """A table of one's own in TOML, changed."""
+    data = mutated_text(random, _TABLE).encode("utf-8", "surrogatepass")
+    data = mutated(random, data, [_TABLE.encode()]) if random.random() < 0.3 else data
+    (folder / "mine.toml").write_bytes(data)
+    read_table(folder / "mine.toml")
+    return ANSWER
+
+
+@cache
+def documents() -> list[tuple[Any, str]]:
+    """An audit with two runs and harmful sets, and an examination."""
+    random = Random(0)
+    truth, groups = ([random.choice(pair) for _ in range(80)] for pair in ("ab", "xy"))
+    found = audit(
+        truth, truth[::-1], {"s": groups}, harmful={"set": ["a"]}, interval=Bootstrap(resamples=100)
+    )
+    pictures = [p.image for p in miniature.BIRDS.draw(20, seed=1)]
+    examined = classifier().examine(pictures, [parse_adapter("orthcali")])
+    return [(Audit, found.to_json()), (Examination, examined.to_json())]
+
+
+def documents_of_others(random: Random, folder: Path) -> str:
+    """An audit or an examination in JSON, changed, and the pages that are made of it."""
+    kind, text = random.choice(documents())
+    if random.random() < 0.7:
+        text = json.dumps(mutated_json(random, json.loads(text)))
+    if random.random() < 0.4:
+        text = mutated(random, text.encode(), [text.encode()]).decode("utf-8", "replace")
+    found = kind.from_json(text)
+    if kind is Audit:
+        markdown(found).encode()
+    if random.random() < 0.1:
+        page = html(found) if kind is Audit else examination_html(found)
+        assert "<script>x" not in page
+        page.encode()
+    return ANSWER
+
+
+@cache
+def rows() -> bytes:
+    """A file of six answers."""
+    from tempfile import TemporaryDirectory
+
+    predictions = classifier().predict([p.image for p in miniature.BIRDS.draw(6, seed=1)])
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.jsonl"
+        with Store(path) as store:
+            store.append([_answer(i, p) for i, p in enumerate(predictions)])
+        return path.read_bytes()
+
+
+def _answer(number: int, prediction: Any) -> Answer:
+    key = Key(f"{number:032x}", "01" * 16, "02" * 6, "03" * 6, 0)
+    return to_answer(prediction, key, image=f"{number}.png", file="04" * 16, seconds=0.1)
+
+
+def stores(random: Random, folder: Path) -> str:
+    """A file of answers, damaged: what is still there is as it was, and it can be written to."""
+    path = folder / "rows.jsonl"
+    if random.random() < 0.4:
+        return _foreign_row(random, path)
+    path.write_bytes(mutated(random, rows(), [rows()]))
+    with Store(path) as store:
+        whole = {answer.image for answer in store}
+        assert whole <= {f"{i}.png" for i in range(6)}
+        store.append([_answer(9, classifier().predict(drawn()))])
+    with Store(path) as store:
+        assert {answer.image for answer in store} == whole | {"9.png"}
+    return ANSWER if len(whole) == 6 else REASON
+
+
+def _foreign_row(random: Random, path: Path) -> str:
+    """A row that somebody else wrote, with a checksum that is right."""
+    row = mutated_json(random, json.loads(rows().splitlines()[0]))
+    row.pop("sum", None)
+    body = json.dumps(row, separators=(",", ":")).encode()[:-1]
+    path.write_bytes(rows() + b'%s,"sum":"%08x"}\n' % (body, crc32(body)))
+    with Store(path) as store:
+        found = list(store)
+    assert len(found) >= 5
+    return ANSWER if len(found) > 5 else REASON
+
+
+def banks(random: Random, folder: Path) -> str:
+    """A shard of features, damaged: features come back as they were made."""
+    facts = {"format": "x", "dim": 5}
+    digests = [f"image {i}" for i in range(4)]
+    features = torch.eye(5)[:4].unsqueeze(1).repeat(1, 3, 1)
+    Bank(folder, facts, 0).get(digests[:2], lambda some: features[some])
+    bank = Bank(folder, facts, 0)
+    (path,) = bank.folder.glob("*.safetensors")
+    if random.random() < 0.5:
+        path.write_bytes(mutated(random, path.read_bytes(), [path.read_bytes()]))
+    else:
+        _change_header(random, path)
+    again = Bank(folder, facts, 0).get(digests, lambda some: features[some])
+    torch.testing.assert_close(again.features, features, rtol=0, atol=1e-3)
+    return ANSWER
+
+
+def _change_header(random: Random, path: Path) -> None:
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    key = random.choice(list(metadata))
+    if random.random() < 0.6:
+        try:
+            value = json.loads(metadata[key])
+            value = mutated_json(random, [value])
+            metadata[key] = json.dumps(value[0] if value else None)
+        except ValueError:
+            metadata[key] = random.choice(NASTY).encode("utf-8", "ignore").decode()
+    else:
+        metadata[key] = mutated_text(random, metadata[key]).encode("utf-8", "ignore").decode()
+    save_file(tensors, path, metadata=metadata)
+
+
+@cache
+def fitted() -> bytes:
+    """A file of a fitted method."""
+    from tempfile import TemporaryDirectory
+
+    method = LogitBalance().fit(classifier(), [p.image for p in miniature.BIRDS.draw(8, seed=1)])
+    with TemporaryDirectory() as folder:
+        method.save(Path(folder) / "fitted.safetensors")
+        return (Path(folder) / "fitted.safetensors").read_bytes()
+
+
+def fitted_files(random: Random, folder: Path) -> str:
+    """A file of a fitted method, damaged; what is read answers once."""
+    path = folder / "fitted.safetensors"
+    path.write_bytes(fitted())
+    if random.random() < 0.3:
+        path.write_bytes(mutated(random, fitted(), [fitted()]))
+    else:
+        with safe_open(path, "pt") as file:
+            about = json.loads(file.metadata()["about"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        del about["sha256"]
+        if random.random() < 0.8:
+            about = mutated_json(random, about)
+        if random.random() < 0.4:
+            name = random.choice(list(tensors))
+            tensors[name] = random.choice((tensors[name][:1], tensors[name].half(), -tensors[name]))
+        about["sha256"] = _digest(about, tensors)  # else nothing further would be looked at
+        save_file(tensors, path, metadata={"about": json.dumps(about)})
+    classifier().with_adapter(load_adapter(path)).predict(drawn())
+    return ANSWER
+
+
+DOORS: dict[str, Door] = {
+    door.__name__: door
+    for door in (
+        images, arrays, names, adapters, labels, tables, documents_of_others, stores, banks,
+        fitted_files,
+    )
+}  # fmt: skip
