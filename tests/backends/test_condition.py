@@ -17,6 +17,7 @@ from torch import nn
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from fair_tta import AugMix, FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta.adapters import Adapter
+from fair_tta.backends.condition import explained
 from fair_tta.errors import ModelError, TowerError
 from fair_tta.miniature.model import FOLDER
 
@@ -56,16 +57,28 @@ def test_a_text_tower_in_another_precision() -> None:
         classify(whole)
 
 
-def test_out_of_memory_is_not_the_model_s_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("full"), RuntimeError("odd picture")])
+def test_what_is_not_about_the_weights_stays_what_it_is(
+    error: RuntimeError, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, whole = transformers_clip()
+    model.vision_model.post_layernorm.double()
 
-    def full(**_inputs: Any) -> None:
-        raise torch.OutOfMemoryError("full")
+    def fail(**_inputs: Any) -> None:
+        raise error
 
     clf = FairTPTClassifier(whole, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(2))
-    monkeypatch.setattr(model, "get_image_features", full)
-    with pytest.raises(torch.OutOfMemoryError, match="full"):
+    monkeypatch.setattr(model, "get_image_features", fail)
+    with pytest.raises(type(error), match=str(error)):
         clf.predict(picture())
+
+
+def test_weights_in_several_places() -> None:
+    model = nn.Linear(2, 2)
+    model.bias = nn.Parameter(torch.zeros(2, device="meta"))
+    message = r"it fails: another device \(Its weights are on cpu and meta: bring all to one"
+    with pytest.raises(ModelError, match=message), explained(model, "it"):
+        raise RuntimeError("another device")
 
 
 def made_under_inference_mode() -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 
-import torch
 from torch import nn
 
 from fair_tta.errors import ModelError
@@ -32,26 +31,28 @@ def check_present(model: nn.Module) -> None:
 
 @contextmanager
 def explained(model: nn.Module, tower: str) -> Iterator[None]:
-    """What a tower raises is a `ModelError`; out of memory stays what it is."""
+    """What a tower raises because of its weights is a `ModelError` that says what to do.
+
+    Everything else stays what it is: it may be about one picture only.
+    """
     try:
         yield
-    except ModelError:
-        raise
-    except (RuntimeError, TypeError, IndexError, AttributeError) as error:
-        if isinstance(error, torch.OutOfMemoryError):
+    except RuntimeError as error:
+        advice = remedy(model, str(error))
+        if not advice:
             raise
-        raise ModelError(f"{tower} fails: {error}{remedy(model)}") from error
+        raise ModelError(f"{tower} fails: {error}{advice}") from error
 
 
-def remedy(model: nn.Module) -> str:
-    """A sentence on what to do about weights in several precisions or places; else empty."""
-    weights = [p for p in model.parameters() if p.is_floating_point()]
+def remedy(model: nn.Module, error: str) -> str:
+    """What to do if an error comes of weights in several precisions or places; else empty."""
+    weights = [p for p in model.parameters() if p.is_floating_point() and p.ndim > 0]
     kinds = sorted({str(p.dtype).removeprefix("torch.") for p in weights})
     places = sorted({str(p.device) for p in weights})
-    if len(kinds) > 1:
+    if len(kinds) > 1 and "type" in error:
         advice = "give all one precision, as `model.float()` does"
         return f" (Its weights are in {' and '.join(kinds)}: {advice}.)"
-    if len(places) > 1:
+    if len(places) > 1 and "device" in error:
         advice = "bring all to one, as `model.to('cpu')` does"
         return f" (Its weights are on {' and '.join(places)}: {advice}.)"
     return ""

@@ -54,7 +54,7 @@ class TextTower:
         try:
             self._layer, self.reason = find_embedding(root, self._call, probe)
         except (AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
-            advice = remedy(root)
+            advice = remedy(root, str(error))
             if isinstance(error, IndexError):
                 advice = " (The tokenizer may be damaged, or that of another model.)"
             raise ModelError(
