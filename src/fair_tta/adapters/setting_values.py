@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from fair_tta.adapters.seraser import KLFromUniform, KLToUniform
@@ -107,6 +109,6 @@ def _written(value: Any) -> str:
         for name, kind in choices.items():
             if value is kind or type(value) is kind:
                 return name
-    if isinstance(value, float) and float(f"{value:g}") == value:
-        return f"{value:g}"
+    if isinstance(value, float) and math.isfinite(value):
+        return np.format_float_positional(value, trim="-")  # 0.00001, not 1e-05
     return str(value).lower()
