@@ -125,3 +125,13 @@ def test_a_compiled_vision_tower_gives_the_same_features() -> None:
     torch.testing.assert_close(clf.encode(PICTURES[:2]), plain, rtol=0, atol=1e-5)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert not hasattr(model, "_orig_mod")
+
+
+def test_wrong_code_of_a_compiler_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, *processor = families.seeded(families.clip)
+    settings: dict[str, Any] = {"processor": tuple(processor), "views": AugMix(2)}
+    plain = FairTPTClassifier(model, *NAMES, **settings)
+    monkeypatch.setattr(torch, "compile", lambda call: lambda **inputs: call(**inputs) * torch.nan)
+    with pytest.warns(UserWarning, match="gives other features on this machine"):
+        clf = FairTPTClassifier(model, *NAMES, **settings, compile_vision=True)
+    torch.testing.assert_close(clf.encode(PICTURES[:1]), plain.encode(PICTURES[:1]))

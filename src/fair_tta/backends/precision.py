@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import nn
 
 from fair_tta.backends.protocol import Backend
@@ -13,6 +15,8 @@ from fair_tta.backends.resolve import resolve
 from fair_tta.errors import FairTTAError
 
 _DTYPES = {name: getattr(torch, name) for name in ("float32", "float16", "bfloat16", "float64")}
+
+_AS_GOOD_AS_SAME = 0.02  # of the length of features: half precision differs by less
 
 
 def load(
@@ -51,7 +55,11 @@ def load(
 
 
 def with_compiled_vision(backend: Backend) -> Backend:
-    """The same model with its vision tower compiled, at its first call."""
+    """The same model with its vision tower compiled.
+
+    Some compilers make wrong code for some processors, so a picture goes through both first; if
+    they differ, a warning says so and the model comes back as it was.
+    """
     make = getattr(backend, "with_compiled_vision", None)
     if make is None:
         raise FairTTAError(
@@ -59,7 +67,16 @@ def with_compiled_vision(backend: Backend) -> Backend:
             "backend of your own): compile its vision tower yourself."
         )
     compiled: Backend = make()
-    return compiled
+    picture = [Image.linear_gradient("L").convert("RGB")]
+    own, other = (one.encode_images(picture).float() for one in (backend, compiled))
+    if (other - own).norm() <= _AS_GOOD_AS_SAME * own.norm():  # not if anything is NaN
+        return compiled
+    warnings.warn(
+        f"torch.compile (torch {torch.__version__}) gives other features on this machine: the "
+        "vision tower stays as it is.",
+        stacklevel=3,
+    )
+    return backend
 
 
 def move(backend: Backend, device: torch.device | None, dtype: torch.dtype | None = None) -> None:

@@ -165,9 +165,11 @@ class TextTower:
         """A gradient must come back from the features to the embeddings."""
         with warnings.catch_warnings(), torch.inference_mode(False), torch.enable_grad():
             warnings.simplefilter("ignore")  # quantised layers say that they have no gradient
+            # a tokenizer that was called under inference_mode gives tensors that autograd refuses
+            probe = Tokens(probe.ids.clone(), probe.mask.clone())
             leaf = self.embed(probe.ids).clone().requires_grad_()
             try:
-                torch.autograd.grad(self._encode_from(probe, leaf).double().sum(), leaf)
+                torch.autograd.grad(self._encode_from(probe, leaf).float().sum(), leaf)
             except RuntimeError as error:
                 self._layer = None
                 self.reason = f"no gradient comes through it ({str(error).partition('. ')[0]})"
