@@ -156,7 +156,7 @@ class Mortal:
                 time.sleep(0.05)
             with suppress(FileExistsError):
                 (self.marks / "dead").touch(exist_ok=False)
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
         return self.backend.encode_pixels(pixels)
 
 

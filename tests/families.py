@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import open_clip
@@ -21,6 +24,16 @@ WORDS = (
 
 # --- tokenizers ------------------------------------------------------------------------------
 
+_IS_FIVE = int(transformers.__version__.partition(".")[0]) >= 5
+
+
+def _of_files(kind: str, files: dict[str, str], **more: Any) -> Any:
+    """A tokenizer of transformers 4, which reads its vocabulary from files."""
+    with TemporaryDirectory() as folder:
+        for name, text in files.items():
+            (Path(folder) / name).write_text(text, "utf-8")
+        return getattr(transformers, kind)(*(str(Path(folder) / name) for name in files), **more)
+
 
 @lru_cache
 def clip_tokenizer() -> Any:
@@ -30,7 +43,13 @@ def clip_tokenizer() -> Any:
     vocab["<|startoftext|>"] = vocab.pop("<start_of_text>")
     vocab["<|endoftext|>"] = vocab.pop("<end_of_text>")
     merges: Any = list(simple.bpe_ranks)
-    return transformers.CLIPTokenizer(vocab=vocab, merges=merges, model_max_length=77)
+    if _IS_FIVE:
+        return transformers.CLIPTokenizer(vocab=vocab, merges=merges, model_max_length=77)
+    return _of_files(
+        "CLIPTokenizerFast",
+        {"vocab.json": json.dumps(vocab), "merges.txt": "\n".join(["#", *map(" ".join, merges)])},
+        model_max_length=77,
+    )
 
 
 @lru_cache
@@ -40,7 +59,9 @@ def bert_tokenizer() -> Any:
     pieces = [*WORDS, *characters, *("##" + c for c in characters if c.isalnum())]
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     vocab = {token: i for i, token in enumerate(dict.fromkeys([*special, *pieces]))}
-    return transformers.BertTokenizer(vocab=vocab, model_max_length=512)
+    if _IS_FIVE:
+        return transformers.BertTokenizer(vocab=vocab, model_max_length=512)
+    return _of_files("BertTokenizerFast", {"vocab.txt": "\n".join(vocab)}, model_max_length=512)
 
 
 @lru_cache

@@ -548,7 +548,7 @@ TRANSFORMERS: dict[str, tuple[Make, str]] = {
         (own_versioned_config, "configuration_files|auto_map"),
         (own_tokenizer, "auto_map|_class"),
         (own_tokenizer_of_two_towers, "auto_map|_class"),
-        (own_image_processor, "auto_map"),
+        (own_image_processor, "auto_map|image_processor_type"),
         (own_processor, "auto_map|_class"),
         (own_generation, "custom_pipelines"),
         (attention_of_the_hub, "attn_implementation"),

@@ -36,7 +36,10 @@ def _agreeable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
         return "y"
 
     monkeypatch.setattr(builtins, "input", say_yes)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    cache = str(tmp_path / "cache")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", cache)
+    if hasattr(transformers.utils.hub, "TRANSFORMERS_CACHE"):  # version 4 has a copy
+        monkeypatch.setattr(transformers.utils.hub, "TRANSFORMERS_CACHE", cache)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     yield

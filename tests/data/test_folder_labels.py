@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -88,6 +89,7 @@ def test_shown_text_is_printable(text: str) -> None:
     printable(text + "\udcff").encode()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such device")
 def test_a_label_file_that_never_ends() -> None:
     with pytest.raises(DatasetError, match=r"cannot read '/dev/zero': not a regular file"):
         check_is_text(Path("/dev/zero"))

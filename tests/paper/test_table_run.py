@@ -104,6 +104,7 @@ def test_a_second_run_and_a_new_setting_do_not_touch_the_vision_tower(
     assert {len(answers) / len(old) for answers, old in zip(again, first, strict=True)} == {5 / 4}
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="does not fork")
 def test_killed_at_any_moment_it_goes_on_and_ends_the_same(
     model: str, pets: Path, tmp_path: Path
 ) -> None:

@@ -228,6 +228,7 @@ def test_a_changed_end_of_the_last_line_is_no_tear(tmp_path: Path) -> None:
         assert list(store) == rows(3)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such pipes")
 def test_a_pipe_is_no_store(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "rows")
     with pytest.raises(StoreError, match="is no file"):

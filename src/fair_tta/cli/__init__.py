@@ -6,6 +6,8 @@ PyTorch.
 
 from __future__ import annotations
 
+import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -57,3 +59,5 @@ def main(
     be used; 4 done, but some rows or pictures were left out; 130 stopped by Ctrl-C; 141 the reader
     of the output went away.
     """
+    if isinstance(sys.stdout, TextIOWrapper):  # of files and pipes, not UTF-8 on Windows
+        sys.stdout.reconfigure(errors="backslashreplace")

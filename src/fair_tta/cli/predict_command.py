@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import nullcontext
 from pathlib import Path
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 PIPE_CLOSED = 141
 """As the shell reports a program that SIGPIPE ended."""
+
+_CLOSED = {errno.EPIPE, errno.EINVAL}  # the second on Windows
 
 
 def predict_command(
@@ -166,6 +169,8 @@ def _flush(output: Output) -> None:
     """Stop quietly where the reader has enough, as `head` does."""
     try:
         output.flush()
-    except (BrokenPipeError, SystemExit):  # rich makes the second of the first
+    except (OSError, SystemExit) as error:  # rich makes the second of a broken pipe
+        if isinstance(error, OSError) and error.errno not in _CLOSED:
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still holds
         raise typer.Exit(PIPE_CLOSED) from None

@@ -158,8 +158,10 @@ def _key(path: Path, images: Path, name: str) -> str:
     """One name for a picture, however its path is spelt."""
     found, folder = os.path.normpath(path), os.path.normpath(images)
     if not found.startswith(folder + os.sep):
-        return os.path.normpath(name)
-    return os.path.relpath(found, folder).replace(os.sep, "/")
+        found = name
+    else:
+        found = os.path.relpath(found, folder)
+    return os.path.normpath(found).replace(os.sep, "/")
 
 
 def _find(name: str, images: Path, beside: Path) -> tuple[Path, Problem | None]:

@@ -152,7 +152,7 @@ class Bank:
         try:
             with whole_file(path) as part:
                 save_file({"features": features}, part, metadata=metadata)
-                with part.open("rb") as file:
+                with part.open("r+b") as file:  # Windows syncs only what may be written
                     os.fsync(file.fileno())
         except (OSError, SafetensorError) as error:
             raise FairTTAError(

@@ -141,6 +141,7 @@ def _start(job: Job, threads: int) -> None:
     global _worker
     from transformers.utils import logging
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Windows does not hand `_no_ctrl_c` on
     logging.disable_progress_bar()  # of loading weights, in each of us
     Thread(target=_end_with_parent, daemon=True).start()
     _worker = start_worker(job, threads)
