@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import ntpath
 import os
 import tracemalloc
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from fair_tta.data import (
     Problem,
     ProblemKind,
     Record,
+    folder,
     iter_folder,
     read_folder,
 )
@@ -124,7 +127,7 @@ def test_any_text_comes_back(
     ]
 
 
-def test_paths(root: Path) -> None:
+def test_paths(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made.draw(root / "images" / "deep er" / "an, other.png")
     made.draw(root / "more" / "3.png")
     composed = unicodedata.normalize("NFC", "früh.png")
@@ -146,6 +149,11 @@ def test_paths(root: Path) -> None:
     assert [r.path for r in dataset] == [path for _, path in rows]
     keys = ["0.png", "deep er/an, other.png", "more/3.png", "1.png", apart]
     assert [r.key for r in dataset] == keys
+    assert folder._key(Path("/b/c.png"), Path("/a"), "..\\b/c.png") == "..\\b/c.png"
+    with monkeypatch.context() as as_on_windows:
+        as_on_windows.setattr(folder, "os", SimpleNamespace(path=ntpath, sep="\\"))
+        assert folder._key(Path("C:/a/b/c.png"), Path("C:/a"), "b/c.png") == "b/c.png"
+        assert folder._key(Path("C:/b/c.png"), Path("C:/a"), "..\\b/c.png") == "../b/c.png"
     windows = read(root, 'path,animal,place\n"deep er\\an, other.png",cat,in\n')
     assert [r.path for r in windows] == [rows[1][1]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -165,6 +166,21 @@ def test_a_file_that_cannot_be_written_leaves_nothing(
     with pytest.raises(OSError, match="disk full"):
         write_whole(tmp_path / "a", b"b")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="plays Windows, which refuses this by itself")
+def test_what_is_synced_may_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows syncs nothing that was opened for reading alone."""
+    import fcntl
+
+    synced = []
+
+    def sync(handle: int) -> None:
+        synced.append(fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    check(Bank(tmp_path, FACTS, 0), Source(), NAMES[:2])
+    assert synced == [os.O_RDWR]
 
 
 def test_a_shard_that_another_process_has_just_written_is_taken(tmp_path: Path) -> None:

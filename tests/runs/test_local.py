@@ -13,6 +13,7 @@ import pytest
 
 from checks import picture
 from cli_fixtures import tiny_model as tiny_model
+from fair_tta.runs import local
 
 DRIVER = """
 import sys, time
@@ -58,3 +59,15 @@ def test_workers_end_with_a_killed_driver(tiny_model: str, tmp_path: Path) -> No
     while any(map(is_there, workers)) and time.monotonic() < end:
         time.sleep(0.05)
     assert not any(map(is_there, workers))
+
+
+def test_workers_leave_ctrl_c_to_their_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows does not hand on what the driver has said of it."""
+    monkeypatch.setattr(local, "start_worker", lambda job, threads: (job, threads))
+    monkeypatch.setattr(local, "_worker", None, raising=False)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        local._start("job", 1)  # type: ignore[arg-type]
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,131 @@
+"""Run the tests with other versions, another Python, or another form of the package.
+
+    python tools/versions.py lowest --python 3.10   what pyproject.toml promises at least
+    python tools/versions.py newest --python 3.13   the newest of everything
+    python tools/versions.py wheel --python 3.13    the wheel in place of the tree
+    python tools/versions.py sdist --python 3.12    the wheel and the tests of the sdist
+    python tools/versions.py base --python 3.11     the wheel without extras: tools/smoke.py
+
+What else is given goes to pytest, such as `-k prompts`. Each run has a copy of the tree and an
+environment of its own, which go away at the end (`--keep FOLDER` keeps them). It needs uv, which
+finds Pythons by their number or path, and hatchling by way of build: `make versions ARGS=...`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[1]
+NOT_COPIED = (".git", ".venv", ".hard", ".*_cache", ".hypothesis", "site", "dist", "__pycache__")
+# Of extras, not of what torch and transformers bring themselves (tqdm).
+EXTRAS = ("pandas", "pyarrow", "fairlearn", "ray", "sklearn", "gradio", "hypothesis", "pytest")
+# Old versions next to new ones of what they need warn that this will end one day.
+OLD = ("-W", "ignore::DeprecationWarning", "-W", "ignore::FutureWarning")
+
+
+@dataclass(frozen=True)
+class Form:
+    """A way to install the package and to try it.
+
+    Attributes:
+        built: what is built first: nothing, the wheel of the tree, or that of the sdist.
+        extra: what is installed with it.
+        resolution: which versions, in the words of uv.
+        pytest: its options; None for `tools/smoke.py` in its place.
+    """
+
+    built: str = ""
+    extra: str = "[test]"
+    resolution: str = "highest"
+    pytest: tuple[str, ...] | None = ()
+
+
+FORMS = {
+    "lowest": Form(resolution="lowest-direct", pytest=OLD),
+    "newest": Form(),
+    "wheel": Form("wheel"),
+    "sdist": Form("sdist"),
+    "base": Form("wheel", extra="", pytest=None),
+}
+
+
+def commands(
+    form: Form, home: Path, python: str, more: list[str]
+) -> list[tuple[Path, list[str | Path]]]:
+    """What to run after the package was built, and where."""
+    tree, own = home / "tree", home / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
+    uv = [sys.executable, "-m", "uv"]
+    package = f"{next((home / 'dist').glob('*.whl'))}" if form.built else "."
+    editable = [] if form.built else ["--editable"]
+    versions = ["--resolution", form.resolution, "--python", own]
+    tests = ["-m", "pytest", "-n", "2", *(form.pytest or ()), *more]
+    smoke = [tree / "tools" / "smoke.py", *(f"--without={name}" for name in EXTRAS)]
+    place = "site-packages" if form.built else str(tree)
+    check = f"import fair_tta; assert {place!r} in fair_tta.__file__, fair_tta.__file__"
+    return [
+        (tree, [*uv, "venv", "--quiet", "--python", python, home / "env"]),
+        (tree, [*uv, "pip", "install", "--quiet", *versions, *editable, package + form.extra]),
+        (tree, [*uv, "pip", "list", "--python", own]),
+        (tree, [own, "-c", check]),
+        (home if form.pytest is None else tree, [own, *(smoke if form.pytest is None else tests)]),
+    ]
+
+
+def build(form: Form, home: Path) -> None:
+    """Fill `home / "dist"`; of the sdist the tree too, which then has what the sdist has."""
+    if not form.built:
+        return
+    tree, dist = home / "tree", home / "dist"
+    kinds = ["--wheel"] if form.built == "wheel" else []  # without a kind: sdist, wheel from it
+    run(tree, [sys.executable, "-m", "build", "--outdir", dist, *kinds])
+    if form.built == "sdist":
+        (archive,) = dist.glob("*.tar.gz")
+        shutil.rmtree(tree)
+        with tarfile.open(archive) as packed:
+            packed.extractall(home / "unpacked")
+        next((home / "unpacked").iterdir()).rename(tree)
+
+
+def run(where: Path, command: list[str | Path]) -> None:
+    """Run it there; the end if it fails."""
+    print("$", *command, flush=True)
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    environment.setdefault("OMP_NUM_THREADS", "1")
+    for foreign in ("PYTHONPATH", "VIRTUAL_ENV"):
+        environment.pop(foreign, None)
+    ended = subprocess.run([*map(str, command)], cwd=where, env=environment).returncode
+    if ended:
+        sys.exit(ended)
+
+
+def main() -> None:
+    """One form, from a copy of the tree to the tests."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("form", choices=FORMS)
+    parser.add_argument("--python", default=sys.executable, help="a number or a path")
+    parser.add_argument("--keep", type=Path, help="a new folder for what is made")
+    given, more = parser.parse_known_args()
+    start = time.monotonic()
+    with nullcontext(given.keep) if given.keep else TemporaryDirectory() as folder:
+        home = Path(folder).resolve()
+        shutil.copytree(ROOT, home / "tree", ignore=shutil.ignore_patterns(*NOT_COPIED))
+        build(FORMS[given.form], home)
+        for where, command in commands(FORMS[given.form], home, given.python, more):
+            run(where, command)
+    print(f"{given.form}: passed in {time.monotonic() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
