@@ -24,7 +24,21 @@ WORDS = (
 
 # --- tokenizers ------------------------------------------------------------------------------
 
-_IS_FIVE = int(transformers.__version__.partition(".")[0]) >= 5
+IS_FIVE = int(transformers.__version__.partition(".")[0]) >= 5
+
+if not IS_FIVE:  # its causal mask for float64 is made in float32, where the value does not fit
+    from transformers.modeling_attn_mask_utils import AttentionMaskConverter
+
+    _make_mask = AttentionMaskConverter._make_causal_mask
+
+    def _mask_of_dtype(shape: Any, dtype: torch.dtype, *others: Any, **more: Any) -> Any:
+        torch.set_default_dtype(torch.float64 if dtype == torch.float64 else torch.float32)
+        try:
+            return _make_mask(shape, dtype, *others, **more)
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+    AttentionMaskConverter._make_causal_mask = staticmethod(_mask_of_dtype)
 
 
 def _of_files(kind: str, files: dict[str, str], **more: Any) -> Any:
@@ -43,7 +57,7 @@ def clip_tokenizer() -> Any:
     vocab["<|startoftext|>"] = vocab.pop("<start_of_text>")
     vocab["<|endoftext|>"] = vocab.pop("<end_of_text>")
     merges: Any = list(simple.bpe_ranks)
-    if _IS_FIVE:
+    if IS_FIVE:
         return transformers.CLIPTokenizer(vocab=vocab, merges=merges, model_max_length=77)
     return _of_files(
         "CLIPTokenizerFast",
@@ -59,7 +73,7 @@ def bert_tokenizer() -> Any:
     pieces = [*WORDS, *characters, *("##" + c for c in characters if c.isalnum())]
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     vocab = {token: i for i, token in enumerate(dict.fromkeys([*special, *pieces]))}
-    if _IS_FIVE:
+    if IS_FIVE:
         return transformers.BertTokenizer(vocab=vocab, model_max_length=512)
     return _of_files("BertTokenizerFast", {"vocab.txt": "\n".join(vocab)}, model_max_length=512)
 

@@ -142,12 +142,16 @@ def test_a_wrapped_table_is_replaced_as_a_whole(wrapper: type[Wrapped]) -> None:
     embeddings.token_embedding = wrapper(embeddings.token_embedding)
     backend = TransformersBackend(model, images, tokenizer)
     assert isinstance(backend.tower._layer, Wrapped)
-    assert_splice_is_exact(
-        backend,
-        lambda t: model.get_text_features(t.ids, attention_mask=t.mask.long()).pooler_output,
-    )
+
+    def own(tokens: Tokens) -> Tensor:
+        output = model.get_text_features(tokens.ids, attention_mask=tokens.mask.long())
+        features: Tensor = getattr(output, "pooler_output", output)  # transformers 5, and 4
+        return features
+
+    assert_splice_is_exact(backend, own)
 
 
+@pytest.mark.skipif(not families.IS_FIVE, reason="fails in transformers itself")
 def test_equally_long_prompts_without_padding() -> None:
     """transformers drops AIMv2's causal mask when a batch has no padding: then nothing is cut."""
     tokenizer = families.clip_tokenizer()
