@@ -11,7 +11,7 @@ INSTALL := $(BIN) -m pip install --quiet --disable-pip-version-check --editable
 .DEFAULT_GOAL := help
 # Two pips must not write to one environment at the same time.
 .NOTPARALLEL:
-.PHONY: help demo test test-hard fuzz lint docs coverage clean
+.PHONY: help demo test test-hard fuzz lint docs coverage versions release-check clean
 
 help:
 	@echo "make demo   every method on the embedded model and world, offline, about two minutes"
@@ -21,6 +21,8 @@ help:
 	@echo "make lint   check style (ruff), types (mypy) and licences of what users install"
 	@echo "make docs   build the documentation into site/"
 	@echo "make coverage  simulate how often intervals hold the truth, a quarter of an hour"
+	@echo "make versions ARGS='lowest --python 3.10'  the tests with other versions: lowest, newest, base, wheel, sdist"
+	@echo "make release-check  build, check, install and try what would be published"
 	@echo "make clean  remove .venv, site/ and all caches"
 	@echo "Each installs what it needs into .venv. Another Python: make test PYTHON=python3.12"
 
@@ -51,8 +53,14 @@ coverage: .venv/.base
 	OMP_NUM_THREADS=1 $(BIN) benchmarks/coverage.py $(ARGS)
 	OMP_NUM_THREADS=1 $(BIN) benchmarks/perceived_coverage.py
 
+versions: .venv/.release
+	$(BIN) tools/versions.py $(ARGS)
+
+release-check: .venv/.release
+	$(BIN) tools/release_check.py
+
 clean:
-	rm -rf .venv .hard site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .hard site dist build sbom.cdx.json .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.made:
@@ -67,7 +75,7 @@ clean:
 	@touch $@
 
 # The test environment has what its users have, and more; likewise the two others.
-.venv/.test .venv/.lint .venv/.docs: .venv/.base
+.venv/.test .venv/.lint .venv/.docs .venv/.release: .venv/.base
 	@echo "installing the tools of 'make $(subst .venv/.,,$@)' into .venv"
 	@$(INSTALL) '.[$(subst .venv/.,,$@)]'
 	@touch $@

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import fair_tta
+from release_check import check_version
 
 ROOT = Path(__file__).parents[1]
 MODULES = [
@@ -89,10 +90,8 @@ def test_every_public_name_is_documented() -> None:
         assert re.search(rf"::: fair_tta\.{name}\b", reference), f"{name} is not in the reference"
 
 
-def test_version_is_the_one_in_pyproject() -> None:
-    text = (ROOT / "pyproject.toml").read_text()
-    assert f'version = "{fair_tta.__version__}"' in text
-    assert f"version: {fair_tta.__version__}" in (ROOT / "CITATION.cff").read_text()
+def test_the_version_is_the_same_everywhere() -> None:
+    check_version(ROOT, fair_tta.__version__)
 
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from fair_tta.vision.renderers import Renderer
     from fair_tta.vision.views import AugMix, CropFlip, Identity, Views
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ELRA",
