@@ -374,7 +374,7 @@ def test_files_name_no_place_of_the_machine(folder: Path, tiny_model: str) -> No
     arguments = [*audit_arguments(folder, str(moved)), "--adapters", "zero-shot"]
     call(*arguments, "--images", str(folder / "second" / "pics"), code=4)
     assert (folder / "out" / "rows.jsonl").read_bytes() == rows, "they are the same pictures"
-    config = moved / "processor_config.json"
+    (config,) = moved.glob("p*rocessor_config.json")  # its name depends on transformers
     config.write_text(config.read_text().replace("0.48145466", "0.3"))
     (folder / "second" / "pics").rename(folder / "pics")
     call(*arguments, code=4)
