@@ -27,7 +27,8 @@ SBOM = ROOT / "sbom.cdx.json"
 def package_version(root: Path) -> str:
     """What `fair_tta.__version__` is, without importing it."""
     text = (root / "src" / "fair_tta" / "__init__.py").read_text("utf-8")
-    return re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE)[0]
+    found: list[str] = re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+    return found[0]
 
 
 def check_version(root: Path, version: str) -> None:
