@@ -92,7 +92,7 @@ def build(form: Form, home: Path) -> None:
         (archive,) = dist.glob("*.tar.gz")
         shutil.rmtree(tree)
         with tarfile.open(archive) as packed:
-            packed.extractall(home / "unpacked")
+            packed.extractall(home / "unpacked", filter="data")
         next((home / "unpacked").iterdir()).rename(tree)
 
 
