@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,16 +35,23 @@ def missing() -> str:
 
 
 @contextmanager
-def running_app(command: Sequence[str], log: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def running_app(
+    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The address of an app, once it is there, and its process; it is stopped at the end.
 
     Args:
-        command: starts it; prints its address on stderr.
+        command: starts it; prints its address.
         log: gets everything that the process writes.
+        environment: variables beside those of this process.
     """
     with log.open("w") as file:
         process = subprocess.Popen(
-            [sys.executable, *command], stdout=file, stderr=subprocess.STDOUT, text=True
+            [sys.executable, *command],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **(environment or {})},
         )
     try:
         url = waited(lambda: _address(log, process), "the app to start")
@@ -60,8 +69,6 @@ def waited(look: Callable[[], T | None], what: str) -> T:
         look: returns None as long as there is nothing.
         what: is waited for, for the error.
     """
-    import time
-
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         found = look()
@@ -179,6 +186,19 @@ class AppPage:
             "arguments[0].scrollIntoView({block: 'start', behavior: 'instant'})",
             self.find(selector),
         )
+
+    def inside(self, frame: Any) -> str:
+        """The text of a frame."""
+        self.driver.switch_to.frame(frame)
+        try:
+            found: str = self.driver.find_element("css selector", "body").text
+            return found
+        finally:
+            self.driver.switch_to.default_content()
+
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        """Wait for something to be true."""
+        waited(lambda: holds() or None, what)
 
     def requests(self) -> list[str]:
         """Addresses that were asked for since the last call."""

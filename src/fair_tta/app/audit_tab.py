@@ -12,6 +12,7 @@ from fair_tta.app.parts import (
     NOTHING_YET,
     QUIETLY,
     Desk,
+    downloads_box,
     fields_boxes,
     methods_box,
     pictures_box,
@@ -33,7 +34,7 @@ def audit_tab(desk: Desk) -> None:
     gr = desk.gr
     with gr.Row():
         with gr.Column(min_width=300):
-            pictures, _ = pictures_box(desk)
+            pictures, drawn = pictures_box(desk)
             labels = gr.File(
                 label="CSV file: a name of a picture, its class and what should not matter",
                 file_count="single",
@@ -41,7 +42,6 @@ def audit_tab(desk: Desk) -> None:
                 elem_classes="fair-tta-csv",
             )
             labels.preprocess = read_files
-            drawn = gr.Button("Take drawn birds", size="sm", elem_classes="fair-tta-take")
             target = gr.Dropdown([], label="Column of classes", elem_classes="fair-tta-target")
             sensitive = gr.Dropdown(
                 [],
@@ -54,8 +54,8 @@ def audit_tab(desk: Desk) -> None:
             boxes = fields_boxes(desk, optional=True)
             methods = methods_box(desk, ("zero-shot", "association-correction"))
             button = gr.Button("Audit", variant="primary", elem_classes="fair-tta-run")
-    page = gr.HTML(_START, elem_classes="fair-tta-result")
-    downloads = gr.File(label="To keep", interactive=False, elem_classes="fair-tta-downloads")
+    page = gr.HTML(_START, padding=False, elem_classes="fair-tta-result")
+    downloads = downloads_box(desk)
 
     def audit(
         files: list[UploadedFile],
@@ -68,7 +68,7 @@ def audit_tab(desk: Desk) -> None:
         template: str,
         names: list[str],
         progress: Any = gr.Progress(),  # noqa: B008
-    ) -> tuple[str, list[str] | None]:
+    ) -> tuple[str, Any]:
         def make(out: Path) -> list[Path]:
             found = pictures_among(files)
             desk.classifiers.limits.check_files(found)

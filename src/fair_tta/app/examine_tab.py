@@ -11,6 +11,7 @@ from fair_tta.app.parts import (
     NOTHING_YET,
     QUIETLY,
     Desk,
+    downloads_box,
     fields_boxes,
     methods_box,
     pictures_box,
@@ -30,14 +31,13 @@ def examine_tab(desk: Desk) -> None:
     gr = desk.gr
     with gr.Row():
         with gr.Column(min_width=300):
-            pictures, _ = pictures_box(desk)
-            drawn = gr.Button("Take drawn birds", size="sm", elem_classes="fair-tta-take")
+            pictures, drawn = pictures_box(desk)
         with gr.Column(min_width=300):
             boxes = fields_boxes(desk)
             methods = methods_box(desk)
             button = gr.Button("Examine", variant="primary", elem_classes="fair-tta-run")
-    page = gr.HTML(_START, elem_classes="fair-tta-result")
-    downloads = gr.File(label="To keep", interactive=False, elem_classes="fair-tta-downloads")
+    page = gr.HTML(_START, padding=False, elem_classes="fair-tta-result")
+    downloads = downloads_box(desk)
 
     def examine(
         files: list[UploadedFile],
@@ -46,7 +46,7 @@ def examine_tab(desk: Desk) -> None:
         template: str,
         names: list[str],
         progress: Any = gr.Progress(),  # noqa: B008
-    ) -> tuple[str, list[str] | None]:
+    ) -> tuple[str, Any]:
         def make(out: Path) -> list[Path]:
             found = pictures_among(files)
             desk.classifiers.limits.check_files(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from fair_tta.errors import FairTTAError
@@ -35,7 +36,7 @@ class UploadLimits:
                     f"`{field.name}` should be a whole number from 1 on (got {value!r})."
                 )
 
-    def check_files(self, paths: list[str]) -> None:
+    def check_files(self, paths: Sequence[object]) -> None:
         """Raise if there are none, or too many."""
         if not paths:
             raise FairTTAError("there are no pictures yet: drop some, or take the drawn ones.")

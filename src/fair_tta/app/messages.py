@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
+import re
 from collections.abc import Callable
 from html import escape
 from typing import TypeVar
@@ -49,11 +49,11 @@ def without_folders(text: str, *folders: str) -> str:
     """A message without the folders of this machine, which are nobody's business.
 
     Example:
-        >>> without_folders("cannot read '/tmp/x/a.jpg'", "/tmp/x")
+        >>> without_folders("cannot read '/home/me/12ab/a.jpg'", "/home/me")
         "cannot read 'a.jpg'"
     """
     for folder in folders:
-        text = text.replace(os.path.join(folder, ""), "")
+        text = re.sub(rf"{re.escape(folder)}[/\\\\](?:[^'\"/\\\\]+[/\\\\])*", "", text)
     return text
 
 

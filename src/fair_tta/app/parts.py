@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from fair_tta.app.uploads import UploadedFile, pictures_among
 from fair_tta.miniature import BIRDS
 
 DEFAULT_METHODS = ("fair-tpt", "association-correction")
+_A_DAY = 86_400  # seconds
 NOTHING_YET = '<p class="fair-tta-empty">{}</p>'
 
 
@@ -43,7 +47,11 @@ class Desk:
         return str(self.folder), str(self.folder.parent)
 
     def new_folder(self) -> Path:
-        """An empty one whose name nobody can guess."""
+        """A place for one, where nobody can guess it; those of yesterday are deleted."""
+        for old in self.folder.iterdir():
+            with suppress(OSError):
+                if time.time() - old.stat().st_mtime > _A_DAY:
+                    shutil.rmtree(old)
         return Path(tempfile.mkdtemp(dir=self.folder)) / "run"
 
 
@@ -97,7 +105,7 @@ def methods_box(desk: Desk, chosen: Sequence[str] = DEFAULT_METHODS) -> Any:
 
 
 def pictures_box(desk: Desk) -> tuple[Any, Any]:
-    """A place for several pictures, and a button that puts a folder into it."""
+    """A place for several pictures, and a button for drawn ones; one for a folder is beside it."""
     limits, count = desk.classifiers.limits, "multiple"
     box = desk.gr.File(
         label=f"Pictures: at most {limits.files:,}, {limits.file_bytes >> 20} MB each",
@@ -106,10 +114,12 @@ def pictures_box(desk: Desk) -> tuple[Any, Any]:
         elem_classes="fair-tta-pictures",
     )
     box.preprocess = read_files
-    button = desk.gr.UploadButton("Take a whole folder", file_count="directory", size="sm")
-    button.preprocess = read_files
-    button.upload(_only_pictures, button, box, **QUIETLY)
-    return box, button
+    with desk.gr.Row():
+        folder = desk.gr.UploadButton("Take a whole folder", file_count="directory", size="sm")
+        drawn = desk.gr.Button("Take drawn birds", size="sm", elem_classes="fair-tta-take")
+    folder.preprocess = read_files
+    folder.upload(_only_pictures, folder, box, **QUIETLY)
+    return box, drawn
 
 
 def read_files(payload: Any) -> list[UploadedFile]:
@@ -126,15 +136,21 @@ def report_frame(files: Sequence[Path], title: str) -> tuple[str, list[str]]:
     return sandboxed(files[0].read_text("utf-8"), title), [str(file) for file in files]
 
 
-def run_report(
-    desk: Desk, title: str, make: Callable[[Path], list[Path]]
-) -> tuple[str, list[str] | None]:
+def run_report(desk: Desk, title: str, make: Callable[[Path], list[Path]]) -> tuple[str, Any]:
     """Make files in a new folder; the report and the downloads, or a message and none."""
 
     def act() -> tuple[str, list[str] | None]:
         return report_frame(make(desk.new_folder()), title)
 
-    return told(act, lambda text: (text, None), *desk.hidden)
+    page, files = told(act, lambda text: (text, None), *desk.hidden)
+    return page, desk.gr.File(files, visible=files is not None)
+
+
+def downloads_box(desk: Desk) -> Any:
+    """A place for files to keep; not there as long as there are none."""
+    return desk.gr.File(
+        label="To keep", interactive=False, visible=False, elem_classes="fair-tta-downloads"
+    )
 
 
 def progress_of(progress: Any, unit: str) -> Callable[[int, int], None]:

@@ -24,29 +24,13 @@ def try_tab(desk: Desk, examples: list[DrawnExample]) -> None:
     gr = desk.gr
     with gr.Row():
         with gr.Column(scale=2, min_width=300):
-            picture = gr.Image(
-                label="Picture",
-                type="filepath",
-                sources=["upload", "clipboard"],
-                height=190,
-                buttons=[],
-                elem_classes="fair-tta-picture",
-            )
-            # The file as it is: the library reads it, with its own limits and messages.
-            picture.preprocess = lambda payload: payload and payload.path
-            drawn = gr.Dataset(
-                components=[gr.Image(visible=False)],
-                samples=[[str(example.path)] for example in examples],
-                type="index",
-                label="Drawn pictures",
-                samples_per_page=len(examples),
-                elem_classes="fair-tta-drawn",
-            )
+            with gr.Row():
+                picture, drawn = _picture_boxes(desk, examples)
             boxes = fields_boxes(desk)
             methods = methods_box(desk)
             button = gr.Button("Answer", variant="primary", elem_classes="fair-tta-run")
         with gr.Column(scale=3, min_width=300):
-            answers = gr.HTML(_START, elem_classes="fair-tta-result")
+            answers = gr.HTML(_START, padding=False, elem_classes="fair-tta-result")
 
     def answer(path: str | None, targets: str, sensitive: str, template: str, names: Any) -> str:
         def act() -> str:
@@ -61,7 +45,31 @@ def try_tab(desk: Desk, examples: list[DrawnExample]) -> None:
         path, fields = examples[place]
         return [str(path), fields.targets, fields.sensitive, fields.template]
 
-    button.click(answer, [picture, *boxes, methods], answers, **LOUDLY)
-    drawn.click(take, drawn, [picture, *boxes], **QUIETLY).then(
-        answer, [picture, *boxes, methods], answers, **LOUDLY
-    )
+    asked = [picture, *boxes, methods]
+    button.click(answer, asked, answers, **LOUDLY)
+    drawn.click(take, drawn, [picture, *boxes], **QUIETLY).then(answer, asked, answers, **LOUDLY)
+
+
+def _picture_boxes(desk: Desk, examples: list[DrawnExample]) -> tuple[Any, Any]:
+    gr = desk.gr
+    with gr.Column(min_width=200):
+        picture = gr.Image(
+            label="Picture",
+            type="filepath",
+            sources=["upload", "clipboard"],
+            height=200,
+            buttons=[],
+            elem_classes="fair-tta-picture",
+        )
+        # The file as it is: the library reads it, with its own limits and messages.
+        picture.preprocess = lambda payload: payload and payload.path
+    with gr.Column(min_width=200):
+        drawn = gr.Dataset(
+            components=[gr.Image(visible=False)],
+            samples=[[str(example.path)] for example in examples],
+            type="index",
+            label="Drawn pictures",
+            samples_per_page=len(examples),
+            elem_classes="fair-tta-drawn",
+        )
+    return picture, drawn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,25 @@ def audit_uploads(
     if not columns.target or not columns.sensitive:
         raise FairTTAError("choose the column of classes and at least one that should not matter.")
     out.mkdir(parents=True)
+    try:
+        _audit(classifiers, methods, files, labels, columns, fields, out, notes, progress)
+    finally:
+        shutil.rmtree(out / "pictures", ignore_errors=True)
+    found = (out / "audit" / name for name in (REPORT, AUDIT, CARD, PREDICTIONS, PROBLEMS))
+    return [path for path in found if path.is_file()]
+
+
+def _audit(
+    classifiers: Classifiers,
+    methods: Mapping[str, Adapter],
+    files: Sequence[UploadedFile],
+    labels: str,
+    columns: LabelColumns,
+    fields: Fields,
+    out: Path,
+    notes: Sequence[str],
+    progress: Progress,
+) -> None:
     staged = stage(files, out / "pictures")
     kept = (columns.target, *columns.sensitive)
     (out / "labels").mkdir()
@@ -87,8 +107,6 @@ def audit_uploads(
         progress=progress,
         skip_unknown=True,
     )
-    found = (out / "audit" / name for name in (REPORT, AUDIT, CARD, PREDICTIONS, PROBLEMS))
-    return [path for path in found if path.is_file()]
 
 
 def _found(values: LabelValues, column: str) -> dict[str, str]:

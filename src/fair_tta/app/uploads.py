@@ -21,7 +21,6 @@ PATHS = "picture"
 """The column of paths in label files that are written here."""
 
 _LONGEST = 120  # characters of a name
-_NOWHERE = "not uploaded: "
 
 
 class UploadedFile(NamedTuple):
@@ -144,5 +143,5 @@ def _found(cell: str, known: dict[tuple[str, ...], set[str]]) -> str:
         if len(names) == 1:
             return next(iter(names))
         if names:
-            break  # of several pictures, which?
-    return f"{_NOWHERE}{plain_name(cell)}" if cell.strip() else ""
+            return f"several uploads are called {plain_name(cell)}"
+    return f"not uploaded: {plain_name(cell)}" if cell.strip() else ""
