@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 """Seconds: of a busy machine, not of the app."""
 
 _FLAGS = (

@@ -33,6 +33,7 @@ def asked(
     *,
     method: str = "GET",
     host: str = "127.0.0.1:7860",
+    origin: str | None = None,
     parts: tuple[bytes, ...] = (b"",),
     length: int | None = None,
 ) -> tuple[int, bytes, dict[bytes, bytes]]:
@@ -47,6 +48,8 @@ def asked(
         sent.append(message)
 
     headers = [(b"host", host.encode())]
+    if origin is not None:
+        headers.append((b"origin", origin.encode()))
     if length is not None:
         headers.append((b"content-length", str(length).encode()))
     scope: dict[str, Any] = {"type": "http", "path": path, "method": method, "headers": headers}
@@ -97,6 +100,13 @@ def test_other_hosts_are_refused(host: str, gate: Gate, tmp_path: Path) -> None:
     assert status == 200
     assert b"frame-ancestors" not in headers[b"content-security-policy"]
     assert asked(gate, "/", host="localhost:1")[0] == 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:7860"])
+def test_pages_of_others_cannot_send_anything(origin: str, gate: Gate) -> None:
+    told = asked(gate, "/gradio_api/upload", method="POST", origin=origin)
+    assert told[:2] == (403, b"This app answers its own page only.")
+    assert asked(gate, "/gradio_api/upload", origin="http://127.0.0.1:7860")[0] == 200
 
 
 def test_uploads_end_where_the_room_does(gate: Gate, tmp_path: Path) -> None:

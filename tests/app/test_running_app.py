@@ -9,17 +9,21 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from PIL import Image
+from transformers import CLIPProcessor
 
+import families
 from app_browser import PATIENCE, AppPage, chromium, missing, running_app
 from fair_tta.app.drawn import draw_folder
 from quiet_app import OUTSIDE
@@ -67,6 +71,17 @@ def upload(url: str, *files: tuple[str, bytes]) -> tuple[int, str]:
     return answer(f"{url}gradio_api/upload", body, Content_Type=kind)
 
 
+def png_header(width: int, height: int) -> bytes:
+    """A PNG file that promises more than it has."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"0" * 99))
+
+
 def asked(url: str, path: str, methods: list[str]) -> str:
     """What the page does when *Answer* is pressed, with data that a page would not send."""
     picture = {"path": path, "meta": {"_type": "gradio.FileData"}}
@@ -98,6 +113,7 @@ def test_attacks_get_nothing(running: RunningApp, tmp_path: Path) -> None:
     for path in ("docs", "openapi.json", "monitoring", "gradio_api/info/x", "gradio_api/vibe-code"):
         assert answer(f"{url}{path}")[0] == 404, path
     assert answer(url, Host="evil.example")[0] == 421
+    assert answer(f"{url}gradio_api/upload", b"", Origin="http://evil.example")[0] == 403
 
     # Uploads: names lead nowhere, large and many are refused.
     status, text = upload(url, ("../../../../evil.png", b"x"), ("<b>.png", b"y"))
@@ -106,6 +122,15 @@ def test_attacks_get_nothing(running: RunningApp, tmp_path: Path) -> None:
     assert all(Path(path).resolve().is_relative_to(uploads) for path in json.loads(text))
     assert upload(url, ("large.png", b"x" * (20 * 2**20 + 1)))[0] == 413
     assert upload(url, *[(f"{i}.png", b"x") for i in range(10_000)])[0] == 400
+
+    # What is uploaded never becomes a page of this host, and no picture takes the memory.
+    page, bomb = json.loads(
+        upload(url, ("x.html", b"<script>1</script>"), ("x.png", png_header(60_000, 60_000)))[1]
+    )
+    with urllib.request.urlopen(f"{url}gradio_api/file={page}", timeout=PATIENCE) as found:
+        assert found.headers["content-type"] == "application/octet-stream"
+        assert found.headers["content-disposition"].startswith("attachment")
+    assert "exceeds limit of 178956970 pixels" in asked(url, bomb, ["zero"])
 
     # Calls: a path is not a picture, a file of methods is not run, and no traceback comes back.
     for path, methods in ((str(secret), ["zero"]), (json.loads(text)[0], [f"{secret}:Method"])):
@@ -215,19 +240,29 @@ def _ended(running: RunningApp) -> None:
     assert "Traceback" not in log
 
 
-def test_the_space_starts(tmp_path: Path) -> None:
+def test_the_space_starts_with_a_model_of_its_own(tmp_path: Path) -> None:
+    model, images, tokenizer = families.seeded(families.clip)
+    model.save_pretrained(tmp_path / "tiny-clip")
+    CLIPProcessor(images, tokenizer).save_pretrained(tmp_path / "tiny-clip")
     space = ROOT / "examples" / "space"
     front = (space / "README.md").read_text("utf-8").split("---")[1]
     assert "sdk: gradio" in front
     assert "app_file: app.py" in front
     assert (space / "requirements.txt").read_text() == "fair-tta[app]\n"
-    environment = {"TMPDIR": str(tmp_path), "HF_HUB_OFFLINE": "1", "GRADIO_SERVER_PORT": "7960"}
+    environment = {
+        "TMPDIR": str(tmp_path),
+        "HF_HUB_OFFLINE": "1",
+        "GRADIO_SERVER_PORT": "7960",
+        "FAIR_TTA_MODEL": str(tmp_path / "tiny-clip"),
+    }
     command = [str(ROOT / "tests" / "quiet_app.py"), str(space / "app.py")]
     log = tmp_path / "log"
     with running_app(command, log, environment) as (url, process):
         status, text = answer(url.replace("0.0.0.0", "127.0.0.1"), Host="me-fair-tta.hf.space")
         assert status == 200
         assert "at most 200, 5 MB each" in text
+        assert "Model: tiny-clip." in text
+        assert "miniature" not in text
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
     assert list(tmp_path.glob("fair-tta-app-*")) == []

@@ -36,7 +36,7 @@ def audit_tab(desk: Desk) -> None:
         with gr.Column(min_width=300):
             pictures, drawn = pictures_box(desk)
             labels = gr.File(
-                label="CSV file: a name of a picture, its class and what should not matter",
+                label="CSV file of labels",
                 file_count="single",
                 height=110,
                 elem_classes="fair-tta-csv",

@@ -46,8 +46,9 @@ class Gate:
         app: Gradio's.
         folder: of the uploads; its size counts.
         limits: of uploads.
-        hosts: by which names the server may be called; None for all. A page of another host that
-            leads its own name here (DNS rebinding) is refused.
+        hosts: by which names the server may be called; None for all. Pages of other hosts are
+            refused, those that send something here as those that lead their own name here (DNS
+            rebinding).
         frames: whether another page may show this one in a frame.
     """
 
@@ -78,6 +79,9 @@ class Gate:
         host = headers.get("host", b"").decode("latin-1")
         if self._hosts is not None and re.sub(r":\d+$", "", host) not in self._hosts:
             return 421, "This app answers on this machine only."
+        origin = headers.get("origin", b"").decode("latin-1")
+        if self._hosts is not None and origin not in ("", f"http://{host}"):
+            return 403, "This app answers its own page only."
         if OPEN.fullmatch(scope["path"]) is None:
             return 404, "There is nothing here."
         if not _is_upload(scope):
