@@ -15,6 +15,7 @@ import typer
 from fair_tta import __version__
 from fair_tta.cli import (
     adapters_command,
+    app_command,
     audit_command,
     bench_command,
     cite_command,
@@ -28,6 +29,7 @@ from fair_tta.cli import (
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown")
 for function in (
     demo_command.demo_command,
+    app_command.app_command,
     predict_command.predict_command,
     examine_command.examine_command,
     audit_command.audit_command,

@@ -10,13 +10,13 @@ import typer
 from fair_tta.cli import options
 from fair_tta.cli.console import LEFT_OUT, exits, progress_bars, say, usage
 from fair_tta.cli.embedded import embedded_notes
-from fair_tta.cli.names import (
+from fair_tta.errors import FairTTAError
+from fair_tta.text.written_names import (
     harmful_option,
     parse_renames,
     sensitive_option,
     targets_option,
 )
-from fair_tta.errors import FairTTAError
 
 if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from fair_tta.cli import options
 from fair_tta.cli.console import LEFT_OUT, exits, progress_bar, say, usage
-from fair_tta.cli.names import harmful_option
 from fair_tta.errors import FairTTAError
 from fair_tta.paper.printed import OTHER_TABLES, paper_tables
+from fair_tta.text.written_names import harmful_option
 
 if TYPE_CHECKING:
     from fair_tta.adapters import Adapter

@@ -10,7 +10,7 @@ import typer
 from fair_tta.cli import options
 from fair_tta.cli.console import LEFT_OUT, exits, progress_bar, say, usage
 from fair_tta.cli.embedded import embedded_notes
-from fair_tta.cli.names import sensitive_option, targets_option
+from fair_tta.text.written_names import sensitive_option, targets_option
 
 
 def fit_command(

@@ -13,7 +13,6 @@ import typer
 from fair_tta.cli import options
 from fair_tta.cli.console import CANNOT_USE, LEFT_OUT, exits, progress_bar, say, usage
 from fair_tta.cli.embedded import embedded_notes
-from fair_tta.cli.names import sensitive_option, targets_option
 from fair_tta.cli.paths import (
     NO_PICTURE,
     as_named,
@@ -23,6 +22,7 @@ from fair_tta.cli.paths import (
     rows_file,
 )
 from fair_tta.errors import ImageError
+from fair_tta.text.written_names import sensitive_option, targets_option
 from fair_tta.vision.files import Unlisted
 
 if TYPE_CHECKING:

@@ -124,7 +124,7 @@ class LabelTable:
             except DatasetError as error:  # names in quotes, with another separator between them
                 failure = error
                 continue
-            if set(wanted) <= set(names):
+            if wanted and set(wanted) <= set(names):
                 return names, separator, skip
             if len(names) > len(best[0]):
                 best = names, separator, skip

@@ -42,8 +42,8 @@ from fair_tta import (
 from fair_tta.adapters.contract import needs_pixels
 from fair_tta.adapters.setting_values import describe_settings
 from fair_tta.adapters.text_form import ADAPTERS, parse_adapter, parse_adapters
-from fair_tta.cli.names import parse_renames, sensitive_option, targets_option
 from fair_tta.cli.options import complete_adapters
+from fair_tta.text.written_names import parse_renames, sensitive_option, targets_option
 
 
 def test_targets() -> None:

@@ -1,4 +1,4 @@
-r"""How names are written on a command line.
+r"""How people write names, on a command line and in the fields of the app.
 
 ``"cat,dog"`` is a list of names. ``"cat=of a cat"`` is one name with its phrase, which may hold
 commas; the option is repeated for others. ``"place: water,land"`` puts an attribute first. A

@@ -1,0 +1,134 @@
+"""The folder of uploads, signals, and what is said when Gradio is missing or a port is taken."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from fair_tta import FairTTAError
+from fair_tta.app import serving
+from fair_tta.app.interface import is_embedded
+from fair_tta.app.limits import UploadLimits
+from fair_tta.app.parts import Desk, read_files
+from fair_tta.app.serving import private_folder
+from fair_tta.cli import app
+from fair_tta.miniature import FOLDER
+
+
+def test_the_folder_is_private_and_goes_with_all_that_is_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GRADIO_TEMP_DIR", "before")
+    with private_folder() as folder:
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert os.environ["GRADIO_TEMP_DIR"] == str(folder / "uploads")
+        (folder / "uploads" / "a.png").write_bytes(b"x")
+    assert not folder.exists()
+    assert os.environ["GRADIO_TEMP_DIR"] == "before"
+    monkeypatch.delenv("GRADIO_TEMP_DIR")
+    with pytest.raises(KeyboardInterrupt), private_folder() as folder:
+        raise KeyboardInterrupt
+    assert not folder.exists()
+    assert "GRADIO_TEMP_DIR" not in os.environ
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_signals_end_it_quietly_and_handlers_come_back(name: str) -> None:
+    one = getattr(signal, name)
+    before = signal.getsignal(one)
+    with serving._stoppable() as stop:
+        assert not stop.is_set()
+        os.kill(os.getpid(), one)
+        assert stop.wait(10)
+    assert signal.getsignal(one) is before
+
+
+def test_in_another_thread_signals_are_left_alone() -> None:
+    found = []
+
+    def run() -> None:
+        with serving._stoppable() as stop:
+            found.append(stop.is_set())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert found == [False]
+
+
+class TakenPort:
+    """Gradio's blocks where the port is taken."""
+
+    def launch(self, **options: Any) -> None:
+        self.options = options
+        raise OSError("Cannot find empty port in range: 1-1.")
+
+
+def test_a_taken_port_is_told_and_nothing_is_opened_that_was_not_asked_for(tmp_path: Path) -> None:
+    blocks = TakenPort()
+    with pytest.raises(FairTTAError, match=r"`port` should be free \(got 1\): choose another"):
+        serving.launch(blocks, tmp_path, UploadLimits(file_bytes=7), port=1)
+    asked = blocks.options
+    assert asked["server_name"] == "127.0.0.1"
+    assert asked["allowed_paths"] == []
+    assert asked["max_file_size"] == 7
+    for quiet in (
+        "share",
+        "inbrowser",
+        "show_error",
+        "enable_monitoring",
+        "mcp_server",
+        "ssr_mode",
+    ):
+        assert asked[quiet] is False
+
+
+def test_without_gradio_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    result = CliRunner().invoke(app, ["app", "--no-open"])
+    assert result.exit_code == 3
+    assert "pip install 'fair-tta[app]'" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_nothing_imports_gradio_before_the_app_is_built() -> None:
+    code = (
+        "import sys, fair_tta, fair_tta.app, fair_tta.app.interface, fair_tta.cli\n"
+        "print('gradio' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_folders_of_yesterday_are_swept(tmp_path: Path) -> None:
+    desk = Desk(None, None, tmp_path, [], True)  # type: ignore[arg-type]
+    old, new = desk.new_folder(), desk.new_folder()
+    assert old.parent != new.parent
+    os.utime(old.parent, (0, 0))
+    desk.new_folder()
+    assert not old.parent.exists()
+    assert new.parent.exists()
+
+
+def test_files_are_read_as_gradio_hands_them_over() -> None:
+    one = SimpleNamespace(path="/up/12ab/a_b.png", orig_name="a&b.png")
+    bare = SimpleNamespace(path="/up/34cd/c.png", orig_name=None)
+    assert read_files(None) == []
+    assert read_files(one) == [("/up/12ab/a_b.png", "a&b.png")]
+    assert read_files(SimpleNamespace(root=[one, bare]))[1].name == "c.png"
+
+
+def test_the_embedded_model_is_known_by_its_name() -> None:
+    assert is_embedded("miniature")
+    assert is_embedded(FOLDER)
+    assert not is_embedded("openai/clip-vit-base-patch32")
