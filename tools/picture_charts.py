@@ -219,7 +219,7 @@ def speed(path: Path) -> None:
         made.legend(loc="outside lower center", ncols=2, fontsize=8.5)
 
 
-def _table(page: str, first: str) -> list[list[str]]:
+def page_table(page: str, first: str) -> list[list[str]]:
     """Rows of the table of a page whose heading begins with this cell, with the heading."""
     text = (ROOT / "docs" / page).read_text("utf-8")
     found = re.search(rf"^\| *{re.escape(first)} *\|.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
@@ -231,7 +231,7 @@ def _table(page: str, first: str) -> list[list[str]]:
 
 def claims(path: Path) -> None:
     """The worst group and the indifference to the attribute, from the table of the page."""
-    head, *rows = _table("claims.md", "task")
+    head, *rows = page_table("claims.md", "task")
     tasks = list(dict.fromkeys(row[0] for row in rows))
     methods = list(dict.fromkeys(row[1] for row in rows))
     shown = {"WGA": "accuracy of the worst group, %", "ASI": "indifference to the attribute, %"}
@@ -253,7 +253,7 @@ def claims(path: Path) -> None:
 
 def scaling(path: Path) -> None:
     """What one picture takes of a card and of a Python thread, from the table of the page."""
-    rows = _table("scaling.md", "for each image")[1:]
+    rows = page_table("scaling.md", "for each image")[1:]
     bars: dict[str, list[tuple[str, float]]] = {"the card": [], "the Python thread": []}
     place = iter(bars)
     at = next(place)

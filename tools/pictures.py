@@ -5,14 +5,14 @@
     python tools/pictures.py --check          none: is each shown, with alt text, and small?
 
 All are drawn by this repository from its own world, figures and commands. Screens of pages need
-Chromium, chromedriver and selenium; without them their pictures stay as they are. Pictures of the
-app (`docs/app-*`) are made by a command of their own, see docs/app.md.
+Chromium, chromedriver and selenium; without them their pictures stay as they are.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +29,7 @@ DRAWN = {
 }  # fmt: skip
 COMMANDS = ("predict-terminal", "audit-terminal", "bench-terminal")
 SCREENS = ("report", "report-phone", "examine", "notebook")
-EVERY = (*DRAWN, *COMMANDS, *SCREENS)
+EVERY = (*DRAWN, *COMMANDS, *SCREENS, "app")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -56,6 +56,9 @@ def make(names: tuple[str, ...]) -> None:
             _drawing(name)()
     if set(names) & {*COMMANDS, *SCREENS}:
         _sessions(names)
+    if "app" in names:
+        print("app", flush=True)
+        subprocess.run([sys.executable, str(Path(__file__).parent / "app_pictures.py")], check=True)
 
 
 def _drawing(name: str) -> Callable[[], None]:
