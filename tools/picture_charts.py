@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
@@ -16,6 +17,7 @@ from matplotlib import style
 from matplotlib.figure import Figure
 
 from fair_tta import (
+    Adapter,
     AssociationCorrection,
     Audit,
     ZeroShot,
@@ -31,7 +33,8 @@ from picture_world import balanced, classifier
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))  # where the pictures of docs/effect.md are drawn
 
-from effect_charts import STYLE, draw  # noqa: E402
+_EFFECT = importlib.import_module("effect_charts")
+STYLE, draw = _EFFECT.STYLE, _EFFECT.draw
 
 OURS = ("association-correction", "view-control", "logit-balance")
 PAPERS = ("zero-shot", "fair-tpt", "fair-tpt-mo", "fair-tpt+orthcali:lam=0", "orthcali",
@@ -69,7 +72,7 @@ def badges_audit() -> Audit:
     images, labels = [d.image for d in drawn], [d.target for d in drawn]
     colours = {"colour": [d.sensitive["colour"] for d in drawn]}
     clf = balanced("badges")
-    adapters = {
+    adapters: dict[str, Adapter] = {
         "zero-shot": ZeroShot(),
         "association-correction": AssociationCorrection(),
         "logit-balance": clf.adapter,

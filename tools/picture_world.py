@@ -96,7 +96,7 @@ def _answer(
 
 def changed(task: MiniatureTask) -> tuple[Image.Image, Prediction]:
     """The first test picture of a land bird on water whose answer becomes right."""
-    mix = {("land bird", "water"): 1.0}
+    mix: dict[tuple[str, ...], float] = {("land bird", "water"): 1.0}
     clf = balanced(task.name)
     for drawn in islice(task.stream(0, mix=mix), 500):
         prediction = clf.predict(drawn.image)
