@@ -11,7 +11,7 @@ INSTALL := $(BIN) -m pip install --quiet --disable-pip-version-check --editable
 .DEFAULT_GOAL := help
 # Two pips must not write to one environment at the same time.
 .NOTPARALLEL:
-.PHONY: help demo test test-hard fuzz lint docs coverage versions release-check clean
+.PHONY: help demo test test-hard fuzz lint docs widths pictures coverage versions release-check clean
 
 help:
 	@echo "make demo   every method on the embedded model and world, offline, about two minutes"
@@ -20,6 +20,8 @@ help:
 	@echo "make fuzz   12,000 damaged and hostile inputs, a quarter of an hour (ARGS='--inputs 100000 --first 12000')"
 	@echo "make lint   check style (ruff), types (mypy) and licences of what users install"
 	@echo "make docs   build the documentation into site/"
+	@echo "make widths  and look at every page in Chromium, on a phone and on a screen"
+	@echo "make pictures  draw every picture of the documentation again, some minutes (ARGS='--only world')"
 	@echo "make coverage  simulate how often intervals hold the truth, a quarter of an hour"
 	@echo "make versions ARGS='lowest --python 3.10'  the tests with other versions: lowest, newest, base, wheel, sdist"
 	@echo "make release-check  build, check, install and try what would be published"
@@ -48,6 +50,13 @@ lint: .venv/.lint
 
 docs: .venv/.docs
 	$(BIN) -m mkdocs build --strict --quiet
+
+# Says so and does nothing where Chromium is not installed.
+widths: docs
+	$(BIN) tools/page_widths.py $(ARGS)
+
+pictures: .venv/.docs
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN) tools/pictures.py $(ARGS)
 
 coverage: .venv/.base
 	OMP_NUM_THREADS=1 $(BIN) benchmarks/coverage.py $(ARGS)

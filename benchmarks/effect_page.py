@@ -12,7 +12,7 @@ from typing import Any
 
 from effect_charts import draw
 
-PAGES = ("effect.md", "methods.md")
+PAGES = ("effect.md", "methods.md", "index.md", "../README.md")
 OWN = ("association-correction", "view-control", "logit-balance")
 ALONE = ("birds", "badges", "scenes-time", "scenes-season")
 SPECIFIED = {  # acc, WGA, EOD of zero-shot and their change, from an independent implementation
@@ -235,7 +235,21 @@ def choose(parts: Parts) -> str:
     return table(head, rows)
 
 
+def result(parts: Parts) -> str:
+    """One result in a sentence, for the first pages."""
+    entry = parts["methods"]["birds/logit-balance"]
+    eod, right = entry["eod"], entry["accuracy"]
+    left = 100 * eod["after"] / eod["before"]
+    return (
+        f"On {entry['n']:,} drawn pictures of birds the gap went from {eod['before']:.1f} to "
+        f"{eod['after']:.1f} points, a change of {eod['change']:+.1f} [{eod['low']:+.1f}, "
+        f"{eod['high']:+.1f}]; accuracy changed by {right['change']:+.1f} [{right['low']:+.1f}, "
+        f"{right['high']:+.1f}]. "
+        f"{left:.0f} % of the gap is still there."
+    )
+
+
 BLOCKS: dict[str, Callable[[Parts], str]] = {
     f.__name__: f
-    for f in (methods, goal, choice, placebos, reference, skew, tradeoff, cost, choose)
+    for f in (methods, goal, choice, placebos, reference, skew, tradeoff, cost, choose, result)
 }

@@ -52,8 +52,8 @@ class FairPipeline:
         ...     candidate_labels=["of a water bird", "of a land bird"],
         ...     hypothesis_template="This is a picture {}.",
         ... )
-        >>> [entry["label"] for entry in found]
-        ['of a water bird', 'of a land bird']
+        >>> found[0]["label"]
+        'of a water bird'
     """
 
     def __init__(

@@ -105,7 +105,7 @@ class MiniatureTask:
         Args:
             n: how many.
             seed: other seeds give other pictures.
-            split: `Split.TRAIN` is correlated; the others have groups of equal size.
+            split: `WorldSplit.TRAIN` is correlated; the others have groups of equal size.
             mix: ``{(target, value, ...): weight}`` of `groups` to draw other shares of groups.
         """
         return list(itertools.islice(self.stream(seed, split=split, mix=mix), n))

@@ -1,0 +1,47 @@
+"""Chromium without a window, for pictures of pages and checks of pages."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --hide-scrollbars "
+    "--disable-background-networking --disable-component-update --disable-sync"
+).split()
+
+
+def missing() -> str:
+    """Why no browser can be used, empty if one can."""
+    for name in ("chromium", "chromedriver"):
+        if shutil.which(name) is None:
+            return f"{name} is not installed"
+    return "" if importlib.util.find_spec("selenium") else "selenium is not installed"
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """Chromium without a window, closed at the end."""
+    webdriver = importlib.import_module("selenium.webdriver")
+    with tempfile.TemporaryDirectory() as profile:
+        options = webdriver.ChromeOptions()
+        for flag in (*FLAGS, f"--user-data-dir={profile}"):
+            options.add_argument(flag)
+        options.binary_location = shutil.which("chromium")
+        service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
+        driver = webdriver.Chrome(options=options, service=service)
+        try:
+            yield driver
+        finally:
+            driver.quit()
+
+
+def resize(driver: Any, width: int, height: int) -> None:
+    """The page gets this many pixels, however narrow: a window cannot be."""
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 700}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)

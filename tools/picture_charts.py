@@ -1,0 +1,283 @@
+"""Plots of the docs: from audits of drawn pictures, docs/effect.json and tables of the pages."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from matplotlib import style
+from matplotlib.figure import Figure
+
+from fair_tta import (
+    Adapter,
+    AssociationCorrection,
+    Audit,
+    ZeroShot,
+    audit_classifier,
+    compare,
+    metrics,
+    miniature,
+)
+from fair_tta.report.drawings import heat_map
+from picture_canvas import INK, LINE, MUTED, PAPER, RED, TEAL
+from picture_world import balanced, classifier
+
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "benchmarks"))  # where the pictures of docs/effect.md are drawn
+
+_EFFECT = importlib.import_module("effect_charts")
+STYLE, draw = _EFFECT.STYLE, _EFFECT.draw
+
+OURS = ("association-correction", "view-control", "logit-balance")
+PAPERS = ("zero-shot", "fair-tpt", "fair-tpt-mo", "fair-tpt+orthcali:lam=0", "orthcali",
+          "orthcali:lam=0", "tpt", "zero")  # fmt: skip
+KINDS = {"ours": (TEAL, "D"), "in the paper": ("#3f51b5", "o"), "of others": ("#b35900", "s")}
+QUESTIONS = ("birds", "badges", "scenes-time", "scenes-season")
+
+
+@contextmanager
+def figure(path: Path, width: float, height: float) -> Iterator[Figure]:
+    """A figure of so many inches, written as SVG at the end; the same bytes each time."""
+    with style.context(["default", STYLE]):
+        made = Figure(figsize=(width, height), layout="constrained")
+        yield made
+        made.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+    path.write_text("\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n")
+
+
+def effect(folder: Path) -> None:
+    """All pictures of docs/effect.md."""
+    draw(_effect(), folder)
+
+
+@lru_cache
+def _effect() -> dict[str, Any]:
+    parts: dict[str, Any] = json.loads((ROOT / "docs/effect.json").read_text("utf-8"))["parts"]
+    return parts
+
+
+@lru_cache
+def badges_audit() -> Audit:
+    """Two methods beside zero-shot, on 900 test pictures of badges."""
+    task = miniature.BADGES
+    drawn = task.draw(900)
+    images, labels = [d.image for d in drawn], [d.target for d in drawn]
+    colours = {"colour": [d.sensitive["colour"] for d in drawn]}
+    clf = balanced("badges")
+    adapters: dict[str, Adapter] = {
+        "zero-shot": ZeroShot(),
+        "association-correction": AssociationCorrection(),
+        "logit-balance": clf.adapter,
+    }
+    return compare(
+        [
+            audit_classifier(clf.with_adapter(adapter), images, labels, colours, name=name)
+            for name, adapter in adapters.items()
+        ]
+    )
+
+
+def groups(path: Path) -> None:
+    """`Audit.plot` before and after."""
+    audit = badges_audit()
+    with figure(path, 6.6, 5.6) as made:
+        for axes, run in zip(made.subplots(2, 1, sharex=True), audit.runs[::2], strict=True):
+            audit.plot(run, axes)
+            axes.set_xlim(0, 100)
+            axes.grid(axis="y", visible=False)
+
+
+def associations(path: Path) -> None:
+    """The heat map of the examination page."""
+    task = miniature.BADGES
+    found = classifier(task).associations().logits["colour"]
+    chart = heat_map(found, "Prompt associations of badges, in logits")
+    rules = f"""
+        text {{ font: 13.5px system-ui, DejaVu Sans, sans-serif; fill: {INK}; }}
+        .tick {{ fill: {MUTED}; font-size: 12px; }} .cell {{ font-size: 12.5px; }}
+        .up {{ fill: #0072b2; }} .down {{ fill: #d55e00; }}"""
+    root = ElementTree.fromstring(chart.svg)
+    root.set("xmlns", "http://www.w3.org/2000/svg")
+    _, _, width, height = root.get("viewBox", "").split()
+    root.set("width", width)
+    root.set("height", str(float(height) + 8))
+    root.set("viewBox", f"0 0 {width} {float(height) + 8:g}")
+    root.insert(0, ElementTree.Element("rect", {"width": "100%", "height": "100%", "fill": PAPER}))
+    sheet = ElementTree.Element("style")
+    sheet.text = rules
+    root.insert(0, sheet)
+    path.write_text(ElementTree.tostring(root, "unicode") + "\n", "utf-8")
+
+
+def harm(path: Path) -> None:
+    """How often stars are answered, by colour, before and after."""
+    task = miniature.BADGES
+    drawn = task.draw(900)
+    images = [d.image for d in drawn]
+    colours = [d.sensitive["colour"] for d in drawn]
+    runs = {"zero-shot": classifier(task), "logit-balance": balanced("badges")}
+    with figure(path, 6.4, 2.6) as made:
+        axes = made.add_subplot()
+        for k, (name, clf) in enumerate(runs.items()):
+            answers = [p.label for p in clf.predict(images)]
+            rates = metrics.harm_rate(answers, colours, ["star"])
+            for row, value in enumerate(["red", "green", "blue"]):
+                found = rates[value]
+                ends = [100 * (found.low or 0), 100 * (found.high or 0)]
+                y, colour = row + 0.26 * (k - 0.5), (MUTED, TEAL)[k]
+                axes.plot(ends, [y, y], color=colour, linewidth=1.6)
+                label = name if row == 0 else None
+                axes.plot(100 * (found.value or 0), y, "os"[k], color=colour, label=label)
+        axes.axvline(100 / 3, color=LINE, linestyle="--", label="as many stars as there are")
+        axes.set_yticks(range(3), ["red", "green", "blue"])
+        axes.set_ylim(2.6, -0.6)
+        axes.set_xlim(20, 60)
+        axes.set_xlabel("answered “star”, percent of each colour")
+        made.legend(loc="outside lower center", ncols=3, fontsize=8.5)
+
+
+def _mean(method: str, metric: str) -> float | None:
+    found = [_effect()["methods"].get(f"{q}/{method}", {}) for q in QUESTIONS]
+    if not all(metric in entry for entry in found):
+        return None
+    return float(sum(entry[metric]["change"] for entry in found) / len(found))
+
+
+def _kind(method: str) -> str:
+    return "ours" if method in OURS else "in the paper" if method in PAPERS else "of others"
+
+
+def choose(path: Path) -> None:
+    """What a method costs against what it does to the gap."""
+    costs = _effect()["cost"]["ViT-B/32"]["times_plain"]
+    points = {m: (costs[m][0], _mean(m, "eod")) for m in costs}
+    shown = sorted(((y, x, m) for m, (x, y) in points.items() if y is not None), reverse=True)
+    with figure(path, 6.4, 3.8) as made:
+        axes = made.add_subplot()
+        axes.axhline(0, color=INK, linewidth=1)
+        axes.set_xscale("log")
+        lowest = {True: 9.0, False: 9.0}  # label so far, of the cheap and of the dear ones
+        for y, x, method in shown:
+            colour, shape = KINDS[_kind(method)]
+            axes.plot(x, y, shape, color=colour, markersize=6)
+            at = lowest[x < 5] = min(y, lowest[x < 5] - 0.75)
+            axes.text(
+                x * 1.13, at + 0.4 * (y == 0), method, fontsize=8.5, va="center", color=colour
+            )
+        axes.set_xlim(0.7, 330)
+        axes.set_xticks([1, 10, 40], ["1", "10", "40"])
+        axes.minorticks_off()
+        axes.set_xlabel("cost of a picture, in plain zero-shot calls (ViT-B/32)")
+        axes.set_ylabel("mean change of EOD, points")
+
+
+def field(path: Path) -> None:
+    """The gap and accuracy of every method, the mean of the four attributes."""
+    names = dict.fromkeys(key.partition("/")[2] for key in _effect()["methods"])
+    found = {m: {metric: _mean(m, metric) for metric in ("eod", "accuracy")} for m in names}
+    shown = sorted((m for m, of in found.items() if None not in of.values()),
+                   key=lambda m: found[m]["eod"] or 0.0)  # fmt: skip
+    titles = {"eod": "mean change of EOD, points", "accuracy": "mean change of accuracy, points"}
+    with figure(path, 6.8, 1.1 + 0.24 * len(shown)) as made:
+        every = made.subplots(1, 2, sharey=True)
+        for axes, (metric, title) in zip(every, titles.items(), strict=True):
+            axes.axvline(0, color=INK, linewidth=1)
+            for kind, (colour, shape) in KINDS.items():
+                rows = [k for k, m in enumerate(shown) if _kind(m) == kind]
+                values = [found[shown[k]][metric] or 0.0 for k in rows]
+                axes.plot(values, rows, shape, color=colour, markersize=5, label=kind)
+            axes.set_xlabel(title)
+        axes.set_yticks(range(len(shown)), shown, fontsize=8.5)
+        axes.invert_yaxis()
+        made.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+
+
+def speed(path: Path) -> None:
+    """The cost of each method as a multiple of plain zero-shot."""
+    found = _effect()["cost"]
+    methods = list(next(iter(found.values()))["times_plain"])
+    with figure(path, 6.4, 0.9 + 0.3 * len(methods)) as made:
+        axes = made.add_subplot()
+        for k, (model, entry) in enumerate(found.items()):
+            for row, method in enumerate(methods):
+                middle, low, high = entry["times_plain"][method]
+                y, colour = row + 0.24 * (k - 0.5), (MUTED, TEAL)[k % 2]
+                axes.plot([low, high], [y, y], color=colour, linewidth=1.6)
+                label = model if row == 0 else None
+                axes.plot(middle, y, "os"[k % 2], color=colour, markersize=4.5, label=label)
+        axes.set_xscale("log")
+        axes.set_xticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
+        axes.minorticks_off()
+        axes.set_yticks(range(len(methods)), methods)
+        axes.invert_yaxis()
+        axes.set_xlabel("processor's time of a call, in plain zero-shot calls")
+        made.legend(loc="outside lower center", ncols=2, fontsize=8.5)
+
+
+def page_table(page: str, first: str) -> list[list[str]]:
+    """Rows of the table of a page whose heading begins with this cell, with the heading."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    found = re.search(rf"^\| *{re.escape(first)} *\|.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    if found is None:
+        raise SystemExit(f"docs/{page} has no table that begins with {first!r} any more.")
+    rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in found[0].splitlines()]
+    return [row for row in rows if not set("".join(row)) <= set("-: ")]
+
+
+def claims(path: Path) -> None:
+    """The worst group and the indifference to the attribute, from the table of the page."""
+    head, *rows = page_table("claims.md", "task")
+    tasks = list(dict.fromkeys(row[0] for row in rows))
+    methods = list(dict.fromkeys(row[1] for row in rows))
+    shown = {"WGA": "accuracy of the worst group, %", "ASI": "indifference to the attribute, %"}
+    with figure(path, 6.6, 3.4) as made:
+        for axes, (metric, title) in zip(
+            made.subplots(1, 2, sharey=True), shown.items(), strict=True
+        ):
+            for k, task in enumerate(tasks):
+                of = [float(r[head.index(metric)]) for r in rows if r[0] == task]
+                own = {"color": (TEAL, "#b35900", "#3f51b5")[k], "marker": "osD"[k]}
+                axes.plot(of, range(len(of)), linestyle="none", **own, label=task)
+                axes.axvline(of[0], color=own["color"], linewidth=0.7, linestyle=":")
+            axes.set_xlim(0, 100)
+            axes.set_xlabel(title)
+            axes.set_yticks(range(len(methods)), methods)
+        axes.invert_yaxis()
+        made.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+
+
+def scaling(path: Path) -> None:
+    """What one picture takes of a card and of a Python thread, from the table of the page."""
+    rows = page_table("scaling.md", "for each image")[1:]
+    bars: dict[str, list[tuple[str, float]]] = {"the card": [], "the Python thread": []}
+    place = iter(bars)
+    at = next(place)
+    for what, _, number, *_ in rows:
+        if what.endswith("together"):
+            at = next(place, "")
+        elif at and re.match(r"[\d.]+", number):
+            amount = float(re.match(r"[\d.]+", number)[0])  # type: ignore[index]
+            bars[at].append((what.split(",")[0].split(" (")[0], amount))
+    colours = (TEAL, "#4db6ac", "#b2dfdb", "#b35900", "#e0a061", "#3f51b5", "#9fa8da", RED)
+    used = iter(colours)
+    with figure(path, 6.4, 2.5) as made:
+        axes = made.add_subplot()
+        for row, parts in enumerate(bars.values()):
+            left = 0.0
+            for name, amount in parts:
+                axes.barh(row, amount, left=left, color=next(used), label=name, height=0.55)
+                left += amount
+            axes.text(left + 0.1, row, f"{left:.1f} ms", va="center")
+        axes.set_yticks(range(2), bars)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 10.5)
+        axes.set_xlabel("milliseconds of one picture (estimate, one A100, ViT-B/32, 64 views)")
+        made.legend(loc="outside lower center", ncols=2, fontsize=8)

@@ -1,0 +1,197 @@
+"""Pictures of drawn pictures: the world, views of one of them, what the library does to one."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont
+
+from fair_tta import AugMix, FairTPTClassifier, LogitBalance, ZeroShot, miniature
+from fair_tta.miniature import MiniatureTask
+from fair_tta.prediction import Prediction
+from fair_tta.vision.batch_rendering import render_batch
+from fair_tta.vision.rendering import render
+from fair_tta.vision.views import content_generator
+from picture_canvas import INK, MUTED, RED, TEAL, Canvas
+
+_GREY = "#7b8794"
+
+
+def classifier(task: MiniatureTask) -> FairTPTClassifier:
+    """The embedded model, asked about a task as the model itself would answer."""
+    return FairTPTClassifier(
+        "miniature", task.targets, task.sensitive, task.template, adapter=ZeroShot()
+    )
+
+
+@lru_cache
+def balanced(name: str) -> FairTPTClassifier:
+    """The same with a correction learnt of 300 other pictures without labels."""
+    task = miniature.TASKS[name]
+    clf = classifier(task)
+    reference = task.draw(300, split=miniature.WorldSplit.VALIDATION)
+    return clf.with_adapter(LogitBalance().fit(clf, [drawn.image for drawn in reference]))
+
+
+def what_it_does(path: Path, effect: Path) -> None:
+    """One picture, its answer before and after, and the gap on many."""
+    task = miniature.BIRDS
+    picture, prediction = changed(task)
+    found = json.loads(effect.read_text("utf-8"))["parts"]["methods"]["birds/logit-balance"]
+    eod = found["eod"]
+    title = (
+        "A drawn land bird on water. The model's own answer is water bird, with LogitBalance "
+        f"it is land bird. On {found['n']:,} such pictures the gap between backgrounds falls from "
+        f"{eod['before']:.1f} to {eod['after']:.1f} points; most of it stays."
+    )
+    canvas = Canvas(600, 440, title)
+    canvas.text(20, 32, "one picture, and its answer", font_weight=600, font_size=17)
+    canvas.pixels(20, 48, 176, picture)
+    canvas.text(20, 248, "a land bird, on water", fill=MUTED)
+    canvas.arrow(208, 236, 136)
+    _answer(canvas, 252, 40, "the model's own", prediction.zero_shot, RED)
+    _answer(canvas, 252, 146, "with LogitBalance", prediction.probabilities, TEAL)
+    canvas.line(20, 268, 580, 268)
+    canvas.text(20, 300, f"the gap between backgrounds, {found['n']:,} such pictures",
+                font_weight=600, font_size=17)  # fmt: skip
+    rows = (("the model's own", eod["before"], _GREY), ("with LogitBalance", eod["after"], TEAL))
+    for k, (name, value, colour) in enumerate(rows):
+        top = 316 + 32 * k
+        canvas.text(20, top + 17, name, fill=MUTED)
+        canvas.rect(160, top, 7.4 * value, 24, fill=colour, rx=3)
+        canvas.text(170 + 7.4 * value, top + 18, f"{value:.1f} points", font_weight=600)
+    canvas.text(20, 404, f"change {_signed(eod)}; accuracy {_signed(found['accuracy'])}")
+    canvas.text(20, 426, f"{found['changed']:.1f} of 100 answers change; most of the gap stays",
+                fill=MUTED)  # fmt: skip
+    canvas.save(path)
+
+
+def _signed(figure: dict[str, float]) -> str:
+    minus = "\N{MINUS SIGN}"
+    middle, low, high = (
+        f"{figure[key]:+.1f}".replace("-", minus) for key in ("change", "low", "high")
+    )
+    return f"{middle} [{low}, {high}]"
+
+
+def _answer(
+    canvas: Canvas, x: float, y: float, title: str, shares: dict[str, float], leading: str
+) -> None:
+    canvas.text(x, y + 16, title, fill=MUTED)
+    best = max(shares, key=shares.__getitem__)
+    for k, (name, share) in enumerate(shares.items()):
+        top = y + 28 + 31 * k
+        canvas.text(x, top + 17, name, font_weight=600 if name == best else 400)
+        canvas.rect(x + 96, top, 180, 24, fill="#eef1f4", rx=3)
+        bar = {"fill": leading if name == best else _GREY, "rx": 3}
+        canvas.rect(x + 96, top, max(3, 180 * share), 24, **bar)
+        canvas.text(x + 286, top + 17, f"{100 * share:.0f} %")
+
+
+def changed(task: MiniatureTask) -> tuple[Image.Image, Prediction]:
+    """The first test picture of a land bird on water whose answer becomes right."""
+    mix: dict[tuple[str, ...], float] = {("land bird", "water"): 1.0}
+    clf = balanced(task.name)
+    for drawn in islice(task.stream(0, mix=mix), 500):
+        prediction = clf.predict(drawn.image)
+        if prediction.flipped and prediction.label == drawn.target:
+            return drawn.image, prediction
+    raise SystemExit("no answer of 500 becomes right")
+
+
+def world(path: Path) -> None:
+    """A few pictures of every group of every task."""
+    blocks = [_block(miniature.TASKS[name]) for name in ("birds", "badges", "scenes")]
+    gap = 18
+    height = sum(block.height for block in blocks) + gap * (len(blocks) - 1)
+    sheet = Image.new("RGB", (max(block.width for block in blocks), height), "white")
+    top = 0
+    for block in blocks:
+        sheet.paste(block, (0, top))
+        top += block.height + gap
+    save_png(sheet, path, 200)
+
+
+def _block(task: MiniatureTask, each: int = 2) -> Image.Image:
+    """Targets down, values across."""
+    side, edge, head, names = 64, 4, 46, 100
+    values = [group[1:] for group in task.groups if group[0] == next(iter(task.targets))]
+    column = each * (side + edge) + 14
+    sheet = Image.new(
+        "RGB", (names + column * len(values), head + 8 + (side + edge) * len(task.targets)), "white"
+    )
+    pen, font, bold = ImageDraw.Draw(sheet), _font(16), _font(18)
+    pen.text((2, 0), task.name, fill=INK, font=bold)
+    for k, group in enumerate(values):
+        pen.text((names + column * k, 24), ", ".join(group), fill=MUTED, font=font)
+        for r, target in enumerate(task.targets):
+            pen.text((2, head + 26 + (side + edge) * r), target, fill=MUTED, font=font)
+            drawn = task.draw(each, seed=1, mix={(target, *group): 1.0})
+            for i, picture in enumerate(drawn):
+                at = (names + column * k + (side + edge) * i, head + 4 + (side + edge) * r)
+                sheet.paste(picture.image, at)
+    return sheet
+
+
+def views(path: Path) -> None:
+    """A picture and what AugMix makes of it."""
+    drawn = miniature.SCENES.draw(1, seed=4)[0].image
+    tiles = [drawn.resize((96, 96), Image.Resampling.BILINEAR), *_views(drawn, 16)]
+    save_png(_tiled(tiles, 8), path, 200)
+
+
+def renderers(path: Path) -> None:
+    """The same views drawn in two ways, and how far they are apart."""
+    drawn = miniature.SCENES.draw(1, seed=4)[0].image
+    first, second = _views(drawn, 9), _views(drawn, 9, as_tensors=True)
+    apart = [
+        np.abs(np.asarray(a, float) - np.asarray(b, float))
+        for a, b in zip(first, second, strict=True)
+    ]
+    third = [Image.fromarray((16 * x).clip(0, 255).astype(np.uint8)) for x in apart]
+    rows = {"OpenCV": first, "tensors": second, "difference x 16": third}
+    sheet = Image.new("RGB", (130 + 100 * 8, 100 * 3), "white")
+    pen = ImageDraw.Draw(sheet)
+    for r, (name, pictures) in enumerate(rows.items()):
+        pen.text((2, 100 * r + 40), name, fill=INK, font=_font(14))
+        sheet.paste(_tiled(pictures, 8), (130, 100 * r))
+    save_png(sheet, path, 64)
+
+
+def _views(image: Image.Image, n: int, *, as_tensors: bool = False) -> list[Image.Image]:
+    size, made = (96, 96), AugMix(n)
+    recipes = made.draw(image, size, content_generator(image, seed=0))
+    if as_tensors:
+        batch = render_batch([image], size, [recipes], torch.device("cpu"))
+        arrays = batch[0].permute(0, 2, 3, 1).numpy()
+    else:
+        arrays = render(image, size, recipes)
+    return [Image.fromarray(x.round().clip(0, 255).astype(np.uint8)) for x in arrays]
+
+
+def _tiled(pictures: list[Image.Image], across: int, edge: int = 4) -> Image.Image:
+    side = pictures[0].width + edge
+    sheet = Image.new(
+        "RGB", (across * side - edge, -(-len(pictures) // across) * side - edge), "white"
+    )
+    for k, picture in enumerate(pictures):
+        sheet.paste(picture, (k % across * side, k // across * side))
+    return sheet
+
+
+def save_png(image: Image.Image, path: Path, colours: int) -> None:
+    """With a palette, which makes it small."""
+    reduced = image.convert("RGB").quantize(colours, dither=Image.Dither.NONE)
+    reduced.save(path, optimize=True)
+
+
+def _font(size: int) -> Any:
+    from matplotlib import font_manager
+
+    return ImageFont.truetype(font_manager.findfont("DejaVu Sans"), size)
