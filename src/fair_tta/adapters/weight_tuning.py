@@ -87,8 +87,9 @@ class WeightTuning(PixelMethod):
         """See `AdaptsPixels.adapt_pixels`."""
         tower = ImageTower.of(task, self.tunes_every_weight)
         own = vision.features(images, False)
+        place = task.backend.device, task.backend.dtype
         fitted = [
-            self._fit(task, tower, vision.pixels(image), zero_shot)
+            self._fit(task, tower, vision.pixels(image).to(*place), zero_shot)
             for image, zero_shot in zip(images, own, strict=True)
         ]
         features = torch.stack([one.features for one in fitted])
