@@ -35,7 +35,7 @@ from fair_tta.paper.table_run import prepare, run_table
 from fair_tta.runs.local import Local
 from fair_tta.runs.on_ray import OnRay
 from fair_tta.runs.runner import Engine
-from fair_tta.runs.samples import TaskSamples, gather, miniature_reader, miniature_tasks
+from fair_tta.runs.samples import Reader, TaskSamples, gather, miniature_reader, miniature_tasks
 from fair_tta.runs.settings import Grid, Setting
 
 ZERO_ALONE = Grid("zero-alone", "", (GRIDS["main-L14"].settings[2],))
@@ -72,15 +72,18 @@ def grid_of_miniature(home: Path, images: int) -> None:
           f"{whole:.1f} s, {whole / zero:.2f} times; loss-choice added {added:.1f} s")  # fmt: skip
 
 
-def photos(folder: Path, images: int) -> list[TaskSamples]:
-    """Smooth random pictures of 500 x 375 pixels, as Waterbirds (2 x 2 names), FairFace (2 x 7)."""
+def photos(folder: Path, images: int, others: int = 0) -> tuple[list[TaskSamples], Reader]:
+    """Smooth random pictures of 500 x 375 pixels, as Waterbirds (2 x 2 names), FairFace (2 x 7).
+
+    And a reader of them and of so many others.
+    """
     tasks = [t for t in GRIDS["main-L14"].tasks if t.dataset in ("Waterbirds", "FairFace")]
     tasks.sort(key=lambda t: sum(len(names) for names in t.sensitive.values()))
     columns = {t.target: list(t.targets) for t in tasks}
     columns |= {a: list(names) for t in tasks for a, names in t.sensitive.items()}
     lines = [",".join(["path", *columns])]
     folder.mkdir(parents=True)
-    for i in range(images):
+    for i in range(images + others):
         random = np.random.default_rng(i)
         pixels = random.integers(0, 256, (12, 16, 3), dtype=np.uint8)
         picture = Image.fromarray(pixels).resize((500, 375), Image.Resampling.BICUBIC)
@@ -92,7 +95,7 @@ def photos(folder: Path, images: int) -> list[TaskSamples]:
         return read_folder(folder, folder / "labels.csv", target_column=task.target,
                            sensitive_columns=[*task.sensitive], task=task)  # fmt: skip
 
-    return gather(tasks, read, images=images, seeds=[0])[0]
+    return gather(tasks, read, images=images, seeds=[0])[0], read
 
 
 def sixty() -> Grid:
@@ -114,7 +117,7 @@ def vit_b_32() -> Any:
 
 
 def grid_of_large(home: Path, images: int) -> None:
-    model, parts = vit_b_32(), photos(home / "photos", images)
+    model, (parts, _) = vit_b_32(), photos(home / "photos", images)
     only = Grid("bank", "", (Setting("ZeroShot", ZeroShot()),))
     bank = timed(only, parts[:1], model, home / "bank-out", home / "bank")
     print(f"ViT-B/32, {images} images: bank {bank:.1f} s ({bank / images:.2f} s per image)")

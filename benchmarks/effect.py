@@ -119,8 +119,10 @@ def _run(options: argparse.Namespace) -> None:
 
 def _is_done(entry: dict[str, Any] | None, run: Run) -> bool:
     """Costs are measured in turns, so a new method means all of them again."""
-    if entry is None or "times_plain" not in entry:
-        return entry is not None
+    if entry is None or "problem" in entry:
+        return False
+    if "times_plain" not in entry:
+        return True
     return set(run.adapters) <= {*entry["times_plain"], *entry.get("left_out", ())}
 
 

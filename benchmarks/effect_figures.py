@@ -11,6 +11,7 @@ import torch
 from effect_pictures import Pictures, Question
 
 from fair_tta import ZeroShot
+from fair_tta.auditing.known_values import is_untold
 from fair_tta.metrics import Bootstrap, definitions
 from fair_tta.metrics.on_rows import differences
 from fair_tta.metrics.rows import parse_rows
@@ -42,7 +43,12 @@ class Answers:
 
 
 def answers(clf, adapter, pictures: Pictures) -> Answers:
-    """Of one fitted method; methods that do not look at views get view 0 alone."""
+    """Of one fitted method; methods that do not look at views get view 0 alone.
+
+    A method that has to know the true values is told them, as an audit does.
+    """
+    if is_untold(adapter):
+        return _answers_knowing(clf, adapter, pictures)
     found = []
     for at in range(0, len(pictures), _AT_ONCE):
         features = pictures.features[at : at + _AT_ONCE]
@@ -50,6 +56,15 @@ def answers(clf, adapter, pictures: Pictures) -> Answers:
         both = (ZeroShot(), clf.with_adapter(adapter).adapter)
         found.append([one.adapt(clf.task, features).probabilities.double() for one in both])
     return Answers(*(torch.cat(column).numpy() for column in zip(*found, strict=True)))
+
+
+def _answers_knowing(clf, adapter, pictures: Pictures) -> Answers:
+    """Each picture is answered by the method for its own values."""
+    told = list(zip(*(pictures.sensitive[name] for name in clf.sensitive), strict=True))
+    places = {values: [i for i, own in enumerate(told) if own == values] for values in told}
+    parts = [answers(clf, adapter.knowing(*v), pictures.at(some)) for v, some in places.items()]
+    every, order = concatenated(parts), np.argsort(np.concatenate(list(places.values())))
+    return Answers(every.before[order], every.after[order])
 
 
 def answers_of_images(clf, adapter, images: list) -> Answers:

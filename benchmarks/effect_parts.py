@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -63,6 +63,7 @@ class Run:
         pictures: of each seed, for methods that look at one view.
         with_views: of each seed, for the others: the first of the same pictures.
         reference: pictures to fit on, for each seed others.
+        of_images: answers of methods that work on the pictures themselves, by task and method.
     """
 
     drawer: Drawer
@@ -72,6 +73,7 @@ class Run:
     pictures: int = 720
     with_views: int = 144
     reference: int = 1000
+    of_images: dict[Hashable, Answers] = field(default_factory=dict)
 
     def references(self, question: Question) -> list[Pictures]:
         return self._drawn(question, WorldSplit.VALIDATION, REFERENCE, self.reference)
@@ -131,14 +133,15 @@ def _method(run: Run, question: Question, adapter) -> dict:
 
 def _on_images(run: Run, question: Question, adapter) -> dict:
     """A sixth of the pictures with views: the vision tower goes back for each of them."""
-    n, clf, found = max(1, run.with_views // 6), question.classifier(), []
+    n = max(1, run.with_views // 6)
     pictures = [some.first(n) for some in run.tested(question)]
-    for seed, reference in zip(
-        range(TEST, TEST + run.seeds), run.references(question), strict=True
-    ):
-        images = [drawn.image for drawn in question.task.draw(n, seed)]
-        found.append(answers_of_images(clf, fitted(adapter, clf, reference), images))
-    return changes(question, together(pictures), *concatenated(found).labels)
+    key = question.task.name, question.attributes if adapter.needs_sensitive else (), adapter
+    if key not in run.of_images:  # what needs no attribute says the same whichever is named
+        clf, seeds = question.classifier(), range(TEST, TEST + run.seeds)
+        drawn = [[one.image for one in question.task.draw(n, seed)] for seed in seeds]
+        each = [answers_of_images(clf, adapter, images) for images in drawn]
+        run.of_images[key] = concatenated(each)
+    return changes(question, together(pictures), *run.of_images[key].labels)
 
 
 def choice(run: Run) -> Iterator[Step]:

@@ -44,7 +44,7 @@ def main() -> None:
     backend = resolve(copy.deepcopy(model).to(device), tuple(processor))
     print("| method | operations | copies to the host | uploads | bytes uploaded |")
     print("|---|---|---|---|---|")
-    for name, adapter in {**methods.EXPORTED, **methods.OTHERS, **methods.CHATTY}.items():
+    for name, adapter in {**methods.EXPORTED, **methods.OTHERS}.items():
         clf = methods.classifier(backend, adapter, views=views)
         clf.predict(methods.PICTURES[:2])
         clf.vision.forget()

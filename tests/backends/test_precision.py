@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+import device_models
 import families
 from checks import picture
 from fair_tta import AugMix, FairTPT, FairTPTClassifier, FairTTAError, Zero, ZeroShot
@@ -132,3 +133,42 @@ def test_wrong_code_of_a_compiler_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.warns(UserWarning, match="gives other features on this machine"):
         clf = FairTPTClassifier(model, *NAMES, **settings, compile_vision=True)
     torch.testing.assert_close(clf.encode(PICTURES[:1]), plain.encode(PICTURES[:1]))
+
+
+def _inside(model: Any) -> Any:
+    """The vision tower is compiled, the rest is not."""
+    name = "vision_model" if hasattr(model, "vision_model") else "visual"
+    setattr(model, name, torch.compile(getattr(model, name), backend="eager"))
+    return model
+
+
+def _in_place(model: Any) -> Any:
+    model.compile(backend="eager")
+    return model
+
+
+@pytest.mark.parametrize(
+    "compiled",
+    [lambda model: torch.compile(model, backend="eager"), _in_place, _inside],
+    ids=["the whole", "in place", "the vision tower"],
+)
+@pytest.mark.parametrize("library", ["transformers", "open_clip"])
+def test_a_model_that_is_compiled_already(library: str, compiled: Any) -> None:
+    """By a backend that calls no compiler: what one makes may crash, see above."""
+    build = families.clip if library == "transformers" else device_models.BUILD["open_clip"]
+    model, *rest = families.seeded(build)
+
+    def predict(one: Any) -> Any:
+        whole = (one, tuple(rest)) if library == "transformers" else (one, *rest)
+        clf = FairTPTClassifier(whole, *NAMES, adapter=FairTPT(), views=AugMix(4))
+        return clf.predict_proba(PICTURES[:2])
+
+    expected = predict(model)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    try:
+        found = predict(compiled(model))
+    finally:
+        torch._dynamo.reset()
+    assert found == pytest.approx(expected, abs=1e-4)
+    after = {name.replace("_orig_mod.", ""): value for name, value in model.state_dict().items()}
+    assert all(torch.equal(after[name], value) for name, value in before.items())

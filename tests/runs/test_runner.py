@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
+from concurrent import futures
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from fair_tta.runs.local import Local
 from fair_tta.runs.picture_files import AskedPicture
 from fair_tta.runs.runner import Pending, Pool, Runner, batched
 from fair_tta.runs.store import Store
-from fair_tta.runs.worker import Answered, Worker
+from fair_tta.runs.worker import Answered, Worker, load_picture
 
 
 class Late:
@@ -182,3 +184,83 @@ def test_batches_hold_everything_in_order() -> None:
             batches = list(batched(range(count), size))
             assert [item for batch in batches for item in batch] == list(range(count))
             assert all(len(batch) == size for batch in batches[:-1])
+
+
+def test_the_next_unit_is_decoded_while_one_is_worked_on(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no more than that: memory holds two units."""
+    decoded: list[str] = []
+    lock, at_work = threading.Lock(), []
+
+    def load(clf: Any, one: AskedPicture) -> Any:
+        with lock:
+            decoded.append(one.name)
+        return load_picture(clf, one)
+
+    finish = Worker.finish
+
+    def finished(self: Worker, begun: Any) -> list[Answered]:
+        futures.wait([f for some in at_begin for f in some.loading.values()])
+        at_work.append(sorted(decoded))
+        return finish(self, begun)
+
+    begin, at_begin = Worker.begin, []
+
+    def begun(self: Worker, unit: WorkUnit) -> Any:
+        at_begin.append(begin(self, unit))
+        return at_begin[-1]
+
+    monkeypatch.setattr("fair_tta.runs.worker.load_picture", load)
+    monkeypatch.setattr(Worker, "begin", begun)
+    monkeypatch.setattr(Worker, "finish", finished)
+    pictures = asked(tmp_path, 8)
+    names = [one.name for one in pictures]
+    runner = Runner(job, Local())
+    read_ahead = list(runner.stream(pictures, lambda p: p, size=2, seed=0, read_ahead=True))
+    assert at_work == [names[:4], names[:6], names, names]
+    decoded.clear()
+    at_work.clear()
+    in_turn = list(runner.stream(pictures, lambda p: p, size=2, seed=0))
+    assert at_work == [names[:2], names[:4], names[:6], names]
+    assert [one for one, _ in read_ahead] == [one for one, _ in in_turn] == pictures
+    for (_, ours), (_, theirs) in zip(read_ahead, in_turn, strict=True):
+        assert [a.probabilities for a in ours] == [a.probabilities for a in theirs]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_threads_end_with_the_run(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """What was finished before Ctrl-C is kept, and the same call goes on from there."""
+    pictures = asked(tmp_path, 6)
+    calls = []
+    finish = Worker.finish
+
+    def stopped(self: Worker, begun: Any) -> list[Answered]:
+        calls.append(begun)
+        if len(calls) == 2:
+            raise error
+        return finish(self, begun)
+
+    monkeypatch.setattr(Worker, "finish", stopped)
+    with Store(tmp_path / "rows.jsonl") as store:
+        runner = Runner(job, Local(), store)
+        seen = []
+        with pytest.raises(error):
+            for one, _ in runner.stream(pictures, lambda p: p, size=2, seed=0, read_ahead=True):
+                seen.append(one)
+        assert seen == pictures[:2]
+        assert not [t for t in threading.enumerate() if t.name.startswith("fair-tta-decode")]
+        again = list(runner.stream(pictures, lambda p: p, size=2, seed=0, read_ahead=True))
+        assert [one for one, _ in again] == pictures
+        assert len(calls) == 4, "the first unit was not worked on again"
+
+
+def test_a_picture_that_cannot_be_read_stays_in_its_place(job: Job, tmp_path: Path) -> None:
+    pictures = asked(tmp_path, 5)
+    Path(str(pictures[2].source)).write_bytes(b"no picture")
+    found = list(
+        Runner(job, Local()).stream(pictures, lambda p: p, size=2, seed=0, read_ahead=True)
+    )
+    assert [isinstance(answers, str) for _, answers in found] == [False, False, True, False, False]

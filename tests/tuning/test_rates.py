@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fair_tta import ELRA, TPT, AugMix, FairTPTClassifier, FairTTAError, FixedRate, miniature
-from fair_tta.tuning.rates import BOUNDED, NO_STEP, ZERO_GRADIENT, notes_of
+from fair_tta.tuning.rates import BOUNDED, NO_STEP, ZERO_GRADIENT
 
 CONTEXT = torch.tensor([[[3.0, 0.0], [0.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])  # norms 5, 5
 
@@ -23,7 +23,8 @@ def linear(slope: Tensor) -> Any:
 
 def notes(stepper: Any) -> list[tuple[str, ...]]:
     """What is told of each image."""
-    return notes_of(stepper.flags, len(CONTEXT))
+    told = {text: flag.tolist() for text, flag in stepper.flags.items()}
+    return [tuple(text for text, flag in told.items() if flag[i]) for i in range(len(CONTEXT))]
 
 
 def test_elra_on_a_linear_loss() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from fair_tta.adapters.weight_tuning import WeightTuning
+from fair_tta.adapters.weight_tuning import ViewGradient, WeightTuning
 from fair_tta.text.task import Task
 from fair_tta.tuning.entropy import entropy, marginal
 from fair_tta.tuning.image_tower import ImageTower
@@ -51,11 +52,11 @@ class MEMO(WeightTuning):
 
     def gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
-    ) -> tuple[Tensor, int]:
+    ) -> ViewGradient:
         """See `WeightTuning.gradient`."""
         views = pixels[1:] if len(pixels) > 1 else pixels
 
         def loss(features: Tensor) -> Tensor:
             return entropy(marginal(task.log_probabilities(features, task.target_features)))
 
-        return tower.gradient(weights, views, loss), len(views)
+        return ViewGradient(tower.gradient(weights, views, loss), torch.tensor(len(views)))

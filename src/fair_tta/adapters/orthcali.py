@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from fair_tta.adapters.chain import Texts, own_texts
 from fair_tta.adapters.contract import Outcome, probabilities
@@ -89,14 +90,18 @@ class OrthCali:
 def calibrate(q: Tensor, differences: Tensor, lam: float) -> Tensor:
     """``(I + lam M)^-1 q`` for each row q, with ``M`` the mean of ``d d'`` over the rows d.
 
-    By the Woodbury identity only a system as large as the number of pairs is solved, on the CPU in
-    float64.
+    On the CPU in float64; by the Woodbury identity only a system as large as the number of pairs is
+    solved. Elsewhere in float32 without a system: it is what is left of ``(q, 0)`` when the span of
+    the rows ``(sqrt(lam) s, e)`` is taken away, where s is a row of S with ``M = S' S`` and e its
+    own unit vector. These rows are far less alike than the system's.
     """
     s = differences / math.sqrt(differences.shape[-2])
-    inner = (s @ torch.cat([s, q], -2).mT).cpu().double()
-    table, right = inner.split([s.shape[-2], q.shape[-2]], -1)
-    small = torch.eye(s.shape[-2], dtype=torch.float64) + lam * table
-    amounts = (lam * torch.linalg.solve(small, right)).to(q.dtype).to(q.device)
+    itself = s.new_ones(s.shape[-2]).diag()
+    if s.device.type != "cpu":
+        itself = itself.expand(*s.shape[:-1], -1)
+        rows = torch.cat([math.sqrt(lam) * s, itself], -1)
+        return project_out(pad(q, (0, s.shape[-2])), rows)[..., : q.shape[-1]]
+    amounts = lam * torch.linalg.solve(itself + lam * (s @ s.mT), s @ q.mT)
     calibrated: Tensor = q - amounts.mT @ s
     return calibrated
 

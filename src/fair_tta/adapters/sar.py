@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fair_tta.adapters.deyo import check_margin
-from fair_tta.adapters.weight_tuning import WeightTuning
+from fair_tta.adapters.weight_tuning import ViewGradient, WeightTuning
 from fair_tta.errors import FairTTAError
 from fair_tta.text.task import Task
 from fair_tta.tuning.entropy import entropy
@@ -61,23 +61,45 @@ class SAR(WeightTuning):
 
     def gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
-    ) -> tuple[Tensor | None, int]:
+    ) -> ViewGradient:
         """See `WeightTuning.gradient`."""
-        certain = self._certain(task, tower, pixels, weights)
-        kept = len(certain)
-
-        def loss(features: Tensor) -> Tensor:
-            return entropy(task.log_probabilities(features, task.target_features)).mean()
-
-        if not kept:
-            return None, kept
-        uphill = tower.gradient(weights, certain, loss)
+        pixels, certain = self._certain(task, tower, pixels, weights)
+        kept = certain.sum()
+        uphill = _gradient(task, tower, weights, pixels, certain)
         there = weights + self.radius * uphill / uphill.norm().clamp(min=1e-12)
-        still = self._certain(task, tower, certain, there)
-        return (tower.gradient(there, still, loss) if len(still) else None), kept
+        pixels, still = self._certain(task, tower, pixels, there, certain)
+        return ViewGradient(_gradient(task, tower, there, pixels, still), kept, ~still.any())
 
-    def _certain(self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor) -> Tensor:
-        """The views below the margin with these weights."""
+    def _certain(
+        self,
+        task: Task,
+        tower: ImageTower,
+        pixels: Tensor,
+        weights: Tensor,
+        among: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Views, and which of them are below the margin with these weights: ``[views]`` of bool.
+
+        Views that are not are left out where that saves time. A device would have to be waited for
+        to know how many there are, so there all stay and count nothing.
+        """
+        if not len(pixels):
+            return pixels, torch.zeros(0, dtype=torch.bool)
         log_p = task.log_probabilities(tower.encode(weights, pixels), task.target_features)
         below = entropy(log_p) < self.margin * math.log(log_p.shape[-1])
-        return pixels[below.to(pixels.device)]
+        below = below if among is None else below & among
+        return (pixels[below], below[below]) if below.device.type == "cpu" else (pixels, below)
+
+
+def _gradient(
+    task: Task, tower: ImageTower, weights: Tensor, pixels: Tensor, certain: Tensor
+) -> Tensor:
+    """Of the mean entropy of the views that are certain; zeros if there are none."""
+    if not len(pixels):
+        return torch.zeros_like(weights)
+
+    def loss(features: Tensor) -> Tensor:
+        h = entropy(task.log_probabilities(features, task.target_features))
+        return h.where(certain, 0.0).sum() / certain.sum().clamp(min=1)
+
+    return tower.gradient(weights, pixels, loss)

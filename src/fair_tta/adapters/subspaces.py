@@ -18,7 +18,9 @@ def basis_of(rows: Tensor) -> Tensor:
     In float64 on the CPU. Elsewhere a basis is made row by row, each row twice, in float32. Where
     rows depend on one another, or are zero, there are rows of zeros.
     """
-    if rows.device.type != "cpu" and rows.shape[-2]:
+    if not rows.shape[-2]:
+        return wide(rows)
+    if rows.device.type != "cpu":
         return _row_by_row(wide(rows))
     _, sizes, basis = torch.linalg.svd(wide(rows), full_matrices=False)
     rank = sizes > (sizes[..., :1] * _ROUNDING).clamp(min=_ROUNDING)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fair_tta.adapters.weight_tuning import WeightTuning
+from fair_tta.adapters.weight_tuning import ViewGradient, WeightTuning
 from fair_tta.text.task import Task
 from fair_tta.tuning.entropy import entropy
 from fair_tta.tuning.image_tower import ImageTower
@@ -45,10 +45,10 @@ class Tent(WeightTuning):
 
     def gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
-    ) -> tuple[Tensor, int]:
+    ) -> ViewGradient:
         """See `WeightTuning.gradient`."""
 
         def loss(features: Tensor) -> Tensor:
             return entropy(task.log_probabilities(features, task.target_features)).mean()
 
-        return tower.gradient(weights, pixels, loss), len(pixels)
+        return ViewGradient(tower.gradient(weights, pixels, loss), torch.tensor(len(pixels)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,21 +16,36 @@ from fair_tta.adapters.prompt_tuning import check_tuning
 from fair_tta.text.task import Task
 from fair_tta.tuning.image_tower import ImageTower, check_tower
 from fair_tta.tuning.lengths import length_and_direction, wide
-from fair_tta.tuning.rates import RatePolicy, Stepper, notes_of
+from fair_tta.tuning.rates import RatePolicy, Stepper
 from fair_tta.vision.features import Vision
 
 NO_VIEW_PASSED = "no view is certain enough to learn from: this is the zero-shot answer"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class ViewGradient:
+    """The gradient of what a method minimises over views of one image, without waiting for it.
+
+    Attributes:
+        gradient: ``[numbers]``, zeros if it is of no view.
+        kept: ``[]``, how many views the method has chosen.
+        is_of_none: ``[]`` of bool, whether there is no view to learn from; None if that cannot be.
+    """
+
+    gradient: Tensor
+    kept: Tensor
+    is_of_none: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class _Fitted:
     """What became of one image: ``[1, dim]`` features of it, and how they came about."""
 
     features: Tensor
     rate: Tensor
     relative_step: Tensor
-    kept: int
-    notes: tuple[str, ...]
+    kept: Tensor
+    flags: Mapping[str, Tensor]
 
 
 class WeightTuning(PixelMethod):
@@ -53,8 +68,8 @@ class WeightTuning(PixelMethod):
 
     def gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
-    ) -> tuple[Tensor | None, int]:
-        """The gradient at these weights, and how many views it is of; None if there are none.
+    ) -> ViewGradient:
+        """The gradient at these weights.
 
         Args:
             task: the text side.
@@ -72,8 +87,9 @@ class WeightTuning(PixelMethod):
         """See `AdaptsPixels.adapt_pixels`."""
         tower = ImageTower.of(task, self.tunes_every_weight)
         own = vision.features(images, False)
+        place = task.backend.device, task.backend.dtype
         fitted = [
-            self._fit(task, tower, vision.pixels(image), zero_shot)
+            self._fit(task, tower, vision.pixels(image).to(*place), zero_shot)
             for image, zero_shot in zip(images, own, strict=True)
         ]
         features = torch.stack([one.features for one in fitted])
@@ -83,38 +99,49 @@ class WeightTuning(PixelMethod):
             {a: probabilities(task, features, values) for a, values in texts},
             learning_rate=torch.cat([one.rate for one in fitted]),
             relative_step=torch.cat([one.relative_step for one in fitted]),
-            views_kept=torch.tensor([one.kept for one in fitted]),
-            warnings=tuple(one.notes for one in fitted),
+            views_kept=torch.stack([one.kept for one in fitted]),
+            flags=_together([one.flags for one in fitted]),
         )
 
     def _fit(self, task: Task, tower: ImageTower, pixels: Tensor, zero_shot: Tensor) -> _Fitted:
-        start, weights = tower.start, tower.start
+        start, weights, features = tower.start, tower.start, zero_shot
+        first: ViewGradient | None = None
         stepper: Stepper | None = None
-        kept = len(pixels)
 
         def at(points: Tensor) -> Tensor:
             """Gradients at other weights, for policies that ask for them."""
-            found = [self.gradient(task, tower, pixels, point.flatten())[0] for point in points]
-            return torch.stack(
-                [torch.zeros_like(start) if one is None else one for one in found]
-            ).view_as(points)
+            found = [self.gradient(task, tower, pixels, point.flatten()) for point in points]
+            return torch.stack([one.gradient for one in found]).view_as(points)
 
         for _ in range(self.steps):
-            gradient, count = self.gradient(task, tower, pixels, weights)
-            kept = count if stepper is None else kept  # at the first step
-            if gradient is None:
-                break
-            gradient = gradient[None, None]  # as of one image with one vector
-            if stepper is None:
-                stepper = self.rate.start(start[None, None], gradient, gradient, at)
-            weights = stepper.step(gradient)[0, 0]
+            found = self.gradient(task, tower, pixels, weights)
+            gradient = found.gradient[None, None]  # as of one image with one vector
+            if first is None or stepper is None:
+                first, stepper = found, self.rate.start(start[None, None], gradient, gradient, at)
+            weights = _unless(found.is_of_none, stepper.step(gradient)[0, 0], weights)
         moved, _ = length_and_direction(wide(weights - start)[None])
         size, _ = length_and_direction(start[None])
-        move = (moved / size)[0]
-        if stepper is None:
-            notes = (NO_VIEW_PASSED,) if self.steps else ()
-            return _Fitted(zero_shot, start.new_zeros(1), move[None], kept, notes)
-        features = tower.encode(weights, pixels[:1])
-        return _Fitted(
-            features, stepper.rate.to(start), move[None], kept, notes_of(stepper.flags, 1)[0]
-        )
+        move = moved / size
+        if first is None or stepper is None:
+            return _Fitted(features, torch.zeros_like(move), move, torch.tensor(len(pixels)), {})
+        features = _unless(first.is_of_none, tower.encode(weights, pixels[:1]), zero_shot)
+        rate, flags = stepper.rate.to(start), dict(stepper.flags)
+        if first.is_of_none is not None:
+            rate = _unless(first.is_of_none, rate, torch.zeros_like(rate))
+            flags = {text: flag & ~first.is_of_none for text, flag in flags.items()}
+            flags[NO_VIEW_PASSED] = first.is_of_none[None]
+        return _Fitted(features, rate, move, first.kept, flags)
+
+
+def _unless(condition: Tensor | None, value: Tensor, other: Tensor) -> Tensor:
+    """The other value where the condition holds; no condition does not."""
+    return value if condition is None else torch.where(condition, other.to(value), value)
+
+
+def _together(flags: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """``{sentence: [1]}`` of each image as ``{sentence: [images]}``."""
+    every = {text: flag for one in flags for text, flag in one.items()}
+    return {
+        text: torch.cat([one.get(text, torch.zeros_like(flag)) for one in flags])
+        for text, flag in every.items()
+    }

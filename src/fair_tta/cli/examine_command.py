@@ -131,7 +131,14 @@ def examine_command(
                 options.make_engine(engine, workers, cores, address),
                 store,
             )
-            for item, answers in runner.stream(chosen(), asked_picture, size=batch_size, seed=seed):
+            answered = runner.stream(
+                chosen(),
+                asked_picture,
+                size=batch_size,
+                seed=seed,
+                read_ahead="-" not in images,
+            )
+            for item, answers in answered:
                 done += 1
                 path = item.path if isinstance(item, Unlisted) else item
                 if isinstance(item, Unlisted):

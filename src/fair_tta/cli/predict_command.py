@@ -136,8 +136,11 @@ def predict_command(
                 options.make_engine(engine, workers, cores, address),
                 store,
             )
-            size = classifier.batch_size
-            for item, answers in runner.stream(chosen(), asked_picture, size=size, seed=seed):
+            size, is_typed = classifier.batch_size, "-" in images  # whoever types waits for answers
+            answered = runner.stream(
+                chosen(), asked_picture, size=size, seed=seed, read_ahead=not is_typed
+            )
+            for item, answers in answered:
                 done += 1
                 path = item.path if isinstance(item, Unlisted) else item
                 if isinstance(item, Unlisted):

@@ -135,7 +135,8 @@ def audit_folder(
         whole_file(folder / PREDICTIONS) as predicted,
     ):
         runner = Runner(job_of(classifier, adapters.values(), model), engine or Local(), store)
-        answered = runner.stream(chosen(), _picture, size=classifier.batch_size, seed=seed)
+        size = classifier.batch_size
+        answered = runner.stream(chosen(), _picture, size=size, seed=seed, read_ahead=True)
         with (
             closing(ProblemsFile(listed)) as listing,
             closing(PredictionsFile(predicted, columns, labels.sensitive)) as predictions,

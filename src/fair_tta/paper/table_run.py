@@ -131,7 +131,7 @@ class TableRun:
         done = 0
         progress(done, total)
         self.unreadable.clear()
-        for unit, answered in self._runner(store).run(units):
+        for unit, answered in self._runner(store).run(units, read_ahead=True):
             for picture, found in zip(unit.pictures, answered, strict=True):
                 if isinstance(found, str):
                     self.unreadable[str(picture.source)] = found

@@ -19,7 +19,7 @@ import torch
 from fair_tta.errors import FairTTAError
 from fair_tta.runs.job import Job, WorkUnit
 from fair_tta.runs.runner import Pending, Pool
-from fair_tta.runs.worker import Answered, Worker, start_worker
+from fair_tta.runs.worker import Answered, BegunUnit, Worker, start_worker
 
 
 @dataclass(frozen=True)
@@ -63,30 +63,32 @@ class Local:
         else:
             before = torch.get_num_threads()
             torch.set_num_threads(job.threads or before)
+            worker = Worker(job)
             try:
-                yield _Here(Worker(job))
+                yield _Here(worker)
             finally:
+                worker.close()
                 torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)
 class _Here:
-    """A unit is done when it is waited for."""
+    """A unit is done when it is waited for; its pictures are decoded before."""
 
     worker: Worker
     ahead: int = 0
 
     def submit(self, unit: WorkUnit) -> Pending:
-        return _Later(self.worker, unit)
+        return _Later(self.worker, self.worker.begin(unit))
 
 
 @dataclass(frozen=True)
 class _Later:
     worker: Worker
-    unit: WorkUnit
+    begun: BegunUnit
 
     def result(self) -> list[Answered]:
-        return self.worker(self.unit)
+        return self.worker.finish(self.begun)
 
 
 @dataclass(frozen=True)

@@ -76,12 +76,19 @@ class Runner:
     engine: Engine
     store: Store | None = None
 
-    def run(self, units: Iterable[WorkUnit]) -> Iterator[tuple[WorkUnit, list[Answered]]]:
+    def run(
+        self, units: Iterable[WorkUnit], *, read_ahead: bool = False
+    ) -> Iterator[tuple[WorkUnit, list[Answered]]]:
         """Every unit with the answers on its pictures, in the order of the units.
 
         What is in the store is taken from there, unless the file has changed; what is not is
         answered and stored before it is given out. A unit of which a part is missing is worked on
         as a whole, so that the answers have the same bits as those of a run that was not stopped.
+
+        Args:
+            units: asked for one by one.
+            read_ahead: ask for the next before answers are given out, so that its pictures are
+                decoded meanwhile; not if somebody waits for these answers to make the next.
         """
         waiting: deque[tuple[WorkUnit, list[str], Pending | None]] = deque()
         with self.engine.open(self.job) as pool:
@@ -89,7 +96,7 @@ class Runner:
                 contents = self.contents(unit)
                 left = self.left(unit, contents)
                 waiting.append((unit, contents, None if left is None else pool.submit(left)))
-                while len(waiting) > pool.ahead:
+                while len(waiting) > max(pool.ahead, int(read_ahead)):
                     yield self._finish(*waiting.popleft())
             while waiting:
                 yield self._finish(*waiting.popleft())
@@ -101,6 +108,7 @@ class Runner:
         *,
         size: int,
         seed: int,
+        read_ahead: bool = False,
     ) -> Iterator[tuple[T, Answered]]:
         """Everything that passes by, with the answers of all settings on the first task.
 
@@ -109,6 +117,7 @@ class Runner:
             picture: of an item; None if it has none, and then it has no answers either.
             size: how many items are worked on at once.
             seed: of the views.
+            read_ahead: see `run`.
         """
         begun: deque[list[tuple[T, AskedPicture | None]]] = deque()
 
@@ -118,7 +127,7 @@ class Runner:
                 pictures = tuple(p for _, p in begun[-1] if p is not None)
                 yield WorkUnit(pictures, seed, self.job.questions())
 
-        for _, answered in self.run(units()):
+        for _, answered in self.run(units(), read_ahead=read_ahead):
             found = iter(answered)
             for item, asked in begun.popleft():
                 yield item, [] if asked is None else next(found)

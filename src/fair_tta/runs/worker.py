@@ -5,14 +5,16 @@ for the pictures of the unit, and its share of making and encoding what the meth
 views or the picture alone. What several methods share is charged to each in full, so that the cost
 of a method does not depend on its company. With a bank, the picture alone costs one view's share of
 what encoding took, whenever that was. A method that needs the pictures themselves makes all that it
-looks at on its own, also with a bank, and that is what it costs.
+looks at on its own, also with a bank, and that is what it costs. Decoding is charged to nobody.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from PIL.Image import Image
@@ -27,6 +29,7 @@ from fair_tta.runs.bank import Bank
 from fair_tta.runs.job import Job, WorkUnit
 from fair_tta.runs.picture_files import AskedPicture, PictureFile, read_picture
 from fair_tta.text.cache import Cache
+from fair_tta.vision.decoding import decoding_threads
 
 Answered = list[Answer] | str
 """The answers on a picture in the order of the questions, or why it cannot be used."""
@@ -52,8 +55,16 @@ class _Encoded:
     seconds: float
 
 
+@dataclass(frozen=True)
+class BegunUnit:
+    """A unit whose pictures are on their way, those that have open questions: place by place."""
+
+    unit: WorkUnit
+    loading: Mapping[int, Future[LoadedPicture]]
+
+
 class Worker:
-    """Does units, one after another.
+    """Does units, one after another; threads decode the pictures of those that are begun.
 
     Args:
         job: what is common to all units.
@@ -64,13 +75,31 @@ class Worker:
         self._banks: dict[int, Bank] = {}
         self._classifiers: dict[tuple[int, int], FairTPTClassifier] = {}
         self._cache = None if job.alone else Cache()  # of all tasks together
+        self._threads = decoding_threads()
 
     def __call__(self, unit: WorkUnit) -> list[Answered]:
+        """See `finish`."""
+        return self.finish(self.begin(unit))
+
+    def close(self) -> None:
+        """End the threads; what they have not begun to decode is left."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def begin(self, unit: WorkUnit) -> BegunUnit:
+        """Let the threads decode, while another unit is worked on: this holds them in memory."""
+        clf = self._classifier(*unit.questions[0], unit.seed)
+        open_ = unit.open or (True,) * len(unit.pictures)
+        places = [place for place, some in enumerate(open_) if some]
+        submit = partial(self._threads.submit, load_picture, clf)
+        return BegunUnit(unit, {place: submit(unit.pictures[place]) for place in places})
+
+    def finish(self, begun: BegunUnit) -> list[Answered]:
         """For each picture the answers, or why there are none.
 
         A picture that the model's own code fails on is left out alone. What fails with each of
         several pictures, or for want of memory, is no fault of a picture and is raised.
         """
+        unit, loading = begun.unit, begun.loading
         clf = self._classifier(*unit.questions[0], unit.seed)
         loaded: dict[int, LoadedPicture] = {}
         problems: dict[int, str] = {}
@@ -81,7 +110,10 @@ class Worker:
             if not open_[place] and not asked:
                 break  # nothing is missing that could be had
             try:
-                loaded[place] = load_picture(clf, unit.pictures[place])
+                if place not in loading:
+                    loaded[place] = load_picture(clf, unit.pictures[place])
+                else:
+                    loaded[place] = loading[place].result()
                 asked |= open_[place]
             except ImageError as error:
                 problems[place] = str(error)

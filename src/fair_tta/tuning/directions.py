@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -15,7 +14,8 @@ from fair_tta.errors import FairTTAError
 from fair_tta.tuning.lengths import length_and_direction, wide
 
 _MOST_TERMS = 8  # UPGrad looks at all sets of terms
-_DEPENDENT = 1e-10  # squared sine below which a gradient counts as a combination of others
+_DEPENDENT = {torch.float64: 1e-10, torch.float32: 1e-5}
+"""Squared sine below which a gradient counts as a combination of others."""
 
 
 @runtime_checkable
@@ -112,17 +112,9 @@ class UPGrad:
         return self._amounts(lengths, cosines) / lengths
 
     def aggregate(self, gradients: Tensor) -> Tensor:
-        """``[images, terms, numbers] -> [images, numbers]``, each gradient by its direction.
-
-        More than two terms are weighed on the CPU in float64: an exact search over small sets.
-        """
+        """``[images, terms, numbers] -> [images, numbers]``, each gradient by its direction."""
         lengths, units = length_and_direction(gradients, dims=2)
-        cosines = units @ units.mT
-        if gradients.shape[1] > 2:
-            both = wide(torch.cat([lengths.unsqueeze(-1), cosines], -1).cpu())
-            amounts = self._amounts(both[..., 0], both[..., 1:]).to(units.dtype).to(units.device)
-        else:
-            amounts = self._amounts(lengths, cosines)
+        amounts = self._amounts(lengths, units @ units.mT)
         return (amounts.unsqueeze(-2) @ units).squeeze(-2)
 
     def _amounts(self, lengths: Tensor, cosines: Tensor) -> Tensor:
@@ -237,26 +229,44 @@ def _projections(cosines: Tensor) -> Tensor:
         ``[images, terms, terms]``, row k for the projection of gradient k.
     """
     terms = cosines.shape[-1]
-    itself = torch.eye(terms, dtype=cosines.dtype, device=cosines.device)
+    itself = cosines.new_ones(terms).diag()
     if terms == 2:
         return itself + (-cosines).clamp(min=0)
-    best = itself.repeat(len(cosines), 1, 1)
-    shortest = torch.ones_like(best[:, 0])
-    for size in range(1, terms):
-        for added in map(list, combinations(range(terms), size)):
-            others = [k for k in range(terms) if k not in added]
-            inner, cross = cosines[:, added][:, :, added], cosines[:, added][:, :, others]
-            factor, failed = torch.linalg.cholesky_ex(inner)
-            sines = factor.diagonal(dim1=1, dim2=2).square().amin(1)
-            independent = (failed == 0) & (sines > _DEPENDENT)
-            x = -torch.cholesky_solve(cross, factor)  # [images, added, others]
-            length = 1 + (cross * x).sum(1)
-            better = independent.unsqueeze(1) & (x >= 0).all(1) & (length < shortest[:, others])
-            found = itself[others].repeat(len(cosines), 1, 1)
-            found[:, :, added] = x.transpose(1, 2)
-            best[:, others] = found.where(better.unsqueeze(-1), best[:, others])
-            shortest[:, others] = length.where(better, shortest[:, others])
-    return best
+    members = torch.arange(2**terms - 1, device=cosines.device)  # a bit for each; not all of them
+    inside = members.unsqueeze(-1).bitwise_right_shift(torch.arange(terms, device=members.device))
+    inside = (inside % 2).to(cosines.dtype)  # [sets, terms]
+    x, pivots = _least_squares(cosines.unsqueeze(1), inside)
+    length = 1 + (cosines.unsqueeze(1) * x).sum(-2)  # [images, sets, terms]
+    usable = (pivots.amin(-1, keepdim=True) > _DEPENDENT[cosines.dtype]) & (x >= 0).all(-2)
+    length = length.masked_fill(~usable | (inside > 0), torch.inf)
+    best = length.argmin(1)[:, None, None].expand(-1, 1, terms, -1)
+    return itself + x.gather(1, best).squeeze(1).mT
+
+
+def _least_squares(cosines: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
+    """The x of each set of gradients for each gradient, by elimination: all sets at once.
+
+    Args:
+        cosines: ``[images, 1, terms, terms]``
+        inside: ``[sets, terms]``, 1 for the members.
+
+    Returns:
+        ``[images, sets, terms, terms]``, a column for each gradient, 0 where there is no member;
+        ``[images, sets, terms]`` what is left of each member without those before it, squared.
+    """
+    terms = inside.shape[-1]
+    itself = cosines.new_ones(terms).diag()
+    rows = inside.unsqueeze(-1)
+    table = torch.cat([rows * inside.unsqueeze(-2) * (cosines - itself) + itself,
+                       -rows * cosines.expand(-1, len(inside), -1, -1)], -1)  # fmt: skip
+    pivots = []
+    for k in range(terms):
+        pivot = table[..., k : k + 1, k : k + 1]
+        pivots.append(pivot[..., 0])
+        row = table[..., k : k + 1, :] / torch.where(pivot == 0, 1.0, pivot)
+        unit_column = itself[:, k : k + 1]
+        table = table - (table[..., k : k + 1] - unit_column) * row
+    return table[..., terms:], torch.cat(pivots, -1)
 
 
 def check_lambda(lam: float) -> None:

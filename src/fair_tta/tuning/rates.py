@@ -31,12 +31,6 @@ _RADAU = (  # places on the way from 0 to 1 and their weights, besides 0 with we
 )
 
 
-def notes_of(flags: Mapping[str, Tensor], images: int) -> list[tuple[str, ...]]:
-    """For each image the sentences that are true of it; waits for the device."""
-    told = {text: flag.tolist() for text, flag in flags.items()}
-    return [tuple(text for text, flag in told.items() if flag[i]) for i in range(images)]
-
-
 _LARGEST_RATE = 1e30  # optimisers divide it by small numbers, and float32 ends at 3e38
 
 

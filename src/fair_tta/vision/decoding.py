@@ -43,6 +43,11 @@ def are_files(images: Any) -> bool:
     )
 
 
+def decoding_threads() -> ThreadPoolExecutor:
+    """Threads that decode, as many as there is work and are useful; the caller ends them."""
+    return ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1), "fair-tta-decode")
+
+
 def in_turn(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatch]:
     """Batches of so many pictures, each loaded when its turn comes; none after one that fails."""
     pictures: list[Image] = []
@@ -62,7 +67,7 @@ def in_turn(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatc
 def ahead(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatch]:
     """The same, with one more batch in memory: the next, which threads decode meanwhile."""
     stream, start = iter(images), 0
-    pool = ThreadPoolExecutor(min(size, _THREADS, os.cpu_count() or 1), "fair-tta-decode")
+    pool = decoding_threads()
     try:
         upcoming = [pool.submit(load, image) for image in islice(stream, size)]
         while upcoming:
