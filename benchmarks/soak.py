@@ -56,7 +56,8 @@ ON_FEATURES = (
 ON_PIXELS = "tent memo sar deyo seraser".split()
 WARM = 40
 """Rounds in which everything is done once: threads and files of libraries are there then."""
-LIBRARIES = ("threads", "python_threads", "files")
+LIBRARIES = ("threads", "python_threads", "files", "random_states")
+"""What is compared after the first rounds: rich draws a random number when it is imported."""
 MEMORY = 0.02
 """By how much the resident memory may be larger in the last fifth than in the second."""
 BLOCKS = 0.1
@@ -292,26 +293,37 @@ def main() -> int:
             point = found["curve"][-1]
             print(f"{point['predictions']:7} predictions, {found['minutes']:5.1f} min: "
                   f"{point['resident_mib']:.0f} MiB", file=sys.stderr, flush=True)  # fmt: skip
-            options.out.write_text(json.dumps(found, indent=1) + "\n")
+            options.out.write_text(json.dumps(found) + "\n")
     found = json.loads(options.out.read_text())
     soak_chart.draw(found, options.out.with_suffix(".svg"))
+    print(told(found))
     return verdict(found)
 
 
-def verdict(found: dict[str, Any]) -> int:
-    """Say what has grown; 1 if anything has."""
-    first = found["start"] | {name: (found["warm"] or found["end"])[name] for name in LIBRARIES}
-    changed = [name for name, value in first.items() if found["end"][name] != value]
-    grown = found["growth"]
-    print(
+def told(found: dict[str, Any]) -> str:
+    """What came of it, in one line."""
+    grown, curve = found["growth"], found["curve"]
+    return (
         f"{found['predictions']} predictions on {found['pictures']} pictures in {found['texts']} "
-        f"tasks, {found['refused']} pictures refused, {found['minutes']} min: memory "
-        f"{grown['memory']:+.2%} from the second fifth to the last, "
-        f"{grown['blocks_per_prediction']:+.3f} blocks of Python per prediction; "
-        f"changed: {', '.join(changed) or 'nothing'}"
+        f"tasks, {found['refused']} pictures refused, {found['minutes']} min: "
+        f"{curve[len(curve) // 5]['resident_mib']:.0f} MiB after a fifth, "
+        f"{curve[-1]['resident_mib']:.0f} at the end; from the second fifth to the last "
+        f"{grown['memory']:+.2%} of memory, {grown['blocks_per_prediction']:+.3f} blocks of Python "
+        f"per prediction; changed: {', '.join(changed(found)) or 'nothing'}"
     )
+
+
+def changed(found: dict[str, Any]) -> list[str]:
+    """What is another at the end."""
+    first = found["start"] | {name: (found["warm"] or found["end"])[name] for name in LIBRARIES}
+    return [name for name, value in first.items() if found["end"][name] != value]
+
+
+def verdict(found: dict[str, Any]) -> int:
+    """1 if anything has grown or changed."""
+    grown = found["growth"]
     has_grown = grown["memory"] > MEMORY or grown["blocks_per_prediction"] > BLOCKS
-    return 1 if changed or has_grown else 0
+    return 1 if changed(found) or has_grown else 0
 
 
 if __name__ == "__main__":

@@ -54,9 +54,7 @@ class Child:
             time.sleep(0.01)
             found, status = os.waitpid(self.pid, os.WNOHANG)
         note = note_of(self.log)
-        said = [
-            self.log.with_suffix(end).read_text("utf-8", "replace") for end in (".out", ".err")
-        ]
+        said = [self.log.with_suffix(end).read_text("utf-8", "replace") for end in (".out", ".err")]
         text = note.read_text() if note.exists() else ""
         return Ended(os.waitstatus_to_exitcode(status), *said, json.loads(text) if text else {})
 

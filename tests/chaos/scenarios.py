@@ -11,13 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from children import note_of
+from children import run
 from clocks import jumping_clock
 from disks import Disk, disk
 from disturbed import Disturbed
-from stage import Skipped, Stage, kind_of, middle
+from stage import Stage, kind_of, middle
 
-NO_ROOM = "no room to write"
 _DAY = 86400.0
 
 
@@ -126,9 +125,6 @@ def two_writers(stage: Stage, command: Disturbed) -> str:
     first = stage.start(command, out, moments)
     _until(waits.exists)
     other = stage.scratch / "other"
-    moments.note = note_of(other)
-    from children import run
-
     second = run(command.line(stage.world, out), other)
     go.touch()
     ended = first.wait()
@@ -208,6 +204,3 @@ def _until(is_true: Callable[[], bool], patience: float = 300.0) -> None:
     while not is_true():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.01)
-
-
-__all__ = ["SCENARIOS", "Skipped"]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from children import Child, Ended, note_of, run, start
-from disturbed import LOCAL, Disturbed, World
-from moments import Moments, kill
+from disturbed import Disturbed, World
+from moments import PICTURE, ROW, Moments
 
 
 class Skipped(Exception):
@@ -108,13 +108,9 @@ class Stage:
 
 def middle(stage: Stage, command: Disturbed) -> int:
     """The moment in the middle of a command's rows, or of its pictures if it writes none."""
-    counted = stage.whole(command).counted
-    return max(1, counted.get("row", counted["picture"]) // 2)
+    return max(1, stage.whole(command).counted[kind_of(command)] // 2)
 
 
 def kind_of(command: Disturbed) -> str:
     """Of the moments of `middle`."""
-    return "picture" if command.name == "fit" else "row"
-
-
-__all__ = ["LOCAL", "Skipped", "Stage", "Whole", "kill", "kind_of", "middle"]
+    return PICTURE if command.name == "fit" else ROW
