@@ -11,13 +11,15 @@ INSTALL := $(BIN) -m pip install --quiet --disable-pip-version-check --editable
 .DEFAULT_GOAL := help
 # Two pips must not write to one environment at the same time.
 .NOTPARALLEL:
-.PHONY: help demo test test-hard fuzz lint docs widths pictures coverage versions release-check clean
+.PHONY: help demo test test-hard fuzz chaos soak lint docs widths pictures coverage versions release-check clean
 
 help:
 	@echo "make demo   every method on the embedded model and world, offline, about two minutes"
 	@echo "make test   run the tests, offline (make test ARGS='-k prompts' passes options to pytest)"
 	@echo "make test-hard  the tests as other machines run them: old and new processors, threads, busy (an hour)"
 	@echo "make fuzz   12,000 damaged and hostile inputs, a quarter of an hour (ARGS='--inputs 100000 --first 12000')"
+	@echo "make chaos  100 kills, full and read-only disks, vanishing folders, two writers, clock jumps (ARGS='--first 100')"
+	@echo "make soak   100,000 predictions in one process: memory, threads, files, hooks (docs/soak.json, docs/soak.svg)"
 	@echo "make lint   check style (ruff), types (mypy) and licences of what users install"
 	@echo "make docs   build the documentation into site/"
 	@echo "make widths  and look at every page in Chromium, on a phone and on a screen"
@@ -40,6 +42,12 @@ test-hard: .venv/.test
 
 fuzz: .venv/.test
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN) tests/fuzz/fuzzing.py $(ARGS)
+
+chaos: .venv/.test
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN) tests/chaos/chaos.py $(ARGS)
+
+soak: .venv/.base
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN) benchmarks/soak.py $(ARGS)
 
 lint: .venv/.lint
 	$(BIN) -m ruff check

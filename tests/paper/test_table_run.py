@@ -284,7 +284,10 @@ def test_disk_is_asked_for_what_is_missing_where_it_is_missing(
             self.free = 10 if path == tmp_path / "out" else 10**12
 
     monkeypatch.setattr("shutil.disk_usage", Free)
-    with pytest.raises(FairTTAError, match=r"out' has 0.0 GB free: choose another `out`"):
+    with pytest.raises(
+        FairTTAError,
+        match=r"up to 0.1 MB may be needed, but '.*out' has 0.0 MB free: choose another `out`",
+    ):
         run_table(more)
 
 
@@ -306,7 +309,7 @@ def test_errors(model: str, pets: Path, tmp_path: Path, monkeypatch: pytest.Monk
         free = 10
 
     monkeypatch.setattr("shutil.disk_usage", lambda path: Small)
-    with pytest.raises(FairTTAError, match=r"may be needed, but .* GB free: choose another"):
+    with pytest.raises(FairTTAError, match=r"may be needed, but .* MB free: choose another"):
         run_table(prepared)
 
 

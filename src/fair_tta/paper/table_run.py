@@ -175,8 +175,8 @@ class TableRun:
             free = shutil.disk_usage(folder).free
             if needed > free:
                 raise FairTTAError(
-                    f"up to {needed / 1e9:.1f} GB may be needed, but {str(folder)!r} has "
-                    f"{free / 1e9:.1f} GB free: choose another `{name}`."
+                    f"up to {needed / 1e6:,.1f} MB may be needed, but {str(folder)!r} has "
+                    f"{free / 1e6:,.1f} MB free: choose another `{name}`."
                 )
 
 

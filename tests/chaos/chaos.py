@@ -1,0 +1,130 @@
+"""Kills, full and read-only disks, vanishing folders, two writers, clocks that jump: the rows at
+the end are those of an undisturbed run.
+
+    python tests/chaos/chaos.py                            # `make chaos`: 100 kills and the rest
+    python tests/chaos/chaos.py --kills 300 --first 100    # others
+    python tests/chaos/chaos.py --only "full disk" "two writers, fit"
+
+One line for each scenario; the exit code is 1 if anything differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+from disturbed import LOCAL, ON_RAY, Disturbed, make_world
+from killing import kill_often
+from scenarios import SCENARIOS
+from stage import Skipped, Stage
+
+CLUSTER = """
+import sys
+import ray
+ray.init(num_cpus=1, object_store_memory=100 * 2**20, include_dashboard=False,
+         log_to_driver=False, logging_level="ERROR")
+print(ray.get_runtime_context().gcs_address, flush=True)
+sys.stdin.read()
+ray.shutdown()
+"""
+
+
+def preload() -> None:
+    """All that children need, before they are forked; no model, no thread, no Ray."""
+    import matplotlib.figure  # noqa: F401
+    import open_clip  # noqa: F401
+    import pyarrow.parquet  # noqa: F401
+    import torch
+    import transformers
+
+    import fair_tta.cli.options
+    import fair_tta.folders
+    import fair_tta.paper.bench
+    import fair_tta.report  # noqa: F401
+
+    torch.set_num_threads(1)
+    transformers.utils.logging.set_verbosity_error()
+
+
+@contextmanager
+def cluster(wanted: bool) -> Iterator[str]:
+    """The address of a Ray cluster of one core, empty without Ray."""
+    if not wanted:
+        yield ""
+        return
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid4().hex}  # for it alone
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLUSTER],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.stdin.close()
+        process.wait()
+
+
+def turn(number: int) -> Disturbed:
+    """Whom a kill is for: commands take turns; every fifth is on Ray, where a run takes long."""
+    fifths = number // 5
+    if number % 5 == 4:
+        return ON_RAY[fifths % len(ON_RAY)]
+    return LOCAL[(number - fifths) % len(LOCAL)]
+
+
+def planned(kills: int, first: int) -> Iterator[tuple[str, Callable[[Stage], object]]]:
+    """All scenarios by name."""
+    numbers: dict[Disturbed, list[int]] = {}
+    for number in range(first, first + kills):
+        numbers.setdefault(turn(number), []).append(number)
+    for command, own in numbers.items():
+        yield f"kills of {command.name}", partial(kill_often, command=command, numbers=own)
+    for name, scenario in SCENARIOS.items():
+        for command in LOCAL:
+            yield f"{name}, {command.name}", partial(scenario, command=command)
+
+
+def main() -> int:
+    """Run all, and say what became of each."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--kills", type=int, default=100, help="in all")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first kill")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], help="scenarios with one of these in their names"
+    )
+    parser.add_argument("--no-ray", action="store_true", help="skip the kills on Ray")
+    options = parser.parse_args()
+    if not hasattr(os, "fork"):
+        print("skipped: this system cannot fork")
+        return 0
+    preload()
+    failed, with_ray = 0, not options.no_ray
+    with cluster(with_ray) as ray, tempfile.TemporaryDirectory() as folder:
+        stage = Stage(make_world(Path(folder) / "world", ray), Path(folder) / "scratch")
+        for name, scenario in planned(options.kills, options.first):
+            if not any(some in name for some in options.only):
+                continue
+            start = time.monotonic()
+            try:
+                told = f"{scenario(stage)}: the same at the end"
+            except Skipped as why:
+                told = f"skipped: {why}"
+            except AssertionError as error:
+                told, failed = f"FAILED: {error}", failed + 1
+            print(f"{name:34} {told} ({time.monotonic() - start:.0f} s)", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

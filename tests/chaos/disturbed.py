@@ -1,0 +1,173 @@
+"""The commands that are disturbed, on a drawn world of a few pictures, and what they leave."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from children import Ended
+
+PICTURES, VIEWS, BATCH = 20, 4, 4
+
+
+@dataclass(frozen=True)
+class World:
+    """A folder with pictures, labels and a table.
+
+    Attributes:
+        home: all of it.
+        ray: the address of a cluster, empty if there is none.
+    """
+
+    home: Path
+    ray: str = ""
+
+    @property
+    def pictures(self) -> Path:
+        """Their folder."""
+        return self.home / "pictures"
+
+
+def make_world(home: Path, ray: str = "") -> World:
+    """Draw the pictures, and write what goes with them."""
+    from fair_tta.miniature import BIRDS
+
+    world = World(home, ray)
+    world.pictures.mkdir(parents=True)
+    rows = [("file", "bird", "background")]
+    for place, drawn in enumerate(BIRDS.draw(PICTURES, seed=7)):
+        drawn.image.save(world.pictures / f"{place:02}.png")
+        rows.append((f"{place:02}.png", drawn.target, drawn.sensitive["background"]))
+    with (home / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    sensitive = BIRDS.sensitive["background"]
+    (home / "table.toml").write_text(
+        "[[folder]]\n"
+        'name = "birds"\nimages = "pictures"\nlabels = "labels.csv"\ntarget_column = "bird"\n'
+        f"template = {json.dumps(BIRDS.template)}\n"
+        f"targets = {_toml(BIRDS.targets)}\nsensitive.background = {_toml(sensitive)}\n"
+        '[[setting]]\nadapter = "fair-tpt"\n[[setting]]\nadapter = "view-control"\n'
+    )
+    return world
+
+
+def _toml(names: dict[str, str]) -> str:
+    return "{ " + ", ".join(f'"{k}" = "{v}"' for k, v in names.items()) + " }"
+
+
+def _names() -> list[str]:
+    from fair_tta.miniature import BIRDS
+
+    names = ["--template", BIRDS.template, "--model", "miniature"]
+    for label, phrase in BIRDS.targets.items():
+        names += ["--targets", f"{label}={phrase}"]
+    for label, phrase in BIRDS.sensitive["background"].items():
+        names += ["--sensitive", f"{label}={phrase}"]
+    return names
+
+
+_SIZES = ["--views", str(VIEWS), "--batch-size", str(BATCH)]
+
+
+def _predict(world: World, out: Path) -> list[str]:
+    return ["predict", str(world.pictures), "--csv", "--out", str(out), *_names(), *_SIZES]
+
+
+def _audit(world: World, out: Path) -> list[str]:
+    return [
+        *("audit", "--images", str(world.pictures), "--labels", str(world.home / "labels.csv")),
+        *("--target-column", "bird", "--sensitive-column", "background", "--out", str(out)),
+        *("--adapters", "zero-shot,fair-tpt", *_names(), *_SIZES),
+    ]
+
+
+def _bench(world: World, out: Path) -> list[str]:
+    return [
+        *("bench", "--table", str(world.home / "table.toml"), "--model", "miniature", *_SIZES),
+        *("--images", "12", "--seeds", "2", "--out", str(out), "--bank", str(out / "bank")),
+    ]
+
+
+def _fit(world: World, out: Path) -> list[str]:
+    return [
+        *("fit", "--adapter", "logit-balance", "--images", str(world.pictures), *_names()),
+        *("--batch-size", str(BATCH), "--out", str(out / "fitted.safetensors")),
+    ]
+
+
+def rows_of(out: Path) -> dict[tuple[object, ...], Any]:
+    """Finished answers by their keys, without what clock and disk have to do with.
+
+    Of two with the same key the last counts: one is written again with the new times of its file.
+    """
+    from fair_tta.runs.store import Store
+
+    rows = {}
+    if (out / "rows.jsonl").exists():
+        with Store(out / "rows.jsonl") as store:
+            for answer in store:
+                rows[tuple(answer.key)] = msgspec.structs.replace(answer, seconds=0.0, file="")
+    return rows
+
+
+def _predict_results(out: Path, ended: Ended) -> dict[str, Any]:
+    return {"rows": rows_of(out), "stdout": ended.output}
+
+
+def _audit_results(out: Path, ended: Ended) -> dict[str, Any]:
+    from fair_tta.auditing import Audit
+
+    files = [(out / name).read_text() for name in ("predictions.csv", "problems.csv")]
+    assert (out / "report.html").read_text().endswith("</html>\n")
+    return {"rows": rows_of(out), "audit": Audit.load(out / "audit.json"), "files": files}
+
+
+def _bench_results(out: Path, ended: Ended) -> dict[str, Any]:
+    with (out / "table.csv").open(newline="") as file:
+        cells = [row for row in csv.DictReader(file) if row["metric"] != "seconds"]
+    assert (out / "report.html").read_text().endswith("</html>\n")
+    assert (out / "rows.parquet").stat().st_size > 0
+    return {"rows": rows_of(out), "cells": cells}
+
+
+def _fit_results(out: Path, ended: Ended) -> dict[str, Any]:
+    return {"file": (out / "fitted.safetensors").read_bytes()}
+
+
+@dataclass(frozen=True)
+class Disturbed:
+    """A command, and what it leaves when it is done.
+
+    Attributes:
+        name: of the command, with its engine.
+        arguments: for a world and a folder for results.
+        results: what has to be the same whatever has happened.
+        on_ray: whether a cluster does the work.
+    """
+
+    name: str
+    arguments: Callable[[World, Path], list[str]]
+    results: Callable[[Path, Ended], dict[str, Any]]
+    on_ray: bool = False
+
+    def line(self, world: World, out: Path) -> list[str]:
+        """The whole command line; the folder is made."""
+        out.mkdir(parents=True, exist_ok=True)
+        engine = ["--engine", "ray", "--address", world.ray, "--workers", "1"]
+        return [*self.arguments(world, out), *(engine if self.on_ray else [])]
+
+
+LOCAL = (
+    Disturbed("predict", _predict, _predict_results),
+    Disturbed("audit", _audit, _audit_results),
+    Disturbed("bench", _bench, _bench_results),
+    Disturbed("fit", _fit, _fit_results),
+)
+ON_RAY = tuple(
+    Disturbed(f"{c.name} on Ray", c.arguments, c.results, True) for c in LOCAL if c.name != "fit"
+)

@@ -1,0 +1,78 @@
+"""Kills at moments spread over the whole run, several in a row, and then the end."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+from random import Random
+
+from disturbed import Disturbed
+from stage import Skipped, Stage
+
+CHAINS = (1, 2, 3, 4)
+"""How many kills in a row before a run is let to its end."""
+
+
+@dataclass
+class Killed:
+    """What became of the kills of a command."""
+
+    kills: int = 0
+    finished: int = 0
+    quarters: Counter[int] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        """One line."""
+        within = sum(self.quarters.values())
+        spread = "/".join(str(self.quarters[quarter]) for quarter in range(4))
+        kinds = ", ".join(f"{n} at a {kind}" for kind, n in sorted(self.kinds.items()))
+        return (
+            f"{self.kills} kills, {within} within the run (quarters {spread}; {kinds}), "
+            f"{self.finished} runs ended"
+        )
+
+
+def kill_often(stage: Stage, command: Disturbed, numbers: Sequence[int]) -> Killed:
+    """Kill a command, go on, kill it again, and compare what it leaves in the end.
+
+    Args:
+        stage: where.
+        command: which.
+        numbers: of the kills; a number always gives the same moment.
+    """
+    if command.on_ray and not stage.world.ray:
+        raise Skipped("there is no cluster (--no-ray)")
+    told, total = Killed(), stage.whole(command).moments
+    for chain in _chains(numbers):
+        out, position = stage.folder(), 0.0
+        chosen = [Random(f"{command.name} {number}") for number in chain]
+        for place, random in sorted((one.random(), one) for one in chosen):
+            at = max(1, round((place - position) * total))
+            moments = stage.moments(at, torn=random.random())
+            ended = stage.run(command, out, moments)
+            told.kills += 1
+            if ended.code == -signal.SIGKILL:
+                told.quarters[min(3, int(4 * place))] += 1
+                told.kinds[ended.note["kind"]] += 1
+            else:
+                assert ended.code == 0, f"kills {chain}: exit code {ended.code}: {ended.errors}"
+            position = place
+        try:
+            stage.finish(command, out)
+        except AssertionError as error:
+            raise AssertionError(f"kills {chain}: {error}") from error
+        told.finished += 1
+    return told
+
+
+def _chains(numbers: Sequence[int]) -> Iterator[list[int]]:
+    left = iter(numbers)
+    for length in cycle(CHAINS):
+        chain = list(islice(left, length))
+        if not chain:
+            return
+        yield chain

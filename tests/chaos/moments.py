@@ -1,0 +1,97 @@
+"""The moments of a command at which something can happen to it: counted, never timed.
+
+A moment is a row on its way to the disk, a picture that is read, or a file that takes its place. A
+run that nothing happens to says how many it has; so "in the middle" is the same row every time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROW, PICTURE, FILE = "row", "picture", "file"
+
+
+def kill() -> None:
+    """As the machine's owner would, or the kernel for want of memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass
+class Moments:
+    """Counts moments in the process that it is installed in.
+
+    Attributes:
+        note: a file that says what was counted, and of which kind the chosen moment was.
+        at: the number of the moment at which something happens; 0 for none.
+        then: what happens.
+        torn: which part of the row of that moment is already written.
+        of: moments of this kind only, None for all.
+    """
+
+    note: Path
+    at: int = 0
+    then: Callable[[], None] = kill
+    torn: float = 0.0
+    of: str | None = None
+    counted: Counter[str] = field(default_factory=Counter)
+
+    def install(self) -> None:
+        """From now on, in this process."""
+        from fair_tta.runs.store import Store
+        from fair_tta.vision.features import Vision
+
+        write, load, replace = Store._write, Vision.load, os.replace
+
+        def writing(store: Store, data: bytes) -> int:
+            before = b""
+            for line in data.splitlines(keepends=True):
+                if self._is_next(ROW):
+                    self._tear(store, before + line[: int(self.torn * len(line))])
+                self._passed(ROW)
+                before += line
+            return write(store, data)
+
+        def loading(vision: Vision, image: Any) -> Any:
+            self._passed(PICTURE)
+            return load(vision, image)
+
+        def replacing(*arguments: Any, **options: Any) -> None:
+            self._passed(FILE)
+            replace(*arguments, **options)
+            self._passed(FILE)
+
+        Store._write = writing  # type: ignore[method-assign]
+        Vision.load = loading  # type: ignore[method-assign]
+        os.replace = replacing
+
+    def _counts(self, kind: str) -> bool:
+        return self.of is None or self.of == kind
+
+    def _is_next(self, kind: str) -> bool:
+        return self._counts(kind) and self.counted.total() + 1 == self.at
+
+    def _tear(self, store: Any, part: bytes) -> None:
+        """What a kill in the middle of a write leaves."""
+        if self.then is kill:
+            store._file.seek(0, os.SEEK_END)
+            store._file.write(part)
+
+    def _passed(self, kind: str) -> None:
+        if not self._counts(kind):
+            return
+        self.counted[kind] += 1
+        if self.counted.total() == self.at:
+            self.say(kind)
+            self.then()
+
+    def say(self, kind: str = "") -> None:
+        """Write the note."""
+        with open(self.note, "w") as file:
+            json.dump({"kind": kind, "counted": self.counted}, file)
