@@ -9,7 +9,8 @@ import pytest
 from msgspec import structs
 
 from fair_tta import AssociationCorrection, Audit, Scores, ZeroShot, audit, compare
-from fair_tta.report.verdict import audit_banners, audit_cards, cells_of, method_rows, worst_shares
+from fair_tta.report.banners import audit_banners
+from fair_tta.report.verdict import audit_cards, cells_of, method_rows, worst_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
 

@@ -52,6 +52,13 @@ def duration(seconds: float | None) -> str:
     return f"{plain_number(seconds)}{SPACE}s" if seconds < 999.5 else f"{seconds:,.0f}{SPACE}s"
 
 
+def times(multiple: float | None) -> str:
+    """``1.0`` or ``27`` times: a cost as a multiple of plain zero-shot."""
+    if multiple is None:
+        return NONE
+    return f"{multiple:.{1 if multiple < 9.95 else 0}f}{SPACE}\N{MULTIPLICATION SIGN}"
+
+
 def count(number: int | None) -> str:
     """``12,345``."""
     return NONE if number is None else f"{number:,}"
