@@ -72,8 +72,15 @@ def test_a_table_of_the_paper_on_the_datasets_that_are_there(model: str, tmp_pat
     code, stdout, stderr = call("main-L14", *options, "--out", out)
     assert code == 0, stderr
     assert "CelebA hair color x gender" in stdout
-    assert "FairFace gender x race is left out" in stderr
-    assert "Nothing is downloaded for you" in stderr
+    missing = [line for line in stderr.splitlines() if "is left out" in line]
+    assert [line.partition(":")[0] for line in missing] == [
+        "FairFace is left out (gender x race)",
+        "UTKFace is left out (age x race, gender x race)",
+    ]
+    assert all("Nothing is downloaded for you. Its authors offer it at" in line for line in missing)
+    assert len(stderr.splitlines()) == 2 + len(missing) + stderr.count(" images. ")
+    assert "WGA, paper" in stdout
+    assert "WGA: accuracy of the worst group of class and attribute" in " ".join(stdout.split())
     assert "MB on disk" in stderr
     found = cells(out)
     assert {c["dataset"] for c in found} == {"CelebA", "Waterbirds"}  # no average of three

@@ -145,7 +145,8 @@ def _tasks(tasks: Sequence[Task]) -> Chart:
         run, worst = document.runs[0], verdict.cells_of(document.runs[0])[0]
         dots.append(Dot(f"{place}. {name}", run.metrics.accuracy))
         small = worst.n < document.settings.small
-        dots.append(Dot(f"{worst.name} (n = {worst.n})", worst.figure, "bad", small))
+        lowest = run.metrics.worst_group_accuracy
+        dots.append(Dot(f"{worst.name} (n = {worst.n})", lowest, "bad", small))
     return dot_plot(dots, "Right answers in percent, all and worst group of each task", most=1.0)
 
 

@@ -56,7 +56,12 @@ def times(multiple: float | None) -> str:
     """``1.0`` or ``27`` times: a cost as a multiple of plain zero-shot."""
     if multiple is None:
         return NONE
-    return f"{multiple:.{1 if multiple < 9.95 else 0}f}{SPACE}\N{MULTIPLICATION SIGN}"
+    return f"{number_of_times(multiple)}{SPACE}\N{MULTIPLICATION SIGN}"
+
+
+def number_of_times(multiple: float) -> str:
+    """``1.0``, ``27``: two digits of what is not tiny."""
+    return f"{multiple:.1f}" if 0.095 <= multiple < 9.95 else plain_number(multiple, 2)
 
 
 def count(number: int | None) -> str:

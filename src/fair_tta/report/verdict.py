@@ -17,7 +17,14 @@ from fair_tta.auditing.document import (
 from fair_tta.metrics.estimate import direction
 from fair_tta.metrics.exact import images_for_half_width
 from fair_tta.report.examination_sentences import Card
-from fair_tta.report.numbers import SPACE, count, group_name, interval, percent
+from fair_tta.report.numbers import (
+    SPACE,
+    count,
+    group_name,
+    interval,
+    number_of_times,
+    percent,
+)
 
 _DRAWS = 2000  # of groups, to tell which may be the worst
 _SURE = 0.95  # of the draws name the same group
@@ -223,7 +230,7 @@ def cost_sentence(document: AuditDocument) -> str:
     known = sorted((row.cost, row.name) for row in method_rows(document) if row.cost is not None)
     if not known:
         return ""
-    listed = [f"{cost:.{1 if cost < 9.95 else 0}f} times with {name}" for cost, name in known]
+    listed = [f"{number_of_times(cost)} times with {name}" for cost, name in known]
     return f"Cost of a zero-shot call: {', '.join(listed)}."
 
 
