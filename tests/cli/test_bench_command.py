@@ -95,6 +95,26 @@ def test_a_table_of_the_paper_on_the_datasets_that_are_there(model: str, tmp_pat
     assert "; 0 images to go" in stderr
 
 
+def test_one_dataset_of_a_table(model: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    dataset_fixtures.celeba_official(data)
+    options = ("--data", data, "--model", model, "--images", 4, "--seeds", 1, "--views", 2)
+    out = tmp_path / "out"
+    code, stdout, stderr = call("zero-scan", *options, "--out", out, "--dataset", "smiling")
+    assert code == 0, stderr
+    assert "left out" not in stderr
+    assert {(c["dataset"], c["target"]) for c in cells(out)} == {("CelebA", "smiling")}
+    told = " ".join(stdout.split())
+    assert told.startswith("What is wrong: Right in ")
+    assert "Note: " in told
+    code, _, stderr = call("zero-scan", *options, "--out", out, "--dataset", "FairFace")
+    assert code == 3
+    assert "expected is\nDIR/fairface/" in stderr
+    code, _, stderr = call("zero-scan", *options, "--dataset", "cifar")
+    assert code == 2
+    assert "`--dataset` should be one of FairFace, CelebA, Waterbirds, UTKFace, or" in stderr
+
+
 def test_a_table_without_any_dataset(model: str, tmp_path: Path) -> None:
     out = tmp_path / "runtime"
     code, stdout, stderr = call(

@@ -68,7 +68,7 @@ def test_banners_of_every_kind_are_told_once() -> None:
     document = compare([first, *others]).document
     told = banners_of_many([("one", document), ("two", document)])
     assert [sentence.replace("\N{NO-BREAK SPACE}", " ") for sentence in told] == [
-        "Zero-shot is not shown to be better than always giving the commonest answer: "
+        "ZeroShot is not shown to be better than always giving the commonest answer: "
         "one ('cat' is right in 50 of 100), two ('cat' is right in 50 of 100).",
         "Hardly sure of any answer: one (median confidence 52 %, by chance 50 %), "
         "two (median confidence 52 %, by chance 50 %).",

@@ -8,7 +8,13 @@ from msgspec import structs
 
 from fair_tta import AssociationCorrection, Scores, audit, compare
 from fair_tta.report.banners import audit_banners
-from fair_tta.report.verdict import audit_cards, cells_of, method_rows, worst_shares
+from fair_tta.report.verdict import (
+    audit_cards,
+    cells_of,
+    cost_sentence,
+    method_rows,
+    worst_shares,
+)
 from verdict_samples import BETTER, CLEAR, EVEN, answers, made
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
@@ -41,6 +47,15 @@ def test_a_method_that_narrows_the_gap_is_advised() -> None:
     todo = audit_cards(document)[2]
     assert todo.text.startswith("Switch to Association: gap ")
     assert todo.tone == "good"
+
+
+def test_cost_is_told_in_zero_shot_calls() -> None:
+    runs = [made(CLEAR, name, seconds=s) for name, s in (("views", 26.3), ("one view", 1.04))]
+    document = compare([made(CLEAR, seconds=1.0), *runs]).document
+    assert cost_sentence(document) == (
+        "Cost of a zero-shot call: 1.0 times with one view, 26 times with views."
+    )
+    assert cost_sentence(made(CLEAR).document) == ""
 
 
 def test_what_costs_accuracy_or_widens_is_not_advised() -> None:

@@ -11,7 +11,7 @@ from fair_tta.auditing.document import AuditDocument, EstimateFields
 from fair_tta.data.problems import printable
 from fair_tta.folders import FolderAudit
 from fair_tta.folders.outputs import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, ROWS
-from fair_tta.report.banners import Task
+from fair_tta.report.banners import NamedAudit
 from fair_tta.report.first_screen import screen_of_many
 from fair_tta.report.numbers import SPACE, group_name
 from fair_tta.report.terminal import Fitted, columns
@@ -63,7 +63,9 @@ def print_audit(result: FolderAudit) -> None:
     console.print(Text(f"Written to {printable(str(result.out))}: {', '.join(files)}"))
 
 
-def print_verdict(console: Console, tasks: Sequence[Task], warnings: Sequence[str] = ()) -> None:
+def print_verdict(
+    console: Console, tasks: Sequence[NamedAudit], warnings: Sequence[str] = ()
+) -> None:
     """What is wrong, how sure, what to do, and banners: the first screen of the report."""
     screen = screen_of_many(tasks)
     said = [f"{card.heading}: {card.text} {card.more}".strip() for card in screen["cards"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from fair_tta.runs.settings import Grid
 
 
+def _unbroken(text: str) -> str:
+    """Lines that help leaves as they are: it would break names at their hyphens."""
+    return f"\b\n{textwrap.fill(text, 60, break_on_hyphens=False)}"
+
+
 class SplitName(str, Enum):
     """The part of a dataset."""
 
@@ -41,9 +47,11 @@ def bench_command(
     table: Annotated[
         str,
         typer.Argument(
-            help=f"A table of the paper: {', '.join(paper_tables())}; or every method of the "
-            f"library ({OTHER_TABLES[0]}), or the CLIP paper's bias experiment "
-            f"({OTHER_TABLES[1]}).",
+            help=_unbroken(
+                f"A table of the paper: {', '.join(paper_tables())}; or every method of the "
+                f"library ({OTHER_TABLES[0]}), or the CLIP paper's bias experiment "
+                f"({OTHER_TABLES[1]})."
+            ),
             metavar="TABLE",
         ),
     ] = "",

@@ -14,7 +14,7 @@ NEAR_CHANCE = 0.1
 NOT_PERCEIVED = 0.8
 """Mean normalised entropy of an attribute: above it is not perceived."""
 
-Task = tuple[str, AuditDocument]
+NamedAudit = tuple[str, AuditDocument]
 """What a task is called, and its audit."""
 
 
@@ -55,7 +55,7 @@ def audit_banners(document: AuditDocument) -> list[str]:
     return found
 
 
-def banners_of_many(tasks: Sequence[Task]) -> list[str]:
+def banners_of_many(tasks: Sequence[NamedAudit]) -> list[str]:
     """The banners of several audits, one sentence for each kind."""
     found = []
     guessing = [
@@ -65,8 +65,8 @@ def banners_of_many(tasks: Sequence[Task]) -> list[str]:
     ]
     if guessing:
         found.append(
-            "Zero-shot is not shown to be better than always giving the commonest answer: "
-            f"{', '.join(guessing)}."
+            f"{tasks[0][1].runs[0].name} is not shown to be better than always giving the "
+            f"commonest answer: {', '.join(guessing)}."
         )
     unsure = [
         f"{name} (median confidence {whole_percent(chance)}, by chance "

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fair_tta.auditing.document import AuditDocument, Difference
 from fair_tta.report import verdict
-from fair_tta.report.banners import Task, audit_banners, banners_of_many
+from fair_tta.report.banners import NamedAudit, audit_banners, banners_of_many
 from fair_tta.report.drawings import Dot, Upright, difference_dots, dot_plot
 from fair_tta.report.numbers import interval, percent, times
 from fair_tta.report.several_tasks import MethodOnTasks, by_gap, cards_of_many, methods_on
@@ -78,7 +78,7 @@ def first_screen(document: AuditDocument) -> dict[str, Any]:
     }
 
 
-def screen_of_many(tasks: Sequence[Task]) -> dict[str, Any]:
+def screen_of_many(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
     """The same over several tasks; of a single one its own."""
     if len(tasks) == 1:
         return first_screen(tasks[0][1])
@@ -139,7 +139,7 @@ def _groups(document: AuditDocument, cells: Sequence[verdict.CellOfGroup]) -> Ch
     return dot_plot(dots, what, most=1.0, lines=lines)
 
 
-def _tasks(tasks: Sequence[Task]) -> Chart:
+def _tasks(tasks: Sequence[NamedAudit]) -> Chart:
     dots = []
     for place, (name, document) in enumerate(tasks[: MOST_DOTS // 2], start=1):
         run, worst = document.runs[0], verdict.cells_of(document.runs[0])[0]

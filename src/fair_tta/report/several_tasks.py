@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fair_tta.auditing.document import AuditDocument
-from fair_tta.report.banners import Task
+from fair_tta.report.banners import NamedAudit
 from fair_tta.report.examination_sentences import Card
 from fair_tta.report.numbers import interval
 from fair_tta.report.verdict import MethodRow, cells_of, method_rows, of_hundred
@@ -57,13 +57,13 @@ class MethodOnTasks:
         return sum(known) / len(known) if known else None
 
 
-def by_gap(tasks: Sequence[Task]) -> list[Task]:
+def by_gap(tasks: Sequence[NamedAudit]) -> list[NamedAudit]:
     """The tasks, the largest gap of the first run first; those without one are left out."""
     known = [task for task in tasks if task[1].runs[0].metrics.bias.value is not None]
     return sorted(known, key=lambda task: -_gap(task[1]))
 
 
-def methods_on(tasks: Sequence[Task]) -> list[MethodOnTasks]:
+def methods_on(tasks: Sequence[NamedAudit]) -> list[MethodOnTasks]:
     """A row for each method, those first that narrow the gap most often and do the least harm."""
     by_task = [{row.name: row for row in method_rows(document)} for _, document in tasks]
     names = dict.fromkeys(c.run for _, document in tasks for c in document.comparisons)
@@ -75,7 +75,7 @@ def methods_on(tasks: Sequence[Task]) -> list[MethodOnTasks]:
     return sorted(found, key=lambda row: (row.harms - row.narrows, row.harms))
 
 
-def cards_of_many(tasks: Sequence[Task]) -> list[Card]:
+def cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
     """What is wrong, how sure, what to do, over all tasks; the largest gap comes first in them."""
     (name, document), n = tasks[0], len(tasks)
     run, worst = document.runs[0], cells_of(document.runs[0])[0]
