@@ -73,8 +73,15 @@ def test_a_table_of_the_paper_on_the_datasets_that_are_there(model: str, tmp_pat
     code, stdout, stderr = call("main-L14", *options, "--out", out)
     assert code == 0, stderr
     assert "CelebA hair color x gender" in stdout
-    assert "FairFace gender x race is left out" in stderr
-    assert "Nothing is downloaded for you" in stderr
+    missing = [line for line in stderr.splitlines() if "is left out" in line]
+    assert [line.partition(":")[0] for line in missing] == [
+        "FairFace is left out (gender x race)",
+        "UTKFace is left out (age x race, gender x race)",
+    ]
+    assert all("Nothing is downloaded for you. Its authors offer it at" in line for line in missing)
+    assert len(stderr.splitlines()) == 2 + len(missing) + stderr.count(" images. ")
+    assert "WGA, paper" in stdout
+    assert "WGA: accuracy of the worst group of class and attribute" in " ".join(stdout.split())
     assert "MB on disk" in stderr
     found = cells(out)
     assert {c["dataset"] for c in found} == {"CelebA", "Waterbirds"}  # no average of three
@@ -87,6 +94,26 @@ def test_a_table_of_the_paper_on_the_datasets_that_are_there(model: str, tmp_pat
     code, _, stderr = call("main-L14", *options, "--out", out)
     assert code == 0
     assert "; 0 images to go" in stderr
+
+
+def test_one_dataset_of_a_table(model: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    dataset_fixtures.celeba_official(data)
+    options = ("--data", data, "--model", model, "--images", 4, "--seeds", 1, "--views", 2)
+    out = tmp_path / "out"
+    code, stdout, stderr = call("zero-scan", *options, "--out", out, "--dataset", "smiling")
+    assert code == 0, stderr
+    assert "left out" not in stderr
+    assert {(c["dataset"], c["target"]) for c in cells(out)} == {("CelebA", "smiling")}
+    told = " ".join(stdout.split())
+    assert told.startswith("What is wrong: Right in ")
+    assert "Note: " in told
+    code, _, stderr = call("zero-scan", *options, "--out", out, "--dataset", "FairFace")
+    assert code == 3
+    assert "expected is\nDIR/fairface/" in stderr
+    code, _, stderr = call("zero-scan", *options, "--dataset", "cifar")
+    assert code == 2
+    assert "`--dataset` should be one of FairFace, CelebA, Waterbirds, UTKFace, or" in stderr
 
 
 def test_a_table_without_any_dataset(model: str, tmp_path: Path) -> None:

@@ -19,15 +19,25 @@ from fair_tta.paper.grids import GRIDS
 from fair_tta.paper.printed import paper_tables
 
 ROOT = Path(__file__).parents[2]
+COMMANDS = ("", "demo", "predict", "examine", "audit", "fit", "report", "bench", "adapters", "cite")
 
 
 def test_version_and_help() -> None:
     assert call("--version").stdout == f"fair-tta {fair_tta.__version__}\n"
     text = " ".join(call("--help").stdout.split())
-    for command in ("predict", "examine", "audit", "fit", "report", "adapters", "cite"):
-        assert f"│ {command} " in text
+    for command in COMMANDS[1:]:
+        assert f" {command} " in text
         assert "Usage" in call(command, "--help").stdout
     assert "130 stopped by Ctrl-C" in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_terminal(command: str) -> None:
+    """No line is longer than the terminal is wide, and no name or sentence is cut."""
+    text = call(*command.split(), "--help", columns=80).stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+    assert not re.search(r"\w\.\.\.$", text, re.MULTILINE)
 
 
 def test_adapters_are_listed_with_their_settings() -> None:

@@ -15,13 +15,13 @@ from fair_tta import TPT, Adapter, LogitBalance, Zero, ZeroShot
 from fair_tta.auditing import Audit
 from fair_tta.cli import app
 from fair_tta.metrics import Estimate
+from fair_tta.metrics.estimate import undefined
 from fair_tta.miniature import TASKS
-from fair_tta.paper.cells import COLUMNS, cell
+from fair_tta.paper.cells import COLUMNS, cell, shown_figure
 from fair_tta.paper.demo import (
     demo_tables,
     gallery,
     play,
-    times,
     to_audit,
     to_audits,
     to_html,
@@ -29,6 +29,8 @@ from fair_tta.paper.demo import (
 )
 from fair_tta.paper.episodes import METHODS, REFERENCE_PICTURES, Episode, run_episodes
 from fair_tta.paper.one_view import ONE_VIEW, effect, effect_overview, effect_table, play_one_view
+from fair_tta.report.numbers import times
+from report_samples import Page
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +62,33 @@ def test_figures_are_those_of_the_predictions(
     for table in demo_tables(episodes, audits):
         for method, cells in table.cells.items():
             mine = [e for e in episodes if e.task is table.task and e.method == method]
-            accuracies = [
-                100 * np.mean([answer.label == record.target for record, answer in e.rows])
-                for e in mine
-            ]
-            assert cells["accuracy"].mean == pytest.approx(np.mean(accuracies))
-            assert cells["accuracy"].error == pytest.approx(np.std(accuracies, ddof=1) / np.sqrt(2))
+            rows = [row for e in mine for row in e.rows]
+            right = [answer.label == record.target for record, answer in rows]
+            assert cells["accuracy"][0].value == pytest.approx(np.mean(right))
+            groups: dict[tuple[str, ...], list[bool]] = {}
+            for (record, _), is_right in zip(rows, right, strict=True):
+                groups.setdefault(record.group, []).append(is_right)
+            lowest = min(np.mean(group) for group in groups.values())
+            assert cells["worst_group_accuracy"][0].value == pytest.approx(lowest)
+
+
+def test_one_worst_group_one_number(episodes: list[Episode], audits: dict[str, Audit]) -> None:
+    """The terminal, the overview, and the pages below it tell the same."""
+    page = Page(to_html(episodes, audits))
+    for number, table in enumerate(demo_tables(episodes, audits), start=1):
+        overview = page.tables[f"table {number}"]
+        below = page.tables[f"audit-{number}-table-metrics"]
+        (wga,) = (row for row in below if row[0].startswith("Worst-group accuracy (class / group)"))
+        console = Console(width=200, record=True, file=StringIO())
+        console.print(to_rich(table))
+        terminal = console.export_text()
+        for row, cell_below in zip(overview[1:], wga[1:], strict=True):
+            value = 100 * audits[table.task.name].estimate("worst_group_accuracy", row[0]).value
+            shown = row[2].partition("]")[0] + "]"
+            assert shown.startswith(f"{value:.1f} [")
+            assert cell_below.startswith(shown)
+            (line,) = (x for x in terminal.splitlines() if x.startswith(f"{row[0]} "))
+            assert f" {value:.1f} [" in line
 
 
 def test_logit_balance_is_fitted_for_each_task_and_not_on_what_is_asked(
@@ -83,7 +106,7 @@ def test_logit_balance_is_fitted_for_each_task_and_not_on_what_is_asked(
 def test_cost_is_told_against_zero_shot(episodes: list[Episode], audits: dict[str, Audit]) -> None:
     for table in demo_tables(episodes, audits):
         assert table.cost["ZeroShot"] == 1
-    assert [times(cost) for cost in (1.0, 1.14, 47.6)] == ["1x", "1.1x", "48x"]
+    assert [times(cost)[:-2] for cost in (1.0, 1.14, 47.6)] == ["1.0", "1.1", "48"]
 
 
 def test_views_are_part_of_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +125,7 @@ def test_tables_fit_a_narrow_terminal(episodes: list[Episode], audits: dict[str,
         assert "…" not in text
         assert text.count("method") == 1, "one table, not two"
         assert all(method in text for method in METHODS)
-        assert all(column.title in text for column in COLUMNS)
+        assert all(column.title in text for column in COLUMNS if column.key != "bias")
 
 
 def test_cells_are_marked_as_the_paired_interval_of_the_audit_says(
@@ -110,14 +133,15 @@ def test_cells_are_marked_as_the_paired_interval_of_the_audit_says(
 ) -> None:
     for table in demo_tables(episodes, audits):
         audit = audits[table.task.name]
-        assert all(found.mark == 0 for found in table.cells["ZeroShot"].values())
+        assert all(mark == 0 for _, mark in table.cells["ZeroShot"].values())
+        told = {c.run: c.told.by_name() for c in audit.document.comparisons}
         for method in audit.runs[1:]:
             for column in COLUMNS[:4]:
-                change = audit.difference(column.key, method)
+                change = told[method][column.key]
                 assert change.low is not None
                 assert change.high is not None
                 up = 1 if change.low > 0 else -1 if change.high < 0 else 0
-                assert table.cells[method][column.key].mark == column.better * up
+                assert table.cells[method][column.key][1] == column.better * up
 
 
 def test_effects_have_their_intervals_and_fit() -> None:
@@ -129,7 +153,8 @@ def test_effects_have_their_intervals_and_fit() -> None:
     console.print(effect_table(audits))
     text = console.export_text()
     for task, method, *cells in overview.rows:
-        change = audits[task[0]].difference("equalized_odds_difference", method[0])
+        comparisons = {c.run: c for c in audits[task[0]].document.comparisons}
+        change = comparisons[method[0]].told.equalized_odds_difference.estimate
         assert change.low is not None
         assert change.high is not None
         assert cells[-1] == (effect(change), -(change.low > 0) or int(change.high < 0))
@@ -139,8 +164,11 @@ def test_effects_have_their_intervals_and_fit() -> None:
 
 
 def test_cells_as_text() -> None:
-    assert str(cell([50.0, 56.0], 1)) == "53.0 ±3.0 +"
-    assert str(cell([50.0, 56.0], -1)) == "53.0 ±3.0 -"
+    assert str(cell([50.0, 56.0])) == "53.0 ±3.0"
+    assert shown_figure(Estimate(0.53, 9, 0.4, 0.6), 1) == "53.0 [40.0, 60.0] +"
+    assert shown_figure(Estimate(0.53, 9, 0.4, 0.6), -1, digits=0) == "53.0 [40, 60] -"
+    assert shown_figure(Estimate(0.53, 9)) == "53.0"
+    assert shown_figure(undefined("no images")) == "n/a"
     assert str(cell([50.0])) == "50.0"
     assert str(cell([0.0, 100.0])) == "50.0 ±50"
     assert str(cell([float("nan")])) == "n/a"
@@ -160,7 +188,9 @@ def test_the_page_shows_tables_and_changed_pictures(
     assert page.startswith("<!DOCTYPE html>")
     for table in demo_tables(episodes, audits):
         for cells in table.cells.values():
-            assert all(found.figures in page for found in cells.values())
+            assert all(
+                shown_figure(figure).partition(" ")[0] in page for figure, _ in cells.values()
+            )
     changed = sum(len(gallery(episodes, task)) for task in TASKS.values())
     assert page.count("data:image/png") == changed
 

@@ -10,7 +10,7 @@ import pytest
 
 from fair_tta.adapters import ZeroShot
 from fair_tta.errors import FairTTAError
-from fair_tta.paper.grids import GRIDS, find_grid
+from fair_tta.paper.grids import GRIDS, find_grid, of_datasets
 from fair_tta.runs.settings import Grid, Setting
 
 
@@ -66,3 +66,15 @@ def test_errors() -> None:
         Grid("g", "", (Setting("a", ZeroShot()),), (task, task))
     with pytest.raises(FairTTAError, match="at least one setting and one task"):
         Grid("g", "", ())
+
+
+def test_some_datasets_of_a_table() -> None:
+    grid = GRIDS["main-L14"]
+    assert [t.dataset for t in of_datasets(grid, ["celeba"]).tasks] == ["CelebA", "CelebA"]
+    some = of_datasets(grid, ["Age", "waterbirds"]).tasks
+    assert [str(t) for t in some] == ["Waterbirds bird type x background", "UTKFace age x race"]
+    assert of_datasets(grid, ["fairface gender x race"]).tasks == grid.tasks[:1]
+    with pytest.raises(
+        FairTTAError, match=r"^`dataset` should be one of FairFace, CelebA, Waterbi"
+    ):
+        of_datasets(grid, ["celeba", "cifar"])

@@ -18,7 +18,8 @@ import pytest
 
 import bench_tiny
 from bench_tiny import GRID
-from fair_tta.auditing import Audit, audit
+from fair_tta.adapters import Zero
+from fair_tta.auditing import Audit, audit, compare
 from fair_tta.auditing.columns import Columns
 from fair_tta.auditing.document import Difference
 from fair_tta.data import Dataset, Record, read_folder
@@ -27,14 +28,16 @@ from fair_tta.errors import FairTTAError
 from fair_tta.metrics import Estimate
 from fair_tta.paper.bench import bench
 from fair_tta.paper.cells import COLUMNS, Cell, cell, mark, paired
-from fair_tta.paper.figures import Figure, averages
+from fair_tta.paper.figures import Figure, averages, parts_of
 from fair_tta.paper.grids import GRIDS
 from fair_tta.paper.printed import Place, Printed, figures
-from fair_tta.paper.publish import Published, harm_csv, shown_cell, to_csv, to_markdown
+from fair_tta.paper.publish import Published, harm_csv, to_csv
 from fair_tta.paper.table_run import prepare, read_columns, run_table
+from fair_tta.paper.table_text import shown_cell, tables_by_task, to_markdown
 from fair_tta.runs.answer import Answer
 from fair_tta.runs.settings import Grid, Setting
 from fair_tta.vision.views import AugMix
+from report_samples import Page
 
 COLUMNS_OF_ROWS = [
     "dataset", "target", "sensitive", "seed", "setting", "adapter", "image", "truth", "group",
@@ -67,6 +70,17 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Published, lis
         say=said.append,
     )  # fmt: skip
     return home, found, said
+
+
+def pets_audit(runs: int = 1) -> Audit:
+    columns = Columns.of(["cat", "dog"], [
+        (record("a", "cat", "indoors"), answer("cat")),
+        (record("b", "dog", "outdoors"), answer("cat")),
+    ])  # fmt: skip
+    values = {"place": ["indoors", "outdoors"]}
+    return compare(
+        [columns.audit(f"run {i}", Zero(), values=values, provenance={}) for i in range(runs)]
+    )
 
 
 def rows(home: Path) -> dict[str, list[Any]]:
@@ -186,6 +200,31 @@ def test_differences_are_paired_and_marked(done: tuple[Path, Published, list[str
             assert figure.difference == pytest.approx(expected)
 
 
+def test_one_worst_group_one_number(done: tuple[Path, Published, list[str]]) -> None:
+    """The terminal's and the report's tables, the first screen and the pages below agree."""
+    home, found, _ = done
+    page = Page((home / "out" / "report.html").read_text(encoding="utf-8"))
+    for number, (title, made) in enumerate(found.tasks, start=1):
+        (table,) = (t for t in tables_by_task(found.figures) if t.title == title)
+        below = page.tables[f"audit-{number}-table-metrics"]
+        (wga,) = (row for row in below if row[0].startswith("Worst-group accuracy (class / group)"))
+        over_seeds = set()
+        for run, cell_below, row in zip(made.runs, wga[1:], table.rows, strict=True):
+            shown = row[table.header.index("WGA")].removesuffix(" +").removesuffix(" -")
+            assert row[0] == run
+            assert cell_below.startswith(shown)
+            value = 100 * made.estimate("worst_group_accuracy", run).value
+            assert shown.startswith(f"{value:.1f} [")
+            assert shown in page.text
+            over_seeds |= {
+                str(f.cell)
+                for f in found.figures
+                if (str(f.task), f.setting.name, f.metric) == (title, run, "worst_group_accuracy")
+            }
+        assert len(over_seeds) >= 1
+        assert not any(text in page.text for text in over_seeds)
+
+
 def test_averages_weigh_tasks_alike(done: tuple[Path, Published, list[str]]) -> None:
     _, found, _ = done
     for average in (f for f in found.figures if f.task is None):
@@ -202,7 +241,7 @@ def test_averages_weigh_tasks_alike(done: tuple[Path, Published, list[str]]) -> 
         [[row | {"accuracy": a}, row | {"accuracy": b}]] for a, b in ((50.0, 60.0), (70.0, 60.0))
     ]
     grid = replace(GRID, settings=GRID.settings[:1])
-    made = averages(grid, values, 7)[0]
+    made = averages(grid, values, 7, [pets_audit()] * 2)[0]
     assert (made.cell.mean, made.cell.error, made.images) == (60.0, 0.0, 7)
 
 
@@ -210,12 +249,13 @@ def test_only_the_average_over_the_papers_own_pairs_is_compared_with_it() -> Non
     row = {column.key: 50.0 for column in COLUMNS}
     grid = GRIDS["main-L14"]
     values = [[[row]] * 6] * 6
-    first = averages(grid, values, 10)[0]
+    first = averages(grid, values, 10, [pets_audit(6)])[0]
     assert first.printed == Printed(86.5, suspect=False)
     assert first.minus_paper == pytest.approx(50 - 86.5)
     some = replace(grid, tasks=grid.tasks[:2])
-    assert all(f.printed is None for f in averages(some, values[:2], 10))
-    assert all(f.printed is None for f in averages(replace(grid, tasks=GRID.tasks), values, 10))
+    assert all(f.printed is None for f in averages(some, values[:2], 10, [pets_audit(6)]))
+    other = replace(grid, tasks=GRID.tasks)
+    assert all(f.printed is None for f in averages(other, values, 10, [pets_audit(6)]))
 
 
 def test_files(done: tuple[Path, Published, list[str]]) -> None:
@@ -265,26 +305,35 @@ def test_the_paper_beside_ours() -> None:
     assert figures()[place] == Printed(25.0, suspect=True)
     task = next(t for t in grid.tasks if t.target == "smiling")
     ours = Figure(
-        setting, task, place.metric, 1000, Cell(69.3, 0.5, 5, 1), printed=figures()[place]
-    )
+        setting, task, place.metric, 1000, Cell(69.3, 0.5, 5, 1), printed=figures()[place],
+        pooled=Estimate(0.701, 1000, 0.66, 0.742),
+    )  # fmt: skip
     assert ours.minus_paper == pytest.approx(44.3)
-    assert shown_cell(ours) == "69.3 ±0.5 + [25?, +44.3]"
-    assert "69.3 ±0.5 + [25?, +44.3]" in to_markdown(grid, [ours])
+    assert shown_cell(ours) == "70.1 [66.0, 74.2] +"
+    (table,) = tables_by_task([ours])
+    assert table.header == ["setting", "WGA", "WGA, paper"]
+    assert table.rows == [[setting.name, "70.1 [66.0, 74.2] +", "25?"]]
+    lines = to_markdown(grid, [ours]).splitlines()
+    name = setting.name
+    assert rf"| {name} | 70.1 \[66.0, 74.2\] + | 25? |" in lines
+    assert f"| CelebA smiling x gender | {name} | WGA | 69.3 ±0.5 | 25? | +44.3 |" in lines
     (row,) = csv.DictReader(io.StringIO(to_csv(grid, [ours])))
     assert (row["paper"], row["suspect"], row["section"]) == ("25", "true", setting.section)
     seconds = Place("runtime", "", "FairTPT", "FairFace", "gender", "race", "seconds")
     assert figures()[seconds] == Printed(1.03, suspect=False)
     cost = Figure(setting, task, "seconds", 10, cell([0.5]), printed=figures()[seconds])
-    assert shown_cell(cost) == "0.5 [1.03, -0.53]"
-    undefined = replace(ours, cell=cell([math.nan]), printed=Printed(17.6, suspect=False))
-    assert shown_cell(undefined) == "n/a [17.6]"
+    (table,) = tables_by_task([cost])
+    assert table.header == ["setting", "cost", "s", "s, paper"]
+    assert table.rows[0][1:] == ["1.0\N{NO-BREAK SPACE}\N{MULTIPLICATION SIGN}", "0.5", "1.03"]
+    undefined = replace(ours, cell=cell([math.nan]), pooled=Estimate(math.nan, 0))
+    assert shown_cell(undefined) == "n/a"
+    assert "| n/a | 25? |  |" in to_markdown(grid, [undefined])
     odd = replace(ours, setting=replace(setting, name="a | b\nc"))
     assert r"| a \| b c | " in to_markdown(grid, [odd])
     assert len(figures()) == 4 * 1091 + 60
 
 
 def test_many_settings_are_reported_by_section(tmp_path: Path) -> None:
-    from fair_tta.adapters import Zero
     from fair_tta.paper.figures import audit_task
 
     settings = tuple(
@@ -295,7 +344,8 @@ def test_many_settings_are_reported_by_section(tmp_path: Path) -> None:
         (record("a", "cat", "indoors"), answer("cat")),
         (record("b", "dog", "outdoors"), answer("cat")),
     ])  # fmt: skip
-    audits = audit_task(grid, GRID.tasks[0], [Zero()] * 13, [columns] * 13, {})
+    whole = audit_task(grid, GRID.tasks[0], [Zero()] * 13, [columns] * 13, {})
+    audits = parts_of(grid, GRID.tasks[0], whole)
     assert [title for title, _ in audits] == [f"pets animal x place: part {i}" for i in range(3)]
     assert all(isinstance(a, Audit) and a.runs[0] == "ZeroShot" for _, a in audits)
     assert [len(a.runs) for _, a in audits] == [5, 5, 5]

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from fair_tta.auditing.document import Difference, Measured
-from fair_tta.report.drawings import DRAWING_WIDTH, Dot, difference_dot, dot_plot, heat_map
+from fair_tta.report.drawings import DRAWING_WIDTH, Dot, difference_dots, dot_plot, heat_map
 
 TABLE = {"on water": {"gull": 0.54, "wren": -0.54}, "on land": {"gull": -0.541, "wren": 0.004}}
 
@@ -88,13 +88,13 @@ def test_what_is_not_known_is_not_drawn() -> None:
     assert not list(root.iter("circle"))
     assert "n/a" in texts(ElementTree.tostring(root, "unicode"))
     mini = ElementTree.fromstring(
-        difference_dot(Difference(None, None, None, 0, "x"), 0, "", "y").svg
+        difference_dots([(Difference(None, None, None, 0, "x"), "")], 0, "y").svg
     )
     assert not list(mini.iter("circle"))
 
 
 def test_a_change_lies_beside_the_line_of_no_change() -> None:
-    chart = difference_dot(Difference(-0.1, -0.2, 0.05, 9, None), 0.2, "good", "down")
+    chart = difference_dots([(Difference(-0.1, -0.2, 0.05, 9, None), "good")], 0.2, "down")
     root = ElementTree.fromstring(chart.svg)
     (circle,) = root.iter("circle")
     zero, interval = root.iter("line")

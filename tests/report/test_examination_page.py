@@ -171,7 +171,7 @@ def test_the_verdict_comes_first(examinations: dict[str, Examination]) -> None:
         "What the words of the prompts associate",
         "What each method would change",
         "rank correlation 0.78",
-        "Shares perceived",
+        "Shares perceived, and how many labels would settle it",
         "How many labels would settle it",
         "Pictures whose answer would change",
         "What this cannot show",
@@ -179,6 +179,8 @@ def test_the_verdict_comes_first(examinations: dict[str, Examination]) -> None:
     ]
     places = [text.index(words) for words in order]
     assert places == sorted(places)
+    assert page.all("details")
+    assert not any("open" in attributes for attributes in page.all("details")), "all is folded"
 
 
 def test_the_table_has_the_figures_in_the_order_of_the_ranking(

@@ -22,12 +22,13 @@ from fair_tta.cli.bench_command import _print
 from fair_tta.errors import ImageError
 from fair_tta.metrics.estimate import Estimate, undefined
 from fair_tta.miniature import TASKS
-from fair_tta.paper.cells import COLUMNS, Cell
+from fair_tta.paper.cells import COLUMNS, Cell, shown_figure
 from fair_tta.paper.demo import TaskTable, to_rich
 from fair_tta.paper.figures import SECONDS, Figure
 from fair_tta.paper.grids import GRIDS
 from fair_tta.paper.printed import Printed
-from fair_tta.paper.publish import Published, shown_cell
+from fair_tta.paper.publish import Published
+from fair_tta.paper.table_text import shown_cell
 from fair_tta.report.numbers import duration
 from fair_tta.report.terminal import Fitted, columns, plain_number
 from fair_tta.runs.settings import Setting
@@ -56,24 +57,28 @@ def all_there(numbers: Iterable[str], text: str) -> None:
     assert not wanted - Counter(text.split())
 
 
-def a_cell(i: int) -> Cell:
-    return Cell(
-        (100.0, 0.0, 99.9, 81.2)[i % 4], (50.0, 0.0, 9.94, float("nan"))[i // 4 % 4], 5, i % 3 - 1
-    )
+def a_figure(i: int) -> Estimate:
+    value = (1.0, 0.0, 0.999, float("nan"))[i % 4]
+    return Estimate(value, 9, *((0.0, 1.0), (0.123, 0.456), (None, None))[i % 3])
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_demo(width: int) -> None:
     cells = {
-        f"{name} {i}": {c.key: a_cell(i + k) for k, c in enumerate(COLUMNS)}
+        f"{name} {i}": {c.key: (a_figure(i + k), i % 3 - 1) for k, c in enumerate(COLUMNS)}
         for i, name in enumerate(NAMES + NAMES + NAMES[:1])
     }
     table = TaskTable(TASKS["scenes"], cells, dict(zip(cells, MILLISECONDS, strict=True)))
     text = printed(to_rich(table), width)
-    figures = [str(cell).replace(" ", "") for row in cells.values() for cell in row.values()]
-    times = ["0.01x", "1x", "10x", "100x", "12346x", "999999x", "1000000x"]
+    figures = [
+        shown_figure(figure if column.better else Estimate(figure.value, 9), side, digits=0)
+        for row in cells.values()
+        for column, (figure, side) in zip(COLUMNS, row.values(), strict=True)
+        if column.key != "bias"
+    ]
+    times = ["0.01 ×", "1.0 ×", "10 ×", "100 ×", "12346 ×", "999999 ×", "1000000 ×"]
     all_there([*figures, *times], text)
-    assert all(column.title in text.split() for column in COLUMNS)
+    assert all(column.title in text.split() for column in COLUMNS if column.key != "bias")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -103,19 +108,23 @@ def test_bench(
         setting = Setting(name, GRIDS["main-L14"].settings[0].adapter)
         for k, column in enumerate(COLUMNS):
             paper = Printed(99.9, suspect=k % 2 == 0)
-            figures.append(Figure(setting, task, column.key, 10**7, a_cell(i + k), printed=paper))
+            cell = Cell(50.0, float("nan"), 5, (i + k) % 3 - 1)
+            pooled = a_figure(i + k)
+            figures.append(
+                Figure(setting, task, column.key, 10**7, cell, printed=paper, pooled=pooled)
+            )
         seconds = Cell((0.000012, 0.9996, 12_345.6)[i], float("nan"), 5, 0)
         paper = Printed((1.0, 0.05, 2.5)[i], suspect=False)
         figures.append(Figure(setting, task, SECONDS, 10**7, seconds, printed=paper))
     monkeypatch.setenv("COLUMNS", str(width))
-    _print(Published(figures, {}, []))
+    _print(Published(figures, {}, [], []))
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= width
     cells = [shown_cell(figure) for figure in figures]
-    assert cells[len(COLUMNS) :: len(COLUMNS) + 1] == [
-        "0.000012 [1, -1]", "1 [0.05, +0.95]", "12346 [2.5, +12343]",
-    ]  # fmt: skip
-    all_there(cells, text)
+    assert cells[len(COLUMNS) :: len(COLUMNS) + 1] == ["0.000012", "1", "12346"]
+    all_there([*cells, *["99.9?", "99.9"] * 9, "0.05", "2.5"], text)
+    for interval in re.findall(r"\[[^\]]*\]", " ".join(cells)):
+        assert interval in text, "an interval is on one line"
 
 
 def prediction(p: float, attributes: Iterable[str]) -> Prediction:

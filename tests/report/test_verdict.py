@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from msgspec import structs
 
-from fair_tta import AssociationCorrection, Audit, Scores, ZeroShot, audit, compare
-from fair_tta.report.verdict import audit_banners, audit_cards, cells_of, method_rows, worst_shares
+from fair_tta import AssociationCorrection, Scores, audit, compare
+from fair_tta.report.banners import audit_banners
+from fair_tta.report.verdict import (
+    audit_cards,
+    cells_of,
+    cost_sentence,
+    method_rows,
+    worst_shares,
+)
+from verdict_samples import BETTER, CLEAR, EVEN, answers, made
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
-
-
-Rates = dict[tuple[str, str], tuple[int, int]]
-
-
-def answers(rates: Rates) -> tuple[list[str], list[str], list[str]]:
-    """Labels, answers and groups with so many right of so many in each cell."""
-    truth, said, group = [], [], []
-    for (target, value), (right, n) in rates.items():
-        other = "dog" if target == "cat" else "cat"
-        truth += [target] * n
-        said += [target] * right + [other] * (n - right)
-        group += [value] * n
-    return truth, said, group
-
-
-EVEN = {("cat", "in"): (90, 100), ("cat", "out"): (90, 100), ("dog", "in"): (90, 100)}
-CLEAR = {**EVEN, ("dog", "out"): (20, 100)}
-BETTER = {**EVEN, ("dog", "out"): (80, 100)}
-
-
-def made(rates: Rates, name: str = "ZeroShot", adapter: Any = None, **more: Any) -> Audit:
-    truth, said, group = answers(rates)
-    adapter = ZeroShot() if name == "ZeroShot" else adapter
-    return audit(truth, said, {"place": group}, name=name, adapter=adapter, **more)
 
 
 def test_what_is_wrong_and_how_sure() -> None:
@@ -68,6 +49,15 @@ def test_a_method_that_narrows_the_gap_is_advised() -> None:
     assert todo.tone == "good"
 
 
+def test_cost_is_told_in_zero_shot_calls() -> None:
+    runs = [made(CLEAR, name, seconds=s) for name, s in (("views", 26.3), ("one view", 1.04))]
+    document = compare([made(CLEAR, seconds=1.0), *runs]).document
+    assert cost_sentence(document) == (
+        "Cost of a zero-shot call: 1.0 times with one view, 26 times with views."
+    )
+    assert cost_sentence(made(CLEAR).document) == ""
+
+
 def test_what_costs_accuracy_or_widens_is_not_advised() -> None:
     worse = {**CLEAR, ("cat", "in"): (40, 100)}
     document = compare([made(CLEAR), made(worse, "Worse", None)]).document
@@ -82,11 +72,11 @@ def test_what_costs_accuracy_or_widens_is_not_advised() -> None:
 
 def test_several_comparisons_have_wider_intervals() -> None:
     one = compare([made(CLEAR), made(BETTER, "a")]).document.comparisons[0]
-    assert one.gap_corrected is None
+    assert one.corrected is None
+    assert one.told is one.differences
     many = compare([made(CLEAR), *(made(BETTER, name) for name in "abcde")]).document
     for comparison in many.comparisons:
-        plain, corrected = comparison.differences.bias, comparison.gap_corrected
-        assert corrected is not None
+        plain, corrected = comparison.differences.bias, comparison.told.bias
         assert corrected.value == plain.value
         assert None not in (plain.low, plain.high, corrected.low, corrected.high)
         assert corrected.low < plain.low < plain.high < corrected.high  # type: ignore[operator]
@@ -104,12 +94,15 @@ def test_a_model_that_guesses_does_not_pass_without_a_word() -> None:
 
 def test_other_banners() -> None:
     truth, said, group = answers(CLEAR)
-    scores = Scores(entropy=[0.99] * 400, sensitive_entropy={"place": [0.9] * 400})
+    sure = [0.51] * 201 + [0.9] * 199
+    scores = Scores(confidence=sure, sensitive_entropy={"place": [0.9] * 400})
     first = audit(truth, said, {"place": group}, name="ZeroShot", scores=scores)
     flipped = ["cat" if label == "dog" else "dog" for label in said]
     other = audit(truth, flipped, {"place": group}, name="Flip", scores=scores)
     told = audit_banners(compare([first, other]).document)
-    assert any("hardly sure of any answer" in sentence for sentence in told)
+    assert (
+        "ZeroShot is hardly sure of any answer: median confidence 51\N{NO-BREAK SPACE}%" in told[0]
+    )
     assert any("does not perceive place" in sentence for sentence in told)
     assert any("Flip changes 100" in sentence for sentence in told)
 

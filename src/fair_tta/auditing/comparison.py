@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from fair_tta.auditing.document import (
     AnswerChanges,
@@ -21,8 +22,10 @@ from fair_tta.auditing.scores import Scores
 from fair_tta.metrics import definitions
 from fair_tta.metrics.bootstrap import Bootstrap
 from fair_tta.metrics.certainty import mean
-from fair_tta.metrics.estimate import Estimate, label, undefined
+from fair_tta.metrics.definitions import Metric
+from fair_tta.metrics.estimate import Estimate, direction, label, undefined
 from fair_tta.metrics.exact import images_for_change, mcnemar, paired_interval
+from fair_tta.metrics.holm import holm_errors
 from fair_tta.metrics.on_rows import differences
 from fair_tta.metrics.rows import Floats, Rows
 from fair_tta.metrics.shifts import Mask
@@ -50,7 +53,7 @@ def against(
     *,
     names: tuple[str, str],
     harmful: Mapping[str, Sequence[str]],
-    comparisons: int = 1,
+    corrected: Mapping[str, Difference],
 ) -> Comparison:
     """Run `after` minus run `before`, overall and group by group.
 
@@ -62,21 +65,17 @@ def against(
         how: intervals are made.
         names: of both.
         harmful: sets of classes.
-        comparisons: how many are made with the reference; the interval of the gap's change is
-            made once more so that all of them hold together.
+        corrected: differences that allow for the number of comparisons.
     """
-    together = replace(how, level=1 - (1 - how.level) / comparisons)
-    (gap,) = differences([definitions.BIAS], rows, before, after, together)
     found = differences(COUNTED, rows, before, after, how)
     by_name = {m.name: Difference.of(figure) for m, figure in zip(COUNTED, found, strict=True)}
     a, b = scores
     known = a.sensitive_entropy or {}
     everybody = np.ones(len(rows.truth), np.bool_)
+    plain = Differences(**by_name, average_target_confidence=_change(b.entropy, a.entropy, how))
     return Comparison(
         *names,
-        differences=Differences(
-            **by_name, average_target_confidence=_change(b.entropy, a.entropy, how)
-        ),
+        differences=plain,
         sensitive_indifference={
             attribute: _change(known.get(attribute), entropy, how)
             for attribute, entropy in (b.sensitive_entropy or {}).items()
@@ -85,8 +84,31 @@ def against(
         groups=tuple(_groups(rows, before, after, how)),
         harm=harm_against(rows, harmful, before, after, how.level),
         perceived=perceived_change(rows, before, after, scores, how),
-        gap_corrected=Difference.of(gap) if comparisons > 1 else None,
+        corrected=structs.replace(plain, **corrected) if corrected else None,
     )
+
+
+def corrected_differences(rows: Rows, how: Bootstrap) -> list[dict[str, Difference]]:
+    """For each run but the first its differences from that, at Holm's levels for all of them."""
+    runs = len(rows.answers) - 1
+    if runs < 2:
+        return [{} for _ in range(runs)]
+    by_metric = {metric.name: _together(metric, rows, runs, how) for metric in COUNTED}
+    return [{name: every[i] for name, every in by_metric.items()} for i in range(runs)]
+
+
+def _together(metric: Metric, rows: Rows, runs: int, how: Bootstrap) -> list[Difference]:
+    """The change of a metric in each run, judged together."""
+
+    def change(place: int, error: float) -> Estimate:
+        return differences([metric], rows, 0, place + 1, replace(how, level=1 - error))[0]
+
+    def is_shown(place: int, error: float) -> bool:
+        found = change(place, error)
+        return direction(found.low, found.high) != 0
+
+    errors = holm_errors(is_shown, runs, 1 - how.level)
+    return [Difference.of(change(place, error)) for place, error in enumerate(errors)]
 
 
 def _change(less: Floats | None, more: Floats | None, how: Bootstrap) -> Difference:

@@ -245,6 +245,9 @@ class RunFigures(Part, frozen=True, omit_defaults=True):
     ]
     harm: tuple[HarmRate, ...] = ()
     perceived: Mapping[str, PerceivedOdds] | None = None
+    median_confidence: Annotated[
+        Rate | None, Meta(description="Of the answers given; null if it was not recorded.")
+    ] = None
 
 
 class AnswerChanges(Part, frozen=True):
@@ -279,10 +282,18 @@ class Comparison(Part, frozen=True, omit_defaults=True):
     groups: tuple[ComparedGroup, ...]
     harm: tuple[HarmChange, ...] = ()
     perceived: Mapping[str, PerceivedOddsChange] | None = None
-    gap_corrected: Annotated[
-        Difference | None,
-        Meta(description="bias, at a level (Bonferroni) at which all comparisons hold together."),
+    corrected: Annotated[
+        Differences | None,
+        Meta(
+            description="differences again, metric by metric at the levels of Holm's procedure for "
+            "all comparisons made; null if there is one."
+        ),
     ] = None
+
+    @property
+    def told(self) -> Differences:
+        """The differences with the intervals that marks follow."""
+        return self.corrected or self.differences
 
 
 class DataFields(Part, frozen=True):

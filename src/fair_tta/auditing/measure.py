@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from fair_tta.auditing.audits import Audit
-from fair_tta.auditing.comparison import against
+from fair_tta.auditing.comparison import against, corrected_differences
 from fair_tta.auditing.document import (
     SCHEMA_ID,
     AdapterFields,
@@ -141,6 +141,7 @@ def compare(audits: Sequence[Audit]) -> Audit:
     scores = tuple(s for a in audits for s in a.scores)
     made = document.settings
     how = Bootstrap(made.resamples, made.seed, made.level, made.strata)
+    corrected = corrected_differences(together, how)
     document = structs.replace(
         document,
         runs=tuple(runs),
@@ -153,7 +154,7 @@ def compare(audits: Sequence[Audit]) -> Audit:
                 how,
                 names=(names[0], names[i]),
                 harmful=document.data.harmful,
-                comparisons=len(names) - 1,
+                corrected=corrected[i - 1],
             )
             for i in range(1, len(names))
         ),

@@ -93,12 +93,17 @@ def figures_of_run(
         provenance=None,
         harm=harm_of_run(rows, harmful, how.level),
         perceived=perceived_odds(rows, scores, how),
+        median_confidence=_median(scores.confidence),
     )
 
 
 def _confidence(entropy: Floats | None, how: Bootstrap) -> Measured:
     """ATC, if entropies are known."""
     return Measured.of(undefined(NOT_GIVEN) if entropy is None else mean(1 - entropy, how.level))
+
+
+def _median(confidence: Floats | None) -> float | None:
+    return None if confidence is None or not len(confidence) else float(np.median(confidence))
 
 
 def group_values(rows: Rows, group: int) -> dict[str, str]:

@@ -26,7 +26,7 @@ from fair_tta.cli import (
     report_command,
 )
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown")
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 for function in (
     demo_command.demo_command,
     app_command.app_command,
@@ -39,7 +39,8 @@ for function in (
     adapters_command.adapters_command,
     cite_command.cite_command,
 ):
-    app.command(function.__name__.removesuffix("_command"))(function)
+    first = " ".join((function.__doc__ or "").partition("\n\n")[0].split())  # whole, not cut
+    app.command(function.__name__.removesuffix("_command"), short_help=first)(function)
 
 
 def _version(wanted: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -11,33 +11,41 @@ from fair_tta.auditing.document import AuditDocument, EstimateFields
 from fair_tta.data.problems import printable
 from fair_tta.folders import FolderAudit
 from fair_tta.folders.outputs import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, ROWS
+from fair_tta.report.banners import NamedAudit
+from fair_tta.report.first_screen import screen_of_many
+from fair_tta.report.numbers import SPACE, group_name
 from fair_tta.report.terminal import Fitted, columns
-from fair_tta.report.verdict import audit_banners, audit_cards
+from fair_tta.report.verdict import cost_sentence
 
 SHOWN_METRICS = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
     "worst_group_accuracy": "worst group",
-    "bias": "bias",
+    "bias": "gap",
     "equalized_odds_difference": "EOD",
 }
+LEGEND = (
+    "Worst group: of class and attribute; balanced accuracy: the mean of all groups; gap: accuracy "
+    "minus worst group; EOD: equalized-odds difference."
+)
 
 
 def print_audit(result: FolderAudit) -> None:
     """The figures of each run with intervals, differences, and what was left out."""
     document, console = result.audit.document, Console()
-    for card in audit_cards(document):
-        console.print(Text(f"{card.heading}: {printable(f'{card.text} {card.more}'.strip())}"))
-    for sentence in dict.fromkeys([*audit_banners(document), *result.audit.warnings]):
-        console.print(Text(f"Note: {printable(sentence)}"))
-    console.print()
+    print_verdict(console, [("", document)], result.audit.warnings)
     level = f"{document.settings.level:.0%} intervals in brackets; percent"
     title = f"{document.data.n} pictures; {level}"
     console.print(_table(title, {run.name: run.metrics.by_name() for run in document.runs}, ""))
     if document.comparisons:
         title = f"Difference from {document.comparisons[0].reference}, paired"
-        changes = {c.run: c.differences.by_name() for c in document.comparisons}
+        changes = {c.run: c.told.by_name() for c in document.comparisons}
         console.print(_table(title, changes, "+"))
+    console.print(Text(LEGEND))
+    cost = cost_sentence(document)
+    if cost:
+        console.print(Text(printable(cost)))
+    console.print()
     for name in document.data.harmful:
         console.print(harm_table(document, name))
     if any(run.perceived for run in document.runs):
@@ -45,7 +53,7 @@ def print_audit(result: FolderAudit) -> None:
     for run in document.runs:
         worst = run.worst_group.target_and_sensitive
         if worst is not None:
-            group = ", ".join([worst.target or "", *worst.sensitive.values()])
+            group = group_name(worst.sensitive, worst.target)
             console.print(Text(f"Worst group of {run.name}: {printable(group)}"))
     if result.problems:
         console.print(Text(f"{result.problems.headline()}:"))
@@ -53,6 +61,18 @@ def print_audit(result: FolderAudit) -> None:
             console.print(Text(f"  {line}"))
     files = [AUDIT, REPORT, CARD, PREDICTIONS, ROWS, *([PROBLEMS] if result.problems else [])]
     console.print(Text(f"Written to {printable(str(result.out))}: {', '.join(files)}"))
+
+
+def print_verdict(
+    console: Console, tasks: Sequence[NamedAudit], warnings: Sequence[str] = ()
+) -> None:
+    """What is wrong, how sure, what to do, and banners: the first screen of the report."""
+    screen = screen_of_many(tasks)
+    said = [f"{card.heading}: {card.text} {card.more}".strip() for card in screen["cards"]]
+    said += [f"Note: {text}" for text in dict.fromkeys([*screen["banners"], *warnings])]
+    for text in said:
+        console.print(Text(printable(text.replace(SPACE, " "))))
+    console.print()
 
 
 def _perceived(document: AuditDocument) -> Fitted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from fair_tta.runs.settings import Grid
 
 
+def _unbroken(text: str) -> str:
+    """Lines that help leaves as they are: it would break names at their hyphens."""
+    return f"\b\n{textwrap.fill(text, 60, break_on_hyphens=False)}"
+
+
 class SplitName(str, Enum):
     """The part of a dataset."""
 
@@ -41,9 +47,11 @@ def bench_command(
     table: Annotated[
         str,
         typer.Argument(
-            help=f"A table of the paper: {', '.join(paper_tables())}; or every method of the "
-            f"library ({OTHER_TABLES[0]}), or the CLIP paper's bias experiment "
-            f"({OTHER_TABLES[1]}).",
+            help=_unbroken(
+                f"A table of the paper: {', '.join(paper_tables())}; or every method of the "
+                f"library ({OTHER_TABLES[0]}), or the CLIP paper's bias experiment "
+                f"({OTHER_TABLES[1]})."
+            ),
             metavar="TABLE",
         ),
     ] = "",
@@ -55,6 +63,15 @@ def bench_command(
         typer.Option(help="Folder of the datasets, or 'miniature' for drawn pictures."),
     ] = "",
     model: options.Model = "openai/clip-vit-large-patch14",
+    dataset: Annotated[
+        list[str],
+        typer.Option(
+            "--dataset",
+            metavar="NAME",
+            help="Only this dataset of the table, such as celeba; may be repeated.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006
     adapters: Annotated[
         list[str],
         typer.Option(
@@ -125,7 +142,8 @@ def bench_command(
     ):
         from fair_tta.data import AgeCut
         from fair_tta.paper.bench import bench
-        from fair_tta.paper.publish import HARM_CSV, LEGEND
+        from fair_tta.paper.grids import of_datasets
+        from fair_tta.paper.publish import HARM_CSV
         from fair_tta.paper.references import ReferencePictures
         from fair_tta.vision.views import AugMix
 
@@ -141,13 +159,14 @@ def bench_command(
             options.read_adapters(adapters) if adapters else None,
             usage("--harmful", harmful_option, harmful) or None,
         )
-        home = source.home
+        home, grid = source.home, source.grid
+        grid = usage("--dataset", of_datasets, grid, dataset) if dataset else grid
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # of loading weights
         with progress_bar(progress, "answers") as tell:
             found = bench(
-                source.grid,
+                grid,
                 source.read,
                 model,
                 out=home,
@@ -168,8 +187,8 @@ def bench_command(
             )
         _print(found)
         files = ["rows.parquet", "table.csv", "table.md", "report.html"]
-        files += [HARM_CSV] if any(task.harmful for task in source.grid.tasks) else []
-        say(f"{LEGEND}\nMore in {home}: {', '.join(files)}.")
+        files += [HARM_CSV] if any(task.harmful for task in grid.tasks) else []
+        say(f"More in {home}: {', '.join(files)}.")
     if found.unreadable:
         some = "".join(f"\n  {path}: {why}" for path, why in [*found.unreadable.items()][:10])
         say(f"{len(found.unreadable)} pictures could not be read and were left out:{some}")
@@ -231,17 +250,17 @@ def _source(
 
 
 def _print(found: Published) -> None:
-    from fair_tta.cli.audit_tables import harm_table
-    from fair_tta.paper.cells import COLUMNS
-    from fair_tta.paper.publish import tables_by_task
+    from fair_tta.cli.audit_tables import harm_table, print_verdict
+    from fair_tta.paper.table_text import legend, tables_by_task
     from fair_tta.report.terminal import Fitted, columns
 
     console = Console()
-    titles = ["setting", *(c.title for c in COLUMNS), "s"]
-    for title, settings in tables_by_task(found.figures):
-        rows = [[Text(setting.name), *map(Text, cells)] for setting, cells in settings]
-        console.print(Fitted(columns(titles, rows), rows, title))
+    print_verdict(console, [(title, audit.document) for title, audit in found.tasks])
+    for table in tables_by_task(found.figures):
+        rows = [[*map(Text, row)] for row in table.rows]
+        console.print(Fitted(columns(table.header, rows), rows, table.title))
     for title, audit in found.audits:
         for name in audit.document.data.harmful:
             console.print(Text(title))
             console.print(harm_table(audit.document, name))
+    console.print(Text(legend(found.figures)))

@@ -42,6 +42,7 @@ def _demo(
     from rich.progress import track
     from transformers.utils import logging
 
+    from fair_tta.cli.audit_tables import print_verdict
     from fair_tta.paper.demo import DEMO_LEGEND, demo_tables, play, to_audits, to_html, to_rich
     from fair_tta.paper.one_view import effect_overview, effect_table, play_one_view
 
@@ -58,6 +59,7 @@ def _demo(
         seeds=seeds, pictures=pictures[1], limit=limit, sample=sample, progress=progress
     )
     audits, effects = to_audits(episodes), to_audits(more)
+    print_verdict(console, [(name, audit.document) for name, audit in audits.items()])
     for table in demo_tables(episodes, audits):
         console.print(to_rich(table))
     console.print(effect_table(effects))

@@ -16,7 +16,16 @@ from fair_tta.errors import FairTTAError
 
 
 class DatasetError(FairTTAError):
-    """A dataset on disk is missing, is not what it should be, or holds nothing that can be used."""
+    """A dataset on disk is missing, is not what it should be, or holds nothing that can be used.
+
+    Args:
+        text: what is wrong.
+        short: the same on one line, if it is not the first of `text`.
+    """
+
+    def __init__(self, text: str, short: str = "") -> None:
+        super().__init__(text)
+        self.short = short or text.partition("\n")[0]
 
 
 class Split(Enum):

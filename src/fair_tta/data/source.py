@@ -30,10 +30,10 @@ class Source:
 
     def error(self, reason: str) -> DatasetError:
         """An error that says what is wrong, where the dataset is to be had and how to lay it."""
+        nothing = f"Nothing is downloaded for you. Its authors offer it at {self.page}"
         return DatasetError(
-            f"{self.name}: {reason}\n"
-            f"Nothing is downloaded for you. Its authors offer it at {self.page}; expected is\n"
-            f"{self.layout}"
+            f"{self.name}: {reason}\n{nothing}; expected is\n{self.layout}",
+            f"{' '.join(reason.splitlines()[:1])} {nothing}.",
         )
 
     def check_root(self, root: str | os.PathLike[str]) -> Path:

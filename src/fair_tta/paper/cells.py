@@ -1,19 +1,19 @@
-"""The table of the paper: metrics of each method, mean and standard error over seeds."""
+"""Cells of tables: a metric of a method, of all pictures together and over seeds."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fair_tta import metrics
 from fair_tta.auditing.columns import Columns
-from fair_tta.auditing.document import Comparison
+from fair_tta.auditing.document import Comparison, RunFigures
 from fair_tta.metrics import Estimate
-from fair_tta.metrics.estimate import direction
+from fair_tta.metrics.estimate import direction, undefined
 
 
 @dataclass(frozen=True)
@@ -61,23 +61,18 @@ class Cell:
     seeds: int
     mark: int = 0
 
-    @property
-    def figures(self) -> str:
-        """Mean and standard error."""
+    def __str__(self) -> str:
         if math.isnan(self.mean):
             return "n/a"
         if math.isnan(self.error):
             return f"{self.mean:.1f}"
         return f"{self.mean:.1f} ±{self.error:.{1 if self.error < 9.95 else 0}f}"
 
-    def __str__(self) -> str:
-        return self.figures + ("", " +", " -")[self.mark]
-
 
 def measure(columns: Columns) -> dict[str, float]:
     """The metrics of `COLUMNS` of one method on the pictures of one seed, in percent.
 
-    Worst-group accuracy is over (target, sensitive values). With several attributes groups are
+    Groups are those of class and sensitive values. With several attributes groups are
     their intersections and ASI is the mean over attributes.
     """
     truth, answers, sensitive = columns.truth, columns.labels, columns.sensitive
@@ -110,11 +105,9 @@ def paired(comparison: Comparison, metric: str) -> Estimate | None:
     Indifference to several attributes is their mean, which has no interval.
     """
     if metric != INDIFFERENCE_KEY:
-        return comparison.differences.by_name()[_IN_AUDITS.get(metric, metric)].estimate
+        return comparison.told.by_name()[_IN_AUDITS.get(metric, metric)].estimate
     found = [one.estimate for one in comparison.sensitive_indifference.values()]
-    if len(found) < 2:
-        return found[0] if found else None
-    return Estimate(float(np.mean([one.value for one in found])), found[0].n)
+    return _mean(found) if found else None
 
 
 def mark(column: MetricColumn, difference: Estimate | None) -> int:
@@ -124,24 +117,33 @@ def mark(column: MetricColumn, difference: Estimate | None) -> int:
     return column.better * direction(difference.low, difference.high)
 
 
-def summarise_seeds(
-    by_method: Mapping[str, Sequence[Mapping[str, float]]],
-    comparisons: Iterable[Comparison],
-) -> dict[str, dict[str, Cell]]:
-    """``{method: {metric: Cell}}`` of what `measure` found for each seed.
+def of_run(run: RunFigures, metric: str) -> Estimate:
+    """A metric of `COLUMNS` in an audit. Indifference to several attributes has no interval."""
+    if metric != INDIFFERENCE_KEY:
+        return run.metrics.by_name()[_IN_AUDITS.get(metric, metric)].estimate
+    return _mean([one.estimate for one in run.sensitive_indifference.values()])
+
+
+def shown_figure(estimate: Estimate, mark: int = 0, digits: int = 1) -> str:
+    """In percent with its interval: ``62.5 [48.1, 75.0] +``.
 
     Args:
-        by_method: for each method an entry per seed.
-        comparisons: with zero-shot, of an audit of all seeds together.
+        estimate: a share.
+        mark: 1 if it is better than zero-shot's, -1 if worse.
+        digits: of the interval after the point.
     """
-    against = {c.run: c for c in comparisons}
-    return {
-        method: {
-            column.key: cell(
-                [row[column.key] for row in rows],
-                mark(column, paired(against[method], column.key)) if method in against else 0,
-            )
-            for column in COLUMNS
-        }
-        for method, rows in by_method.items()
-    }
+    if math.isnan(estimate.value):
+        return "n/a"
+    text = f"{100 * estimate.value:.1f}"
+    if estimate.low is not None and estimate.high is not None:
+        text += f" [{100 * estimate.low:.{digits}f}, {100 * estimate.high:.{digits}f}]"
+    return text + ("", " +", " -")[mark]
+
+
+def _mean(found: Sequence[Estimate]) -> Estimate:
+    """Of attributes; one has its interval."""
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        return undefined("no sensitive attribute")
+    return Estimate(float(np.mean([one.value for one in found])), found[0].n)

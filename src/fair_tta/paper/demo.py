@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.text import Text
@@ -12,26 +12,31 @@ from fair_tta.auditing import Audit, compare
 from fair_tta.auditing.columns import Columns
 from fair_tta.backends import resolve
 from fair_tta.classifier import FairTPTClassifier
+from fair_tta.metrics import Estimate
 from fair_tta.miniature.world import TASKS, MiniatureTask
-from fair_tta.paper.cells import COLUMNS, Cell, summarise_seeds
+from fair_tta.paper.cells import COLUMNS, mark, of_run, paired, shown_figure
 from fair_tta.paper.episodes import METHODS, REFERENCE_PICTURES, Episode, run_episodes
 from fair_tta.report import Overview, html_many
 from fair_tta.report import Picture as Shown
-from fair_tta.report.terminal import NO_BREAK, Fitted, columns, plain_number
+from fair_tta.report.numbers import times
+from fair_tta.report.terminal import Fitted, columns
 from fair_tta.runs.provenance import classifier_provenance
 
 _SHOWN = "LogitBalance"  # whose changed answers the report shows
 _PICTURES_SHOWN = 12  # for each task
 _STYLES = {1: "green", -1: "red", 0: ""}
+_SHOWN_COLUMNS = tuple(column for column in COLUMNS if column.key != "bias")  # Acc - WGA
+_HEADER = ["method", *(column.title for column in _SHOWN_COLUMNS), "cost"]
 
 DEMO_LEGEND = (
-    "Percent, mean ± standard error over seeds; + better, - worse than zero-shot: the paired "
-    "interval of the difference, of all seeds together, excludes 0. WGA: accuracy of the worst "
-    "group (target and attributes); Bias: Acc - WGA; EOD: equalized-odds difference; ASI: "
-    "indifference to the attributes; ATC: confidence in the target; cost: how many times the time "
-    "of a zero-shot answer, views included. Association is AssociationCorrection. LogitBalance was "
-    f"fitted on {REFERENCE_PICTURES} reference pictures without labels, drawn from the validation "
-    "split: none of them is asked about here."
+    "Percent, of the pictures of all seeds together (the mean over seeds of the worst group is "
+    "lower: each seed has fewer pictures of it); 95 % intervals in brackets. + better, - worse "
+    "than zero-shot: the paired interval of the difference excludes 0, at a level that allows for "
+    "all methods (Holm). Acc: accuracy; WGA: accuracy of the worst group of class and attributes; "
+    "EOD: equalized-odds difference; ASI: indifference to the attributes; ATC: confidence in the "
+    "target; cost: times a zero-shot answer, views included. Association is AssociationCorrection. "
+    f"LogitBalance was fitted on {REFERENCE_PICTURES} reference pictures without labels, drawn "
+    "from the validation split: none of them is asked about here."
 )
 
 
@@ -41,12 +46,13 @@ class TaskTable:
 
     Attributes:
         task: which.
-        cells: ``{method: {metric: Cell}}``
+        cells: ``{method: {metric: (figure, mark)}}`` of all pictures together; the mark is 1 if it
+            is better than zero-shot's, -1 if worse.
         cost: ``{method: times zero-shot}``, the only figures that a second run changes.
     """
 
     task: MiniatureTask
-    cells: dict[str, dict[str, Cell]]
+    cells: dict[str, dict[str, tuple[Estimate, int]]]
     cost: dict[str, float]
 
 
@@ -74,17 +80,27 @@ def play(
 
 
 def demo_tables(episodes: Sequence[Episode], audits: Mapping[str, Audit]) -> list[TaskTable]:
-    """The figures of each task, marked as its audit finds them."""
+    """The figures of each task, and the marks, as its audit has them."""
     made = []
     for task in TASKS.values():
-        mine = [e for e in episodes if e.task is task]
-        methods = list(dict.fromkeys(e.method for e in mine))
-        by_method = {m: [e for e in mine if e.method == m] for m in methods}
-        found = {m: [e.metrics for e in some] for m, some in by_method.items()}
-        seconds = {m: sum(e.seconds for e in some) for m, some in by_method.items()}
-        cost = {m: one / seconds[methods[0]] for m, one in seconds.items()}
-        comparisons = audits[task.name].document.comparisons
-        made.append(TaskTable(task, summarise_seeds(found, comparisons), cost))
+        seconds: dict[str, float] = {}
+        for e in (e for e in episodes if e.task is task):
+            seconds[e.method] = seconds.get(e.method, 0.0) + e.seconds
+        document = audits[task.name].document
+        against = {c.run: c for c in document.comparisons}
+        cells = {
+            run.name: {
+                column.key: (
+                    of_run(run, column.key),
+                    mark(column, paired(against[run.name], column.key)) if i else 0,
+                )
+                for column in COLUMNS
+            }
+            for i, run in enumerate(document.runs)
+        }
+        first = seconds[document.runs[0].name]
+        cost = {name: seconds[name] / first for name in cells}
+        made.append(TaskTable(task, cells, cost))
     return made
 
 
@@ -93,39 +109,23 @@ def to_rich(table: TaskTable) -> Fitted:
     against = " and ".join(table.task.sensitive)
     title = f"{table.task.name}: {' / '.join(table.task.targets)} against {against}"
     rows = [
-        [
-            Text(method),
-            *map(_cell, cells.values()),
-            Text(times(table.cost[method])),
-        ]
-        for method, cells in table.cells.items()
+        [Text(row[0][0]), *(Text(text, _STYLES[side]) for text, side in row[1:])]
+        for row in to_overview(table, digits=0).rows
     ]
-    titles = ["method", *(c.title for c in COLUMNS), "cost"]
-    return Fitted(columns(titles, rows), rows, title)
+    return Fitted(columns(_HEADER, rows), rows, title)
 
 
-def times(cost: float) -> str:
-    """``1.1x``, ``48x``."""
-    return f"{plain_number(cost, 2)}x"
-
-
-def _cell(cell: Cell) -> Text:
-    text = str(cell).replace(" ", "") + ("" if cell.mark else NO_BREAK)  # narrow, and in line
-    return Text(text, _STYLES[cell.mark])
-
-
-def to_overview(table: TaskTable) -> Overview:
-    """For the report."""
-    rows = [
-        [
-            (method, 0),
-            *((cell.figures, cell.mark) for cell in cells.values()),
-            (times(table.cost[method]), 0),
-        ]
-        for method, cells in table.cells.items()
-    ]
-    header = ["method", *(column.title for column in COLUMNS), "cost"]
-    return Overview(f"{table.task.name}, percent, mean ± standard error over seeds", header, rows)
+def to_overview(table: TaskTable, digits: int = 1) -> Overview:
+    """For the report; `digits` of intervals after the point."""
+    rows = []
+    for method, cells in table.cells.items():
+        shown = []
+        for column in _SHOWN_COLUMNS:
+            figure, side = cells[column.key]
+            figure = figure if column.better else replace(figure, low=None, high=None)
+            shown.append((shown_figure(figure, side, digits), side))
+        rows.append([(method, 0), *shown, (times(table.cost[method]), 0)])
+    return Overview(f"{table.task.name}, percent, 95 % intervals in brackets", _HEADER, rows)
 
 
 def to_audit(episodes: Sequence[Episode], task: MiniatureTask, model: Any = "miniature") -> Audit:
@@ -176,5 +176,5 @@ def to_html(
     """The report: a self-contained page, with further tables below its own."""
     parts = [(task.name, audits[task.name], gallery(episodes, task)) for task in TASKS.values()]
     overviews = [*map(to_overview, demo_tables(episodes, audits)), *further]
-    title = "fair-tta on the miniature world"
+    title = "Every method on drawn pictures: fair-tta demo"
     return html_many(title, parts, intro=DEMO_LEGEND, overviews=overviews)

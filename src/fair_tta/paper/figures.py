@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from fair_tta.adapters import Adapter
 from fair_tta.auditing import Audit, compare
@@ -22,6 +23,7 @@ from fair_tta.paper.cells import (
     cell,
     mark,
     measure,
+    of_run,
     paired,
 )
 from fair_tta.paper.grids import GRIDS
@@ -49,6 +51,8 @@ class Figure:
         low: lower end of its paired interval.
         high: upper end.
         printed: what the paper has in this cell, None if nothing.
+        pooled: the metric on the images of all seeds together, each once with its first seed, as
+            a share with its interval; None for costs. What tables and reports show.
     """
 
     setting: Setting
@@ -60,6 +64,7 @@ class Figure:
     low: float | None = None
     high: float | None = None
     printed: Printed | None = None
+    pooled: Estimate | None = None
 
     @property
     def minus_paper(self) -> float | None:
@@ -81,7 +86,7 @@ def tabulate(
     task: BenchmarkTask,
     found: Sequence[BySeed],
     values: BySetting,
-    audits: Sequence[tuple[str, Audit]],
+    audit: Audit,
 ) -> list[Figure]:
     """The figures of one task.
 
@@ -90,9 +95,9 @@ def tabulate(
         task: the task.
         found: for each setting ``{seed: Columns}``
         values: of `measure_task`.
-        audits: of `audit_task`, for paired intervals.
+        audit: of `audit_task`.
     """
-    comparisons = {c.run: c for _, made in audits for c in made.document.comparisons}
+    comparisons = {c.run: c for c in audit.document.comparisons}
     made = []
     for i, setting in enumerate(grid.settings):
         images = sum(map(len, found[i].values()))
@@ -108,6 +113,7 @@ def tabulate(
                     _cell(column, values[i], change),
                     *_percents(change),
                     printed=_printed(grid, setting, task, column.key),
+                    pooled=of_run(audit.document.runs[i], column.key),
                 )
             )
         costs = [columns.seconds / max(1, len(columns)) for columns in found[i].values()]
@@ -116,8 +122,14 @@ def tabulate(
     return made
 
 
-def averages(grid: Grid, by_task: Sequence[BySetting], images: int) -> list[Figure]:
-    """The mean over all tasks of the table, each weighing the same, seed by seed."""
+def averages(
+    grid: Grid, by_task: Sequence[BySetting], images: int, audits: Sequence[Audit]
+) -> list[Figure]:
+    """The mean over all tasks of the table, each weighing the same, seed by seed and pooled."""
+
+    def pooled(setting: int, metric: str) -> Estimate:
+        found = [of_run(audit.document.runs[setting], metric).value for audit in audits]
+        return Estimate(float(np.mean(found)), images)
 
     def mean(setting: int) -> list[dict[str, float]]:
         seeds = zip(*(values[setting] for values in by_task), strict=True)
@@ -127,7 +139,7 @@ def averages(grid: Grid, by_task: Sequence[BySetting], images: int) -> list[Figu
 
     return [
         Figure(setting, None, column.key, images, _cell(column, mean(i)),
-               printed=_printed(grid, setting, None, column.key))
+               printed=_printed(grid, setting, None, column.key), pooled=pooled(i, column.key))
         for i, setting in enumerate(grid.settings)
         for column in COLUMNS
     ]  # fmt: skip
@@ -145,11 +157,8 @@ def audit_task(
     adapters: Sequence[Adapter],
     pooled: Sequence[Columns],
     provenance: Mapping[str, Any],
-) -> list[tuple[str, Audit]]:
-    """The images of all seeds together, each once, every setting beside zero-shot.
-
-    Tables with many settings are split where the paper's are; each part has zero-shot in it.
-    """
+) -> Audit:
+    """The images of all seeds together, each once, every setting beside zero-shot."""
     made = [
         columns.audit(
             setting.name,
@@ -160,13 +169,20 @@ def audit_task(
         )
         for setting, adapter, columns in zip(grid.settings, adapters, pooled, strict=True)
     ]
-    if len(made) <= _TOGETHER:
-        return [(str(task), compare(made))]
+    return compare(made)
+
+
+def parts_of(grid: Grid, task: BenchmarkTask, audit: Audit) -> list[tuple[str, Audit]]:
+    """Audits of many settings are split where the paper's tables are, with zero-shot in each."""
+    document = audit.document
+    if len(document.runs) <= _TOGETHER:
+        return [(str(task), audit)]
     parts = []
-    others = zip(grid.settings[1:], made[1:], strict=True)
-    for section, some in groupby(others, key=lambda pair: pair[0].section):
-        title = f"{task}: {section}" if section else str(task)
-        parts.append((title, compare([made[0], *(a for _, a in some)])))
+    others = zip(grid.settings[1:], document.runs[1:], document.comparisons, strict=True)
+    for section, some in groupby(others, key=lambda each: each[0].section):
+        _, runs, comparisons = zip(*some, strict=True)
+        part = structs.replace(document, runs=(document.runs[0], *runs), comparisons=comparisons)
+        parts.append((f"{task}: {section}" if section else str(task), Audit(part)))
     return parts
 
 

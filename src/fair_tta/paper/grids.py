@@ -8,10 +8,11 @@ with.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from fair_tta.adapters import TPT, FairTPT, FairTPTMO, OrthCali, Zero, ZeroShot
-from fair_tta.data import MAIN_TASKS, MORE_TASKS
+from fair_tta.data import MAIN_TASKS, MORE_TASKS, BenchmarkTask
 from fair_tta.errors import FairTTAError
 from fair_tta.runs.settings import Grid, Setting
 from fair_tta.tuning.objectives import Loss, SLoss, SuperTSLoss, TSLoss
@@ -158,3 +159,20 @@ def find_grid(name: str) -> Grid:
     if name not in GRIDS:
         raise FairTTAError(f"`table` should be one of {', '.join(GRIDS)} (got {name!r}).")
     return GRIDS[name]
+
+
+def of_datasets(grid: Grid, names: Sequence[str]) -> Grid:
+    """The same table on these datasets, or on pairs by what they are asked for, only."""
+
+    def called(task: BenchmarkTask) -> set[str]:
+        return {name.casefold() for name in (task.dataset, task.target, str(task))}
+
+    known = list(dict.fromkeys(task.dataset for task in grid.tasks))
+    for name in names:
+        if not any(name.casefold() in called(task) for task in grid.tasks):
+            raise FairTTAError(
+                f"`dataset` should be one of {', '.join(known)}, or one of their targets "
+                f"(got {name!r})."
+            )
+    wanted = {name.casefold() for name in names}
+    return replace(grid, tasks=tuple(task for task in grid.tasks if called(task) & wanted))

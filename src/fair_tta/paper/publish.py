@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,41 +12,30 @@ from fair_tta.auditing import Audit
 from fair_tta.auditing.columns import Columns
 from fair_tta.data.csv_rows import CsvRows
 from fair_tta.files.whole_files import write_whole
-from fair_tta.paper.cells import COLUMNS
+from fair_tta.metrics import Estimate
 from fair_tta.paper.figures import (
-    SECONDS,
     BySetting,
     Figure,
     audit_task,
     averages,
     measure_task,
+    parts_of,
     tabulate,
 )
 from fair_tta.paper.parquet import write_parquet
 from fair_tta.paper.table_run import TableRun, read_columns
-from fair_tta.report import html_many
-from fair_tta.report.templating import for_markdown
-from fair_tta.report.terminal import plain_number
+from fair_tta.paper.table_text import legend, tables_by_task, to_markdown
+from fair_tta.report import Overview, html_many
 from fair_tta.runs.provenance import classifier_provenance
-from fair_tta.runs.settings import Grid, Setting
+from fair_tta.runs.settings import Grid
 from fair_tta.runs.store import Store
 
-LEGEND = (
-    "Percent, mean ± standard error over seeds; + better, - worse than zero-shot: the paired "
-    "interval of the difference excludes 0 (none for averages). Paired intervals and audits take "
-    "every image once, with its first seed. In brackets the paper's figure and ours minus the "
-    "paper's; a question mark after the paper's figure: it contradicts its own row and is most "
-    "likely a slip. "
-    "WGA: accuracy of the worst (target, attribute) group; Bias: Acc - WGA; EOD: equalized-odds "
-    "difference; ASI: indifference to the attribute; ATC: confidence in the target; s: seconds per "
-    "image, views included (settings of a sweep share work, so that a later one looks cheaper than "
-    "it is alone; the table `runtime` does not share)."
-)
 HARM_CSV = "harm.csv"
 _HARM_HEADER = "extra_class,by,set,group,setting,n,rate,low,high,change,change_low,change_high"
 _HEADER = (
     "table,section,row,setting,adapter,dataset,target,sensitive,metric,images,seeds,mean,"
-    "standard_error,mark,difference,low,high,paper,minus_paper,suspect"
+    "standard_error,pooled,pooled_low,pooled_high,mark,difference,low,high,paper,minus_paper,"
+    "suspect"
 ).split(",")
 
 
@@ -58,11 +47,13 @@ class Published:
         figures: all cells.
         unreadable: ``{path: reason}`` of images that were left out.
         audits: of each task with its title, in parts if there are many settings.
+        tasks: the same in one part each.
     """
 
     figures: list[Figure]
     unreadable: dict[str, str]
     audits: list[tuple[str, Audit]]
+    tasks: list[tuple[str, Audit]]
 
 
 def publish(run: TableRun, store: Store) -> Published:
@@ -71,23 +62,34 @@ def publish(run: TableRun, store: Store) -> Published:
     figures: list[Figure] = []
     sections: list[tuple[str, Audit, list[Any]]] = []
     values: list[BySetting] = []
+    whole: list[tuple[str, Audit]] = []
     for i, part in enumerate(run.parts):
         found, pooled = read_columns(run, store, i)
         origin = _provenance(run, i, pooled)
-        audits = audit_task(run.grid, part.task, run.adapters(i), pooled, origin)
+        audit = audit_task(run.grid, part.task, run.adapters(i), pooled, origin)
+        whole.append((str(part.task), audit))
         values.append(measure_task(found))
-        figures += tabulate(run.grid, part.task, found, values[-1], audits)
-        sections += [(title, audit, []) for title, audit in audits]
+        figures += tabulate(run.grid, part.task, found, values[-1], audit)
+        sections += [(title, one, []) for title, one in parts_of(run.grid, part.task, audit)]
     if len(run.parts) == len(run.grid.tasks) > 1:
         images = sum(len(s) for part in run.parts for s in part.samples.values())
-        figures += averages(run.grid, values, images)
+        figures += averages(run.grid, values, images, [audit for _, audit in whole])
     if any(part.task.harmful for part in run.parts):
         write_whole(run.out / HARM_CSV, harm_csv([audit for _, audit, _ in sections]).encode())
     write_whole(run.out / "table.csv", to_csv(run.grid, figures).encode())
     write_whole(run.out / "table.md", to_markdown(run.grid, figures).encode())
-    title = f"fair-tta bench {run.grid.name}"
-    write_whole(run.out / "report.html", html_many(title, sections, intro=LEGEND).encode())
-    return Published(figures, dict(run.unreadable), [s[:2] for s in sections])
+    page = html_many(
+        f"fair-tta bench {run.grid.name}",
+        sections,
+        intro=legend(figures),
+        overviews=[
+            Overview(table.title, table.header, [[(text, 0) for text in row] for row in table.rows])
+            for table in tables_by_task(figures)
+        ],
+        tasks=whole,
+    )
+    write_whole(run.out / "report.html", page.encode())
+    return Published(figures, dict(run.unreadable), [s[:2] for s in sections], whole)
 
 
 def to_csv(grid: Grid, figures: Sequence[Figure]) -> str:
@@ -106,8 +108,9 @@ def to_csv(grid: Grid, figures: Sequence[Figure]) -> str:
         spread = ["" if x is None else x for x in (f.difference, f.low, f.high)]
         s = f.setting
         where = grid.name, s.section, s.row, s.name, repr(s.adapter), *task, f.metric
-        what = f.images, f.cell.seeds, f.cell.mean, error, f.cell.mark
-        rows.add([*where, *what, *spread, *printed])
+        what = f.images, f.cell.seeds, f.cell.mean, error
+        pooled = ["" if x is None else 100 * x for x in _ends(f.pooled)]
+        rows.add([*where, *what, *pooled, f.cell.mark, *spread, *printed])
     return text.getvalue()
 
 
@@ -141,47 +144,10 @@ def harm_csv(audits: Sequence[Audit]) -> str:
     return text.getvalue()
 
 
-def to_markdown(grid: Grid, figures: Sequence[Figure]) -> str:
-    """A table for each task and one for the average."""
-    parts = [f"# {for_markdown(grid.name)}", "", LEGEND, ""]
-    if grid.model:
-        parts += [f"The paper's model is {for_markdown(grid.model)}.", ""]
-    for title, rows in tables_by_task(figures):
-        parts += [f"## {for_markdown(title)}", ""]
-        parts.append("| setting | " + " | ".join([*(c.title for c in COLUMNS), "s"]) + " |")
-        parts.append("|---" * (len(COLUMNS) + 2) + "|")
-        for setting, cells in rows:
-            parts.append(f"| {for_markdown(setting.name)} | " + " | ".join(cells) + " |")
-        parts.append("")
-    return "\n".join(parts)
-
-
-def tables_by_task(
-    figures: Sequence[Figure],
-) -> Iterator[tuple[str, list[tuple[Setting, list[str]]]]]:
-    """For each task its title and its rows, cells as text."""
-    for task in dict.fromkeys(str(f.task or "Average") for f in figures):
-        rows: dict[str, tuple[Setting, dict[str, str]]] = {}
-        for f in (f for f in figures if str(f.task or "Average") == task):
-            rows.setdefault(f.setting.name, (f.setting, {}))[1][f.metric] = shown_cell(f)
-        keys = [*(c.key for c in COLUMNS), SECONDS]
-        yield task, [(s, [cells.get(key, "") for key in keys]) for s, cells in rows.values()]
-
-
-def shown_cell(figure: Figure) -> str:
-    """A cell as text."""
-    if figure.metric == SECONDS:
-        text, minus = (
-            plain_number(figure.cell.mean),
-            f", {plain_number(figure.minus_paper or 0.0, sign='+')}",
-        )
-    else:
-        text, minus = str(figure.cell), f", {figure.minus_paper or 0.0:+.1f}"
-    if figure.printed is not None:
-        doubt = "?" if figure.printed.suspect else ""
-        minus = "" if math.isnan(figure.cell.mean) else minus
-        text += f" [{figure.printed.value:g}{doubt}{minus}]"
-    return text
+def _ends(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    if estimate is None or math.isnan(estimate.value):
+        return None, None, None
+    return estimate.value, estimate.low, estimate.high
 
 
 def _provenance(run: TableRun, task: int, pooled: Sequence[Columns]) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def differences_chart(document: AuditDocument, prefix: str) -> Chart | None:
         for i, comparison in enumerate(compared, start=1):
             axes.errorbar([], [], label=short(comparison.run), **marker(i))
             for k, metric in enumerate(COMPARED):
-                figure_ = comparison.differences.by_name()[metric]
+                figure_ = comparison.told.by_name()[metric]
                 if figure_.value is None:
                     continue
                 clear = verdict(metric, figure_) not in ("unclear", "unknown")
@@ -134,7 +134,7 @@ def differences_chart(document: AuditDocument, prefix: str) -> Chart | None:
 
     findings = [
         f"{c.run}: "
-        + ", ".join(f"{METRICS[m].name} {told(c.differences.by_name()[m], True)}" for m in COMPARED)
+        + ", ".join(f"{METRICS[m].name} {told(c.told.by_name()[m], True)}" for m in COMPARED)
         for c in compared
     ]
     alt = (

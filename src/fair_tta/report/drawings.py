@@ -162,25 +162,34 @@ def dot_plot(
     return _chart(svg)
 
 
-def difference_dot(figure: EstimateFields, most: float, tone: str, alt: str) -> Chart:
-    """One change with its interval around an upright line at no change, for a cell of a table.
+def difference_dots(
+    changes: Sequence[tuple[EstimateFields | None, str]], most: float, alt: str
+) -> Chart:
+    """Changes with their intervals around an upright line at no change, for a cell of a table.
 
     Args:
-        figure: the change.
+        changes: from top to bottom, each with its tone, a class of the style sheet; several are
+            numbered from 1 on.
         most: end of the axis on both sides.
-        tone: a class of the style sheet.
         alt: the same in words.
     """
-    svg = _svg(160, 22, alt, "mini")
+    several = len(changes) > 1
+    step, radius = (14, 4) if several else (22, 5)
+    svg = _svg(160, step * len(changes), alt, "mini")
 
     def at(share: float) -> float:
         return 80 + 72 * max(-1.0, min(1.0, share / (most or 1.0)))
 
-    _add(svg, "line", "zero", x1=80, x2=80, y1=1, y2=21)
-    if figure.low is not None and figure.high is not None:
-        _add(svg, "line", f"ci {tone}", x1=at(figure.low), x2=at(figure.high), y1=11, y2=11)
-    if figure.value is not None:
-        _add(svg, "circle", tone, cx=at(figure.value), cy=11, r=5)
+    _add(svg, "line", "zero", x1=80, x2=80, y1=1, y2=step * len(changes) - 1)
+    for place, (figure, tone) in enumerate(changes):
+        y = step * (place + 0.5)
+        if several:
+            _text(svg, 0, y + 3.5, str(place + 1), "start", "tick")
+        if figure is None or figure.value is None:
+            continue
+        if figure.low is not None and figure.high is not None:
+            _add(svg, "line", f"ci {tone}", x1=at(figure.low), x2=at(figure.high), y1=y, y2=y)
+        _add(svg, "circle", tone, cx=at(figure.value), cy=y, r=radius)
     return _chart(svg)
 
 

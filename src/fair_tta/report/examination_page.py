@@ -12,7 +12,7 @@ from fair_tta.auditing.examination import Examination
 from fair_tta.auditing.examination_document import ExaminationDocument
 from fair_tta.errors import FairTTAError
 from fair_tta.report import examination_sentences as sentences
-from fair_tta.report.drawings import ACROSS, Dot, difference_dot, dot_plot, heat_map
+from fair_tta.report.drawings import ACROSS, Dot, difference_dots, dot_plot, heat_map
 from fair_tta.report.numbers import percent
 from fair_tta.report.pictures import embedded
 from fair_tta.report.sentences import clean
@@ -84,8 +84,8 @@ def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str
                 "says": says,
                 "tone": tone,
                 "odds": method.pseudo_eod[name],
-                "dot": difference_dot(
-                    change, most, tone, f"{method.name}: {percent(change.value, True)} points"
+                "dot": difference_dots(
+                    [(change, tone)], most, f"{method.name}: {percent(change.value, True)} points"
                 ),
             }
             for method, change, (says, tone) in zip(methods, changes, verdicts, strict=True)

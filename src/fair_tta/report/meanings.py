@@ -32,31 +32,30 @@ class Meaning:
 METRICS = {
     "accuracy": Meaning("Accuracy", 1, "Share of right answers."),
     "balanced_accuracy": Meaning(
-        "Balanced accuracy (y, s)",
+        "Balanced accuracy (class / group)",
         1,
         "Mean accuracy of all groups, a group being the images of one class and one sensitive "
         "value: a rare group counts as much as a frequent one. Equal to worst-group accuracy if "
         "all groups fare alike.",
     ),
     "worst_group_accuracy": Meaning(
-        "Worst-group accuracy (y, s)",
+        "Worst-group accuracy (class / group)",
         1,
         "Accuracy of the worst group, a group being the images of one class and one sensitive "
         "value. Equal to accuracy if all groups fare alike.",
     ),
     "worst_group_accuracy_s": Meaning(
-        "Worst-group accuracy (s)",
+        "Worst-group accuracy (group)",
         1,
         "The same with groups of one sensitive value, whatever the class.",
     ),
     "bias": Meaning(
-        "Gap (y, s)",
+        "Gap (class / group)",
         -1,
-        "Accuracy minus worst-group accuracy over (y, s); the literature calls it bias. "
-        "0 means no disparity.",
+        "Accuracy minus worst-group accuracy; the literature calls it bias. 0 means no disparity.",
     ),
     "bias_s": Meaning(
-        "Gap (s)", -1, "Accuracy minus worst-group accuracy over s. 0: no disparity."
+        "Gap (group)", -1, "The same with groups of one sensitive value. 0: no disparity."
     ),
     "equalized_odds_difference": Meaning(
         "Equalized odds difference",
@@ -121,7 +120,6 @@ def verdict(metric: str, difference: Difference | None) -> Verdict:
 def limits(document: AuditDocument) -> list[tuple[str, str]]:
     """What the figures do not show, each with a catchword."""
     settings, attributes = document.settings, " and ".join(document.data.sensitive)
-    paired = sum(len(c.differences.by_name()) for c in document.comparisons)
     others = len(document.comparisons)
     found = [
         (
@@ -136,13 +134,12 @@ def limits(document: AuditDocument) -> list[tuple[str, str]]:
             "lie anywhere inside.",
         ),
     ]
-    if paired:
+    if others:
         found.append(
             (
                 "Many comparisons",
-                f"{paired} paired intervals of {others} run{'s' if others > 1 else ''} are shown, "
-                "and more by group. Each can miss by itself, "
-                "and neither they nor the p-values are corrected for their number. Whoever picks "
+                "Marks of a metric allow for the number of runs compared (Holm), not for that of "
+                "metrics; intervals by group and p-values are not corrected. Whoever picks "
                 "the best of several methods on these images picks luck too: on new images it will "
                 "do less well on average. Confirm a choice on images that took no part in it.",
             )

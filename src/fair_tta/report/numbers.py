@@ -52,6 +52,18 @@ def duration(seconds: float | None) -> str:
     return f"{plain_number(seconds)}{SPACE}s" if seconds < 999.5 else f"{seconds:,.0f}{SPACE}s"
 
 
+def times(multiple: float | None) -> str:
+    """``1.0`` or ``27`` times: a cost as a multiple of plain zero-shot."""
+    if multiple is None:
+        return NONE
+    return f"{number_of_times(multiple)}{SPACE}\N{MULTIPLICATION SIGN}"
+
+
+def number_of_times(multiple: float) -> str:
+    """``1.0``, ``27``: two digits of what is not tiny."""
+    return f"{multiple:.1f}" if 0.095 <= multiple < 9.95 else plain_number(multiple, 2)
+
+
 def count(number: int | None) -> str:
     """``12,345``."""
     return NONE if number is None else f"{number:,}"

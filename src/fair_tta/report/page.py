@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 from fair_tta.auditing import Audit, AuditDocument
 from fair_tta.errors import FairTTAError
 from fair_tta.report import charts, meanings, sentences
-from fair_tta.report.first_screen import first_screen
+from fair_tta.report.first_screen import first_screen, screen_of_many
+from fair_tta.report.numbers import count
 from fair_tta.report.pictures import Picture, shown_pictures
 from fair_tta.report.templating import jinja_environment
 from fair_tta.report.tradeoff import MOST_DRAWN, sweeps, tradeoff_chart
-from fair_tta.report.verdict import headline
+from fair_tta.report.verdict import headline, in_short
 
 Gallery = Sequence[Picture | tuple[object, ...]]
 
@@ -52,7 +53,7 @@ def html(
     """
     document = sentences.document_of(audit)
     section = _section("audit", None, document, gallery)
-    return _render(sentences.clean(title) if title else headline(document), [section], "")
+    return _render(sentences.clean(title) if title else headline(document), [section])
 
 
 def html_many(
@@ -61,14 +62,16 @@ def html_many(
     *,
     intro: str = "",
     overviews: Sequence[Overview] = (),
+    tasks: Sequence[tuple[str, Audit]] = (),
 ) -> str:
-    """Several audits on one HTML page with a table of contents.
+    """Several audits on one HTML page: a first screen over all of them, each folded below it.
 
     Args:
         title: what to call it.
         audits: for each its heading, the audit and its gallery, which may be empty.
-        intro: plain text for the top; an empty line begins a new paragraph.
-        overviews: tables that come before the audits.
+        intro: plain text below the overviews; an empty line begins a new paragraph.
+        overviews: tables that come before the audits, folded.
+        tasks: what the first screen speaks of, if it is not `audits`, because these are parts.
     """
     if not audits:
         raise FairTTAError("`audits` should have at least one entry (got none).")
@@ -76,7 +79,32 @@ def html_many(
         _section(f"audit-{i}", sentences.clean(heading), sentences.document_of(audit), gallery)
         for i, (heading, audit, gallery) in enumerate(audits, start=1)
     ]
-    return _render(sentences.clean(title), sections, intro, overviews)
+    whole = [(section["heading"], section["document"]) for section in sections]
+    if tasks:
+        whole = [(sentences.clean(name), sentences.document_of(audit)) for name, audit in tasks]
+    if len(sections) == 1:
+        sections[0]["screen"] = None  # the page's own
+    return _render(
+        sentences.clean(title),
+        sections,
+        many=True,
+        screen=screen_of_many(whole),
+        sub=_sub([document for _, document in whole]),
+        intro=[sentences.clean(part) for part in intro.split("\n\n") if part.strip()],
+        overviews=overviews,
+    )
+
+
+def _sub(documents: Sequence[AuditDocument]) -> str:
+    """Model, tasks, pictures, methods and day."""
+    first = documents[0]
+    model = first.origin.model
+    name = model.name if model is not None and model.name else "Answers"
+    n, methods = sum(d.data.n for d in documents), len(first.comparisons)
+    tasks = f"{len(documents)} tasks, " if len(documents) > 1 else ""
+    others = f" {first.runs[0].name} against {methods} other{'s' * (methods != 1)}."
+    day = first.origin.time[:10]
+    return f"{name} on {tasks}{count(n)} pictures.{others if methods else ''} {day}."
 
 
 def _section(
@@ -87,6 +115,7 @@ def _section(
         "screen": first_screen(document),
         "id": name,
         "heading": heading,
+        "short": in_short(document),
         "level": 2 if heading is None else 3,
         "document": document,
         "summary": sentences.summary(document),
@@ -106,23 +135,14 @@ def _section(
     }
 
 
-def _render(
-    title: str,
-    sections: list[dict[str, Any]],
-    intro: str,
-    overviews: Sequence[Overview] = (),
-) -> str:
-    paragraphs = [sentences.clean(part) for part in intro.split("\n\n") if part.strip()]
-    documents = [section["document"] for section in sections]
+def _render(title: str, sections: list[dict[str, Any]], **more: Any) -> str:
     return (
         jinja_environment()
         .get_template("page.html.jinja")
         .render(
+            {"many": False, "sub": "", **more},
             title=title,
             sections=sections,
-            intro=paragraphs,
-            overviews=overviews,
-            many=sections[0]["heading"] is not None,
-            limits=meanings.every_limit(documents),
+            limits=meanings.every_limit([section["document"] for section in sections]),
         )
     )

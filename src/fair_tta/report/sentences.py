@@ -80,7 +80,7 @@ def changes(document: AuditDocument) -> list[str]:
 
 
 def _change(comparison: Comparison, level: float) -> str:
-    differences, counts = comparison.differences, comparison.changes
+    differences, counts = comparison.told, comparison.changes
     says = verdict("accuracy", differences.accuracy)
     accuracy = _difference(differences.accuracy, says)
     gap = _difference(differences.bias, verdict("bias", differences.bias))
@@ -90,7 +90,7 @@ def _change(comparison: Comparison, level: float) -> str:
         p += "; stricter than the interval, this test alone would not tell"
     return (
         f"{comparison.run} against {comparison.reference}, on the same images: "
-        f"accuracy {accuracy}; gap (y, s) {gap}. "
+        f"accuracy {accuracy}; gap {gap}. "
         f"{count(counts.changed)} of {count(counts.n)} answers changed: "
         f"{count(counts.wrong_to_right)} from wrong to right, {count(counts.right_to_wrong)} "
         f"from right to wrong, {count(counts.wrong_to_wrong)} from wrong to wrong "
@@ -119,7 +119,7 @@ def _shown(figure: Measured, unit: str, label: str = "") -> str:
 
 
 def worst_group_of(run: RunFigures) -> tuple[str, ClassInGroup] | None:
-    """Name and figures of the worst group over (y, s)."""
+    """Name and figures of the worst group of class and sensitive value."""
     worst = run.worst_group.target_and_sensitive
     if worst is None:
         return None

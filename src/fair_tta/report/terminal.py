@@ -7,6 +7,7 @@ between numbers; what still does not fit goes into a second table below the firs
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 _NAME = 12  # of names, what stays of them where it is narrow
 _NUMBER = 30  # of numbers, what the longest have
 _GAPS = (3, 1)  # between columns, the second where it is narrow
+_WORD = re.compile(rf"\[[^\]]*\](?: [+-])?|\S+(?:{NO_BREAK}\S+)*")  # intervals are kept whole
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def column(title: str, cells: Sequence[Text], *, is_text: bool = False) -> Table
     """A column for these cells."""
     lines = [line for cell in [Text(title), *cells] for line in cell.plain.split("\n")]
     most = max(map(cell_len, lines))
-    words = [_least(word) for cell in cells for word in cell.plain.split()]
+    words = [_least(word) for cell in cells for word in _WORD.findall(cell.plain)]
     head = [min(_NAME, cell_len(word)) for word in title.split()]
     least = min(_NAME, most) if is_text else max([1, *words, *head])
     return TableColumn(title, least, most, is_text, is_left=is_text)
@@ -89,11 +91,12 @@ class Fitted:
                 show_edge=False, show_header=self.has_head or len(parts) > 1,
             )  # fmt: skip
             room = options.max_width - gap * (len(some) - 1)
-            for one, wide in zip(some, _widths(some, room), strict=True):
+            widths = _widths(some, room)
+            for one, wide in zip(some, widths, strict=True):
                 justify: JustifyMethod = "left" if one.is_left else "right"
                 table.add_column(Text(one.title), width=wide, justify=justify, overflow="fold")
             for row in self.rows:
-                table.add_row(*(row[i] for i in places))
+                table.add_row(*(_folded(row[i], w) for i, w in zip(places, widths, strict=True)))
             yield table
             if self.title or len(parts) > 1:
                 yield Text()
@@ -111,6 +114,13 @@ def plain_number(value: float, digits: int = 3, sign: str = "") -> str:
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
     text = f"{value:{sign}.{max(0, digits - 1 - exponent)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _folded(cell: Text, wide: int) -> Text:
+    """A figure that is too wide has its interval on a line of its own."""
+    if " [" not in cell.plain or max(map(cell_len, cell.plain.split("\n"))) <= wide:
+        return cell
+    return Text(cell.plain.replace(" [", "\n["), cell.style)
 
 
 def _least(word: str) -> int:

@@ -16,14 +16,19 @@ from fair_tta.auditing.document import (
 )
 from fair_tta.metrics.estimate import direction
 from fair_tta.metrics.exact import images_for_half_width
-from fair_tta.report.examination_sentences import MANY_CHANGED, Card
-from fair_tta.report.numbers import SPACE, count, group_name, interval, percent
+from fair_tta.report.examination_sentences import Card
+from fair_tta.report.numbers import (
+    SPACE,
+    count,
+    group_name,
+    interval,
+    number_of_times,
+    percent,
+)
 
 _DRAWS = 2000  # of groups, to tell which may be the worst
 _SURE = 0.95  # of the draws name the same group
 _WORTH_NAMING = 0.05  # of the draws name another
-_HARDLY_SURE = 0.05  # mean confidence, from 0 to 1
-_NOT_PERCEIVED = 0.8  # mean normalised entropy of an attribute
 _SHARED = 0.9  # times the cost of zero-shot: less means that work was shared, not that it is cheap
 _LISTED = 3  # classes that a title lists
 _HALF_WIDTH = 0.05  # a group is known if its accuracy is known up to so much
@@ -51,7 +56,7 @@ class MethodRow:
     Attributes:
         name: of the run.
         gap: its change, with an interval that allows for all comparisons made.
-        accuracy: its change.
+        accuracy: its change, with an interval of its own.
         changed: the share of answers that changed.
         cost: as a multiple of plain zero-shot, None if that was not run.
         says: one word of verdict.
@@ -114,7 +119,17 @@ def headline(document: AuditDocument) -> str:
     task = " or ".join(targets) if len(targets) <= _LISTED else f"{len(targets)} classes"
     name = model.name if model is not None and model.name else "answers"
     attributes = " and ".join(document.data.sensitive)
-    return f"{task}, by {attributes}: {name} on {_pictures(document.data.n)}"
+    return f"{task}, by {attributes}: {name} on {pictures(document.data.n)}"
+
+
+def in_short(document: AuditDocument) -> str:
+    """Right answers of all and of the worst group, for a line that can be unfolded."""
+    run = document.runs[0]
+    cells = cells_of(run)
+    if not cells or run.metrics.accuracy.value is None:
+        return ""
+    overall = of_hundred(run.metrics.accuracy.value)
+    return f"right in {overall}, in {of_hundred(cells[0].rate)} of {cells[0].name}"
 
 
 def audit_cards(document: AuditDocument) -> list[Card]:
@@ -129,7 +144,7 @@ def audit_cards(document: AuditDocument) -> list[Card]:
 def _wrong(run: RunFigures, cells: Sequence[CellOfGroup]) -> Card:
     worst, overall = cells[0], run.metrics.accuracy.value or 0.0
     text = (
-        f"Right in {_of_hundred(overall)} pictures overall, but in {_of_hundred(worst.rate)} of "
+        f"Right in {of_hundred(overall)} pictures overall, but in {of_hundred(worst.rate)} of "
         f"{worst.name}."
     )
     return Card("What is wrong", text, f"Answers of {run.name}.", "bad")
@@ -143,11 +158,11 @@ def _sure(run: RunFigures, cells: Sequence[CellOfGroup]) -> Card:
     shares, worst = dict(worst_shares(cells)), cells[0]
     share = shares.pop(worst.name)
     if share >= _SURE:
-        return Card("How sure", text, f"{worst.name} is the worst group ({_pictures(worst.n)}).")
-    more = f"{_pictures(worst.n)}; {worst.name} is the worst in {_percent(share)} of resamples"
+        return Card("How sure", text, f"{worst.name} is the worst group ({pictures(worst.n)}).")
+    more = f"{pictures(worst.n)}; {worst.name} is the worst in {whole_percent(share)} of resamples"
     other = next(iter(shares), None)
     if other is not None and shares[other] >= _WORTH_NAMING:
-        more += f", {other} in {_percent(shares[other])}"
+        more += f", {other} in {whole_percent(shares[other])}"
     return Card("How sure", f"{text} Which group is worst is not sure.", f"{more}.")
 
 
@@ -157,7 +172,7 @@ def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> Card:
     needed = images_for_half_width(rate, _HALF_WIDTH, document.settings.level) - worst.n
     label = (
         f"Label about {count(needed)} more pictures of {worst.name} to know its accuracy to "
-        f"{_percent(_HALF_WIDTH)}."
+        f"{whole_percent(_HALF_WIDTH)}."
         if needed > 0
         else ""
     )
@@ -183,7 +198,7 @@ def method_rows(document: AuditDocument) -> list[MethodRow]:
     by_name = {run.name: run for run in document.runs}
     rows = []
     for c in document.comparisons:
-        gap = c.differences.bias if c.gap_corrected is None else c.gap_corrected
+        gap = c.told.bias
         says, tone = _says(c, gap)
         changed = c.changes.changed / c.changes.n if c.changes.n else 0.0
         cost = _multiple(by_name.get(c.run), plain)
@@ -210,43 +225,13 @@ def _multiple(run: RunFigures | None, plain: RunFigures | None) -> float | None:
     return multiple if multiple > _SHARED else None
 
 
-def audit_banners(document: AuditDocument) -> list[str]:
-    """What a reader must know before the figures."""
-    run, found = document.runs[0], []
-    accuracy, usual = run.metrics.accuracy, commonest(run)
-    if usual is not None and accuracy.low is not None and accuracy.low <= usual[1]:
-        found.append(
-            f"{run.name} is not shown to be better than always answering {usual[0]!r}, which is "
-            f"right in {_of_hundred(usual[1])}."
-        )
-    sure = run.metrics.average_target_confidence.value
-    if sure is not None and sure < _HARDLY_SURE:
-        found.append(f"{run.name} is hardly sure of any answer: confidence {_of_hundred(sure)}.")
-    before = run.sensitive_indifference
-    if run.zero_shot_scores is not None:
-        before = run.zero_shot_scores.sensitive_indifference
-    for attribute, entropy in before.items():
-        if entropy.value is not None and entropy.value > _NOT_PERCEIVED:
-            found.append(
-                f"The model does not perceive {attribute}: do not correct by it, every correction "
-                "is noise."
-            )
-    for row in method_rows(document):
-        if row.changed > MANY_CHANGED:
-            found.append(f"{row.name} changes {_percent(row.changed)} of the answers.")
-    small = [cell for cell in cells_of(run) if cell.n < document.settings.small]
-    if small:
-        found.append(
-            f"{len(small)} of {len(cells_of(run))} groups have fewer than "
-            f"{document.settings.small} pictures."
-        )
-    found += [text for text in document.warnings if not text.startswith("Fewer than ")]
-    others = len(document.comparisons)
-    if others > 1:
-        found.append(
-            f"{others} methods were compared: intervals of the gap's change allow for that."
-        )
-    return found
+def cost_sentence(document: AuditDocument) -> str:
+    """What each method costs against plain zero-shot, the cheapest first; empty if not known."""
+    known = sorted((row.cost, row.name) for row in method_rows(document) if row.cost is not None)
+    if not known:
+        return ""
+    listed = [f"{number_of_times(cost)} times with {name}" for cost, name in known]
+    return f"Cost of a zero-shot call: {', '.join(listed)}."
 
 
 def _change(figure: Difference) -> str:
@@ -255,13 +240,16 @@ def _change(figure: Difference) -> str:
     return f"{percent(figure.value, signed=True)} points"
 
 
-def _of_hundred(share: float) -> str:
+def of_hundred(share: float) -> str:
+    """``73 of 100``."""
     return f"{100 * share:.0f} of 100"
 
 
-def _percent(share: float) -> str:
+def whole_percent(share: float) -> str:
+    """``71 %``, without digits that nobody needs."""
     return f"{100 * share:.0f}{SPACE}%"
 
 
-def _pictures(n: int) -> str:
+def pictures(n: int) -> str:
+    """``1 picture``, ``300 pictures``."""
     return f"{count(n)} picture{'' if n == 1 else 's'}"

@@ -66,18 +66,19 @@ def gather(
 
     Returns:
         The tasks whose dataset was found, and remarks: datasets that are not there, and what was
-        left out of those that are.
+        left out of those that are, each on one line.
 
     Raises:
         DatasetError: there is none at all.
     """
     parts, remarks, errors = [], [], []
+    left_out: dict[tuple[str, str], list[BenchmarkTask]] = {}
     for task in tasks:
         try:
             dataset = read(task)
         except DatasetError as error:
             errors.append(error)
-            remarks.append(f"{task} is left out. {error}")
+            left_out.setdefault((task.dataset, error.short), []).append(task)
             continue
         drawn = {seed: dataset.sample(images, seed) for seed in seeds}
         samples = {
@@ -89,9 +90,12 @@ def gather(
         parts.append(TaskSamples(task, samples, dataset.parameters))
         problems = next(iter(drawn.values())).problems
         if problems:
-            remarks.append(f"{task}: {len(dataset)} images. {problems}")
+            remarks.append(f"{task}: {len(dataset)} images. {'; '.join(problems.lines())}")
     if not parts:
         raise errors[0]
+    for (dataset_name, why), some in left_out.items():
+        pairs = ", ".join(str(task).removeprefix(f"{dataset_name} ") for task in some)
+        remarks.append(f"{dataset_name} is left out ({pairs}): {why}")
     return parts, list(dict.fromkeys(remarks))
 
 

@@ -1,0 +1,142 @@
+"""What a reader must know before the figures, of one audit or of several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fair_tta.auditing.document import AuditDocument
+from fair_tta.report.examination_sentences import MANY_CHANGED
+from fair_tta.report.verdict import cells_of, commonest, method_rows, of_hundred, whole_percent
+
+NEAR_CHANCE = 0.1
+"""Of the way from chance to certain: a median confidence below is called near chance."""
+
+NOT_PERCEIVED = 0.8
+"""Mean normalised entropy of an attribute: above it is not perceived."""
+
+NamedAudit = tuple[str, AuditDocument]
+"""What a task is called, and its audit."""
+
+
+def audit_banners(document: AuditDocument) -> list[str]:
+    """The banners of one audit."""
+    run = document.runs[0]
+    usual, chance = _guessing(document), _near_chance(document)
+    found = []
+    if usual is not None:
+        found.append(
+            f"{run.name} is not shown to be better than always answering {usual[0]!r}, which is "
+            f"right in {of_hundred(usual[1])}."
+        )
+    if chance is not None:
+        found.append(
+            f"{run.name} is hardly sure of any answer: median confidence {whole_percent(chance)}, "
+            f"by chance {whole_percent(1 / len(document.data.targets))}."
+        )
+    found += [
+        f"The model does not perceive {attribute}: do not correct by it, every correction is noise."
+        for attribute in _not_perceived(document)
+    ]
+    found += [
+        f"{name} changes {whole_percent(share)} of the answers."
+        for name, share in _many_changed(document)
+    ]
+    cells = cells_of(run)
+    small = [cell for cell in cells if cell.n < document.settings.small]
+    if small:
+        found.append(
+            f"{len(small)} of {len(cells)} groups have fewer than {document.settings.small} "
+            "pictures."
+        )
+    found += [text for text in document.warnings if not text.startswith("Fewer than ")]
+    others = len(document.comparisons)
+    if others > 1:
+        found.append(f"{others} methods were compared: intervals and marks allow for that (Holm).")
+    return found
+
+
+def banners_of_many(tasks: Sequence[NamedAudit]) -> list[str]:
+    """The banners of several audits, one sentence for each kind."""
+    found = []
+    guessing = [
+        f"{name} ({usual[0]!r} is right in {of_hundred(usual[1])})"
+        for name, document in tasks
+        if (usual := _guessing(document)) is not None
+    ]
+    if guessing:
+        found.append(
+            f"{tasks[0][1].runs[0].name} is not shown to be better than always giving the "
+            f"commonest answer: {', '.join(guessing)}."
+        )
+    unsure = [
+        f"{name} (median confidence {whole_percent(chance)}, by chance "
+        f"{whole_percent(1 / len(document.data.targets))})"
+        for name, document in tasks
+        if (chance := _near_chance(document)) is not None
+    ]
+    if unsure:
+        found.append(f"Hardly sure of any answer: {', '.join(unsure)}.")
+    unseen = [
+        f"{attribute} ({name})"
+        for name, document in tasks
+        for attribute in _not_perceived(document)
+    ]
+    if unseen:
+        found.append(
+            f"Not perceived by the model: {', '.join(unseen)}. Do not correct by what it does not "
+            "perceive, every correction is noise."
+        )
+    changed: dict[str, list[str]] = {}
+    for name, document in tasks:
+        for method, share in _many_changed(document):
+            changed.setdefault(method, []).append(f"{name} {whole_percent(share)}")
+    if changed:
+        listed = "; ".join(f"{method} ({', '.join(on)})" for method, on in changed.items())
+        found.append(
+            f"More than {whole_percent(MANY_CHANGED)} of the answers are changed by {listed}."
+        )
+    cells = [(cell, d.settings.small) for _, d in tasks for cell in cells_of(d.runs[0])]
+    small = sum(cell.n < least for cell, least in cells)
+    if small:
+        found.append(
+            f"{small} of {len(cells)} groups have fewer than {cells[0][1]} pictures: their figures "
+            "are uncertain."
+        )
+    others = max(len(document.comparisons) for _, document in tasks)
+    if others > 1:
+        found.append(
+            f"{others} methods were compared on each task: intervals and marks allow for that, "
+            "task by task (Holm)."
+        )
+    return found
+
+
+def _guessing(document: AuditDocument) -> tuple[str, float] | None:
+    """The commonest answer and its share, if the first run is not shown to be better."""
+    accuracy, usual = document.runs[0].metrics.accuracy, commonest(document.runs[0])
+    is_guess = usual is not None and accuracy.low is not None and accuracy.low <= usual[1]
+    return usual if is_guess else None
+
+
+def _near_chance(document: AuditDocument) -> float | None:
+    """The median confidence, if it is near chance."""
+    median, chance = document.runs[0].median_confidence, 1 / len(document.data.targets)
+    if median is None or median >= chance + NEAR_CHANCE * (1 - chance):
+        return None
+    return median
+
+
+def _not_perceived(document: AuditDocument) -> Iterator[str]:
+    run = document.runs[0]
+    before = run.sensitive_indifference
+    if run.zero_shot_scores is not None:
+        before = run.zero_shot_scores.sensitive_indifference
+    for attribute, entropy in before.items():
+        if entropy.value is not None and entropy.value > NOT_PERCEIVED:
+            yield attribute
+
+
+def _many_changed(document: AuditDocument) -> Iterator[tuple[str, float]]:
+    for row in method_rows(document):
+        if row.changed > MANY_CHANGED:
+            yield row.name, row.changed

@@ -1,0 +1,30 @@
+"""Holm's procedure against its textbook form on sorted p-values."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fair_tta.metrics.holm import holm_errors
+
+
+def rejected(p_values: list[float], error: float) -> set[int]:
+    """Step by step from the smallest p-value on, until the first that is too large."""
+    found = set()
+    for k, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        if p_values[i] > error / (len(p_values) - k):
+            break
+        found.add(i)
+    return found
+
+
+@given(st.lists(st.floats(0, 0.2), max_size=9), st.sampled_from([0.01, 0.05, 0.2]))
+def test_marks_are_those_of_the_textbook(p_values: list[float], error: float) -> None:
+    errors = holm_errors(lambda i, e: p_values[i] <= e, len(p_values), error)
+    assert {i for i, p in enumerate(p_values) if p <= errors[i]} == rejected(p_values, error)
+    assert all(error / len(p_values) <= e <= error for e in errors)
+
+
+def test_one_comparison_has_the_whole_error() -> None:
+    assert holm_errors(lambda i, e: False, 1, 0.05) == [0.05]
+    assert holm_errors(lambda i, e: True, 0, 0.05) == []

@@ -1,0 +1,31 @@
+"""Audits with so many right answers in each group, for tests of verdicts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fair_tta import Audit, ZeroShot, audit
+
+Rates = dict[tuple[str, str], tuple[int, int]]
+
+
+def answers(rates: Rates) -> tuple[list[str], list[str], list[str]]:
+    """Labels, answers and groups with so many right of so many in each cell."""
+    truth, said, group = [], [], []
+    for (target, value), (right, n) in rates.items():
+        other = "dog" if target == "cat" else "cat"
+        truth += [target] * n
+        said += [target] * right + [other] * (n - right)
+        group += [value] * n
+    return truth, said, group
+
+
+EVEN = {("cat", "in"): (90, 100), ("cat", "out"): (90, 100), ("dog", "in"): (90, 100)}
+CLEAR = {**EVEN, ("dog", "out"): (20, 100)}
+BETTER = {**EVEN, ("dog", "out"): (80, 100)}
+
+
+def made(rates: Rates, name: str = "ZeroShot", adapter: Any = None, **more: Any) -> Audit:
+    truth, said, group = answers(rates)
+    adapter = ZeroShot() if name == "ZeroShot" else adapter
+    return audit(truth, said, {"place": group}, name=name, adapter=adapter, **more)
