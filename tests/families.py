@@ -38,7 +38,8 @@ if not IS_FIVE:  # its causal mask for float64 is made in float32, where the val
         finally:
             torch.set_default_dtype(torch.float32)
 
-    AttentionMaskConverter._make_causal_mask = staticmethod(_mask_of_dtype)
+    _converter: Any = AttentionMaskConverter
+    _converter._make_causal_mask = staticmethod(_mask_of_dtype)
 
 
 def _of_files(kind: str, files: dict[str, str], **more: Any) -> Any:
