@@ -31,13 +31,13 @@ sys.addaudithook(watch)
 
 LOCAL = """
 from pathlib import Path
-from fair_tta import FairTPTClassifier, FairTTAError, ImageError, miniature
+from fair_tta import AugMix, FairTPTClassifier, FairTTAError, ImageError, miniature
 from fair_tta.cli import app
 
 folder, pictures = sys.argv[1:]
 paths = sorted(map(str, Path(pictures).iterdir()))
 for given in ("miniature", folder, miniature.load_open_clip()):
-    clf = FairTPTClassifier(given, ["cat", "dog"], ["water", "land"])
+    clf = FairTPTClassifier(given, ["cat", "dog"], ["water", "land"], views=AugMix(2))
     assert len(clf.predict(paths)) == len(paths)
     clf.examine(paths)
     clf.associations()

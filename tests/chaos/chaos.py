@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from uuid import uuid4
 
@@ -26,6 +27,8 @@ from disturbed import LOCAL, ON_RAY, Disturbed, make_world
 from killing import kill_often
 from scenarios import SCENARIOS
 from stage import Skipped, Stage
+
+Scenario = Callable[[Stage], object]
 
 CLUSTER = """
 import sys
@@ -37,19 +40,18 @@ sys.stdin.read()
 ray.shutdown()
 """
 
+PRELOADED = (
+    "matplotlib.figure open_clip pyarrow.parquet fair_tta.cli.options fair_tta.folders "
+    "fair_tta.paper.bench fair_tta.report"
+).split()
+
 
 def preload() -> None:
     """All that children need, before they are forked; no model, no thread, no Ray."""
-    import matplotlib.figure  # noqa: F401
-    import open_clip  # noqa: F401
-    import pyarrow.parquet  # noqa: F401
+    for name in PRELOADED:
+        import_module(name)
     import torch
     import transformers
-
-    import fair_tta.cli.options
-    import fair_tta.folders
-    import fair_tta.paper.bench
-    import fair_tta.report  # noqa: F401
 
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
@@ -83,7 +85,7 @@ def turn(number: int) -> Disturbed:
     return LOCAL[(number - fifths) % len(LOCAL)]
 
 
-def planned(kills: int, first: int) -> Iterator[tuple[str, Callable[[Stage], object]]]:
+def planned(kills: int, first: int) -> Iterator[tuple[str, Scenario]]:
     """All scenarios by name."""
     numbers: dict[Disturbed, list[int]] = {}
     for number in range(first, first + kills):
@@ -92,7 +94,11 @@ def planned(kills: int, first: int) -> Iterator[tuple[str, Callable[[Stage], obj
         yield f"kills of {command.name}", partial(kill_often, command=command, numbers=own)
     for name, scenario in SCENARIOS.items():
         for command in LOCAL:
-            yield f"{name}, {command.name}", partial(scenario, command=command)
+            yield f"{name}, {command.name}", _on(scenario, command)
+
+
+def _on(scenario: Callable[[Stage, Disturbed], str], command: Disturbed) -> Scenario:
+    return lambda stage: scenario(stage, command)
 
 
 def main() -> int:
@@ -105,8 +111,8 @@ def main() -> int:
     )
     parser.add_argument("--no-ray", action="store_true", help="skip the kills on Ray")
     options = parser.parse_args()
-    if not hasattr(os, "fork"):
-        print("skipped: this system cannot fork")
+    if sys.platform != "linux":
+        print("skipped: only Linux forks a process that has loaded torch")
         return 0
     preload()
     failed, with_ray = 0, not options.no_ray

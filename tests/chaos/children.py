@@ -54,9 +54,13 @@ class Child:
             time.sleep(0.01)
             found, status = os.waitpid(self.pid, os.WNOHANG)
         note = note_of(self.log)
-        said = [self.log.with_suffix(end).read_text("utf-8", "replace") for end in (".out", ".err")]
         text = note.read_text() if note.exists() else ""
-        return Ended(os.waitstatus_to_exitcode(status), *said, json.loads(text) if text else {})
+        return Ended(
+            os.waitstatus_to_exitcode(status),
+            self.log.with_suffix(".out").read_text("utf-8", "replace"),
+            self.log.with_suffix(".err").read_text("utf-8", "replace"),
+            json.loads(text) if text else {},
+        )
 
 
 def note_of(log: Path) -> Path:

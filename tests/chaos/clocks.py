@@ -29,6 +29,6 @@ def jumping_clock(random: Random, years: float) -> Callable[[], None]:
 
         time.time = now
         time.time_ns = lambda: int(1e9 * now())
-        provenance.datetime = Jumping  # type: ignore[misc, attr-defined]
+        provenance.datetime = Jumping  # type: ignore[attr-defined]
 
     return install

@@ -42,7 +42,7 @@ def disk(path: Path) -> Iterator[Disk]:
     Raises:
         Skipped: it may not be mounted here.
     """
-    if not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("mount") is None:
+    if os.geteuid() != 0 or shutil.which("mount") is None:
         raise Skipped("a disk can be mounted by root on Linux only")
     _mount("-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(path))
     try:

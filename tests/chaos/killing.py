@@ -45,7 +45,7 @@ def kill_often(stage: Stage, command: Disturbed, numbers: Sequence[int]) -> Kill
         numbers: of the kills; a number always gives the same moment.
     """
     if command.on_ray and not stage.world.ray:
-        raise Skipped("there is no cluster (--no-ray)")
+        raise Skipped("there is no Ray cluster")
     told, total = Killed(), stage.whole(command).moments
     for chain in _chains(numbers):
         out, position = stage.folder(), 0.0

@@ -67,8 +67,8 @@ class Moments:
             replace(*arguments, **options)
             self._passed(FILE)
 
-        Store._write = writing  # type: ignore[method-assign]
-        Vision.load = loading  # type: ignore[method-assign]
+        Store._write = writing  # type: ignore[method-assign, assignment]
+        Vision.load = loading  # type: ignore[method-assign, assignment]
         os.replace = replacing
 
     def _counts(self, kind: str) -> bool:

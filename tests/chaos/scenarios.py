@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import shutil
 import time
 from collections.abc import Callable
@@ -37,6 +36,8 @@ def file_limit(stage: Stage, command: Disturbed) -> str:
     most, out = stage.whole(command).largest // 2, stage.folder()
 
     def limit() -> None:
+        import resource
+
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 
     stage.refused(stage.run(command, out, before=limit))
