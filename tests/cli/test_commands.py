@@ -13,13 +13,14 @@ import typer
 import fair_tta
 from cli_fixtures import call
 from fair_tta.adapters.text_form import ADAPTERS
+from fair_tta.cli import app
 from fair_tta.cli.console import exits, progress_bar, say, usage
 from fair_tta.errors import FairTTAError
 from fair_tta.paper.grids import GRIDS
 from fair_tta.paper.printed import paper_tables
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("", "demo", "predict", "examine", "audit", "fit", "report", "bench", "adapters", "cite")
+COMMANDS = ("", *(command.name or "" for command in app.registered_commands))
 
 
 def test_version_and_help() -> None:

@@ -9,6 +9,7 @@ from fair_tta.auditing.document import AuditDocument, Difference
 from fair_tta.report import verdict
 from fair_tta.report.banners import NamedAudit, audit_banners, banners_of_many
 from fair_tta.report.drawings import Dot, Upright, difference_dots, dot_plot
+from fair_tta.report.examination_sentences import Card
 from fair_tta.report.numbers import interval, percent, times
 from fair_tta.report.several_tasks import MethodOnTasks, by_gap, cards_of_many, methods_on
 from fair_tta.report.svg import Chart
@@ -84,7 +85,7 @@ def screen_of_many(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
         return first_screen(tasks[0][1])
     tasks = by_gap(tasks)
     if not tasks:
-        card = verdict.Card("What is wrong", "Nothing can be said: no group has images.", "")
+        card = Card("What is wrong", "Nothing can be said: no group has images.", "")
         return {"cards": [card], "banners": [], "dots": None, "methods": []}
     methods, level = methods_on(tasks), 100 * tasks[0][1].settings.level
     most = _reach([row.gap for method in methods for row in method.rows if row is not None])
