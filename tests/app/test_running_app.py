@@ -147,6 +147,7 @@ def test_a_visit(running: RunningApp, tmp_path: Path) -> None:
     paths, labels = draw_folder(tmp_path / "birds", 12)
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"nonsense")
+    before = len(running.log.read_text())  # what an attack has left
     with chromium() as driver:
         page = AppPage(driver, running.url)
         page.open()
@@ -162,6 +163,7 @@ def test_a_visit(running: RunningApp, tmp_path: Path) -> None:
         ]
         assert strange == []
     _ended(running)
+    assert "Traceback" not in running.log.read_text()[before:]
 
 
 def _try(page: AppPage, picture: Path, broken: Path) -> None:
@@ -235,9 +237,7 @@ def _ended(running: RunningApp) -> None:
     running.process.send_signal(signal.SIGINT)
     assert running.process.wait(PATIENCE) == 0
     assert list(running.disk.glob("fair-tta-app-*")) == []
-    log = running.log.read_text()
-    assert OUTSIDE not in log
-    assert "Traceback" not in log
+    assert OUTSIDE not in running.log.read_text()
 
 
 def test_the_space_starts_with_a_model_of_its_own(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_the_space_starts_with_a_model_of_its_own(tmp_path: Path) -> None:
         status, text = answer(url.replace("0.0.0.0", "127.0.0.1"), Host="me-fair-tta.hf.space")
         assert status == 200
         assert "at most 200, 5 MB each" in text
-        assert "Model: tiny-clip." in text
+        assert "tiny-clip" in text
         assert "miniature" not in text
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
