@@ -24,8 +24,9 @@ from PIL import Image
 from transformers import CLIPProcessor
 
 import families
-from app_browser import PATIENCE, AppPage, chromium, missing, running_app
+from app_browser import PATIENCE, AppPage, running_app
 from fair_tta.app.drawn import draw_folder
+from headless import browser, missing
 from quiet_app import OUTSIDE
 
 ROOT = Path(__file__).parents[2]
@@ -148,7 +149,7 @@ def test_a_visit(running: RunningApp, tmp_path: Path) -> None:
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"nonsense")
     before = len(running.log.read_text())  # what an attack has left
-    with chromium() as driver:
+    with browser(logs=True) as driver:
         page = AppPage(driver, running.url)
         page.open()
         _try(page, Path(paths[0]), broken)
