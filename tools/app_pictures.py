@@ -11,7 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from app_browser import AppPage, chromium, missing, running_app
+from app_browser import AppPage, running_app
+from headless import browser, missing
 
 
 def take_pictures(page: AppPage, folder: Path, width: int, height: int = 900) -> None:
@@ -39,7 +40,7 @@ def main(folder: Path, width: int) -> None:
         sys.exit(missing())
     with tempfile.TemporaryDirectory() as logs:
         command = ["-m", "fair_tta", "app", "--no-open"]
-        with running_app(command, Path(logs) / "log") as (url, _), chromium() as driver:
+        with running_app(command, Path(logs) / "log") as (url, _), browser() as driver:
             take_pictures(AppPage(driver, url), folder, width)
 
 

@@ -25,13 +25,19 @@ def missing() -> str:
 
 
 @contextmanager
-def browser() -> Iterator[Any]:
-    """Chromium without a window, closed at the end."""
+def browser(*, logs: bool = False) -> Iterator[Any]:
+    """Chromium without a window, closed at the end.
+
+    Args:
+        logs: keep what it asks for (``get_log("performance")``).
+    """
     webdriver = importlib.import_module("selenium.webdriver")
     with tempfile.TemporaryDirectory() as profile:
         options = webdriver.ChromeOptions()
         for flag in (*FLAGS, f"--user-data-dir={profile}"):
             options.add_argument(flag)
+        if logs:
+            options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
         options.binary_location = shutil.which("chromium")
         service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
         driver = webdriver.Chrome(options=options, service=service)

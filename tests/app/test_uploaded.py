@@ -102,7 +102,7 @@ def test_an_audit_has_the_figures_of_an_audit(
     )
     mine, theirs = audit.document.runs[0], direct.document.runs[0]
     assert mine.metrics.accuracy.value == theirs.metrics.accuracy.value
-    assert rows(files[3]) == 2 * 12
+    assert rows(files[3]) == 12
     assert not (tmp_path / "out" / "pictures").exists()
     assert "A note." in files[0].read_text("utf-8")
 

@@ -78,7 +78,7 @@ def test_copyleft_fails_wherever_a_user_gets_it(
 def test_it_holds_here() -> None:
     assert main(ROOT / "pyproject.toml") == 0
     base, extras = read_pyproject(ROOT / "pyproject.toml")
-    assert set(extras) == {"progress", "fairlearn", "bench", "ray"}
+    assert set(extras) == {"app", "progress", "fairlearn", "bench", "ray"}
     assert not {"quadprog", "qpsolvers"} & set(closure(base))
 
 

@@ -41,7 +41,9 @@ def app_command(
 
         def ready(url: str) -> None:
             say(f"{url}  (Ctrl-C ends it and deletes what was uploaded)")
-            if share:
+            if share and "127.0.0.1" in url:
+                say("No public link could be made: the app is on this machine only.")
+            elif share:
                 say("This link is public: whoever knows it may use the app.")
 
         serve(
