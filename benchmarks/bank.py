@@ -88,7 +88,7 @@ def photos(folder: Path, images: int, others: int = 0) -> tuple[list[TaskSamples
         pixels = random.integers(0, 256, (12, 16, 3), dtype=np.uint8)
         picture = Image.fromarray(pixels).resize((500, 375), Image.Resampling.BICUBIC)
         picture.save(folder / f"{i}.jpg")
-        lines.append(",".join([f"{i}.jpg", *(str(random.choice(v)) for v in columns.values())]))
+        lines.append(",".join([f"{i}.jpg", *(v[i % len(v)] for v in columns.values())]))
     (folder / "labels.csv").write_text("\n".join(lines) + "\n")
 
     def read(task: BenchmarkTask) -> Any:

@@ -190,6 +190,9 @@ def cost(parts: Parts) -> str:
     for method in next(iter(found.values()))["times_plain"]:
         cells = []
         for entry in found.values():
+            if method not in entry["times_plain"]:
+                cells.append("not measured")
+                continue
             middle, low, high = entry["times_plain"][method]
             cells.append(f"{middle:.2g} ({low:.2g} to {high:.2g})" if middle < 9.5
                          else f"{middle:.0f} ({low:.0f} to {high:.0f})")  # fmt: skip
@@ -199,6 +202,11 @@ def cost(parts: Parts) -> str:
         *(f"{m} (plain: {e['plain_ms']:.0f} ms; rounds: {e['rounds']})" for m, e in found.items()),
     ]
     return table(head, rows)
+
+
+def times_plain(ratio: float) -> str:
+    """A cost as pages show it."""
+    return f"{ratio:.1f}" if ratio < 9.5 else f"{ratio:.0f}"
 
 
 def mean_change(parts: Parts, method: str, metric: str) -> float:
@@ -218,10 +226,7 @@ def choose(parts: Parts) -> str:
             sum(e["eod"]["low"] > 0 for e in entries),
         ]
         cells = [f"{mean_change(parts, name, m):+.1f}" for m in ("accuracy", "wga", "eod")]
-        times = costs[name][0] if name in costs else None
-        cost = (
-            "not measured" if times is None else f"{times:.1f}" if times < 9.5 else f"{times:.0f}"
-        )
+        cost = times_plain(costs[name][0]) if name in costs else "not measured"
         rows.append([f"`{name}`", *cells, f"{counts[0]} / {counts[1]}", cost])
     rows.sort(key=lambda row: float(row[3]))
     head = [
