@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from headless import browser, resize
+from headless import missing as missing
+
 T = TypeVar("T")
 
 PATIENCE = 240.0
 """Seconds: of a busy machine, not of the app."""
 
-_FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --hide-scrollbars "
-    "--disable-background-networking --disable-component-update --disable-sync"
-).split()
-
-
-def missing() -> str:
-    """What is not installed of what it takes, in words; empty if nothing."""
-    programs = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
-    return f"{' and '.join(programs)} not installed (apt-get install chromium chromium-driver)" * (
-        bool(programs)
-    )
+chromium = browser
 
 
 @contextmanager
@@ -85,25 +75,6 @@ def _address(log: Path, process: subprocess.Popen[str]) -> str | None:
     return next((word for word in text.split() if word.startswith("http://")), None)
 
 
-@contextmanager
-def chromium() -> Iterator[Any]:
-    """A browser that logs what it asks for."""
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        options = webdriver.ChromeOptions()
-        for flag in (*_FLAGS, f"--user-data-dir={profile}"):
-            options.add_argument(flag)
-        options.binary_location = str(shutil.which("chromium"))
-        options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-        driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
-        try:
-            yield driver
-        finally:
-            driver.quit()
-
-
 class AppPage:
     """The page of the app, as somebody uses it.
 
@@ -117,8 +88,7 @@ class AppPage:
 
     def open(self, width: int = 1280, height: int = 900) -> None:
         """Load the page afresh in a window of this size."""
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        resize(self.driver, width, height)
         self.driver.get(self.url)
         self.find(".fair-tta-run")
 

@@ -18,21 +18,22 @@ FLAGS = (
 
 def missing() -> str:
     """Why no browser can be used, empty if one can."""
-    for name in ("chromium", "chromedriver"):
+    for name, package in {"chromium": "chromium", "chromedriver": "chromium-driver"}.items():
         if shutil.which(name) is None:
-            return f"{name} is not installed"
+            return f"{name} is not installed (apt-get install {package})"
     return "" if importlib.util.find_spec("selenium") else "selenium is not installed"
 
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """Chromium without a window, closed at the end."""
+    """Chromium without a window, which logs what it asks for; closed at the end."""
     webdriver = importlib.import_module("selenium.webdriver")
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         options = webdriver.ChromeOptions()
         for flag in (*FLAGS, f"--user-data-dir={profile}"):
             options.add_argument(flag)
         options.binary_location = shutil.which("chromium")
+        options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
         service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
         driver = webdriver.Chrome(options=options, service=service)
         try:
@@ -43,5 +44,5 @@ def browser() -> Iterator[Any]:
 
 def resize(driver: Any, width: int, height: int) -> None:
     """The page gets this many pixels, however narrow: a window cannot be."""
-    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 700}
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
