@@ -18,9 +18,9 @@ FLAGS = (
 
 def missing() -> str:
     """Why no browser can be used, empty if one can."""
-    for name in ("chromium", "chromedriver"):
+    for name, package in {"chromium": "chromium", "chromedriver": "chromium-driver"}.items():
         if shutil.which(name) is None:
-            return f"{name} is not installed"
+            return f"{name} is not installed (apt-get install {package})"
     return "" if importlib.util.find_spec("selenium") else "selenium is not installed"
 
 
@@ -32,12 +32,12 @@ def browser(*, logs: bool = False) -> Iterator[Any]:
         logs: keep what it asks for (``get_log("performance")``).
     """
     webdriver = importlib.import_module("selenium.webdriver")
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         options = webdriver.ChromeOptions()
         for flag in (*FLAGS, f"--user-data-dir={profile}"):
             options.add_argument(flag)
         if logs:
-            options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
+            options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
         options.binary_location = shutil.which("chromium")
         service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
         driver = webdriver.Chrome(options=options, service=service)
@@ -49,5 +49,5 @@ def browser(*, logs: bool = False) -> Iterator[Any]:
 
 def resize(driver: Any, width: int, height: int) -> None:
     """The page gets this many pixels, however narrow: a window cannot be."""
-    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 700}
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)

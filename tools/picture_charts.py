@@ -58,6 +58,12 @@ def effect(folder: Path) -> None:
     draw(_effect(), folder)
 
 
+def soak(path: Path) -> None:
+    """Memory over many predictions, from docs/soak.json."""
+    found = json.loads((ROOT / "docs/soak.json").read_text("utf-8"))
+    importlib.import_module("soak_chart").draw(found, path)
+
+
 @lru_cache
 def _effect() -> dict[str, Any]:
     parts: dict[str, Any] = json.loads((ROOT / "docs/effect.json").read_text("utf-8"))["parts"]

@@ -26,6 +26,7 @@ DRAWN = {
     "what-it-does": "svg", "world": "png", "views": "png", "renderers": "png", "effect": "svg",
     "groups": "svg", "associations": "svg", "harm": "svg", "choose": "svg", "field": "svg",
     "speed": "svg", "claims": "svg", "scaling": "svg", "architecture": "svg", "parts": "svg",
+    "soak": "svg",
 }  # fmt: skip
 COMMANDS = ("predict-terminal", "audit-terminal", "bench-terminal")
 SCREENS = ("report", "report-phone", "examine", "notebook")
