@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -51,6 +52,14 @@ def running_app(
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
             process.wait(PATIENCE)
+
+
+def free_port() -> int:
+    """One that nobody listens on now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
 
 
 def waited(look: Callable[[], T | None], what: str) -> T:

@@ -24,7 +24,7 @@ from PIL import Image
 from transformers import CLIPProcessor
 
 import families
-from app_browser import PATIENCE, AppPage, running_app
+from app_browser import PATIENCE, AppPage, free_port, running_app
 from fair_tta.app.drawn import draw_folder
 from headless import browser, missing
 from quiet_app import OUTSIDE
@@ -44,6 +44,7 @@ class RunningApp(NamedTuple):
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApp]:
     disk, log = tmp_path_factory.mktemp("disk"), tmp_path_factory.mktemp("log") / "log"
     command = [str(ROOT / "tests" / "quiet_app.py"), "app", "--no-open", "--views", "8"]
+    command += ["--port", str(free_port())]
     environment = {"TMPDIR": str(disk), "HF_HUB_OFFLINE": "1"}
     with running_app(command, log, environment) as (url, process):
         yield RunningApp(url, process, log, disk)
@@ -253,7 +254,7 @@ def test_the_space_starts_with_a_model_of_its_own(tmp_path: Path) -> None:
     environment = {
         "TMPDIR": str(tmp_path),
         "HF_HUB_OFFLINE": "1",
-        "GRADIO_SERVER_PORT": "7960",
+        "GRADIO_SERVER_PORT": str(free_port()),
         "FAIR_TTA_MODEL": str(tmp_path / "tiny-clip"),
     }
     command = [str(ROOT / "tests" / "quiet_app.py"), str(space / "app.py")]
@@ -264,6 +265,7 @@ def test_the_space_starts_with_a_model_of_its_own(tmp_path: Path) -> None:
         assert "at most 200, 5 MB each" in text
         assert "tiny-clip" in text
         assert "miniature" not in text
+        assert "Pictures go to the machine that runs this app" in text
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
     assert list(tmp_path.glob("fair-tta-app-*")) == []

@@ -18,18 +18,23 @@ from fair_tta.errors import require
 from fair_tta.miniature import FOLDER
 
 EMBEDDED = "the embedded miniature model, which knows drawn pictures only"
+_HERE = "Pictures stay on this machine and are deleted at the end."
+_THERE = "Pictures go to the machine that runs this app, and are deleted after an hour."
 _EVERY, _OLD = 600, 3600  # seconds: how often to look for old uploads, and how old
 
 STYLE = (files("fair_tta.app") / "app.css").read_text("utf-8")
 
 
-def build_interface(classifiers: Classifiers, folder: Path, *, embedded: bool) -> Any:
+def build_interface(
+    classifiers: Classifiers, folder: Path, *, embedded: bool, local: bool = True
+) -> Any:
     """The page as Gradio's `Blocks`.
 
     Args:
         classifiers: of the model.
         folder: where examples and runs are written.
         embedded: whether it is the embedded model, which reports should say.
+        local: whether only this machine can reach the page; it says where pictures go.
     """
     gr = require("gradio", "app")
     runs = folder / "runs"
@@ -39,7 +44,7 @@ def build_interface(classifiers: Classifiers, folder: Path, *, embedded: bool) -
     with gr.Blocks(
         title="fair-tta", analytics_enabled=False, delete_cache=(_EVERY, _OLD), fill_width=False
     ) as blocks:
-        gr.HTML(_heading(classifiers, embedded), padding=False)
+        gr.HTML(_heading(classifiers, embedded, local), padding=False)
         with gr.Tab("Try"):
             try_tab(desk, examples)
         with gr.Tab("Examine"):
@@ -74,11 +79,10 @@ def is_embedded(model: object) -> bool:
     return model == "miniature" or str(model) == str(FOLDER)
 
 
-def _heading(classifiers: Classifiers, embedded: bool) -> str:
+def _heading(classifiers: Classifiers, embedded: bool, local: bool) -> str:
     model = EMBEDDED if embedded else model_name(classifiers.backend)
     return (
         '<div class="fair-tta-head"><h1>fair-tta</h1>'
         "<p>Zero-shot answers that lean less on an attribute you name, and what is left of the gap."
-        f"</p><p>Model: {escape(model)}. Pictures stay on this machine and are deleted at the end."
-        "</p></div>"
+        f"</p><p>Model: {escape(model)}. {_HERE if local else _THERE}</p></div>"
     )

@@ -58,7 +58,8 @@ def serve(
     logging.disable_progress_bar()  # of loading weights
     classifiers = Classifiers(model, views=views, device=device, dtype=dtype, limits=limits)
     with _stoppable() as stop, private_folder() as folder:
-        blocks = build_interface(classifiers, folder, embedded=is_embedded(model))
+        is_local = host == LOCALHOST and not share
+        blocks = build_interface(classifiers, folder, embedded=is_embedded(model), local=is_local)
         try:
             url = launch(blocks, folder, limits, host, port, share, open_browser)
             ready(url)
