@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from fair_tta.adapters.text_form import ADAPTERS
 
 ROOT = Path(__file__).parents[1]
 KINDS = {kind.__name__: (name, kind) for name, kind in ADAPTERS.items()}
+COSTS = json.loads((ROOT / "docs/effect.json").read_text("utf-8"))["parts"]["cost"]["ViT-B/32"]
 _ROW = re.compile(r"^\| `(\w+)\(\)` \| (.*) \|$", re.MULTILINE)
 ROWS = {
     name: cells.split(" | ") for name, cells in _ROW.findall((ROOT / "docs/field.md").read_text())
@@ -20,7 +22,7 @@ ROWS = {
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_says_what_the_method_says(name: str) -> None:
-    explicit, unsupervised, episodic, views, text, lines = ROWS[name]
+    explicit, unsupervised, episodic, views, text, cost, lines = ROWS[name]
     file, kind = KINDS[name]
     method = kind()
     assert explicit.startswith("yes" if method.needs_sensitive else "no")
@@ -29,6 +31,8 @@ def test_a_row_says_what_the_method_says(name: str) -> None:
     if not needs_pixels(method):
         assert views == ("64" if method.needs_views else "1")
     assert (text == "0") == (not method.needs_prompt_gradient)
+    times: float = COSTS["times_plain"][file][0]
+    assert cost.split()[0] == (f"{times:.1f}" if times < 9.5 else f"{times:.0f}")
     source = ROOT / "src" / "fair_tta" / "adapters" / f"{file.replace('-', '_')}.py"
     assert abs(len(source.read_text("utf-8").splitlines()) - int(lines)) <= 15
 

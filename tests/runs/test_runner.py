@@ -191,7 +191,8 @@ def test_the_next_unit_is_decoded_while_one_is_worked_on(
 ) -> None:
     """And no more than that: memory holds two units."""
     decoded: list[str] = []
-    lock, at_work = threading.Lock(), []
+    at_work: list[list[str]] = []
+    lock = threading.Lock()
 
     def load(clf: Any, one: AskedPicture) -> Any:
         with lock:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from PIL.Image import Image
@@ -90,8 +89,10 @@ class Worker:
         clf = self._classifier(*unit.questions[0], unit.seed)
         open_ = unit.open or (True,) * len(unit.pictures)
         places = [place for place, some in enumerate(open_) if some]
-        submit = partial(self._threads.submit, load_picture, clf)
-        return BegunUnit(unit, {place: submit(unit.pictures[place]) for place in places})
+        loading = {
+            place: self._threads.submit(load_picture, clf, unit.pictures[place]) for place in places
+        }
+        return BegunUnit(unit, loading)
 
     def finish(self, begun: BegunUnit) -> list[Answered]:
         """For each picture the answers, or why there are none.
