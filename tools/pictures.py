@@ -109,7 +109,7 @@ def _page(name: str, folder: Path) -> tuple[Path, int, int]:
     if name == "examine":
         return screens.examine(folder), 1280, 900
     if name == "notebook":
-        return screens.notebook(folder), 600, 260
+        return screens.notebook(folder), 740, 270
     width, height = (390, 844) if name == "report-phone" else (1280, 900)
     return folder / "audit" / "report.html", width, height
 
