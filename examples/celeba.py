@@ -12,7 +12,7 @@ from dataclasses import replace
 from fair_tta import AugMix
 from fair_tta.paper.bench import bench
 from fair_tta.paper.grids import GRIDS
-from fair_tta.paper.publish import LEGEND, tables_by_task
+from fair_tta.paper.table_text import legend, tables_by_task
 from fair_tta.runs.samples import paper_reader
 
 parser = argparse.ArgumentParser(description="CelebA in the paper's main table.")
@@ -37,8 +37,8 @@ found = bench(
     views=AugMix(options.views),
     say=lambda text: print(text, file=sys.stderr),
 )
-for title, rows in tables_by_task(found.figures):
-    print(f"\n{title}: Acc, WGA, Bias, EOD, ASI, ATC, seconds")
-    for setting, cells in rows:
-        print(f"{setting.name:12}", " | ".join(cells))
-print(f"\n{LEGEND}")
+for table in tables_by_task(found.figures):
+    print(f"\n{table.title}")
+    for row in (table.header, *table.rows):
+        print(" | ".join(row))
+print(f"\n{legend(found.figures)}")

@@ -12,7 +12,7 @@ from fair_tta import AugMix, FairTPT, FairTPTMO, Zero, ZeroShot
 from fair_tta.adapters import Adapter
 from fair_tta.data import BenchmarkTask, read_folder
 from fair_tta.paper.bench import bench
-from fair_tta.paper.publish import tables_by_task
+from fair_tta.paper.table_text import tables_by_task
 from fair_tta.runs.settings import Grid, Setting
 
 TASK = BenchmarkTask(
@@ -53,8 +53,7 @@ if __name__ == "__main__":  # worker processes, if there are any, load this file
         views=AugMix(options.views),
         say=lambda text: print(text, file=sys.stderr),
     )
-    for _, rows in tables_by_task(found.figures):
-        print("Acc, WGA, Bias, EOD, ASI, ATC, seconds")
-        for setting, cells in rows:
-            print(f"{setting.name:10}", " | ".join(cells))
+    for table in tables_by_task(found.figures):
+        for row in (table.header, *table.rows):
+            print(" | ".join(row))
     print(f"Rows, tables and a report are in {options.out}.")
