@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import random
+import re
 import shutil
 from collections import Counter
 from hashlib import sha256
@@ -314,7 +315,7 @@ def test_damage_is_told_and_mended(folder: Path, tiny_model: str) -> None:
     place = data.index(b'"label":"') + 9
     path.write_bytes(data[:place] + b"X" + data[place + 1 :])
     again = call(*arguments, code=4)
-    assert again.stdout == first.stdout
+    assert _without_times(again.stdout) == _without_times(first.stdout)
     assert "line 1 is not what was written there" in again.stderr
     assert "Warning" not in again.stderr
     assert "line 1" not in call(*arguments, code=4).stderr
@@ -570,3 +571,8 @@ def test_report_of_an_audit(many: Path, tiny_model: str) -> None:
     assert "this is not JSON" in call("report", str(many / "labels.csv"), code=3).stderr
     path.write_text(json.dumps({"schema": "fair-tta/audit/99"}))
     assert "fair-tta/audit/99" in call("report", str(path), code=3).stderr
+
+
+def _without_times(text: str) -> str:
+    """What was answered anew takes another time, and cost is told in times a zero-shot call."""
+    return re.sub(r"[\d.]+ times", "some times", " ".join(text.split()))
