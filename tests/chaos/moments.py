@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 ROW, PICTURE, FILE = "row", "picture", "file"
@@ -41,6 +42,7 @@ class Moments:
     torn: float = 0.0
     of: str | None = None
     counted: Counter[str] = field(default_factory=Counter)
+    lock: Any = field(default_factory=Lock, repr=False)
 
     def install(self) -> None:
         """From now on, in this process."""
@@ -86,8 +88,10 @@ class Moments:
     def _passed(self, kind: str) -> None:
         if not self._counts(kind):
             return
-        self.counted[kind] += 1
-        if self.counted.total() == self.at:
+        with self.lock:  # pictures are read by threads
+            self.counted[kind] += 1
+            is_it = self.counted.total() == self.at
+        if is_it:
             self.say(kind)
             self.then()
 
