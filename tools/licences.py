@@ -28,7 +28,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-DEVELOPERS = {"test", "lint", "docs", "release", "dev"}
+DEVELOPERS = {"test-core", "test", "lint", "docs", "release", "dev"}
 COPYLEFT = re.compile(
     r"\b(A?GPL|LGPL|GNU\b.*\bPublic License|EUPL|SSPL|OSL|RPL|CECILL|EPL|CDDL|QPL|CC[- ]BY[- ]SA)",
     re.IGNORECASE,

@@ -33,7 +33,7 @@ def test_every_form_has_a_python_of_its_own(home: Path) -> None:
 def test_lowest_takes_the_lower_bounds_of_the_tree(home: Path) -> None:
     _, install, _, where, tests = words("lowest", home, "-k", "prompts")
     assert "--resolution lowest-direct" in install
-    assert install.endswith("--editable .[test]")
+    assert install.endswith("--editable .[test-core]")
     assert repr(str(home / "tree")) in where
     assert "-W ignore::DeprecationWarning" in tests
     assert tests.endswith("-k prompts")
