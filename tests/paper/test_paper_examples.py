@@ -66,7 +66,7 @@ def test_a_dataset(
         "--out", tmp_path / "out",
     )  # fmt: skip
     text = capsys.readouterr().out
-    assert f"{title}: Acc, WGA" in text
+    assert f"\n{title}\nsetting | Acc | Acc, paper | WGA | " in text
     assert "FairTPT-MO" in text
     assert (tmp_path / "out" / "report.html").is_file()
 
