@@ -157,7 +157,9 @@ def test_upgrad_weighs_terms_where_they_are(device: torch.device, terms: int) ->
     assert traffic.to_host == 0, traffic.names
     error = (there.cpu().double() - expected).norm(dim=1) / expected.norm(dim=1)
     assert error[10:20].max() < 1e-3, "a direction that two opposed ones allow is hard to find"
-    assert error[:10].max() < 1e-5 > error[20:].max()
+    # Two that are 0.02 apart: a rounding of 6e-8 counts 1 / 0.02**2 times, which is 1.5e-4.
+    assert error[20:30].max() < 3e-4, "nearly equal ones"
+    assert error[:10].max() < 1e-5 > error[30:].max()
 
 
 @pytest.mark.parametrize("lam", [0.1, 10.0, 1000.0, 1e5])
