@@ -125,12 +125,28 @@ def test_a_compiled_vision_tower_gives_the_same_features() -> None:
     assert run.stdout.endswith("the same features\n"), run.stderr[-3000:]
 
 
-def test_wrong_code_of_a_compiler_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def _wrong(call: Any) -> Any:
+    return lambda **inputs: call(**inputs) * torch.nan
+
+
+def _none(call: Any) -> Any:
+    def fail(**inputs: Any) -> None:
+        raise OSError("no code came of it")
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("compiler", "said"), [(_wrong, "gives other features"), (_none, r"fails \(OSError\)")]
+)
+def test_wrong_code_of_a_compiler_is_noticed(
+    compiler: Any, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, *processor = families.seeded(families.clip)
     settings: dict[str, Any] = {"processor": tuple(processor), "views": AugMix(2)}
     plain = FairTPTClassifier(model, *NAMES, **settings)
-    monkeypatch.setattr(torch, "compile", lambda call: lambda **inputs: call(**inputs) * torch.nan)
-    with pytest.warns(UserWarning, match="gives other features on this machine"):
+    monkeypatch.setattr(torch, "compile", compiler)
+    with pytest.warns(UserWarning, match=f"{said} on this machine: the vision tower stays"):
         clf = FairTPTClassifier(model, *NAMES, **settings, compile_vision=True)
     torch.testing.assert_close(clf.encode(PICTURES[:1]), plain.encode(PICTURES[:1]))
 

@@ -57,8 +57,8 @@ def load(
 def with_compiled_vision(backend: Backend) -> Backend:
     """The same model with its vision tower compiled.
 
-    Some compilers make wrong code for some processors, so a picture goes through both first; if
-    they differ, a warning says so and the model comes back as it was.
+    Some compilers make wrong code for some processors, or none, so a picture goes through both
+    first; if they differ, a warning says so and the model comes back as it was.
     """
     make = getattr(backend, "with_compiled_vision", None)
     if make is None:
@@ -68,12 +68,16 @@ def with_compiled_vision(backend: Backend) -> Backend:
         )
     compiled: Backend = make()
     picture = [Image.linear_gradient("L").convert("RGB")]
-    own, other = (one.encode_images(picture).float() for one in (backend, compiled))
-    if (other - own).norm() <= _AS_GOOD_AS_SAME * own.norm():  # not if anything is NaN
-        return compiled
+    own, result = backend.encode_images(picture).float(), "gives other features"
+    try:
+        other = compiled.encode_images(picture).float()
+        if (other - own).norm() <= _AS_GOOD_AS_SAME * own.norm():  # not if anything is NaN
+            return compiled
+    except Exception as error:  # of a compiler: of any kind
+        result = f"fails ({type(error).__name__})"
     warnings.warn(
-        f"torch.compile (torch {torch.__version__}) gives other features on this machine: the "
-        "vision tower stays as it is.",
+        f"torch.compile (torch {torch.__version__}) {result} on this machine: the vision tower "
+        "stays as it is.",
         stacklevel=3,
     )
     return backend
