@@ -64,8 +64,9 @@ def assert_gradient_is_right(backend: Any) -> None:
         step = 1e-3 * direction / direction.norm()
         with torch.no_grad():
             slope = (loss(context + step) - loss(context - step)) / 2
-        # ALIGN and others take their softmax in float32 whatever their dtype
-        tolerance = 1e-4 * float(gradient.norm() * step.norm())
+        # ALIGN and others take their softmax in float32 whatever their dtype (mT5 of transformers
+        # 4.56: 1.8e-4); a slot that is spliced wrongly is off by per cents
+        tolerance = 5e-4 * float(gradient.norm() * step.norm())
         torch.testing.assert_close(slope, (gradient * step).sum(), rtol=0, atol=tolerance)
 
 

@@ -90,7 +90,8 @@ def test_every_family_gives_the_same_features_and_gradients(
         for e in range(len(contexts))
     ]
     theirs = nn.functional.normalize(torch.stack([torch.stack(row) for row in alone]), dim=-1)
-    tolerance = 1e-9 if name in SHARE else 1e-5  # ALIGN and others compute parts in float32
+    # ALIGN and others compute parts in float32, CLIPSeg of transformers 4 its softmax
+    tolerance = {"CLIPSeg": 1e-6}.get(name, 1e-9 if name in SHARE else 1e-5)
     torch.testing.assert_close(ours, theirs, rtol=0, atol=tolerance)
     weight = torch.randn(ours.shape, generator=torch.Generator().manual_seed(1)).double()
     gradients = [torch.autograd.grad((x * weight).sum(), contexts)[0] for x in (ours, theirs)]
@@ -105,7 +106,11 @@ def test_blocks_see_each_beginning_once(kind: Any) -> None:
     task = make_task(backend)
     seen: list[torch.Size] = []
     blocks = backend.tower._sharing._blocks
-    handles = [b.register_forward_hook(lambda _m, _a, out: seen.append(out.shape)) for b in blocks]
+
+    def see(_block: nn.Module, _args: Any, output: Any) -> None:
+        seen.append((output[0] if isinstance(output, tuple) else output).shape)
+
+    handles = [block.register_forward_hook(see) for block in blocks]
     task.encode(task.target_prompts, episodes_of(task))
     for handle in handles:
         handle.remove()
@@ -156,7 +161,7 @@ class Block(nn.Module):
         if self.manner == "own mask":
             attn_mask = torch.full(attn_mask.shape, -torch.inf).triu(1)
         mixed = states + attn_mask.softmax(-1) @ states
-        return (mixed,) if self.manner == "tuple" else mixed
+        return {"tuple": (mixed, None), "list": [mixed]}.get(self.manner, mixed)
 
 
 class Causal(nn.Module):
@@ -173,14 +178,15 @@ class Causal(nn.Module):
         causal = torch.full((ids.shape[1],) * 2, -torch.inf).triu(1)
         for block in self.blocks:
             states = block(states, attn_mask=causal)
-            states = states[0] if isinstance(states, tuple) else states
+            states = states if isinstance(states, Tensor) else states[0]
         end = mask.sum(1) - 1
         last: Tensor = states[torch.arange(len(ids)), end]
         return last
 
 
 @pytest.mark.parametrize(
-    ("manner", "shares"), [("plain", True), ("own mask", False), ("tuple", False)]
+    ("manner", "shares"),
+    [("plain", True), ("tuple", True), ("own mask", False), ("list", False)],
 )
 def test_a_tower_that_does_not_play_along_runs_as_always(manner: str, shares: bool) -> None:
     torch.manual_seed(0)

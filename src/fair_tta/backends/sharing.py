@@ -25,6 +25,13 @@ from fair_tta.backends.protocol import Tokens
 
 _MASKS = {"attn_mask": (), "attention_mask": (1, 1)}
 """What blocks call their mask, and the dimensions it has before ``[length, length]``."""
+_CAUSAL = "causal_attention_mask"
+"""A second mask, which blocks of transformers 4 add to theirs."""
+
+
+def _states(output: Any) -> Any:
+    """The hidden states that a block gives: by themselves, or as the first of several things."""
+    return output[0] if isinstance(output, tuple) and output else output
 
 
 @dataclass(frozen=True)
@@ -93,11 +100,14 @@ class Sharing:
             if block is self._blocks[0]:
                 states = states.reshape(-1, tree.paths.numel(), states.shape[-1])
                 states = states.index_select(1, tree.first)
+            given |= {name: None for name in given if name == _CAUSAL}  # ours says it already
             return (states,), {**given, self._mask: mask.to(states)}
 
-        def leave(_block: nn.Module, _args: Any, states: Tensor) -> Tensor:
+        def leave(_block: nn.Module, _args: Any, output: Any) -> Any:
+            states = _states(output)
             along = states.index_select(1, tree.paths.flatten())
-            return along.reshape(-1, tree.paths.shape[1], states.shape[-1])
+            along = along.reshape(-1, tree.paths.shape[1], states.shape[-1])
+            return along if isinstance(output, Tensor) else (along, *output[1:])
 
         with ExitStack() as hooks:
             for block in self._blocks:
@@ -118,7 +128,7 @@ def find_sharing(root: nn.Module, call: Callable[[], object], shape: torch.Size)
 
     def watch(module: nn.Module, args: Any, output: Any) -> None:
         states = args[0] if args else None
-        if all(isinstance(x, Tensor) and x.shape[:-1] == shape for x in (states, output)):
+        if all(isinstance(x, Tensor) and x.shape[:-1] == shape for x in (states, _states(output))):
             order.append(module)
 
     lists = [module for module in root.modules() if isinstance(module, nn.ModuleList)]
