@@ -43,6 +43,7 @@ def _demo(
     from transformers.utils import logging
 
     from fair_tta.cli.audit_tables import print_verdict
+    from fair_tta.files.whole_files import write_whole
     from fair_tta.paper.demo import DEMO_LEGEND, demo_tables, play, to_audits, to_html, to_rich
     from fair_tta.paper.one_view import effect_overview, effect_table, play_one_view
 
@@ -64,5 +65,5 @@ def _demo(
         console.print(to_rich(table))
     console.print(effect_table(effects))
     console.print(DEMO_LEGEND)
-    out.write_text(to_html(episodes, audits, [effect_overview(effects)]), "utf-8")
+    write_whole(out, to_html(episodes, audits, [effect_overview(effects)]).encode())
     console.print(f"The report is in {out}: open it in a browser.")

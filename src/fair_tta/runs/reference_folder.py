@@ -146,19 +146,15 @@ class ReferenceFolder:
                 return method.fit_encoded(classifier, _read_back(file, sizes, dim))
 
             fitted = {name: _fitted(adapter, fit) for name, adapter in adapters.items()}
-        digest = sha256(" ".join(sorted(contents)).encode()).hexdigest()
         about = {
             "folder": self.name,
             "images": len(contents),
-            "sha256": digest,
+            "sha256": sha256(" ".join(sorted(contents)).encode()).hexdigest(),
             "left_out": len(left_out),
             "shared": shared,
             "methods": names,
         }
-        told = (
-            f"{', '.join(names)}: fitted on {len(contents)} pictures of {self.name!r} "
-            f"(sha256 {digest[:16]})"
-        )
+        told = f"{', '.join(names)}: fitted on {len(contents)} pictures of {self.name!r}"
         if shared is not None:
             told += f"; {shared or 'none'} of the pictures answered here are among them"
         if left_out:
@@ -239,7 +235,7 @@ def fit_adapters(
         if isinstance(part, FittedMethod) and is_fitted(part)
     ]
     elsewhere = tuple(
-        f"{name}: fitted elsewhere, on {learnt.images} pictures (sha256 {learnt.digest[:16]}); "
+        f"{name}: fitted elsewhere, on {learnt.images} pictures; "
         "whether some of them are answered here is not known."
         for name, learnt in fitted
     )
