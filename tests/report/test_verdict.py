@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from fair_tta import AssociationCorrection, Scores, audit, compare
-from fair_tta.report.banners import audit_banners
+from fair_tta.report.banners import audit_banners, banners_of_many
 from fair_tta.report.verdict import (
     audit_cards,
     cells_of,
@@ -105,6 +105,18 @@ def test_other_banners() -> None:
     )
     assert any("does not perceive place" in sentence for sentence in told)
     assert any("Flip changes 100" in sentence for sentence in told)
+
+
+def test_who_is_answered_with_a_harmful_class_is_told_first() -> None:
+    truth, group = ["man", "man", "thief", "thief"] * 100, ["a", "b"] * 200
+    said = ["man", "thief", "thief", "thief"] * 100  # thief: all of b, half of a
+    found = audit(truth, said, {"skin": group}, name="M", harmful={"crime": ["thief"]}).document
+    (told,) = [text for text in audit_banners(found) if "crime" in text]
+    assert told.replace("\N{NO-BREAK SPACE}", " ").startswith(
+        "M answers with a class of the set 'crime' in 100 % of b [98."
+    )
+    assert " and in 50\N{NO-BREAK SPACE}% of a [43." in told
+    assert any(text == f"faces: {told}" for text in banners_of_many([("faces", found)]))
 
 
 def test_shares_of_the_worst_are_probabilities() -> None:

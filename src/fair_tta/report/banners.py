@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from fair_tta.auditing.document import AuditDocument
 from fair_tta.report.examination_sentences import MANY_CHANGED
+from fair_tta.report.numbers import group_name, interval
 from fair_tta.report.verdict import cells_of, commonest, method_rows, of_hundred, whole_percent
 
 NEAR_CHANCE = 0.1
@@ -41,6 +42,7 @@ def audit_banners(document: AuditDocument) -> list[str]:
         f"{name} changes {whole_percent(share)} of the answers."
         for name, share in _many_changed(document)
     ]
+    found += [f"{text}." for text in _harm(document)]
     cells = cells_of(run)
     small = [cell for cell in cells if cell.n < document.settings.small]
     if small:
@@ -95,6 +97,7 @@ def banners_of_many(tasks: Sequence[NamedAudit]) -> list[str]:
         found.append(
             f"More than {whole_percent(MANY_CHANGED)} of the answers are changed by {listed}."
         )
+    found += [f"{name}: {text}." for name, document in tasks for text in _harm(document)]
     cells = [(cell, d.settings.small) for _, d in tasks for cell in cells_of(d.runs[0])]
     small = sum(cell.n < least for cell, least in cells)
     if small:
@@ -134,6 +137,22 @@ def _not_perceived(document: AuditDocument) -> Iterator[str]:
     for attribute, entropy in before.items():
         if entropy.value is not None and entropy.value > NOT_PERCEIVED:
             yield attribute
+
+
+def _harm(document: AuditDocument) -> Iterator[str]:
+    """For each set of harmful classes the groups that are answered so most and least often."""
+    run = document.runs[0]
+    for name in document.data.harmful:
+        shares = [
+            (harm.rate.value, f"of {group_name(harm.sensitive)} {interval(harm.rate)}".rstrip())
+            for harm in run.harm
+            if harm.classes == name and harm.sensitive and harm.rate.value is not None
+        ]
+        if shares:
+            ordered = sorted(shares, key=lambda share: -share[0])
+            ends = ordered if len(ordered) < 2 else [ordered[0], ordered[-1]]
+            told = " and in ".join(f"{whole_percent(share)} {group}" for share, group in ends)
+            yield f"{run.name} answers with a class of the set {name!r} in {told}"
 
 
 def _many_changed(document: AuditDocument) -> Iterator[tuple[str, float]]:
