@@ -83,6 +83,8 @@ def test_settings_are_plain_json() -> None:
         (Slotted(1), Slotted(1), Slotted(2)),
         (Quiet(1), Quiet(1), Quiet(2)),
         ({"a", "b"}, {"b", "a"}, {"a", "c"}),
+        ({0, 8}, {8, 0}, {0, 16}),  # 0 and 8 fall together: the first to come stands first
+        (frozenset([0, 8]), frozenset([8, 0]), {0, 8}),
         (nn.Dropout(0.1), nn.Dropout(0.1), nn.Dropout(0.2)),
         (Image.new("L", (2, 3)), Image.new("L", (2, 3)), Image.new("L", (3, 2))),
         (torch.zeros(2), torch.zeros(2), torch.ones(2)),

@@ -57,6 +57,9 @@ def plain(value: Any, depth: int = 0) -> Any:
         return {str(key): inner(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [inner(item) for item in value]
+    if isinstance(value, set | frozenset):  # whose order differs from process to process
+        items = sorted(json.dumps(inner(item)) for item in value)
+        return {"name": type(value).__name__, "settings": {"items": items}}
     if isinstance(value, Templates):
         return inner(value.sentences)
     if isinstance(value, Reference):
@@ -93,8 +96,6 @@ def _settings(value: Any, inner: Any) -> dict[str, Any]:
         return {"shape": list(value.shape), "sha256": _digest(value.tobytes())}
     if isinstance(value, Image.Image):
         return {"size": list(value.size), "mode": value.mode, "sha256": _digest(value.tobytes())}
-    if isinstance(value, set | frozenset):
-        return {"items": sorted(json.dumps(inner(item)) for item in value)}
     if inspect.isfunction(value):
         return _of_function(value, inner)
     if inspect.ismethod(value):
