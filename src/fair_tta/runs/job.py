@@ -19,7 +19,7 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.runs.bank import identity
 from fair_tta.runs.picture_files import AskedPicture
-from fair_tta.runs.plain_form import adapter_settings, plain
+from fair_tta.runs.plain_form import plain
 from fair_tta.runs.provenance import version
 from fair_tta.text.cache import Cache
 from fair_tta.text.prompts import Templates
@@ -114,7 +114,7 @@ class Job:
         return (
             _digest({"fair_tta": version("fair-tta"), "rounded": rounded, **self.facts}),
             tuple(map(self._task_digest, range(len(self.tasks)))),
-            tuple(_digest(adapter_settings(setting)) for setting in self.settings),
+            tuple(_digest(plain(setting)) for setting in self.settings),
         )
 
     def _task_digest(self, place: int) -> str:
