@@ -121,9 +121,12 @@ def test_nothing_passes_is_zero_shot_with_a_warning() -> None:
 def test_what_passes_for_one_image_does_not_matter_to_another() -> None:
     """Some of these have views that pass, some have none."""
     _, clf = classifier()
-    method = DeYO(margin=0.8, least_drop=0.1)
     images = [picture(i) for i in range(8)]
-    together = clf.with_adapter(method).predict(images)
+    for drop in (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4):  # weights are drawn: no telling which
+        method = DeYO(margin=0.9, least_drop=drop)
+        together = clf.with_adapter(method).predict(images)
+        if len({bool(p.warnings) for p in together}) == 2:
+            break
     assert {bool(p.warnings) for p in together} == {True, False}
     for image, found in zip(images, together, strict=True):
         alone = clf.with_adapter(method).predict(image)

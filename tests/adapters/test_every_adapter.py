@@ -188,7 +188,7 @@ def test_the_same_seed_gives_the_same_bits(plain: FairTPTClassifier, adapter: Ad
     first = classifier(adapter=adapter).predict(pictures)
     second = classifier(adapter=adapter).predict(pictures)
     assert first == second
-    if adapter.needs_views:
+    if adapter.needs_views and not isinstance(adapter, Zero):  # whose votes may be the same
         other = classifier(adapter=adapter, seed=1, backend=plain.backend).predict(pictures)
         assert other != first
 

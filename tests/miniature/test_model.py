@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import AutoProcessor, AutoTokenizer, CLIPModel
 
+import families
 from fair_tta import FairTPTClassifier, FairTTAError, ModelError, ZeroShot
 from fair_tta.miniature import FOLDER, TASKS, MiniatureTask, WorldSplit, load_open_clip
 from fair_tta.paper.episodes import run_episodes
@@ -18,6 +19,11 @@ from miniature_vocabulary import templates, tokenizer, words
 from train_miniature import TrainingRecipe, train
 
 EVERY_TASK = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+
+
+TRAINED = pytest.mark.skipif(
+    not families.IS_FIVE, reason="the embedded model is trained with transformers 5"
+)
 
 
 def test_it_takes_at_most_six_megabytes() -> None:
@@ -70,12 +76,14 @@ def test_zero_shot_figures_lie_in_the_papers_range(task: MiniatureTask) -> None:
     assert 15 <= figures["sensitive_indifference"] <= 60
 
 
+@TRAINED
 def test_every_word_it_was_trained_on_is_one_token() -> None:
     made = tokenizer(list(TASKS.values()))
     for word in words(list(TASKS.values())):
         assert len(made.tokenize(word)) == 1, word
 
 
+@TRAINED
 def test_the_shipped_tokenizer_is_the_one_that_is_built() -> None:
     shipped = AutoTokenizer.from_pretrained(FOLDER)
     built = tokenizer(list(TASKS.values()))
@@ -106,6 +114,7 @@ def _digest(folder: Path) -> str:
     return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
 
+@TRAINED
 def test_training_can_be_interrupted_and_goes_on_to_the_same_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +131,7 @@ def test_training_can_be_interrupted_and_goes_on_to_the_same_weights(
     assert not (tmp_path / "parts" / "checkpoint.pt").exists()
 
 
+@TRAINED
 def test_a_trained_folder_is_a_model_for_the_classifier(tmp_path: Path) -> None:
     train(tmp_path, TrainingRecipe(steps=1, pictures=6, batch=4, sentences=1))
     task = TASKS["badges"]

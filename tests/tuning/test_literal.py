@@ -104,7 +104,7 @@ def test_initial_features_are_the_models_own(name: str, dtype: torch.dtype) -> N
                 more = {"padding": "max_length", "max_length": length, "return_tensors": "pt"}
                 inputs = text.tokenizer(sentences, **more)
                 if name == "SigLIP":
-                    inputs.pop("attention_mask")
+                    inputs = {"input_ids": inputs["input_ids"]}
                 output = text.model.get_text_features(**inputs)
                 own = getattr(output, "pooler_output", output)  # transformers 5, and 4
             assert torch.equal(text.own_features(prompts), own)
@@ -129,6 +129,8 @@ def test_gradient_agrees_with_finite_differences(name: str) -> None:
     text = text_of(name)
     views = make_views(text)
     start = text.initial(TASK)
+    # Chinese-CLIP of transformers 4 takes its softmax in float32
+    step, margin = (1e-5, 1e-5) if families.IS_FIVE or name != "Chinese-CLIP" else (1e-3, 1e-2)
     generator = torch.Generator().manual_seed(1)
     along = torch.randn(start.shape, generator=generator, dtype=torch.float64)
     parameter = start.clone().requires_grad_()
@@ -138,12 +140,12 @@ def test_gradient_agrees_with_finite_differences(name: str) -> None:
         (gradient,) = torch.autograd.grad(term, parameter)
         with torch.no_grad():
             ahead, behind = (
-                terms(text, TASK, views, start + h * along, "TS")[i] for h in (1e-5, -1e-5)
+                terms(text, TASK, views, start + h * along, "TS")[i] for h in (step, -step)
             )
         assert ahead is not None
         assert behind is not None
-        slope = float((ahead - behind) / 2e-5)
-        assert slope == pytest.approx(float((gradient * along).sum()), rel=1e-5, abs=1e-9)
+        slope = float((ahead - behind) / (2 * step))
+        assert slope == pytest.approx(float((gradient * along).sum()), rel=margin, abs=1e-9)
         assert abs(slope) > 1e-4
 
 

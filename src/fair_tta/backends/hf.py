@@ -43,6 +43,9 @@ class TransformersBackend:
         self._image_call: Callable[[dict[str, Tensor]], Tensor]
         text_call, self._image_call = _calls(model)
         self._image_processor = image_processor
+        # slow processors of transformers 4 take a picture that is 3 pixels high for 3 channels
+        guesses = "input_data_format" in _parameters(getattr(image_processor, "preprocess", None))
+        self._image_options = {"input_data_format": "channels_last"} if guesses else {}
         self._tokenizer = tokenizer
         self._image_arguments = _parameters(getattr(model, "get_image_features", None))
         text = _text_module(model)
@@ -110,7 +113,9 @@ class TransformersBackend:
 
     def _preprocess(self, images: Sequence[Image]) -> dict[str, Tensor]:
         with untouched():
-            inputs = self._image_processor(images=list(images), return_tensors="pt")
+            inputs = self._image_processor(
+                images=list(images), return_tensors="pt", **self._image_options
+            )
         return {
             key: value
             for key, value in inputs.items()

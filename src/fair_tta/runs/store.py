@@ -207,7 +207,7 @@ def _parsed(line: bytes) -> Answer | None:
         answer = _decoder.decode(line)
         if answer.file:
             bytes.fromhex(answer.file + answer.content)
-    except ValueError:  # that of msgspec too
+    except (ValueError, msgspec.MsgspecError):  # before 0.20 not a ValueError
         return None
     return answer
 
