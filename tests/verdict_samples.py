@@ -23,6 +23,7 @@ def answers(rates: Rates) -> tuple[list[str], list[str], list[str]]:
 EVEN = {("cat", "in"): (90, 100), ("cat", "out"): (90, 100), ("dog", "in"): (90, 100)}
 CLEAR = {**EVEN, ("dog", "out"): (20, 100)}
 BETTER = {**EVEN, ("dog", "out"): (80, 100)}
+FAIRER = {**dict.fromkeys(EVEN, (400, 500)), ("dog", "out"): (330, 500)}
 
 
 def made(rates: Rates, name: str = "ZeroShot", adapter: Any = None, **more: Any) -> Audit:

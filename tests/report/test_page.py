@@ -223,7 +223,7 @@ def test_changes_and_confusions_are_those_of_the_document(
         changes = comparison["changes"]
         keys = ("n", "changed", "wrong_to_right", "right_to_wrong", "wrong_to_wrong")
         assert row[1:6] == [str(changes[key]) for key in keys]
-        assert told(row[6]).startswith(shown(comparison["differences"]["accuracy"], signed=True))
+        assert told(row[6]).startswith(shown(comparison["corrected"]["accuracy"], signed=True))
         assert float(row[7]) == pytest.approx(changes["mcnemar_p"], rel=0.06)
         needed = changes["images_needed"]
         assert row[8] == ("n/ano net change" if needed is None else f"{needed:,}")

@@ -12,7 +12,7 @@ from fair_tta.report.first_screen import MOST_METHODS, screen_of_many
 from fair_tta.report.several_tasks import by_gap, cards_of_many, methods_on
 from fair_tta.report.verdict import in_short
 from report_samples import Page
-from verdict_samples import BETTER, CLEAR, answers, made
+from verdict_samples import BETTER, CLEAR, EVEN, FAIRER, answers, made
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
 
@@ -59,6 +59,35 @@ def test_no_advice_without_evidence() -> None:
     assert cards_of_many([("a", alone), ("b", alone)])[2].text.startswith("Try methods")
 
 
+def test_a_gap_narrowed_at_a_cost_is_not_denied() -> None:
+    before = {**dict.fromkeys(EVEN, (475, 500)), ("dog", "out"): (250, 500)}
+    one = task(made(before), made(FAIRER, "M"))
+    assert cards_of_many([("a", one), ("b", one)])[2].text == (
+        "No method narrows the gap without harm: M narrows the gap in 2, does harm in 2 of 2 tasks."
+    )
+
+
+def test_only_tasks_on_which_a_method_ran_are_spoken_of() -> None:
+    first = task(made(CLEAR), made(BETTER, "M"))
+    alone = made(SMALL_GAP).document
+    other = task(made(SMALL_GAP), made(SMALL_GAP, "N"), made(SMALL_GAP, "O"))
+    tasks = [("T1", first), ("T2", alone), ("T3", other)]
+    assert cards_of_many(tasks)[2].text == (
+        "Try M: it narrows the gap on 1 of 1 task; not run on T2, T3."
+    )
+    found = {method.name: method for method in methods_on(tasks)}
+    assert found["M"].says == "narrows the gap in 1 of 1"
+    assert found["N"].not_run == ("T1", "T2")
+    assert banners_of_many(tasks)[-1].startswith("Up to 2 methods were compared on a task: ")
+
+
+def test_nothing_wrong_on_any_task() -> None:
+    even = made(dict.fromkeys(CLEAR, (90, 100))).document
+    seen = cards_of_many([("a", even), ("b", even)])[0]
+    assert (seen.heading, seen.tone) == ("What is seen", "")
+    assert seen.text == "a: right in 90 of 100 pictures overall, and no less often in any group."
+
+
 def test_banners_of_every_kind_are_told_once() -> None:
     truth, said, group = answers(dict.fromkeys(CLEAR, (10, 20)))
     scores = Scores(confidence=[0.52] * 80, sensitive_entropy={"place": [0.9] * 80})
@@ -77,8 +106,8 @@ def test_banners_of_every_kind_are_told_once() -> None:
         "More than 20 % of the answers are changed by a (one 100 %, two 100 %); "
         "b (one 100 %, two 100 %).",
         "8 of 8 groups have fewer than 30 pictures: their figures are uncertain.",
-        "2 methods were compared on each task: intervals and marks allow for that, task by task "
-        "(Holm).",
+        "2 methods were compared on each task: intervals and marks of metrics allow for that, task "
+        "by task (Holm).",
     ]
     assert banners_of_many([("one", made(CLEAR).document)]) == []
 
@@ -104,7 +133,7 @@ def test_one_task_has_its_own_screen_and_it_comes_once() -> None:
     one = compare([made(CLEAR), made(BETTER, "Good")])
     page = html_many("One", [("the task", one, [])])
     assert page.count("What is wrong") == 1
-    assert "Switch to Good: gap" in page
+    assert "Try Good: gap" in page
 
 
 def test_many_methods_and_nothing_to_say() -> None:

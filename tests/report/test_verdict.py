@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from fair_tta import AssociationCorrection, Scores, audit, compare
+from fair_tta import Audit, Scores, audit, compare
+from fair_tta.report import html
 from fair_tta.report.banners import audit_banners, banners_of_many
-from fair_tta.report.verdict import (
-    audit_cards,
-    cells_of,
-    cost_sentence,
-    method_rows,
-    worst_shares,
-)
-from verdict_samples import BETTER, CLEAR, EVEN, answers, made
+from fair_tta.report.several_tasks import cards_of_many
+from fair_tta.report.verdict import audit_cards, cells_of, in_short, worst_shares
+from report_samples import Page
+from verdict_samples import BETTER, CLEAR, EVEN, FAIRER, Rates, answers, made
+
+WORSE = {**CLEAR, ("cat", "in"): (40, 100)}
+GOOD = {**dict.fromkeys(EVEN, (450, 500)), ("dog", "out"): (420, 500)}
+CLEAR_500 = {**dict.fromkeys(EVEN, (475, 500)), ("dog", "out"): (250, 500)}
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
 
@@ -37,37 +38,118 @@ def test_what_is_not_sure_is_told() -> None:
     assert "of resamples" in sure.more
 
 
-def test_a_method_that_narrows_the_gap_is_advised() -> None:
-    other = made(BETTER, "Association", AssociationCorrection(), seconds=8.0)
-    document = compare([made(CLEAR, seconds=4.0), other]).document
-    (row,) = method_rows(document)
-    assert (row.says, row.tone) == ("narrows the gap", "good")
-    assert row.changed == pytest.approx(60 / 400)
-    assert row.cost == pytest.approx(2.0)
-    todo = audit_cards(document)[2]
-    assert todo.text.startswith("Switch to Association: gap ")
-    assert todo.tone == "good"
+@pytest.mark.parametrize(("right", "n", "others"), [(0, 1, (475, 500)), (27, 30, (30, 30))])
+def test_few_images_do_not_make_a_worst_group_certain(
+    right: int, n: int, others: tuple[int, int]
+) -> None:
+    rates = {**dict.fromkeys(CLEAR, others), ("dog", "out"): (right, n)}
+    wrong, sure, _ = audit_cards(made(rates).document)
+    assert wrong.tone == ""
+    assert sure.text.startswith("A gap is not shown: ")
+    assert "Which group is worst is not sure." in sure.text
+    assert "dog / out is the worst in " in sure.more
 
 
-def test_cost_is_told_in_zero_shot_calls() -> None:
-    runs = [made(CLEAR, name, seconds=s) for name, s in (("views", 26.3), ("one view", 1.04))]
-    document = compare([made(CLEAR, seconds=1.0), *runs]).document
-    assert cost_sentence(document) == (
-        "Cost of a zero-shot call: 1.0 times with one view, 26 times with views."
-    )
-    assert cost_sentence(made(CLEAR).document) == ""
+def test_a_gap_that_is_not_shown_has_no_certain_worst_group() -> None:
+    rates = {**dict.fromkeys(CLEAR, (92, 100)), ("dog", "out"): (81, 100)}
+    document = made(rates).document
+    shares = dict(worst_shares(cells_of(document.runs[0])))
+    sure = audit_cards(document)[1]
+    assert shares["dog / out"] > 0.95
+    assert sure.text.startswith("A gap is not shown: ")
+    assert "dog / out is the worst group" not in sure.more
 
 
-def test_what_costs_accuracy_or_widens_is_not_advised() -> None:
-    worse = {**CLEAR, ("cat", "in"): (40, 100)}
-    document = compare([made(CLEAR), made(worse, "Worse", None)]).document
-    (row,) = method_rows(document)
-    assert (row.says, row.cost) == ("costs accuracy", None)
+def test_a_method_that_narrows_the_gap_is_advised_with_both_figures() -> None:
+    todo = audit_cards(compare([made(CLEAR), made(BETTER, "M")]).document)[2]
+    assert todo.text.startswith("Try M: gap \N{MINUS SIGN}45.0 points [")
+    assert "], accuracy +15.0 points [+" in todo.text
+    assert (todo.more, todo.tone) == ("Confirm it on pictures that took no part.", "good")
+
+
+def test_the_change_of_accuracy_is_told_even_if_it_is_not_shown() -> None:
+    after = {**dict.fromkeys(EVEN, (447, 500)), ("dog", "out"): (330, 500)}
+    todo = audit_cards(compare([made(CLEAR_500), made(after, "M")]).document)[2]
+    assert todo.text.startswith("Try M: gap ")
+    assert ", accuracy \N{MINUS SIGN}0.2 points [\N{MINUS SIGN}" in todo.text
+
+
+def test_what_narrows_and_costs_is_told_as_both() -> None:
+    both = compare([made(CLEAR_500), made(FAIRER, "M")])
+    todo = audit_cards(both.document)[2]
+    assert todo.text.startswith("M narrows the gap and costs accuracy: gap \N{MINUS SIGN}")
+    assert ", accuracy \N{MINUS SIGN}" in todo.text
+    assert todo.tone == ""
+    page = Page(html(both)).text
+    assert "not shown to narrow" not in page
+    assert "narrows the gap, costs accuracy" in page
+
+
+def test_a_method_without_a_cost_goes_first() -> None:
+    runs = [made(CLEAR_500), made(FAIRER, "Costs")]
+    mild = {**CLEAR_500, ("dog", "out"): (330, 500)}
+    assert audit_cards(compare([*runs, made(mild, "Free")]).document)[2].text.startswith("Try Free")
+
+
+def test_no_method_helps() -> None:
+    document = compare([made(CLEAR), made(WORSE, "Worse")]).document
     assert audit_cards(document)[2].text == "The method tried is not shown to narrow the gap."
-    before = dict.fromkeys(CLEAR, (900, 1000))
-    after = {**dict.fromkeys(EVEN, (960, 1000)), ("dog", "out"): (720, 1000)}
-    document = compare([made(before), made(after, "Wider")]).document
-    assert method_rows(document)[0].says == "widens the gap"
+    document = compare([made(CLEAR), made(WORSE, "a"), made(CLEAR, "b")]).document
+    assert audit_cards(document)[2].text == "None of 2 methods tried is shown to narrow the gap."
+
+
+def doubtful(before: Rates, after: Rates) -> Audit:
+    """Accuracy falls by an interval that does not allow for eight methods, and by no other."""
+    others = [made(before, f"M{k}") for k in range(1, 8)]
+    both = compare([made(before), made(after, "M0"), *others])
+    first = both.document.comparisons[0]
+    plain, told = first.differences.accuracy, first.told.accuracy
+    assert plain.high is not None
+    assert told.high is not None
+    assert plain.high < 0 < told.high
+    return both
+
+
+def test_a_page_has_one_mark_for_one_change() -> None:
+    both = doubtful(GOOD, {**GOOD, ("cat", "out"): (444, 500), ("dog", "in"): (447, 500)})
+    page = Page(html(both))
+    assert "costs accuracy" not in page.text
+    rows = [row for table in page.tables.values() for row in table if row[0] == "All images"]
+    assert all("not distinguishable" in row[6] for row in rows)
+    assert "those of single groups do not" in audit_banners(both.document)[-1]
+
+
+def test_what_may_cost_accuracy_is_not_advised_without_a_word() -> None:
+    after = {**dict.fromkeys(EVEN, (438, 500)), ("dog", "out"): (330, 500)}
+    document = doubtful(CLEAR_500, after).document
+    todo = audit_cards(document)[2]
+    assert todo.text.startswith("M0 narrows the gap, but may cost accuracy: gap ")
+    assert "not allowing for the number of methods" in todo.more
+    assert todo.tone == ""
+    todo = cards_of_many([("a", document), ("b", document)])[2]
+    assert todo.text == "M0 narrows the gap on 2 of 2 tasks, but may cost accuracy."
+    assert todo.tone == ""
+
+
+def test_nothing_wrong_is_not_called_wrong() -> None:
+    seen = audit_cards(made(dict.fromkeys(CLEAR, (300, 300))).document)[0]
+    assert (seen.heading, seen.tone) == ("What is seen", "")
+    assert seen.text == "Right in 100 of 100 pictures overall, and no less often in any group."
+    alike = {**dict.fromkeys(EVEN, (9030, 10000)), ("dog", "out"): (8990, 10000)}
+    document = made(alike).document
+    assert audit_cards(document)[0].text == (
+        "Right in 90 of 100 pictures overall, and hardly less often in any group."
+    )
+    assert in_short(document) == "right in 90 of 100"
+
+
+def test_shares_near_0_and_100_keep_a_digit() -> None:
+    near = {**dict.fromkeys(EVEN, (1000, 1000)), ("dog", "out"): (996, 1000)}
+    assert audit_cards(made(near).document)[0].text == (
+        "Right in 99.9 of 100 pictures overall, but in 99.6 of 100 of dog / out."
+    )
+    lost = {**dict.fromkeys(EVEN, (1000, 1000)), ("dog", "out"): (1, 1000)}
+    assert "but in 0.1 of 100 of dog / out." in audit_cards(made(lost).document)[0].text
 
 
 def test_several_comparisons_have_wider_intervals() -> None:
@@ -80,7 +162,14 @@ def test_several_comparisons_have_wider_intervals() -> None:
         assert corrected.value == plain.value
         assert None not in (plain.low, plain.high, corrected.low, corrected.high)
         assert corrected.low < plain.low < plain.high < corrected.high  # type: ignore[operator]
-    assert "5 methods were compared" in audit_banners(many)[-1]
+    assert audit_banners(many)[-1] == (
+        "5 methods were compared: intervals and marks of metrics allow for that (Holm), those of "
+        "single groups do not."
+    )
+    part = structs.replace(many, runs=many.runs[:2], comparisons=many.comparisons[:1])
+    assert audit_banners(part)[-1].startswith("5 methods were compared, 1 of them here: ")
+    old = [structs.replace(c, corrected=None, compared=None) for c in many.comparisons]
+    assert audit_banners(structs.replace(many, comparisons=tuple(old))) == []
 
 
 def test_a_model_that_guesses_does_not_pass_without_a_word() -> None:

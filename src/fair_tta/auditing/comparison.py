@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from msgspec import structs
 
 from fair_tta.auditing.document import (
     AnswerChanges,
@@ -43,6 +42,9 @@ COUNTED = (
 )
 """The metrics that are functions of answers alone, in the order of audits."""
 
+ChangeAt = Callable[[int, Bootstrap], Difference]
+"""How a figure of a run, by its place, differs from that of the first."""
+
 
 def against(
     rows: Rows,
@@ -53,7 +55,7 @@ def against(
     *,
     names: tuple[str, str],
     harmful: Mapping[str, Sequence[str]],
-    corrected: Mapping[str, Difference],
+    corrected: Sequence[Differences],
 ) -> Comparison:
     """Run `after` minus run `before`, overall and group by group.
 
@@ -65,7 +67,7 @@ def against(
         how: intervals are made.
         names: of both.
         harmful: sets of classes.
-        corrected: differences that allow for the number of comparisons.
+        corrected: of `corrected_differences`, for all runs that are compared.
     """
     found = differences(COUNTED, rows, before, after, how)
     by_name = {m.name: Difference.of(figure) for m, figure in zip(COUNTED, found, strict=True)}
@@ -84,31 +86,44 @@ def against(
         groups=tuple(_groups(rows, before, after, how)),
         harm=harm_against(rows, harmful, before, after, how.level),
         perceived=perceived_change(rows, before, after, scores, how),
-        corrected=structs.replace(plain, **corrected) if corrected else None,
+        corrected=corrected[after - 1] if corrected else None,
+        compared=len(corrected) or None,
     )
 
 
-def corrected_differences(rows: Rows, how: Bootstrap) -> list[dict[str, Difference]]:
-    """For each run but the first its differences from that, at Holm's levels for all of them."""
+def corrected_differences(
+    rows: Rows, scores: Sequence[Scores], how: Bootstrap
+) -> list[Differences]:
+    """For each run but the first its differences from that, at Holm's levels for all of them.
+
+    Empty if there are fewer than two.
+    """
     runs = len(rows.answers) - 1
     if runs < 2:
-        return [{} for _ in range(runs)]
-    by_metric = {metric.name: _together(metric, rows, runs, how) for metric in COUNTED}
-    return [{name: every[i] for name, every in by_metric.items()} for i in range(runs)]
+        return []
+
+    def counted(metric: Metric) -> ChangeAt:
+        return lambda run, how: Difference.of(differences([metric], rows, 0, run, how)[0])
+
+    def confidence(run: int, how: Bootstrap) -> Difference:
+        return _change(scores[run].entropy, scores[0].entropy, how)
+
+    every = {metric.name: _together(counted(metric), runs, how) for metric in COUNTED}
+    every["average_target_confidence"] = _together(confidence, runs, how)
+    return [Differences(**{name: found[i] for name, found in every.items()}) for i in range(runs)]
 
 
-def _together(metric: Metric, rows: Rows, runs: int, how: Bootstrap) -> list[Difference]:
-    """The change of a metric in each run, judged together."""
+def _together(change: ChangeAt, runs: int, how: Bootstrap) -> list[Difference]:
+    """The change of a figure in each run, judged together."""
 
-    def change(place: int, error: float) -> Estimate:
-        return differences([metric], rows, 0, place + 1, replace(how, level=1 - error))[0]
+    def at(place: int, error: float) -> Difference:
+        return change(place + 1, replace(how, level=1 - error))
 
     def is_shown(place: int, error: float) -> bool:
-        found = change(place, error)
+        found = at(place, error)
         return direction(found.low, found.high) != 0
 
-    errors = holm_errors(is_shown, runs, 1 - how.level)
-    return [Difference.of(change(place, error)) for place, error in enumerate(errors)]
+    return [at(*each) for each in enumerate(holm_errors(is_shown, runs, 1 - how.level))]
 
 
 def _change(less: Floats | None, more: Floats | None, how: Bootstrap) -> Difference:

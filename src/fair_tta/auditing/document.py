@@ -289,6 +289,10 @@ class Comparison(Part, frozen=True, omit_defaults=True):
             "all comparisons made; null if there is one."
         ),
     ] = None
+    compared: Annotated[
+        NotNegative | None,
+        Meta(description="How many comparisons corrected allows for, also those not kept here."),
+    ] = None
 
     @property
     def told(self) -> Differences:
@@ -372,6 +376,12 @@ class AuditDocument(Part, frozen=True):
     comparisons: tuple[Comparison, ...]
     provenance: Annotated[Mapping[str, Any], Meta(extra_json_schema={"$ref": "#/$defs/Provenance"})]
     warnings: tuple[str, ...]
+
+    @property
+    def compared(self) -> int:
+        """How many comparisons marks of metrics allow for; 0 if they are not corrected."""
+        corrected = [c for c in self.comparisons if c.corrected is not None]
+        return max((c.compared or len(self.comparisons) for c in corrected), default=0)
 
     @property
     def origin(self) -> Provenance:

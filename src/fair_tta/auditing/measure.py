@@ -141,7 +141,7 @@ def compare(audits: Sequence[Audit]) -> Audit:
     scores = tuple(s for a in audits for s in a.scores)
     made = document.settings
     how = Bootstrap(made.resamples, made.seed, made.level, made.strata)
-    corrected = corrected_differences(together, how)
+    corrected = corrected_differences(together, scores, how)
     document = structs.replace(
         document,
         runs=tuple(runs),
@@ -154,7 +154,7 @@ def compare(audits: Sequence[Audit]) -> Audit:
                 how,
                 names=(names[0], names[i]),
                 harmful=document.data.harmful,
-                corrected=corrected[i - 1],
+                corrected=corrected,
             )
             for i in range(1, len(names))
         ),

@@ -13,9 +13,9 @@ from fair_tta.folders import FolderAudit
 from fair_tta.folders.outputs import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, ROWS
 from fair_tta.report.banners import NamedAudit
 from fair_tta.report.first_screen import screen_of_many
+from fair_tta.report.method_rows import cost_sentence
 from fair_tta.report.numbers import SPACE, group_name
 from fair_tta.report.terminal import Fitted, columns
-from fair_tta.report.verdict import cost_sentence
 
 SHOWN_METRICS = {
     "accuracy": "accuracy",

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from fair_tta.auditing.document import AuditDocument
 from fair_tta.report.examination_sentences import MANY_CHANGED
+from fair_tta.report.method_rows import method_rows
 from fair_tta.report.numbers import group_name, interval
-from fair_tta.report.verdict import cells_of, commonest, method_rows, of_hundred, whole_percent
+from fair_tta.report.verdict import cells_of, commonest, of_hundred, whole_percent
 
 NEAR_CHANCE = 0.1
 """Of the way from chance to certain: a median confidence below is called near chance."""
@@ -51,9 +52,14 @@ def audit_banners(document: AuditDocument) -> list[str]:
             "pictures."
         )
     found += [text for text in document.warnings if not text.startswith("Fewer than ")]
-    others = len(document.comparisons)
-    if others > 1:
-        found.append(f"{others} methods were compared: intervals and marks allow for that (Holm).")
+    n, here = document.compared, len(document.comparisons)
+    if n:
+        some = f", {here} of them here" if here < n else ""
+        single = "single groups and sets of classes" if document.data.harmful else "single groups"
+        found.append(
+            f"{n} methods were compared{some}: intervals and marks of metrics allow for that "
+            f"(Holm), those of {single} do not."
+        )
     return found
 
 
@@ -105,11 +111,14 @@ def banners_of_many(tasks: Sequence[NamedAudit]) -> list[str]:
             f"{small} of {len(cells)} groups have fewer than {cells[0][1]} pictures: their figures "
             "are uncertain."
         )
-    others = max(len(document.comparisons) for _, document in tasks)
-    if others > 1:
+    compared = [document.compared for _, document in tasks]
+    n = max(compared)
+    if n:
+        several = f"{n} methods were compared on each task"
+        if min(compared) < n:
+            several = f"Up to {n} methods were compared on a task"
         found.append(
-            f"{others} methods were compared on each task: intervals and marks allow for that, "
-            "task by task (Holm)."
+            f"{several}: intervals and marks of metrics allow for that, task by task (Holm)."
         )
     return found
 

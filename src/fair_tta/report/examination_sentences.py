@@ -11,7 +11,7 @@ from fair_tta.auditing.examination_document import (
     PerceivedAttribute,
 )
 from fair_tta.metrics.estimate import direction
-from fair_tta.report.numbers import count, interval, percent
+from fair_tta.report.numbers import count, percent, points, whole
 
 MANY_CHANGED = 0.2
 """A method that changes more of the answers than this is pointed at."""
@@ -144,9 +144,9 @@ def label_plan(document: ExaminationDocument, attribute: str) -> list[str]:
 
 def _seen(attribute: str, of: PerceivedAttribute) -> Card:
     heading = "What is perceived"
-    sure = f"The value it finds most probable has {_whole(of.confidence.value)} %, on average."
+    sure = f"The value it finds most probable has {whole(of.confidence.value)} %, on average."
     shares = sorted(of.shares.items(), key=lambda item: -(item[1].value or 0))
-    listed = [f"{name} {_whole(share.value)} %" for name, share in shares[:_SHOWN]]
+    listed = [f"{name} {whole(share.value)} %" for name, share in shares[:_SHOWN]]
     left = len(shares) - len(listed)
     text = ", ".join(listed) + (f" and {left} more" if left else "")
     if any("does not perceive" in sign for sign in of.stop_signs):
@@ -161,7 +161,7 @@ def _leaning(attribute: str, of: PerceivedAttribute) -> Card:
     heading, gap = "How far answers lean", of.pseudo_eod
     if gap.value is None:
         return Card(heading, f"This cannot be seen: {gap.reason}.", "")
-    text = f"By its own beliefs they differ by {_points(gap)} between values of {attribute}."
+    text = f"By its own beliefs they differ by {points(gap)} between values of {attribute}."
     value, name, lean = max(
         ((v, y, x) for v, row in of.associations.items() for y, x in row.items()),
         key=lambda cell: cell[2],
@@ -187,7 +187,7 @@ def _advice(document: ExaminationDocument, attribute: str) -> Card:
     if gap_verdict(change)[1] != "good":
         return Card(heading, "No method tried is seen to narrow the perceived gap.", measure)
     text = (
-        f"Try {best.name}: perceived gap {_points(change, signed=True)}, "
+        f"Try {best.name}: perceived gap {points(change, signed=True)}, "
         f"{_of_hundred(best.changed_share.value)} answers change."
     )
     labels = best.labels_needed.labels
@@ -195,16 +195,5 @@ def _advice(document: ExaminationDocument, attribute: str) -> Card:
     return Card(heading, text, more, "good")
 
 
-def _points(figure: EstimateFields, signed: bool = False) -> str:
-    return f"{percent(figure.value, signed)} points {interval(figure, signed)}".strip()
-
-
 def _of_hundred(share: float | None) -> str:
-    return f"{_whole(share)} of 100"
-
-
-def _whole(share: float | None) -> str:
-    """Percent without digits that nobody needs; what is not 0 does not become 0."""
-    if share is None or 0 < share < 0.005:
-        return percent(share)
-    return f"{100 * share:.0f}"
+    return f"{whole(share)} of 100"

@@ -10,7 +10,8 @@ from fair_tta.report import verdict
 from fair_tta.report.banners import NamedAudit, audit_banners, banners_of_many
 from fair_tta.report.drawings import Dot, Upright, difference_dots, dot_plot
 from fair_tta.report.examination_sentences import Card
-from fair_tta.report.numbers import interval, percent, times
+from fair_tta.report.method_rows import method_rows
+from fair_tta.report.numbers import points, times
 from fair_tta.report.several_tasks import MethodOnTasks, by_gap, cards_of_many, methods_on
 from fair_tta.report.svg import Chart
 
@@ -47,12 +48,12 @@ class ScreenRow(NamedTuple):
 
 def first_screen(document: AuditDocument) -> dict[str, Any]:
     """What the template needs."""
-    run, rows = document.runs[0], verdict.method_rows(document)
+    run, rows = document.runs[0], method_rows(document)
     cells, usual = verdict.cells_of(run), verdict.commonest(run)
     most, level = _reach([row.gap for row in rows]), 100 * document.settings.level
     below = f". {len(cells) - MOST_DOTS} more groups are below" if len(cells) > MOST_DOTS else ""
     dashed = f"; dashed: always answering {usual[0]}" if usual else ""
-    together = " Intervals of the gap allow for all comparisons made." if len(rows) > 1 else ""
+    together = " Intervals and marks allow for all comparisons made." if document.compared else ""
     return {
         "cards": verdict.audit_cards(document),
         "banners": audit_banners(document),
@@ -66,7 +67,7 @@ def first_screen(document: AuditDocument) -> dict[str, Any]:
                 row.name,
                 row.says,
                 row.tone,
-                difference_dots([(row.gap, row.tone)], most, _alt(row.name, [row.gap])),
+                difference_dots([(row.gap, row.gap_tone)], most, _alt(row.name, [row.gap])),
                 row.gap,
                 row.accuracy,
                 row.changed,
@@ -92,6 +93,7 @@ def screen_of_many(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
     left = len(methods) - MOST_METHODS
     more = f" {left} more methods are below." if left > 0 else ""
     reference = tasks[0][1].runs[0].name
+    together = ", and intervals allow for all methods" * any(d.compared for _, d in tasks)
     return {
         "cards": cards_of_many(tasks),
         "banners": banners_of_many(tasks),
@@ -114,8 +116,8 @@ def screen_of_many(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
         ],
         "methods_caption": f"Against {reference} on the same pictures. Gap: the change of accuracy "
         "minus that of the worst group, a line for each task with its number on the left; left of "
-        "the upright is better, and intervals allow for all methods. Harm: a wider gap, or less "
-        f"accuracy. Cost: times plain zero-shot.{more}",
+        f"the upright is better{together}. Harm: a wider gap, or less accuracy. Cost: times plain "
+        f"zero-shot.{more}",
     }
 
 
@@ -125,7 +127,7 @@ def _groups(document: AuditDocument, cells: Sequence[verdict.CellOfGroup]) -> Ch
         Dot(
             f"{cell.name} (n = {cell.n})",
             cell.figure,
-            "bad" if place == 0 and len(cells) > 1 else "",
+            "bad" if place == 0 and cell.rate < (run.metrics.accuracy.value or 0.0) else "",
             cell.n < document.settings.small,
         )
         for place, cell in enumerate(cells[:MOST_DOTS])
@@ -152,7 +154,7 @@ def _tasks(tasks: Sequence[NamedAudit]) -> Chart:
 
 
 def _strip(method: MethodOnTasks, most: float) -> Chart:
-    changes = [(None, "") if row is None else (row.gap, row.tone) for row in method.rows]
+    changes = [(None, "") if row is None else (row.gap, row.gap_tone) for row in method.rows]
     return difference_dots(changes, most, _alt(method.name, [gap for gap, _ in changes]))
 
 
@@ -161,10 +163,5 @@ def _reach(gaps: Sequence[Difference]) -> float:
 
 
 def _alt(name: str, gaps: Sequence[Difference | None]) -> str:
-    figures = [
-        f"{percent(gap.value, signed=True)} points {interval(gap, signed=True)}".strip()
-        if gap is not None
-        else "not run"
-        for gap in gaps
-    ]
+    figures = [points(gap, signed=True) if gap is not None else "not run" for gap in gaps]
     return f"Change of the gap by {name}: {'; '.join(figures)}"

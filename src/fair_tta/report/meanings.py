@@ -135,11 +135,17 @@ def limits(document: AuditDocument) -> list[tuple[str, str]]:
         ),
     ]
     if others:
+        marks = (
+            "Marks of a metric allow for the number of runs compared (Holm), not for that of "
+            "metrics; intervals by group, of sets of classes and of what is perceived, and "
+            "p-values are not corrected."
+            if document.compared
+            else "Marks and p-values are not corrected for the number of comparisons."
+        )
         found.append(
             (
                 "Many comparisons",
-                "Marks of a metric allow for the number of runs compared (Holm), not for that of "
-                "metrics; intervals by group and p-values are not corrected. Whoever picks "
+                f"{marks} Whoever picks "
                 "the best of several methods on these images picks luck too: on new images it will "
                 "do less well on average. Confirm a choice on images that took no part in it.",
             )

@@ -34,6 +34,22 @@ def interval(figure: EstimateFields, signed: bool = False, words: bool = False) 
     return f"{low} to {high}" if words else f"[{low}, {high}]"
 
 
+def points(figure: EstimateFields, signed: bool = False) -> str:
+    """``3.2 points [1.0, 5.4]``."""
+    return f"{percent(figure.value, signed)} points {interval(figure, signed)}".strip()
+
+
+def whole(share: float | None) -> str:
+    """Percent without digits that nobody needs; what is not 0 or 100 becomes neither."""
+    if share is None:
+        return NONE
+    for digits in range(4):
+        text = f"{100 * share:.{digits}f}"
+        if 0 < float(text) < 100:
+            return text
+    return f"{100 * share:.0f}"
+
+
 def p_value(p: float | None) -> str:
     """Two digits, or that it is smaller than 0.0001."""
     if p is None:

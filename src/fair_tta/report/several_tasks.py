@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fair_tta.auditing.document import AuditDocument
+from fair_tta.metrics.estimate import listed
 from fair_tta.report.banners import NamedAudit
 from fair_tta.report.examination_sentences import Card
+from fair_tta.report.method_rows import MethodRow, method_rows
 from fair_tta.report.numbers import interval
-from fair_tta.report.verdict import MethodRow, cells_of, method_rows, of_hundred
+from fair_tta.report.verdict import CONFIRM, MAY_COST, cells_of, gap_exists, wrong_card
 
 _LISTED = 3  # tasks whose gaps a card lists
 
@@ -21,21 +23,39 @@ class MethodOnTasks:
     Attributes:
         name: of the method.
         rows: for each task what it does there, None if it was not run.
-        narrows: tasks in which it is shown to narrow the gap.
-        harms: tasks in which it is shown to widen the gap or to cost accuracy.
+        not_run: names of the tasks on which it was not.
     """
 
     name: str
     rows: tuple[MethodRow | None, ...]
-    narrows: int
-    harms: int
+    not_run: tuple[str, ...]
+
+    @property
+    def known(self) -> list[MethodRow]:
+        """The rows of the tasks on which it was run."""
+        return [row for row in self.rows if row is not None]
+
+    @property
+    def narrows(self) -> int:
+        """Tasks in which it is shown to narrow the gap."""
+        return sum(row.narrows for row in self.known)
+
+    @property
+    def harms(self) -> int:
+        """Tasks in which it is shown to widen the gap or to cost accuracy."""
+        return sum(row.widens or row.costs for row in self.known)
+
+    @property
+    def may_cost(self) -> bool:
+        """Whether it may cost accuracy in some task, see `MethodRow`."""
+        return any(row.may_cost for row in self.known)
 
     @property
     def says(self) -> str:
         """The verdict in a few words."""
         parts = [f"narrows the gap in {self.narrows}"] if self.narrows else []
         parts += [f"does harm in {self.harms}"] if self.harms else []
-        return f"{', '.join(parts)} of {len(self.rows)}" if parts else "not shown"
+        return f"{', '.join(parts)} of {len(self.known)}" if parts else "not shown"
 
     @property
     def tone(self) -> str:
@@ -47,13 +67,13 @@ class MethodOnTasks:
     @property
     def changed(self) -> float:
         """The share of answers that changed, the mean over tasks."""
-        shares = [row.changed for row in self.rows if row is not None]
+        shares = [row.changed for row in self.known]
         return sum(shares) / len(shares)
 
     @property
     def cost(self) -> float | None:
         """As a multiple of plain zero-shot, the mean over tasks; None if it is not known."""
-        known = [row.cost for row in self.rows if row is not None and row.cost is not None]
+        known = [row.cost for row in self.known if row.cost is not None]
         return sum(known) / len(known) if known else None
 
 
@@ -70,24 +90,17 @@ def methods_on(tasks: Sequence[NamedAudit]) -> list[MethodOnTasks]:
     found = []
     for name in names:
         rows = tuple(of.get(name) for of in by_task)
-        tones = [row.tone for row in rows if row is not None]
-        found.append(MethodOnTasks(name, rows, tones.count("good"), tones.count("bad")))
+        missing = [task for (task, _), row in zip(tasks, rows, strict=True) if row is None]
+        found.append(MethodOnTasks(name, rows, tuple(missing)))
     return sorted(found, key=lambda row: (row.harms - row.narrows, row.harms))
 
 
 def cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
     """What is wrong, how sure, what to do, over all tasks; the largest gap comes first in them."""
     (name, document), n = tasks[0], len(tasks)
-    run, worst = document.runs[0], cells_of(document.runs[0])[0]
-    wrong = Card(
-        "What is wrong",
-        f"Largest gap on {name}: right in {of_hundred(run.metrics.accuracy.value or 0.0)} pictures "
-        f"overall, but in {of_hundred(worst.rate)} of {worst.name}.",
-        f"Answers of {run.name}.",
-        "bad",
-    )
-    shown = [(d.runs[0].metrics.bias.low or 0.0) > 0 for _, d in tasks]
-    exists = f"A gap exists on {sum(shown)} of {n} tasks." if any(shown) else "A gap is not shown."
+    wrong = wrong_card(document.runs[0], cells_of(document.runs[0]), name)
+    shown = sum(gap_exists(d.runs[0]) for _, d in tasks)
+    exists = f"A gap exists on {shown} of {n} tasks." if shown else "A gap is not shown."
     ends = [f"{t} {interval(d.runs[0].metrics.bias, words=True)}" for t, d in tasks[:_LISTED]]
     sure = Card("How sure", exists, f"In points: {', '.join(ends)}.")
     return [wrong, sure, _advice(methods_on(tasks))]
@@ -97,18 +110,30 @@ def _advice(methods: Sequence[MethodOnTasks]) -> Card:
     heading = "What to do"
     if not methods:
         return Card(heading, "Try methods on the same pictures.", "")
-    best, n = methods[0], len(methods[0].rows)
+    best = min(methods, key=lambda row: (row.tone != "good", row.may_cost))
     if best.tone == "good":
-        elsewhere = "" if best.narrows == n else ", no harm is shown on the others"
-        text = f"Try {best.name}: it narrows the gap on {best.narrows} of {n} tasks{elsewhere}."
-        return Card(heading, text, "Confirm it on pictures that took no part.", "good")
+        return _advised(best)
     more = "Label more pictures of the worst groups, or try other methods."
     mixed = next((row for row in methods if row.narrows), None)
     if mixed is not None:
-        text = f"No method narrows the gap without harm: {mixed.name} {mixed.says} tasks."
+        tasks = "task" if len(mixed.known) == 1 else "tasks"
+        text = f"No method narrows the gap without harm: {mixed.name} {mixed.says} {tasks}."
         return Card(heading, text, more)
     tried = "The method tried is not" if len(methods) == 1 else f"None of {len(methods)} methods is"
     return Card(heading, f"{tried} shown to narrow the gap on any task.", more)
+
+
+def _advised(method: MethodOnTasks) -> Card:
+    """What to do about a method that narrows the gap, and is not shown to do harm."""
+    n = len(method.known)
+    on = f"narrows the gap on {method.narrows} of {n} task{'s' * (n != 1)}"
+    elsewhere = "" if method.narrows == n else ", no harm is shown on the others"
+    missing = f"; not run on {listed(method.not_run)}" if method.not_run else ""
+    if method.may_cost:
+        text = f"{method.name} {on}, but may cost accuracy{missing}."
+        return Card("What to do", text, f"{MAY_COST} {CONFIRM}")
+    text = f"Try {method.name}: it {on}{elsewhere}{missing}."
+    return Card("What to do", text, CONFIRM, "good")
 
 
 def _gap(document: AuditDocument) -> float:

@@ -7,31 +7,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fair_tta.auditing.document import (
-    AuditDocument,
-    Comparison,
-    Difference,
-    Measured,
-    RunFigures,
-)
-from fair_tta.metrics.estimate import direction
+from fair_tta.auditing.document import AuditDocument, Measured, RunFigures
 from fair_tta.metrics.exact import images_for_half_width
 from fair_tta.report.examination_sentences import Card
-from fair_tta.report.numbers import (
-    SPACE,
-    count,
-    group_name,
-    interval,
-    number_of_times,
-    percent,
-)
+from fair_tta.report.method_rows import MethodRow, method_rows
+from fair_tta.report.numbers import SPACE, count, group_name, interval, points, whole
 
 _DRAWS = 2000  # of groups, to tell which may be the worst
+_ADDED = 2  # right images, and as many wrong ones, to draw from: no group looks certain
 _SURE = 0.95  # of the draws name the same group
 _WORTH_NAMING = 0.05  # of the draws name another
-_SHARED = 0.9  # times the cost of zero-shot: less means that work was shared, not that it is cheap
 _LISTED = 3  # classes that a title lists
 _HALF_WIDTH = 0.05  # a group is known if its accuracy is known up to so much
+
+CONFIRM = "Confirm it on pictures that took no part."
+MAY_COST = "By itself, not allowing for the number of methods, its accuracy is shown to fall."
 
 
 @dataclass(frozen=True)
@@ -47,29 +37,6 @@ class CellOfGroup:
     def rate(self) -> float:
         """The share of right answers."""
         return self.correct / self.n
-
-
-@dataclass(frozen=True)
-class MethodRow:
-    """What a method does to the gap, beside the reference.
-
-    Attributes:
-        name: of the run.
-        gap: its change, with an interval that allows for all comparisons made.
-        accuracy: its change, with an interval of its own.
-        changed: the share of answers that changed.
-        cost: as a multiple of plain zero-shot, None if that was not run.
-        says: one word of verdict.
-        tone: a class of the style sheet.
-    """
-
-    name: str
-    gap: Difference
-    accuracy: Difference
-    changed: float
-    cost: float | None
-    says: str
-    tone: str
 
 
 def cells_of(run: RunFigures) -> list[CellOfGroup]:
@@ -88,11 +55,12 @@ def cells_of(run: RunFigures) -> list[CellOfGroup]:
 def worst_shares(cells: Sequence[CellOfGroup], seed: int = 0) -> list[tuple[str, float]]:
     """How often each group is the worst if images are drawn anew, the most frequent first.
 
-    Right answers of each group are drawn from a binomial distribution; ties are shared.
+    Right answers of each group are drawn from a binomial distribution, at the rate that two right
+    and two wrong images more would give (Agresti and Coull, 1998); ties are shared.
     """
     generator = np.random.default_rng(seed)
     n = np.array([cell.n for cell in cells])
-    rates = np.array([cell.rate for cell in cells])
+    rates = (np.array([cell.correct for cell in cells]) + _ADDED) / (n + 2 * _ADDED)
     drawn = generator.binomial(n, rates, (_DRAWS, len(cells))) / n
     lowest = drawn == drawn.min(1, keepdims=True)
     shares = (lowest / lowest.sum(1, keepdims=True)).mean(0)
@@ -128,8 +96,8 @@ def in_short(document: AuditDocument) -> str:
     cells = cells_of(run)
     if not cells or run.metrics.accuracy.value is None:
         return ""
-    overall = of_hundred(run.metrics.accuracy.value)
-    return f"right in {overall}, in {of_hundred(cells[0].rate)} of {cells[0].name}"
+    overall, lowest = of_hundred(run.metrics.accuracy.value), of_hundred(cells[0].rate)
+    return f"right in {overall}" + (f", in {lowest} of {cells[0].name}" * (lowest != overall))
 
 
 def audit_cards(document: AuditDocument) -> list[Card]:
@@ -138,26 +106,39 @@ def audit_cards(document: AuditDocument) -> list[Card]:
     cells = cells_of(run)
     if not cells or run.metrics.accuracy.value is None:
         return [Card("What is wrong", "Nothing can be said: no group has images.", "")]
-    return [_wrong(run, cells), _sure(run, cells), _advice(document, cells)]
+    return [wrong_card(run, cells), _sure(run, cells), _advice(document, cells)]
 
 
-def _wrong(run: RunFigures, cells: Sequence[CellOfGroup]) -> Card:
+def wrong_card(run: RunFigures, cells: Sequence[CellOfGroup], task: str = "") -> Card:
+    """Right answers of all and of the worst group, on a task that is named if there are several.
+
+    It is called wrong only if there is a difference to be read, and red only if that is shown.
+    """
     worst, overall = cells[0], run.metrics.accuracy.value or 0.0
-    text = (
-        f"Right in {of_hundred(overall)} pictures overall, but in {of_hundred(worst.rate)} of "
-        f"{worst.name}."
-    )
-    return Card("What is wrong", text, f"Answers of {run.name}.", "bad")
+    all_of, worst_of, more = of_hundred(overall), of_hundred(worst.rate), f"Answers of {run.name}."
+    if all_of == worst_of or worst.rate >= overall:
+        less = "hardly less" if worst.rate < overall else "no less"
+        start = f"{task}: right" if task else "Right"
+        text = f"{start} in {all_of} pictures overall, and {less} often in any group."
+        return Card("What is seen", text, more)
+    start = f"Largest gap on {task}: right" if task else "Right"
+    text = f"{start} in {all_of} pictures overall, but in {worst_of} of {worst.name}."
+    return Card("What is wrong", text, more, "bad" if gap_exists(run) else "")
+
+
+def gap_exists(run: RunFigures) -> bool:
+    """Whether a gap between accuracy and the worst group is shown."""
+    return (run.metrics.bias.low or 0.0) > 0
 
 
 def _sure(run: RunFigures, cells: Sequence[CellOfGroup]) -> Card:
     gap = run.metrics.bias
     ends = f"{interval(gap, words=True)} points"
-    exists = gap.low is not None and gap.low > 0
+    exists = gap_exists(run)
     text = f"A gap exists: {ends}." if exists else f"A gap is not shown: {ends}."
     shares, worst = dict(worst_shares(cells)), cells[0]
     share = shares.pop(worst.name)
-    if share >= _SURE:
+    if exists and share >= _SURE:
         return Card("How sure", text, f"{worst.name} is the worst group ({pictures(worst.n)}).")
     more = f"{pictures(worst.n)}; {worst.name} is the worst in {whole_percent(share)} of resamples"
     other = next(iter(shares), None)
@@ -177,14 +158,9 @@ def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> Card:
         else ""
     )
     rows = method_rows(document)
-    narrows = [row for row in rows if row.tone == "good"]
+    narrows = [row for row in rows if row.narrows]
     if narrows:
-        best = min(narrows, key=lambda row: row.gap.value or 0.0)
-        text = (
-            f"Switch to {best.name}: gap {percent(best.gap.value, signed=True)} points "
-            f"{interval(best.gap, signed=True)}, accuracy {_change(best.accuracy)}."
-        )
-        return Card(heading, text, "Confirm it on pictures that took no part.", "good")
+        return _advised(min(narrows, key=lambda row: (row.costs, row.may_cost)))
     if rows:
         tried = "The method tried" if len(rows) == 1 else f"None of {len(rows)} methods tried"
         is_not = "is not shown" if len(rows) == 1 else "is shown"
@@ -192,62 +168,26 @@ def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> Card:
     return Card(heading, "Try methods on the same pictures: `--adapters`.", label)
 
 
-def method_rows(document: AuditDocument) -> list[MethodRow]:
-    """A row for each run that is compared with the first, by the change of the gap."""
-    plain = next((r for r in document.runs if r.adapter and r.adapter.name == "ZeroShot"), None)
-    by_name = {run.name: run for run in document.runs}
-    rows = []
-    for c in document.comparisons:
-        gap = c.told.bias
-        says, tone = _says(c, gap)
-        changed = c.changes.changed / c.changes.n if c.changes.n else 0.0
-        cost = _multiple(by_name.get(c.run), plain)
-        rows.append(MethodRow(c.run, gap, c.differences.accuracy, changed, cost, says, tone))
-    return sorted(rows, key=lambda row: row.gap.value if row.gap.value is not None else 2.0)
-
-
-def _says(comparison: Comparison, gap: Difference) -> tuple[str, str]:
-    accuracy = comparison.differences.accuracy
-    if direction(accuracy.low, accuracy.high) < 0:
-        return "costs accuracy", "bad"
-    moved = direction(gap.low, gap.high)
-    if moved:
-        return ("widens the gap", "bad") if moved > 0 else ("narrows the gap", "good")
-    return "not shown", ""
-
-
-def _multiple(run: RunFigures | None, plain: RunFigures | None) -> float | None:
-    if run is None or plain is None or run.cost is None or plain.cost is None:
-        return None
-    if plain.cost.seconds_per_image <= 0:
-        return None
-    multiple = run.cost.seconds_per_image / plain.cost.seconds_per_image
-    return multiple if multiple > _SHARED else None
-
-
-def cost_sentence(document: AuditDocument) -> str:
-    """What each method costs against plain zero-shot, the cheapest first; empty if not known."""
-    known = sorted((row.cost, row.name) for row in method_rows(document) if row.cost is not None)
-    if not known:
-        return ""
-    listed = [f"{number_of_times(cost)} times with {name}" for cost, name in known]
-    return f"Cost of a zero-shot call: {', '.join(listed)}."
-
-
-def _change(figure: Difference) -> str:
-    if direction(figure.low, figure.high) == 0:
-        return "not shown to change"
-    return f"{percent(figure.value, signed=True)} points"
+def _advised(row: MethodRow) -> Card:
+    """What to do about a method that narrows the gap, whatever it does to accuracy."""
+    figures = f"gap {points(row.gap, signed=True)}, accuracy {points(row.accuracy, signed=True)}"
+    if row.costs:
+        text = f"{row.name} narrows the gap and costs accuracy: {figures}."
+        return Card("What to do", text, "Weigh the two, or try other methods.")
+    if row.may_cost:
+        text = f"{row.name} narrows the gap, but may cost accuracy: {figures}."
+        return Card("What to do", text, f"{MAY_COST} {CONFIRM}")
+    return Card("What to do", f"Try {row.name}: {figures}.", CONFIRM, "good")
 
 
 def of_hundred(share: float) -> str:
     """``73 of 100``."""
-    return f"{100 * share:.0f} of 100"
+    return f"{whole(share)} of 100"
 
 
 def whole_percent(share: float) -> str:
     """``71 %``, without digits that nobody needs."""
-    return f"{100 * share:.0f}{SPACE}%"
+    return f"{whole(share)}{SPACE}%"
 
 
 def pictures(n: int) -> str:
