@@ -9,6 +9,7 @@ import pickle
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,27 @@ def test_comparisons_hold_what_the_functions_say(both: Audit) -> None:
         difference = now[mask].mean() - was[mask].mean()
         assert group["difference"]["value"] == pytest.approx(difference)
     assert comparison["sensitive_indifference"]["gender"]["value"] == 0
+
+
+def test_target_confidence_is_corrected_as_the_other_metrics_are() -> None:
+    random = np.random.default_rng(1)
+    first = random.uniform(0.2, 0.5, N)
+    moved = [first + random.normal(0, 0.1, N) for _ in range(2)] + [first + 0.3]
+    entropies = [first, *(np.clip(e, 0, 1) for e in moved)]
+    runs = [
+        make(name=f"run {i}", scores=Scores(entropy=entropy)) for i, entropy in enumerate(entropies)
+    ]
+    comparisons = compare(runs).document.comparisons
+    for comparison, entropy, error in zip(
+        comparisons, entropies[1:], (0.05 / 2, 0.05 / 2, 0.05 / 3), strict=True
+    ):
+        told = comparison.told.average_target_confidence
+        change = np.append(first - entropy, [-1.0, 1.0])  # one image added at either end
+        half = NormalDist().inv_cdf(1 - error / 2) * change.std(ddof=1) / math.sqrt(N + 2)
+        assert told.low == pytest.approx(change.mean() - half)
+        assert told.high == pytest.approx(change.mean() + half)
+        assert comparison.compared == 3
+    assert compare(runs[:2]).document.comparisons[0].compared is None
 
 
 def test_the_json_validates(both: Audit) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -241,6 +242,19 @@ def test_methods_that_do_nothing_or_too_much_are_told() -> None:
         for sentence in sentences.banners(much)
     )
     assert sentences.banners(still.document) == list(still.document.warnings)
+
+
+def test_the_first_method_that_is_seen_to_narrow_is_advised() -> None:
+    plain = examined().to_dict()
+    ends = {"orthcali": (-0.12, -0.26, 0.02), "zero": (-0.05, -0.08, -0.02)}
+    for method in plain["adapters"]:
+        of = dict(zip(("value", "low", "high"), ends[method["name"]], strict=True))
+        method["pseudo_eod"]["place"]["change"].update(of)
+    plain["ranking"]["place"] = ["orthcali", "zero"]
+    found = Examination.from_json(json.dumps(plain))
+    todo = sentences.cards(found.document, "place")[2]
+    assert todo.text.startswith("Try zero: perceived gap \N{MINUS SIGN}5.0 points [")
+    assert "Intervals and marks do not allow for the number of methods." in examination_html(found)
 
 
 def test_no_pictures_leaves_nothing_of_them(examinations: dict[str, Examination]) -> None:

@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fair_tta import FairTTAError
+from fair_tta import FairTTAError, metrics
 from fair_tta.auditing import Audit
 from fair_tta.auditing.document import Measured
+from fair_tta.metrics.balanced import mean_rate_ends
 from fair_tta.report import Picture, html, html_many, write_report
 from fair_tta.report.numbers import duration, interval, p_value, percent
 from fair_tta.report.sentences import clean, document_of
@@ -210,6 +211,40 @@ def test_every_number_of_the_groups_is_that_of_the_document(
                 worst = run["worst_group"]["(y, s)"]
                 here = (target, run["groups"][g]["sensitive"])
                 assert ("worst group" in text) == ((worst["target"], worst["sensitive"]) == here)
+
+
+def test_intervals_are_named_as_they_were_made() -> None:
+    found = sample(runs=["ZeroShot"])
+    page = Page(html(found)).text
+    named = page[page.index("Of a run: ") :]
+    run, level = found.document.runs[0], found.document.settings.level
+    cells = [cell for group in run.groups for cell in group.classes]
+
+    def ends(figure: Measured) -> Any:
+        assert figure.low is not None
+        assert figure.high is not None
+        return pytest.approx((figure.low, figure.high))
+
+    assert "Wilson for rates of groups" in named
+    for cell in cells:
+        assert metrics.wilson(cell.correct, cell.n, level) == ends(cell.true_positive_rate)
+    assert "Clopper and Pearson for the worst group and the gap to it" in named
+    together = 1 - (1 - level) / len(cells)
+    exact = [metrics.clopper_pearson(cell.correct, cell.n, together) for cell in cells]
+    lowest = tuple(min(every) for every in zip(*exact, strict=True))
+    assert lowest == ends(run.metrics.worst_group_accuracy)
+    mean = run.metrics.accuracy.value or 0.0
+    assert (mean - lowest[1], mean - lowest[0]) == ends(run.metrics.bias)
+    assert "Price and Bonett for balanced accuracy" in named
+    right, n = (np.array([getattr(c, key) for c in cells], float) for key in ("correct", "n"))
+    assert run.metrics.balanced_accuracy is not None
+    assert mean_rate_ends(right, n, level) == ends(run.metrics.balanced_accuracy)
+    resampled = "for accuracy and for gaps between groups (equalized odds, equal opportunity"
+    assert "200 resamples (seed 0" in named
+    assert resampled in named
+    assert "draws of noise for the calibration error" in named
+    assert "Wald with an image added at either end for ATC and ASI" in named
+    assert "Holm" not in named[: named.index("Settings of each run")]
 
 
 def test_changes_and_confusions_are_those_of_the_document(

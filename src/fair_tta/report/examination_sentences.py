@@ -182,10 +182,13 @@ def _advice(document: ExaminationDocument, attribute: str) -> Card:
     measure = f"To measure the gap, label {each} pictures of each group."
     if not document.adapters:
         return Card(heading, "No method was tried: name some to see what they change.", measure)
-    best = ranked(document, attribute)[0]
-    change = best.pseudo_eod[attribute].change
-    if gap_verdict(change)[1] != "good":
+    order = ranked(document, attribute)
+    best = next(
+        (m for m in order if gap_verdict(m.pseudo_eod[attribute].change)[1] == "good"), None
+    )
+    if best is None:
         return Card(heading, "No method tried is seen to narrow the perceived gap.", measure)
+    change = best.pseudo_eod[attribute].change
     text = (
         f"Try {best.name}: perceived gap {points(change, signed=True)}, "
         f"{_of_hundred(best.changed_share.value)} answers change."
