@@ -55,10 +55,18 @@ def change(figure: dict[str, float], better: int) -> str:
     """With its interval; bold if it is shown to be better, marked if it is shown to be worse."""
     if figure["change"] == figure["low"] == figure["high"] == 0:
         return "0"
-    middle = f"{figure['change']:+.1f}".replace("-0.0", "0.0").replace("+0.0", "0.0")
+    middle, low, high = (signed(figure[key]) for key in ("change", "low", "high"))
     side = better * ((figure["low"] > 0) - (figure["high"] < 0))
     middle = {1: f"**{middle}**", -1: f"{middle} (worse)", 0: middle}[side]
-    return f"{middle} [{figure['low']:+.1f}, {figure['high']:+.1f}]"
+    return f"{middle} [{low}, {high}]"
+
+
+def signed(points: float) -> str:
+    """With one digit after the point, or two where one would look like 0: a mark rests on them."""
+    if points == 0:
+        return "0.0"
+    text = f"{points:+.1f}"
+    return f"{points:+.2f}" if text[1:] == "0.0" else text
 
 
 def _by_question(found: dict[str, Any]) -> dict[str, dict[str, Any]]:

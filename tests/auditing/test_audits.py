@@ -250,6 +250,12 @@ def test_scores_of_predictions() -> None:
     assert Scores.from_predictions([]).entropy is None
 
 
+def test_scores_that_are_empty_are_left_out() -> None:
+    found = make(scores=Scores(zero_shot={}, sensitive_zero_shot={}, warnings=[]))
+    assert found.document.runs[0].perceived is None
+    assert found.document.runs[0].warnings == {}
+
+
 def test_small_groups_warn_and_the_audit_keeps_the_warning() -> None:
     truth, groups = ["a", "b"] * 40 + ["a"], ["x", "y"] * 20 + ["y", "x"] * 20 + ["z"]
     with pytest.warns(SmallGroupWarning, match=r"a / z \(n = 1\)") as seen:
@@ -378,6 +384,70 @@ def other_rows() -> Audit:
         (
             lambda: make(scores=Scores(relative_step=[0.5])),
             "`relative_step` should be as long as `y_true`, 600 (got 1).",
+        ),
+        (
+            lambda: make(scores=Scores(relative_step=0.1)),
+            "`relative_step` should be a number or None per image.",
+        ),
+        (
+            lambda: make(scores=Scores(relative_step=["x"] * N)),
+            "`relative_step` should be a number or None per image.",
+        ),
+        (
+            lambda: make(scores=Scores(warnings=["bad"] * N)),
+            "`warnings` should be a list of texts per image (row 0 is 'bad').",
+        ),
+        (
+            lambda: make(scores=Scores(warnings=[None] * N)),  # type: ignore[list-item]
+            "`warnings` should be a list of texts per image (row 0 is None).",
+        ),
+        (
+            lambda: make(scores=Scores(warnings="bad")),
+            "`warnings` should be a list of texts per image (got str).",
+        ),
+        (
+            lambda: make(scores=Scores(warnings=[["bad"]] * 700)),
+            "`warnings` should be as long as `y_true`, 600 (got 700).",
+        ),
+        (
+            lambda: make(scores=Scores(zero_shot={"cat": [0.5] * N, "dog": [0.5]})),
+            "`zero_shot['dog']` should be as long as `y_true`, 600 (got 1).",
+        ),
+        (
+            lambda: make(scores=Scores(zero_shot={"cat": ["x"] * N, "dog": [0.5] * N})),
+            "`zero_shot['cat']` should be numbers.",
+        ),
+        (
+            lambda: make(scores=Scores(sensitive_zero_shot=[[0.5, 0.5]] * N)),  # type: ignore[arg-type]
+            "`sensitive_zero_shot` should be {name: numbers} (got list).",
+        ),
+        (
+            lambda: make(scores=Scores(sensitive_zero_shot={"gender": [[0.5, 0.5]]})),
+            "`sensitive_zero_shot['gender']` should be as long as `y_true`, 600 (got 1).",
+        ),
+        (
+            lambda: Scores.from_probabilities(PROBABILITIES, [1]),  # type: ignore[arg-type]
+            "`sensitive` should be {name: numbers} (got list).",
+        ),
+        (
+            lambda: make(seconds=float("nan")),
+            "`seconds` should be a number from 0 on (got nan).",
+        ),
+        (lambda: make(seconds=-1), "`seconds` should be a number from 0 on (got -1)."),
+        (lambda: make(seconds="3 s"), "`seconds` should be a number from 0 on (got '3 s')."),
+        (lambda: make(interval=None), "`interval` should be a Bootstrap (got None)."),
+        (
+            lambda: make(harmful=5),
+            "`harmful` should be a list of classes, or {name: classes} (got 5).",
+        ),
+        (
+            lambda: audit(TRUTH, BEFORE, None),
+            "`sensitive` should have a value per image, or be {attribute: values} (got None).",
+        ),
+        (lambda: compare(None), "`audits` should be a list of audits."),  # type: ignore[arg-type]
+        (
+            lambda: Audit.from_json(None),  # type: ignore[arg-type]
+            "`text` should be JSON as a string (got NoneType).",
         ),
         (
             lambda: Audit.from_json("{"),

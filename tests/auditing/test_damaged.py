@@ -136,6 +136,10 @@ def nested(n: int) -> str:
         ),
         (edited(("runs", 1, "groups", 1)), "the groups of 'tpt' are not those of the first run"),
         (edited(("data", "targets", 1)), "the classes of 'zero-shot' are not those of the data"),
+        (
+            edited(("runs", 0, "groups", 0, "classes", 0, "correct"), 4000),
+            "'zero-shot' has more right answers than images",
+        ),
         ("3", "Expected `object`, got `int`"),
         ('{"schema": ["fair-tta/audit/1"]}', "this audit has the schema ['fair-tta/audit/1']"),
     ],

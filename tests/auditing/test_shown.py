@@ -26,19 +26,37 @@ def test_a_frame_has_every_figure_and_group(loaded: Audit) -> None:
         "run",
         "figure",
         "target",
-        "sensitive",
+        "sensitive: sensitive",
         "value",
         "low",
         "high",
         "n",
     ]
     groups = frame[(frame.figure == "group_accuracy") & (frame.run == "a_b & c")]
-    found = {(row.target, row.sensitive): row.value for row in groups.itertuples()}
+    found = {(row[2], row[3]): row[4] for row in groups.itertuples(index=False)}
     assert found == {
         ("cat", "in <b>"): 1, ("cat", "out"): 1, ("dog", "in <b>"): 0, ("dog", "out"): 0,
     }  # fmt: skip
     accuracy = frame[(frame.figure == "accuracy") & (frame.run == "<i>")]
     assert accuracy.value.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("attribute", ["target", "n", "value", "run"])
+def test_an_attribute_does_not_take_the_place_of_a_figure(attribute: str) -> None:
+    pytest.importorskip("pandas")
+    frame = audit(TRUTH, TRUTH, {attribute: PLACE}).to_frame()
+    last = frame.iloc[-1]
+    assert last[["run", "target", "value", "n"]].tolist() == ["predictions", "dog", 1.0, 25]
+    assert last[f"sensitive: {attribute}"] == "out"
+
+
+def test_names_are_not_formulas(tmp_path: Path) -> None:
+    odd = {"cat": "$a_$", "dog": r"$\foo$"}
+    truth = [odd[name] for name in TRUTH]
+    axes = audit(truth, truth, PLACE, name="$x^{$").plot()
+    figure = axes.get_figure()
+    assert figure is not None
+    figure.savefig(tmp_path / "groups.png")  # type: ignore[union-attr]
 
 
 def test_a_picture_has_a_dot_for_each_group(loaded: Audit, tmp_path: Path) -> None:

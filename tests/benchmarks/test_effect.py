@@ -112,3 +112,10 @@ def test_pages_show_the_figures_of_the_json(module: Any, name: str) -> None:
     found = json.loads((ROOT / "docs" / "effect.json").read_text("utf-8"))
     assert "<!-- effect: " in text
     assert module("effect_page").filled(text, found) == text, "python benchmarks/effect.py --page"
+
+
+def test_what_a_mark_rests_on_is_printed(module: Any) -> None:
+    change = module("effect_page").change
+    assert change({"change": 0.2, "low": 0.01, "high": 0.4}, 1) == "**+0.2** [+0.01, +0.4]"
+    assert change({"change": -0.04, "low": -1.0, "high": -0.02}, 1) == "-0.04 (worse) [-1.0, -0.02]"
+    assert change({"change": 0.0, "low": -0.1, "high": 0.1}, 1) == "0.0 [-0.1, +0.1]"

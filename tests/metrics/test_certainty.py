@@ -81,6 +81,22 @@ def test_extremes() -> None:
             "`k` should lie from 1 to 2, the ranking's length (got 3).",
         ),
         (
+            lambda: metrics.max_skew([], 1),
+            "`ranked` should have at least one row (got none).",
+        ),
+        (
+            lambda: metrics.ndkl(["a", "z"], values=["a", "b"]),
+            "`ranked` holds 'z', which is not in `values`: ['a', 'b'].",
+        ),
+        (
+            lambda: metrics.ndkl(["a", "b"], desired=["a"]),
+            "`desired` should be {value: share} (got ['a']).",
+        ),
+        (
+            lambda: metrics.max_skew(["a", "b"], 1, desired={"a": "x", "b": 0.5}),
+            "`desired` should give each value a share, 1 in all (got {'a': 'x', 'b': 0.5}).",
+        ),
+        (
             lambda: metrics.ndkl(["a", "b"], desired={"a": 0.5, "b": 0.6}),
             "`desired` should give each value a share, 1 in all (got {'a': 0.5, 'b': 0.6}).",
         ),

@@ -363,6 +363,43 @@ def test_errors_say_what_to_do(arguments: Any, names: Any, message: str) -> None
     assert str(error.value) == message
 
 
+def test_a_reason_says_what_is_missing() -> None:
+    of_one, halves = ["a"] * 80, ["x"] * 40 + ["y"] * 40
+    needs = "a gap needs two groups with images of one class, and two with images of others"
+    assert metrics.equalized_odds_difference(of_one, of_one, halves).reason == needs
+    mostly = ["a"] * 40 + ["a", "b"] * 20
+    found = metrics.equalized_odds_difference(mostly, mostly, halves)
+    assert found.reason is not None
+    assert found.reason.startswith(f"{needs}; left out, no images: b / x")
+    apart = ["a"] * 40 + ["b"] * 40
+    found = metrics.equal_opportunity_difference(apart, apart, halves)
+    assert found.reason is not None
+    assert found.reason.startswith("a gap needs two groups with images of one class; left out")
+
+
+@pytest.mark.parametrize(("truth", "said"), [([1, 0], ["1", "0"]), (["1", "0"], [1.0, 0.0])])
+def test_labels_that_cannot_meet_are_an_error(truth: Any, said: Any) -> None:
+    with pytest.raises(FairTTAError) as error:
+        metrics.accuracy(truth, said)
+    assert str(error.value) == (
+        f"`y_true` and `y_pred` should both be text, or neither (got {truth[0]!r} and {said[0]!r})."
+    )
+    assert metrics.accuracy([True, False], [1, 0]).value == 1
+    assert metrics.accuracy([1, "none"], [1, 1]).value == 0.5
+
+
+def test_a_metric_and_its_interval_are_asked_for_by_type() -> None:
+    case = ["a", "b"], ["a", "b"], ["a", "b"], ["x", "y"]
+    with pytest.raises(FairTTAError) as error:
+        metrics.paired_difference("accuracy", *case)  # type: ignore[arg-type]
+    assert str(error.value) == (
+        "`metric` should be a Metric, such as definitions.WORST_GROUP_ACCURACY (got 'accuracy')."
+    )
+    with pytest.raises(FairTTAError) as error:
+        metrics.paired_difference(metrics.definitions.ACCURACY, *case, interval=None)  # type: ignore[arg-type]
+    assert str(error.value) == "`interval` should be a Bootstrap (got None)."
+
+
 def test_missing_values_of_pandas_are_missing() -> None:
     pandas = pytest.importorskip("pandas")
     with pytest.raises(FairTTAError, match="no missing values \\(row 1\\)"):

@@ -66,6 +66,7 @@ def test_groups_are_intersections_and_small_ones_warn() -> None:
     [
         ((["a"], ["x"], "a"), r"`harmful` should be a list of classes \(got 'a'\)"),
         ((["a"], ["x"], []), r"`harmful` should be a list of classes \(got \[\]\)"),
+        ((["a"], ["x"], 5), r"`harmful` should be a list of classes \(got 5\)"),
         (([], [], ["a"]), "`y_pred` should have at least one row"),
         ((["a", None], ["x", "y"], ["a"]), "`y_pred` should have no missing values"),
     ],

@@ -67,7 +67,11 @@ class Audit:
         return metrics[metric].estimate
 
     def difference(self, metric: str, run: str) -> Estimate:
-        """How a figure of a run differs from that of the first, with its paired interval."""
+        """How a figure of a run differs from that of the first, with its paired interval.
+
+        The interval is of this comparison alone, at the level asked for. Of several runs, reports
+        show wider ones that allow for their number: ``document.comparisons[i].corrected``.
+        """
         others = {c.run: c.differences.by_name() for c in self.document.comparisons}
         if run not in others:
             raise FairTTAError(f"`run` should be one of {list(others)} (got {run!r}).")

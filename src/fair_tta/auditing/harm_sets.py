@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -27,7 +27,8 @@ def parse_harmful(harmful: HarmSets | None, targets: Sequence[str]) -> dict[str,
         harmful = {ONE_SET: harmful}
     sets = {}
     for name, classes in harmful.items():
-        if isinstance(classes, str | bytes) or not classes:
+        is_list = isinstance(classes, Collection) and not isinstance(classes, str | bytes)
+        if not is_list or not len(classes):
             raise FairTTAError(
                 f"`harmful` should be a list of classes, or {{name: classes}} (got {classes!r})."
             )

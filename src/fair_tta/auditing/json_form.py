@@ -78,6 +78,8 @@ def parse_struct(text: str | bytes, kind: type[T], schema_id: str, what: str) ->
     Raises:
         FairTTAError: it is not such a document, and where it fails.
     """
+    if not isinstance(text, str | bytes):
+        raise FairTTAError(f"`text` should be JSON as a string (got {type(text).__name__}).")
     try:
         plain = json.loads(
             text if isinstance(text, str) else text.decode(),

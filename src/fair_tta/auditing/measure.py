@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
@@ -28,7 +29,7 @@ from fair_tta.auditing.json_form import dump_document, parse_document
 from fair_tta.auditing.run_figures import figures_of_run
 from fair_tta.auditing.scores import Scores
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics.bootstrap import DEFAULT, Bootstrap
+from fair_tta.metrics.bootstrap import DEFAULT, Bootstrap, check_interval
 from fair_tta.metrics.estimate import SMALL, Over, small_groups, warn_small
 from fair_tta.metrics.on_rows import sizes
 from fair_tta.metrics.rows import Column, Rows, Sensitive, Values, parse_rows
@@ -75,6 +76,11 @@ def audit(
         >>> found.estimate("worst_group_accuracy").value
         0.0
     """
+    check_interval(interval)
+    if sensitive is None:
+        raise FairTTAError(
+            "`sensitive` should have a value per image, or be {attribute: values} (got None)."
+        )
     rows = _named(parse_rows(y_true, [y_pred], sensitive, targets, values))
     checked = (Scores() if scores is None else scores).checked(len(rows.truth))
     if not isinstance(name, str) or not name:
@@ -89,7 +95,7 @@ def audit(
         interval,
         name=name,
         adapter=None if adapter is None else AdapterFields(**adapter_settings(adapter)),
-        cost=None if seconds is None else Cost(float(seconds), float(seconds) / n),
+        cost=None if seconds is None else _cost(seconds, n),
         harmful=sets,
     )
     document = AuditDocument(
@@ -117,7 +123,7 @@ def compare(audits: Sequence[Audit]) -> Audit:
 
     Differences have paired intervals: each image counts with the answers of both runs.
     """
-    audits = list(audits)
+    audits = list(audits) if isinstance(audits, Iterable) else []
     if not audits or not all(isinstance(a, Audit) for a in audits):
         raise FairTTAError("`audits` should be a list of audits.")
     rows = [a.need_rows("compare") for a in audits]
@@ -161,6 +167,16 @@ def compare(audits: Sequence[Audit]) -> Audit:
         warnings=small_groups(sizes(together, Over.TARGET_AND_SENSITIVE)),
     )
     return Audit(_checked(document), together, scores)
+
+
+def _cost(seconds: float, n: int) -> Cost:
+    try:
+        took = float(seconds)
+    except (TypeError, ValueError):
+        took = math.nan
+    if not 0 <= took < math.inf:
+        raise FairTTAError(f"`seconds` should be a number from 0 on (got {seconds!r}).")
+    return Cost(took, took / n)
 
 
 def _checked(document: AuditDocument) -> AuditDocument:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics.certainty import check_probabilities, check_unit, normalised_entropies
-from fair_tta.metrics.rows import Floats
+from fair_tta.metrics.rows import Floats, check_length
 from fair_tta.prediction import Prediction
 
 
@@ -75,12 +75,13 @@ class Scores:
         The confidence is that of the most probable target.
         """
         entropy = normalised_entropies(probabilities)
+        sensitive = _named("sensitive", sensitive)
         if hasattr(probabilities, "detach"):
             probabilities = probabilities.detach().cpu().double().numpy()
         return cls(
             confidence=np.asarray(probabilities, np.float64).max(1),
             entropy=entropy,
-            sensitive_entropy={a: normalised_entropies(p) for a, p in (sensitive or {}).items()},
+            sensitive_entropy={a: normalised_entropies(p) for a, p in sensitive.items()},
         )
 
     def checked(self, length: int) -> Scores:
@@ -90,19 +91,20 @@ class Scores:
             return None if values is None else check_unit(name, values, length)
 
         def units(name: str, values: Mapping[str, Any] | None) -> dict[str, Floats]:
-            return {a: check_unit(f"{name}[{a!r}]", v, length) for a, v in (values or {}).items()}
+            named = _named(name, values).items()
+            return {a: check_unit(f"{name}[{a!r}]", v, length) for a, v in named}
 
         def beliefs(name: str, values: Any) -> Floats:
             found = check_probabilities(name, values)
-            if len(found) != length:
-                raise FairTTAError(
-                    f"`{name}` should be as long as `y_true`, {length} (got {len(found)})."
-                )
+            check_length(name, found, length)
             return found
 
-        def by_class(columns: Mapping[str, Any]) -> dict[str, Floats]:
-            table = np.stack([np.asarray(column, np.float64) for column in columns.values()], 1)
-            return dict(zip(map(str, columns), beliefs("zero_shot", table).T, strict=True))
+        def by_class(columns: Mapping[str, Any]) -> dict[str, Floats] | None:
+            found = units("zero_shot", columns)
+            if not found:
+                return None
+            table = beliefs("zero_shot", np.stack([*found.values()], 1))
+            return dict(zip(map(str, found), table.T, strict=True))
 
         return Scores(
             unit("confidence", self.confidence),
@@ -111,11 +113,11 @@ class Scores:
             units("sensitive_entropy", self.sensitive_entropy),
             units("sensitive_entropy_zero_shot", self.sensitive_entropy_zero_shot),
             _steps(self.relative_step, length),
-            self.warnings,
+            _warnings(self.warnings, length),
             None if self.zero_shot is None else by_class(self.zero_shot),
             {
                 a: beliefs(f"sensitive_zero_shot[{a!r}]", p)
-                for a, p in (self.sensitive_zero_shot or {}).items()
+                for a, p in _named("sensitive_zero_shot", self.sensitive_zero_shot).items()
             },
         )
 
@@ -123,9 +125,33 @@ class Scores:
 def _steps(values: Any, length: int) -> Floats | None:
     if values is None:
         return None
-    steps = np.array([np.nan if v is None else float(v) for v in values], np.float64)
-    if len(steps) != length:
-        raise FairTTAError(
-            f"`relative_step` should be as long as `y_true`, {length} (got {len(steps)})."
-        )
+    if hasattr(values, "detach"):  # a tensor, perhaps on a GPU or in half precision
+        values = values.detach().double().cpu().numpy()
+    try:
+        steps = np.array([np.nan if v is None else float(v) for v in values], np.float64)
+    except (TypeError, ValueError):
+        raise FairTTAError("`relative_step` should be a number or None per image.") from None
+    check_length("relative_step", steps, length)
     return steps if np.isfinite(steps).any() else None
+
+
+def _named(name: str, values: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if values is not None and not isinstance(values, Mapping):
+        raise FairTTAError(f"`{name}` should be {{name: numbers}} (got {type(values).__name__}).")
+    return values or {}
+
+
+def _warnings(values: Sequence[Sequence[str]], length: int) -> Sequence[Sequence[str]]:
+    """Of each image, or none at all."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence):
+        raise FairTTAError(
+            f"`warnings` should be a list of texts per image (got {type(values).__name__})."
+        )
+    for row, texts in enumerate(values):
+        if not (isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)):
+            raise FairTTAError(
+                f"`warnings` should be a list of texts per image (row {row} is {texts!r:.60})."
+            )
+    if values:
+        check_length("warnings", values, length)
+    return values

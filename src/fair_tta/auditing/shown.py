@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fair_tta.auditing.document import AuditDocument, EstimateFields, RunFigures
 from fair_tta.errors import require
+from fair_tta.metrics.estimate import label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,19 +34,21 @@ def document_frame(document: AuditDocument) -> Any:
 
 
 def _figures(document: AuditDocument) -> Iterator[dict[str, Any]]:
-    empty = dict.fromkeys(["target", *document.data.sensitive])
+    empty = dict.fromkeys(["target", *map(_column, document.data.sensitive)])
     for run in document.runs:
         for name, figure in run.metrics.by_name().items():
             yield {"run": run.name, "figure": name, **empty, **_numbers(figure)}
-        for names, rate in _cells(run):
-            yield {"run": run.name, "figure": "group_accuracy", **names, **_numbers(rate)}
+        for group in run.groups:
+            names = {_column(attribute): value for attribute, value in group.sensitive.items()}
+            for cell in group.classes:
+                numbers = _numbers(cell.true_positive_rate)
+                about = {"run": run.name, "figure": "group_accuracy", "target": cell.target}
+                yield {**about, **names, **numbers}
 
 
-def _cells(run: RunFigures) -> Iterator[tuple[dict[str, str], EstimateFields]]:
-    """Accuracy of each class in each group."""
-    for group in run.groups:
-        for cell in group.classes:
-            yield {"target": cell.target, **group.sensitive}, cell.true_positive_rate
+def _column(attribute: str) -> str:
+    """As `to_dataframe` calls it: no attribute takes the place of a figure."""
+    return f"sensitive: {attribute}"
 
 
 def _numbers(figure: EstimateFields) -> dict[str, float | int | None]:
@@ -62,7 +65,12 @@ def plot_groups(run: RunFigures, small: int, axes: Axes | None = None) -> Axes:
     """
     from matplotlib.figure import Figure
 
-    cells = [(names, f) for names, f in _cells(run) if f.value is not None]
+    cells = [
+        (label(cell.target, *group.sensitive.values()), cell.true_positive_rate)
+        for group in run.groups
+        for cell in group.classes
+        if cell.true_positive_rate.value is not None
+    ]
     cells.sort(key=lambda cell: cell[1].value or 0.0)
     if axes is None:
         axes = Figure(figsize=(6.4, 1 + 0.3 * len(cells)), layout="constrained").add_subplot()
@@ -74,9 +82,9 @@ def plot_groups(run: RunFigures, small: int, axes: Axes | None = None) -> Axes:
     if run.metrics.accuracy.value is not None:
         axes.axvline(100 * run.metrics.accuracy.value, color="tab:orange", label="accuracy of all")
         axes.legend(loc="best", frameon=False)
-    axes.set_yticks(range(len(cells)), [" / ".join(names.values()) for names, _ in cells])
+    axes.set_yticks(range(len(cells)), [name for name, _ in cells], parse_math=False)
     axes.set_xlabel("right answers, percent")
-    axes.set_title(run.name)
+    axes.set_title(run.name, parse_math=False)
     return axes
 
 

@@ -62,6 +62,12 @@ class Bootstrap:
 DEFAULT = Bootstrap()
 
 
+def check_interval(interval: Bootstrap) -> None:
+    """An error unless it says how intervals are made."""
+    if not isinstance(interval, Bootstrap):
+        raise FairTTAError(f"`interval` should be a Bootstrap (got {interval!r}).")
+
+
 def intervals(metrics: Sequence[Metric], counts: Ints, how: Bootstrap) -> list[ArrayEnds]:
     """Intervals of metrics of one run, all from the same tables; NaN where one is not defined.
 

@@ -10,7 +10,7 @@ import numpy as np
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics.estimate import Estimate, undefined
 from fair_tta.metrics.exact import quantile_of_normal
-from fair_tta.metrics.rows import Floats, read_column
+from fair_tta.metrics.rows import Floats, check_length, read_column
 
 
 def normalised_entropies(probabilities: Any) -> Floats:
@@ -74,10 +74,8 @@ def check_probabilities(argument: str, values: Any) -> Floats:
 def check_unit(argument: str, values: Any, length: int | None = None) -> Floats:
     """Numbers from 0 to 1, one per image. (What exceeds 1 by rounding is 1.)"""
     array = _array(argument, values, 1)
-    if length is not None and len(array) != length:
-        raise FairTTAError(
-            f"`{argument}` should be as long as `y_true`, {length} (got {len(array)})."
-        )
+    if length is not None:
+        check_length(argument, array, length)
     if not np.all((array >= -1e-5) & (array <= 1 + 1e-5)):
         raise FairTTAError(f"`{argument}` should lie between 0 and 1.")
     return np.clip(array, 0.0, 1.0)

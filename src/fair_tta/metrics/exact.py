@@ -138,7 +138,11 @@ def images_for_change(
 
 def check_share(argument: str, value: float, closed: bool = False) -> None:
     """Refuse what is not between 0 and 1."""
-    if not (0 <= value <= 1 if closed else 0 < value < 1):
+    try:
+        inside = 0 <= value <= 1 if closed else 0 < value < 1
+    except TypeError:  # not a number
+        inside = False
+    if not inside:
         raise FairTTAError(f"`{argument}` should lie between 0 and 1 (got {value!r}).")
 
 

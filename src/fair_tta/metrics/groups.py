@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from fair_tta.errors import FairTTAError
 from fair_tta.metrics import definitions
-from fair_tta.metrics.bootstrap import DEFAULT, Bootstrap
+from fair_tta.metrics.bootstrap import DEFAULT, Bootstrap, check_interval
 from fair_tta.metrics.definitions import Metric
 from fair_tta.metrics.estimate import Estimate, Over, label, warn_small
 from fair_tta.metrics.on_rows import (
@@ -266,6 +267,12 @@ def paired_difference(
             its answers. What both runs get right or wrong together cancels, so the interval is
             narrower than those of the runs suggest.
     """
+    if not isinstance(metric, Metric):
+        raise FairTTAError(
+            "`metric` should be a Metric, such as definitions.WORST_GROUP_ACCURACY "
+            f"(got {metric!r})."
+        )
+    check_interval(interval)
     rows = parse_rows(y_true, [before, after], sensitive, targets, values)
     warn_small(sizes(rows, Over.TARGET_AND_SENSITIVE))
     return differences([metric], rows, 0, 1, interval)[0]

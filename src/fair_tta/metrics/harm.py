@@ -90,7 +90,7 @@ def _rows(answers: list[tuple[str, Column]], sensitive: Sensitive, values: Value
 
 
 def _members(rows: Rows, harmful: Collection[Hashable]) -> list[Mask]:
-    if isinstance(harmful, str | bytes) or not harmful:
+    if isinstance(harmful, str | bytes) or not isinstance(harmful, Collection) or not len(harmful):
         raise FairTTAError(f"`harmful` should be a list of classes (got {harmful!r}).")
     bad = np.array([target in set(harmful) for target in rows.targets], np.bool_)
     return [bad[answers] for answers in rows.answers]

@@ -49,7 +49,7 @@ def estimates(
         [(None, None)] * len(metrics) if interval is None else intervals(metrics, counts, interval)
     )
     return [
-        _estimate(float(metric(counts)), len(rows.truth), low, high, _reason(metric, rows))
+        _estimate(float(metric(counts)), len(rows.truth), low, high, *_reasons(metric, rows))
         for metric, (low, high) in zip(metrics, ends, strict=True)
     ]
 
@@ -67,7 +67,7 @@ def differences(
             else metric.change(rows, before, after, interval.level)
         )
         value = float(metric(b) - metric(a))
-        found.append(_estimate(value, len(rows.truth), low, high, _reason(metric, rows)))
+        found.append(_estimate(value, len(rows.truth), low, high, *_reasons(metric, rows)))
     return found
 
 
@@ -195,12 +195,27 @@ def _estimate(
     low: Floats | float | None,
     high: Floats | float | None,
     reason: str | None,
+    needs: str = "two groups with images",
 ) -> Estimate:
     if math.isnan(value):
-        why = "a gap needs two groups with images"
+        why = f"a gap needs {needs}"
         return undefined(f"{why}; {reason}" if reason else why, n)
     ends = [None if end is None or np.isnan(end) else float(end) for end in (low, high)]
     return Estimate(value, n, ends[0], ends[1], reason)
+
+
+def _reasons(metric: Metric, rows: Rows) -> tuple[str | None, str]:
+    return _reason(metric, rows), _needs(metric, rows)
+
+
+def _needs(metric: Metric, rows: Rows) -> str:
+    """What a gap cannot do without."""
+    needs = "two groups with images"
+    if (rows.counts().sum((1, 2)) > 0).sum() < 2:
+        return needs
+    if metric is definitions.EQUALIZED_ODDS:
+        return f"{needs} of one class, and two with images of others"
+    return f"{needs} of one class" if metric is definitions.EQUAL_OPPORTUNITY else needs
 
 
 def _reason(metric: Metric, rows: Rows) -> str | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics.estimate import Estimate
-from fair_tta.metrics.rows import Column, Floats, Ints, parse_rows
+from fair_tta.metrics.rows import Column, Floats, Ints, codes_of, distinct_names, read_column
 
 
 def max_skew(
@@ -78,15 +78,24 @@ def _parse(
     desired: Mapping[Any, float] | None,
     values: Sequence[Hashable] | None,
 ) -> tuple[Ints, Floats]:
+    column = read_column("ranked", ranked)
+    if not column:
+        raise FairTTAError("`ranked` should have at least one row (got none).")
+    if desired is not None and not isinstance(desired, Mapping):
+        raise FairTTAError(f"`desired` should be {{value: share}} (got {desired!r}).")
     if desired is not None and values is None:
         values = list(desired)
-    rows = parse_rows(ranked, [], None, values, None)
+    names = distinct_names("values", values, column)
+    codes = codes_of("`ranked`", "values", column, names)
+    counts = np.bincount(codes, minlength=len(names))
     if desired is None:
-        return rows.truth, np.bincount(rows.truth, minlength=len(rows.targets)) / len(rows.truth)
-    shares = np.array([float(desired.get(value, math.nan)) for value in rows.targets])
+        return codes, counts / len(codes)
+    try:
+        shares = np.array([float(desired.get(value, math.nan)) for value in names])
+    except (TypeError, ValueError):
+        shares = np.array([math.nan])
     if not (np.all(shares >= 0) and math.isclose(shares.sum(), 1, abs_tol=1e-6)):
         raise FairTTAError(f"`desired` should give each value a share, 1 in all (got {desired}).")
-    occurs = np.bincount(rows.truth, minlength=len(shares)) > 0
-    if np.any(occurs & (shares == 0)):
+    if np.any((counts > 0) & (shares == 0)):
         raise FairTTAError("`desired` should give every value that occurs a share above 0.")
-    return rows.truth, shares
+    return codes, shares

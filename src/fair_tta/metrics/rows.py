@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
@@ -74,15 +74,18 @@ def parse_rows(
     if not truth:
         raise FairTTAError("`y_true` should have at least one row (got none).")
     given = [read_column("y_pred", column, len(truth)) for column in answers]
-    names = _names("targets", targets, [name for column in (truth, *given) for name in column])
+    if targets is None:
+        _check_alike(truth, given)
+    every = [name for column in (truth, *given) for name in column]
+    names = distinct_names("targets", targets, every)
     columns = read_sensitive(sensitive, len(truth))
     listed = _listed_values(values, columns)
     all_values = {
-        attribute: _names("values", listed.get(attribute), column)
+        attribute: distinct_names("values", listed.get(attribute), column)
         for attribute, column in columns.items()
     }
     codes = [
-        _codes(f"`sensitive` ({attribute})", "values", column, all_values[attribute])
+        codes_of(f"`sensitive` ({attribute})", "values", column, all_values[attribute])
         for attribute, column in columns.items()
     ]
     group = np.zeros(len(truth), np.int64)
@@ -91,9 +94,9 @@ def parse_rows(
     return Rows(
         names,
         all_values,
-        _codes("`y_true`", "targets", truth, names),
+        codes_of("`y_true`", "targets", truth, names),
         group,
-        tuple(_codes("`y_pred`", "targets", column, names) for column in given),
+        tuple(codes_of("`y_pred`", "targets", column, names) for column in given),
     )
 
 
@@ -117,11 +120,17 @@ def read_column(argument: str, values: Column, length: int | None = None) -> lis
                 f"`{argument}` should have no missing values (row {row}): "
                 "give them a name of their own, such as 'unknown'."
             )
-    if length is not None and len(column) != length:
+    if length is not None:
+        check_length(argument, column, length)
+    return column
+
+
+def check_length(argument: str, column: Sized, length: int) -> None:
+    """An error unless there is a value per image."""
+    if len(column) != length:
         raise FairTTAError(
             f"`{argument}` should be as long as `y_true`, {length} (got {len(column)})."
         )
-    return column
 
 
 def read_sensitive(sensitive: Sensitive | None, length: int) -> dict[str, list[Hashable]]:
@@ -140,6 +149,17 @@ def read_sensitive(sensitive: Sensitive | None, length: int) -> dict[str, list[H
             raise FairTTAError(f"attributes of `sensitive` should be strings (got {attribute!r}).")
         columns[attribute] = read_column(f"sensitive[{attribute!r}]", column, length)
     return columns
+
+
+def _check_alike(truth: list[Hashable], answers: list[list[Hashable]]) -> None:
+    """An error if no answer could be right, as labels are text and answers are not, or reverse."""
+    for column in answers:
+        kinds = {isinstance(name, str) for name in truth}, {isinstance(n, str) for n in column}
+        if sorted(map(sorted, kinds)) == [[False], [True]]:
+            raise FairTTAError(
+                "`y_true` and `y_pred` should both be text, or neither "
+                f"(got {truth[0]!r} and {column[0]!r})."
+            )
 
 
 def _listed_values(
@@ -161,9 +181,10 @@ def _listed_values(
     return values
 
 
-def _names(
+def distinct_names(
     argument: str, given: Sequence[Hashable] | None, found: Sequence[Hashable]
 ) -> tuple[Hashable, ...]:
+    """The names given, or those found, sorted."""
     if given is None:
         distinct = set(found)
         try:
@@ -176,7 +197,8 @@ def _names(
     return names
 
 
-def _codes(what: str, argument: str, column: list[Hashable], names: tuple[Hashable, ...]) -> Ints:
+def codes_of(what: str, argument: str, column: list[Hashable], names: tuple[Hashable, ...]) -> Ints:
+    """Positions in the names."""
     position = {name: index for index, name in enumerate(names)}
     try:
         return np.array([position[name] for name in column], np.int64)
