@@ -202,7 +202,7 @@ def test_groups() -> None:
         ),
         (
             lambda: metrics.expected_calibration_error(["a"], ["a"], [0.5], bins=0),
-            "`bins` should be at least 1 (got 0).",
+            "`bins` should be a whole number from 1 on (got 0).",
         ),
     ],
 )

@@ -274,6 +274,11 @@ HALF = [[0.5, 0.5]] * 2
             lambda: metrics.r_squared([[0.0, math.inf]] * 2, HALF),
             "`logits` should be finite numbers [images, classes] of 2 images.",
         ),
+        (lambda: metrics.r_squared([["a"]], [[0.5, 0.5]]), "`logits` should be numbers."),
+        (
+            lambda: metrics.prompt_associations([["a"]], [[1.0]], 1),
+            "`sensitive` should be numbers.",
+        ),
         (
             lambda: metrics.prompt_associations([[1, 0]], [[1, 0, 0]], 1),
             "`sensitive` and `target` should be [values, dim] and [classes, dim] (got [1, 2] and "

@@ -31,8 +31,8 @@ def test_what_is_wrong_and_how_sure() -> None:
 
 
 def test_what_is_not_sure_is_told() -> None:
-    even = dict.fromkeys(CLEAR, (8, 10))
-    _, sure, _ = audit_cards(made(even).document)
+    uneven = {**dict.fromkeys(EVEN, (8, 10)), ("dog", "out"): (7, 10)}
+    _, sure, _ = audit_cards(made(uneven).document)
     assert sure.text.startswith("A gap is not shown: 0.0 to ")
     assert "Which group is worst is not sure." in sure.text
     assert "of resamples" in sure.more
@@ -135,6 +135,8 @@ def test_nothing_wrong_is_not_called_wrong() -> None:
     seen = audit_cards(made(dict.fromkeys(CLEAR, (300, 300))).document)[0]
     assert (seen.heading, seen.tone) == ("What is seen", "")
     assert seen.text == "Right in 100 of 100 pictures overall, and no less often in any group."
+    sure = audit_cards(made(dict.fromkeys(CLEAR, (300, 300))).document)[1]
+    assert (sure.text, sure.more) == ("A gap is not shown: 0.0 to 1.7 points.", "")
     alike = {**dict.fromkeys(EVEN, (9030, 10000)), ("dog", "out"): (8990, 10000)}
     document = made(alike).document
     assert audit_cards(document)[0].text == (

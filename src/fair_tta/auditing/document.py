@@ -402,5 +402,6 @@ class AuditDocument(Part, frozen=True):
                 shape = [len(row) for row in group.confusion]
                 if tuple(cell.target for cell in group.classes) != targets or shape != square:
                     raise FairTTAError(f"the classes of {run.name!r:.60} are not those of the data")
-                if any(part.correct > part.n for part in (group, *group.classes)):
+                counts = [(cell.correct, cell.n) for cell in group.classes]
+                if any(correct > n for correct, n in [(group.correct, group.n), *counts]):
                     raise FairTTAError(f"{run.name!r:.60} has more right answers than images")

@@ -81,6 +81,8 @@ def audit(
         raise FairTTAError(
             "`sensitive` should have a value per image, or be {attribute: values} (got None)."
         )
+    if not isinstance(provenance, Mapping | None):
+        raise FairTTAError(f"`provenance` should be a dictionary (got {provenance!r}).")
     rows = _named(parse_rows(y_true, [y_pred], sensitive, targets, values))
     checked = (Scores() if scores is None else scores).checked(len(rows.truth))
     if not isinstance(name, str) or not name:

@@ -84,8 +84,8 @@ def calibration(right: Any, sure: Floats, bins: int, interval: Bootstrap | None)
     than the error of its noise. The noise of the bins is drawn from the normal limit of their
     bootstrap.
     """
-    if bins < 1:
-        raise FairTTAError(f"`bins` should be at least 1 (got {bins!r}).")
+    if not isinstance(bins, int) or bins < 1:
+        raise FairTTAError(f"`bins` should be a whole number from 1 on (got {bins!r}).")
     n = len(sure)
     if n == 0:
         return undefined("no images")

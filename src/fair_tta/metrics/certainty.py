@@ -63,7 +63,7 @@ def mean(figures: Floats, level: float, least: float = 0.0) -> Estimate:
 
 def check_probabilities(argument: str, values: Any) -> Floats:
     """Probabilities ``[images, K]`` of two names or more."""
-    p = _array(argument, values, 2)
+    p = read_array(argument, values, 2)
     if p.shape[1] < 2:
         raise FairTTAError(f"`{argument}` should have two columns or more (got {p.shape[1]}).")
     if not (np.all(p >= 0) and np.allclose(p.sum(1), 1, atol=1e-3)):
@@ -73,7 +73,7 @@ def check_probabilities(argument: str, values: Any) -> Floats:
 
 def check_unit(argument: str, values: Any, length: int | None = None) -> Floats:
     """Numbers from 0 to 1, one per image. (What exceeds 1 by rounding is 1.)"""
-    array = _array(argument, values, 1)
+    array = read_array(argument, values, 1)
     if length is not None:
         check_length(argument, array, length)
     if not np.all((array >= -1e-5) & (array <= 1 + 1e-5)):
@@ -89,7 +89,8 @@ def _entropies(probabilities: Any, entropies: Any) -> Floats:
     return normalised_entropies(probabilities)
 
 
-def _array(argument: str, values: Any, dimensions: int) -> Floats:
+def read_array(argument: str, values: Any, dimensions: int) -> Floats:
+    """Numbers with so many dimensions."""
     if hasattr(values, "detach"):  # a tensor, perhaps on a GPU or in half precision
         values = values.detach().double().cpu().numpy()
     try:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics.certainty import check_probabilities
+from fair_tta.metrics.certainty import check_probabilities, read_array
 from fair_tta.metrics.definitions import EQUALIZED_ODDS, ratio
 from fair_tta.metrics.rows import Floats, Ints
 
@@ -75,8 +75,8 @@ def r_squared(logits: Any, sensitive: Any) -> float:
         >>> round(r_squared([[0, 2], [0, 0], [0, 1]], [[1, 0], [0, 1], [0.5, 0.5]]), 3)
         1.0
     """
-    w, u = check_probabilities("sensitive", sensitive), np.asarray(logits, np.float64)
-    if u.ndim != 2 or len(u) != len(w) or not np.isfinite(u).all():
+    w, u = check_probabilities("sensitive", sensitive), read_array("logits", logits, 2)
+    if len(u) != len(w) or not np.isfinite(u).all():
         raise FairTTAError(
             f"`logits` should be finite numbers [images, classes] of {len(w)} images."
         )
@@ -105,7 +105,7 @@ def prompt_associations(sensitive: Any, target: Any, scale: float) -> Floats:
         >>> prompt_associations([[1, 0], [0, 1]], [[1, 0], [0, 1]], 10).tolist()
         [[5.0, -5.0], [-5.0, 5.0]]
     """
-    z, t = (np.asarray(features, np.float64) for features in (sensitive, target))
+    z, t = read_array("sensitive", sensitive, 2), read_array("target", target, 2)
     if z.ndim != 2 or t.ndim != 2 or z.shape[1] != t.shape[1]:
         raise FairTTAError(
             "`sensitive` and `target` should be [values, dim] and [classes, dim] "

@@ -136,6 +136,8 @@ def _sure(run: RunFigures, cells: Sequence[CellOfGroup]) -> Card:
     ends = f"{interval(gap, words=True)} points"
     exists = gap_exists(run)
     text = f"A gap exists: {ends}." if exists else f"A gap is not shown: {ends}."
+    if cells[0].rate >= (run.metrics.accuracy.value or 0.0):
+        return Card("How sure", text, "")
     shares, worst = dict(worst_shares(cells)), cells[0]
     share = shares.pop(worst.name)
     if exists and share >= _SURE:
