@@ -89,11 +89,11 @@ def test_extremes() -> None:
             "`ranked` holds 'z', which is not in `values`: ['a', 'b'].",
         ),
         (
-            lambda: metrics.ndkl(["a", "b"], desired=["a"]),
+            lambda: metrics.ndkl(["a", "b"], desired=["a"]),  # type: ignore[arg-type]
             "`desired` should be {value: share} (got ['a']).",
         ),
         (
-            lambda: metrics.max_skew(["a", "b"], 1, desired={"a": "x", "b": 0.5}),
+            lambda: metrics.max_skew(["a", "b"], 1, desired={"a": "x", "b": 0.5}),  # type: ignore[dict-item]
             "`desired` should give each value a share, 1 in all (got {'a': 'x', 'b': 0.5}).",
         ),
         (

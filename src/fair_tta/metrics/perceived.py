@@ -106,7 +106,7 @@ def prompt_associations(sensitive: Any, target: Any, scale: float) -> Floats:
         [[5.0, -5.0], [-5.0, 5.0]]
     """
     z, t = read_array("sensitive", sensitive, 2), read_array("target", target, 2)
-    if z.ndim != 2 or t.ndim != 2 or z.shape[1] != t.shape[1]:
+    if z.shape[1] != t.shape[1]:
         raise FairTTAError(
             "`sensitive` and `target` should be [values, dim] and [classes, dim] "
             f"(got {list(z.shape)} and {list(t.shape)})."
