@@ -79,6 +79,11 @@ def test_only_tasks_on_which_a_method_ran_are_spoken_of() -> None:
     assert found["M"].says == "narrows the gap in 1 of 1"
     assert found["N"].not_run == ("T1", "T2")
     assert banners_of_many(tasks)[-1].startswith("Up to 2 methods were compared on a task: ")
+    before = {**dict.fromkeys(EVEN, (475, 500)), ("dog", "out"): (250, 500)}
+    costs = task(made(before), made(FAIRER, "M"))
+    assert cards_of_many([("T1", costs), ("T2", alone)])[2].text.endswith(
+        "M narrows the gap in 1, does harm in 1 of 1 task; not run on T2."
+    )
 
 
 def test_nothing_wrong_on_any_task() -> None:

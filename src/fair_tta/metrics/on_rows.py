@@ -49,7 +49,7 @@ def estimates(
         [(None, None)] * len(metrics) if interval is None else intervals(metrics, counts, interval)
     )
     return [
-        _estimate(float(metric(counts)), len(rows.truth), low, high, *_reasons(metric, rows))
+        _figure(metric, rows, float(metric(counts)), low, high)
         for metric, (low, high) in zip(metrics, ends, strict=True)
     ]
 
@@ -66,8 +66,7 @@ def differences(
             if metric.change is None
             else metric.change(rows, before, after, interval.level)
         )
-        value = float(metric(b) - metric(a))
-        found.append(_estimate(value, len(rows.truth), low, high, *_reasons(metric, rows)))
+        found.append(_figure(metric, rows, float(metric(b) - metric(a)), low, high))
     return found
 
 
@@ -204,8 +203,17 @@ def _estimate(
     return Estimate(value, n, ends[0], ends[1], reason)
 
 
-def _reasons(metric: Metric, rows: Rows) -> tuple[str | None, str]:
-    return _reason(metric, rows), _needs(metric, rows)
+def _figure(
+    metric: Metric,
+    rows: Rows,
+    value: float,
+    low: Floats | float | None,
+    high: Floats | float | None,
+) -> Estimate:
+    n, reason = len(rows.truth), _reason(metric, rows)
+    if math.isnan(value):
+        return _estimate(value, n, low, high, reason, _needs(metric, rows))
+    return _estimate(value, n, low, high, reason)
 
 
 def _needs(metric: Metric, rows: Rows) -> str:

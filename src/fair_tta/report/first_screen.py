@@ -127,7 +127,7 @@ def _groups(document: AuditDocument, cells: Sequence[verdict.CellOfGroup]) -> Ch
         Dot(
             f"{cell.name} (n = {cell.n})",
             cell.figure,
-            "bad" if place == 0 and cell.rate < (run.metrics.accuracy.value or 0.0) else "",
+            "bad" if place == 0 and verdict.is_worse(run, cell) else "",
             cell.n < document.settings.small,
         )
         for place, cell in enumerate(cells[:MOST_DOTS])
@@ -149,7 +149,8 @@ def _tasks(tasks: Sequence[NamedAudit]) -> Chart:
         dots.append(Dot(f"{place}. {name}", run.metrics.accuracy))
         small = worst.n < document.settings.small
         lowest = run.metrics.worst_group_accuracy
-        dots.append(Dot(f"{worst.name} (n = {worst.n})", lowest, "bad", small))
+        tone = "bad" if verdict.is_worse(run, worst) else ""
+        dots.append(Dot(f"{worst.name} (n = {worst.n})", lowest, tone, small))
     return dot_plot(dots, "Right answers in percent, all and worst group of each task", most=1.0)
 
 

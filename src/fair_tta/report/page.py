@@ -100,7 +100,8 @@ def _sub(documents: Sequence[AuditDocument]) -> str:
     first = documents[0]
     model = first.origin.model
     name = model.name if model is not None and model.name else "Answers"
-    n, methods = sum(d.data.n for d in documents), len(first.comparisons)
+    n = sum(d.data.n for d in documents)
+    methods = len({c.run for d in documents for c in d.comparisons})
     tasks = f"{len(documents)} tasks, " if len(documents) > 1 else ""
     others = f" {first.runs[0].name} against {methods} other{'s' * (methods != 1)}."
     day = first.origin.time[:10]

@@ -117,7 +117,8 @@ def _advice(methods: Sequence[MethodOnTasks]) -> Card:
     mixed = next((row for row in methods if row.narrows), None)
     if mixed is not None:
         tasks = "task" if len(mixed.known) == 1 else "tasks"
-        text = f"No method narrows the gap without harm: {mixed.name} {mixed.says} {tasks}."
+        says = f"{mixed.name} {mixed.says} {tasks}{_missing(mixed)}"
+        text = f"No method narrows the gap without harm: {says}."
         return Card(heading, text, more)
     tried = "The method tried is not" if len(methods) == 1 else f"None of {len(methods)} methods is"
     return Card(heading, f"{tried} shown to narrow the gap on any task.", more)
@@ -128,12 +129,15 @@ def _advised(method: MethodOnTasks) -> Card:
     n = len(method.known)
     on = f"narrows the gap on {method.narrows} of {n} task{'s' * (n != 1)}"
     elsewhere = "" if method.narrows == n else ", no harm is shown on the others"
-    missing = f"; not run on {listed(method.not_run)}" if method.not_run else ""
     if method.may_cost:
-        text = f"{method.name} {on}, but may cost accuracy{missing}."
+        text = f"{method.name} {on}, but may cost accuracy{_missing(method)}."
         return Card("What to do", text, f"{MAY_COST} {CONFIRM}")
-    text = f"Try {method.name}: it {on}{elsewhere}{missing}."
+    text = f"Try {method.name}: it {on}{elsewhere}{_missing(method)}."
     return Card("What to do", text, CONFIRM, "good")
+
+
+def _missing(method: MethodOnTasks) -> str:
+    return f"; not run on {listed(method.not_run)}" if method.not_run else ""
 
 
 def _gap(document: AuditDocument) -> float:

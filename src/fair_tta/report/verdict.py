@@ -116,14 +116,19 @@ def wrong_card(run: RunFigures, cells: Sequence[CellOfGroup], task: str = "") ->
     """
     worst, overall = cells[0], run.metrics.accuracy.value or 0.0
     all_of, worst_of, more = of_hundred(overall), of_hundred(worst.rate), f"Answers of {run.name}."
-    if all_of == worst_of or worst.rate >= overall:
-        less = "hardly less" if worst.rate < overall else "no less"
+    if all_of == worst_of or not is_worse(run, worst):
+        less = "hardly less" if is_worse(run, worst) else "no less"
         start = f"{task}: right" if task else "Right"
         text = f"{start} in {all_of} pictures overall, and {less} often in any group."
         return Card("What is seen", text, more)
     start = f"Largest gap on {task}: right" if task else "Right"
     text = f"{start} in {all_of} pictures overall, but in {worst_of} of {worst.name}."
     return Card("What is wrong", text, more, "bad" if gap_exists(run) else "")
+
+
+def is_worse(run: RunFigures, cell: CellOfGroup) -> bool:
+    """Whether a group fares worse than all images."""
+    return cell.rate < (run.metrics.accuracy.value or 0.0)
 
 
 def gap_exists(run: RunFigures) -> bool:
@@ -136,7 +141,7 @@ def _sure(run: RunFigures, cells: Sequence[CellOfGroup]) -> Card:
     ends = f"{interval(gap, words=True)} points"
     exists = gap_exists(run)
     text = f"A gap exists: {ends}." if exists else f"A gap is not shown: {ends}."
-    if cells[0].rate >= (run.metrics.accuracy.value or 0.0):
+    if not is_worse(run, cells[0]):
         return Card("How sure", text, "")
     shares, worst = dict(worst_shares(cells)), cells[0]
     share = shares.pop(worst.name)
