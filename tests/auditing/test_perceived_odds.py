@@ -126,9 +126,13 @@ def test_names_count_and_not_places(both: Audit) -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(FairTTAError, match=r"`zero_shot` should be as long as `y_true`, 400"):
+    with pytest.raises(
+        FairTTAError, match=r"zero_shot\['cat'\]` should be as long as `y_true`, 400"
+    ):
         make(BEFORE, "before", q=Q[:7])
     with pytest.raises(FairTTAError, match=r"`zero_shot` should be from 0 on and sum to 1"):
+        make(BEFORE, "before", q=Q / 2)
+    with pytest.raises(FairTTAError, match=r"zero_shot\['cat'\]` should lie between 0 and 1"):
         make(BEFORE, "before", q=2 * Q)
     with pytest.raises(FairTTAError, match=r"sensitive_zero_shot\['a'\]` should be as long"):
         Scores(sensitive_zero_shot={"a": Q[:3]}).checked(N)
