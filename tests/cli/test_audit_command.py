@@ -8,6 +8,7 @@ import os
 import random
 import re
 import shutil
+import sys
 from collections import Counter
 from hashlib import sha256
 from pathlib import Path
@@ -497,6 +498,34 @@ def test_folders_can_be_the_labels(tmp_path: Path, tiny_model: str) -> None:
     assert document.data.n == 8
     assert document.data.targets == ("cat", "dog")
     assert document.data.sensitive == {"place": ("0", "land")}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are Unicode there")
+def test_what_folders_do_not_label_is_listed(tmp_path: Path, tiny_model: str) -> None:
+    home = tmp_path / "pics"
+    for i in range(4):
+        (home / ("cat", "dog")[i % 2] / "früh").mkdir(parents=True, exist_ok=True)
+        picture(i).save(home / ("cat", "dog")[i % 2] / "früh" / f"{i}.png")
+    picture(4).save(home / "stray.png")
+    with (home / "cat" / "früh" / os.fsdecode(b"caf\xe9.png")).open("wb") as file:
+        picture(5).save(file, "png")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "labels.csv").write_text("mine")
+    arguments = [
+        *("audit", "--images", str(home), "--sensitive-column", "place", "--model", tiny_model),
+        *("--out", str(tmp_path / "out"), "--adapters", "zero-shot", "--sensitive", "früh,spät"),
+    ]
+    out = call(*arguments, code=4)
+    assert "2 rows were left out" in out.stdout
+    listed = {(p["row"], p["what"]): p["problem"] for p in table_of(tmp_path / "out/problems.csv")}
+    assert listed == {
+        ("5", "cat/früh/caf\\udce9.png"): "file name is not Unicode (rename the file)",
+        ("6", "stray.png"): "picture lies above the folders that are the labels",
+    }
+    assert len(table_of(tmp_path / "out" / "predictions.csv")) == 4
+    assert (tmp_path / "out" / "labels.csv").read_text() == "mine"
+    (tmp_path / "out" / "folder-labels.csv").write_text("mine too")
+    assert "has other columns than it would get" in call(*arguments, code=3).stderr
 
 
 def test_sets_of_harmful_classes(many: Path, tiny_model: str) -> None:

@@ -9,6 +9,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ class Labels:
         sensitive: the columns of sensitive attributes, which keep these names.
         path: the column of the paths; found by its name if None.
         rename: ``{column: {value in the file: label}}``; several values may get the same label.
+        left_out: what is missing in the file, listed after its rows.
     """
 
     images: Path
@@ -41,6 +43,7 @@ class Labels:
     sensitive: tuple[str, ...]
     path: str | None = None
     rename: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    left_out: tuple[Problem, ...] = ()
 
     def __post_init__(self) -> None:
         if len(set(self.columns)) < len(self.columns):
@@ -69,7 +72,8 @@ class Labels:
             allowed=allowed,
             check_images=check_images,
         )
-        return (row if isinstance(row, Problem) else self._renamed(row) for row in rows)
+        renamed = (row if isinstance(row, Problem) else self._renamed(row) for row in rows)
+        return chain(renamed, self.left_out)
 
     def scan(self) -> LabelValues:
         """Read the file once, without opening pictures: values, repeated rows and a hash."""

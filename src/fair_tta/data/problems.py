@@ -17,6 +17,8 @@ class ProblemKind(Enum):
     CLOSED_IMAGE = "image file may not be read (permission denied)"
     NOT_A_FILE = "image is a pipe, a socket or a device, not a file"
     CLOSED_FOLDER = "folder cannot be looked into"
+    TOO_HIGH = "picture lies above the folders that are the labels"
+    NOT_UNICODE = "file name is not Unicode (rename the file)"
     EMPTY_IMAGE = "image file is empty (0 bytes)"
     UNREADABLE = "picture cannot be read"
     MALFORMED_ROW = "row does not have the fields of the header"
