@@ -124,6 +124,84 @@ def test_uploads_end_where_the_room_does(gate: Gate, tmp_path: Path) -> None:
     assert asked(gate, upload, method="POST", length=1, parts=(b"x" * 80,))[1] == b"cut"
 
 
+def test_many_uploads_at_once_have_no_more_room_than_one(tmp_path: Path) -> None:
+    written = []
+
+    async def to_disk(scope: Scope, receive: Receive, send: Send) -> None:
+        file = tmp_path / "uploads" / "hash" / str(len(list((tmp_path / "uploads/hash").iterdir())))
+        file.touch()
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                return
+            with file.open("ab") as out:
+                out.write(message["body"])
+            written.append(len(message["body"]))
+            more = message["more_body"]
+            await asyncio.sleep(0)
+
+    (tmp_path / "uploads" / "hash").mkdir(parents=True)
+    gate = Gate(to_disk, tmp_path, UploadLimits(total_bytes=100))
+
+    async def upload(length: int | None) -> list[Any]:
+        left, told = [30, 30], []
+
+        async def receive() -> Message:
+            await asyncio.sleep(0)
+            return {"type": "http.request", "body": b"x" * left.pop(), "more_body": bool(left)}
+
+        async def send(message: Message) -> None:
+            told.append(message.get("status"))
+
+        said = [] if length is None else [(b"content-length", str(length).encode())]
+        headers = [(b"host", b"127.0.0.1"), *said]
+        path = "/gradio_api/upload"
+        await gate({"type": "http", "path": path, "method": "POST", "headers": headers},
+                   receive, send)  # fmt: skip
+        return told
+
+    async def twenty(length: int | None) -> list[list[Any]]:
+        return await asyncio.gather(*(upload(length) for _ in range(20)))
+
+    told = asyncio.run(twenty(60))
+    assert sorted(map(len, told)) == [0] + [2] * 19  # one was passed on, 19 refused
+    assert (sum(written), used_bytes(tmp_path)) == (60, 60)
+    asyncio.run(twenty(None))
+    assert used_bytes(tmp_path) <= 100
+    assert gate._coming == gate._uploads == 0
+
+
+def test_other_requests_are_short(gate: Gate) -> None:
+    """Also those that do not say how long they are."""
+    join, megabyte = "/gradio_api/queue/join", b"x" * 2**20
+    told = asked(gate, join, method="POST", length=150 * 2**20)
+    assert told[:2] == (413, b"That is more than this page sends.")
+    assert asked(gate, join, method="POST", parts=(megabyte,) * 150)[1] == b"cut"
+    assert asked(gate, join, method="POST", parts=(megabyte,))[0] == 200
+
+
+def test_what_is_left_of_an_upload_goes_when_none_is_on_its_way(tmp_path: Path) -> None:
+    uploads = tmp_path / "uploads"
+    (uploads / "hash").mkdir(parents=True)
+
+    async def torn(scope: Scope, receive: Receive, send: Send) -> None:
+        (uploads / f"tmp{gate._uploads}").write_bytes(b"x")
+        (uploads / "hash" / "whole.png").write_bytes(b"x")
+        if gate._uploads == 1:
+            with pytest.raises(ConnectionError):
+                await gate(dict(scope), receive, send)  # another, in the meantime
+            assert {p.name for p in uploads.iterdir()} == {"hash", "tmp1", "tmp2"}
+        raise ConnectionError
+
+    gate = Gate(torn, tmp_path, UploadLimits())
+    with pytest.raises(ConnectionError):
+        asked(gate, "/gradio_api/upload", method="POST", length=1)
+    assert [p.name for p in uploads.iterdir()] == ["hash"]
+    assert (uploads / "hash" / "whole.png").is_file()
+    assert gate._coming == gate._uploads == 0
+
+
 def test_other_kinds_of_connections() -> None:
     seen = []
 
