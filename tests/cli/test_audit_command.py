@@ -130,6 +130,27 @@ def test_what_is_about_the_label_file_is_no_row(many: Path, tiny_model: str) -> 
     assert rows == [str(i) for i in range(1, 49)]
 
 
+def test_a_limit_counts_rows_and_not_what_is_about_the_file(many: Path, tiny_model: str) -> None:
+    labels = many / "labels.csv"
+    labels.write_bytes(labels.read_bytes().replace(b"water", b"w\xe4ter"))  # Windows-1252
+    names = ["--rename", "place: wäter=water", "--adapters", "zero-shot"]
+    for more, count in ((["--limit", "1"], 1), (["--limit", "6", "--sample", "4"], 4)):
+        call(*audit_arguments(many, tiny_model), *names, *more)
+        assert len(table_of(many / "out" / "predictions.csv")) == count
+        assert [row["row"] for row in table_of(many / "out" / "problems.csv")] == [""]
+
+
+def test_problems_are_listed_if_no_row_can_be_used(folder: Path, tiny_model: str) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / "problems.csv").write_text("of an earlier run")
+    write_labels(
+        folder / "labels.csv", [("gone.png", "cat", "land"), ("broken.png", "dog", "water")]
+    )
+    call(*audit_arguments(folder, tiny_model), "--adapters", "zero-shot", code=3)
+    listed = table_of(folder / "out" / "problems.csv")
+    assert [row["what"].split(":")[0] for row in listed] == ["gone.png", "broken.png"]
+
+
 def test_a_method_of_a_file_of_ones_own(
     folder: Path, tiny_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

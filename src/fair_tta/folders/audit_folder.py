@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.data.folder_labels import LabelValues
 from fair_tta.data.problems import Problem, ProblemKind, Problems, printable
 from fair_tta.data.records import Record
-from fair_tta.data.sampling import choose
+from fair_tta.data.sampling import check_counts, choose
 from fair_tta.errors import FairTTAError
 from fair_tta.files.whole_files import sweep, whole_file
 from fair_tta.folders.gallery import GroupGallery
@@ -101,6 +102,7 @@ def audit_folder(
     if not adapters:
         raise FairTTAError("`adapters` should name at least one adapter (got none).")
     parse_harmful(harmful, classifier.targets)  # before any work is done
+    check_counts(limit, sample)
     folder, labels = Path(out), values.labels
     named = {labels.target: classifier.targets} | {
         column: classifier.sensitive.get(column, tuple(values.names(column)))
@@ -111,7 +113,9 @@ def audit_folder(
 
     def chosen() -> Iterable[NumberedRow]:
         rows = _numbered(values.unique(labels.rows(allowed)))
-        return choose(rows, limit, sample, seed, key=_name, group=_group)
+        if limit is not None:
+            rows = takewhile(lambda row: row[0] <= limit, rows)  # what is about the file has 0
+        return choose(rows, None, sample, seed, key=_name, group=_group)
 
     fitted = fit_adapters(
         classifier,
@@ -131,13 +135,13 @@ def audit_folder(
     done = 0
     with (
         Store(folder / ROWS, restart=restart) as store,
-        whole_file(folder / PROBLEMS) as listed,
         whole_file(folder / PREDICTIONS) as predicted,
     ):
         runner = Runner(job_of(classifier, adapters.values(), model), engine or Local(), store)
         size = classifier.batch_size
         answered = runner.stream(chosen(), _picture, size=size, seed=seed, read_ahead=True)
         with (
+            whole_file(folder / PROBLEMS) as listed,  # also there if no row can be used
             closing(ProblemsFile(listed)) as listing,
             closing(PredictionsFile(predicted, columns, labels.sensitive)) as predictions,
         ):
