@@ -502,6 +502,20 @@ def test_pictures_are_left_out_if_asked(many: Path, tiny_model: str) -> None:
     assert ".png" not in text
 
 
+def test_no_names_of_pictures_that_were_left_out(folder: Path, tiny_model: str) -> None:
+    """Neither in the report nor in what a report is made of."""
+    arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
+    files = [folder / "out" / name for name in ("report.html", "audit.json", "card.md")]
+    call(*arguments, code=4)
+    assert "missing.png" in files[0].read_text("utf-8")
+    call(*arguments, "--no-pictures", code=4)
+    for file in files:
+        assert ".png" not in file.read_text("utf-8")
+    assert len(table_of(folder / "out" / "problems.csv")) == 7
+    found = Audit.load(files[1]).document.provenance["problems"]["image file is missing"]
+    assert found == {"count": 1, "examples": []}
+
+
 def test_folders_can_be_the_labels(tmp_path: Path, tiny_model: str) -> None:
     for i in range(8):
         home = tmp_path / "pics" / ("cat", "dog")[i % 2] / ("0", "land")[i // 4]

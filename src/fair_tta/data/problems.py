@@ -91,10 +91,10 @@ class Problems:
             {**self.examples, kind: (*kept, *more)},
         )
 
-    def to_dict(self) -> dict[str, dict[str, object]]:
-        """For JSON: ``{kind: {"count": n, "examples": [...]}}``."""
+    def to_dict(self, *, named: bool = True) -> dict[str, dict[str, object]]:
+        """For JSON: ``{kind: {"count": n, "examples": [...]}}``; no examples if not `named`."""
         return {
-            kind.value: {"count": n, "examples": list(self.examples[kind])}
+            kind.value: {"count": n, "examples": list(self.examples[kind]) if named else []}
             for kind, n in self.counts.items()
         }
 

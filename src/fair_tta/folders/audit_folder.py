@@ -91,7 +91,7 @@ def audit_folder(
             of; if None it is sent to them.
         restart: throw away answers that are there.
         pictures: show a few of each group in the report; False leaves neither pictures nor their
-            names in it.
+            names in it, nor in ``audit.json``.
         reference: a folder of pictures; adapters that need a reference and have none are fitted on
             them first. The audit says which, and how many of them were audited.
         reference_is_data: allow the reference to have audited pictures; else they are refused.
@@ -184,6 +184,7 @@ def audit_folder(
             interval=interval,
             provenance=provenance,
             gallery=gallery.pictures() if pictures else [],
+            named_problems=pictures,
             notes=[*notes, *fitted.notes, *(f"Not all rows were used: {what}." for what in said)],
         )
 
