@@ -186,20 +186,20 @@ def test_what_is_left_of_an_upload_goes_when_none_is_on_its_way(tmp_path: Path) 
     (uploads / "hash").mkdir(parents=True)
 
     async def torn(scope: Scope, receive: Receive, send: Send) -> None:
-        (uploads / f"tmp{gate._uploads}").write_bytes(b"x")
+        (uploads / f"tmp{mine._uploads}").write_bytes(b"x")
         (uploads / "hash" / "whole.png").write_bytes(b"x")
-        if gate._uploads == 1:
+        if mine._uploads == 1:
             with pytest.raises(ConnectionError):
-                await gate(dict(scope), receive, send)  # another, in the meantime
+                await mine(dict(scope), receive, send)  # another, in the meantime
             assert {p.name for p in uploads.iterdir()} == {"hash", "tmp1", "tmp2"}
         raise ConnectionError
 
-    gate = Gate(torn, tmp_path, UploadLimits())
+    mine = Gate(torn, tmp_path, UploadLimits())
     with pytest.raises(ConnectionError):
-        asked(gate, "/gradio_api/upload", method="POST", length=1)
+        asked(mine, "/gradio_api/upload", method="POST", length=1)
     assert [p.name for p in uploads.iterdir()] == ["hash"]
     assert (uploads / "hash" / "whole.png").is_file()
-    assert gate._coming == gate._uploads == 0
+    assert mine._coming == mine._uploads == 0
 
 
 def test_other_kinds_of_connections() -> None:

@@ -25,7 +25,7 @@ def test_folders_are_labels_the_outermost_first(tmp_path: Path) -> None:
     draw(tmp_path / "photos", "cat/in/1.png", "cat/out/deep/2.png", "dog/in/3.png")
     draw(tmp_path / "photos", "stray.png", "cat/4.png")
     made = write_labels_of_folders(tmp_path / "photos", ["animal", "place"], tmp_path / "out")
-    assert (made.file, made.count) == (tmp_path / "out" / FOLDER_LABELS, 3)
+    assert (made.file, made.pictures) == (tmp_path / "out" / FOLDER_LABELS, 3)
     assert sorted(made.problems, key=str) == [
         Problem(ProblemKind.TOO_HIGH, "cat/4.png"), Problem(ProblemKind.TOO_HIGH, "stray.png"),
     ]  # fmt: skip
@@ -53,7 +53,7 @@ def test_closed_folders_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     found = [str(tmp_path / "cat" / "1.png"), Unlisted(str(tmp_path / "dog"), "Permission denied")]
     monkeypatch.setattr(module, "pictures_below", lambda _: iter(found))
     made = write_labels_of_folders(tmp_path, ["animal"], tmp_path / "out")
-    assert made.count == 1
+    assert made.pictures == 1
     assert made.problems == (Problem(ProblemKind.CLOSED_FOLDER, "dog (Permission denied)"),)
 
 

@@ -21,6 +21,7 @@ from fair_tta.text.written_names import (
 if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
     from fair_tta.data.folder_names import FolderLabels
+    from fair_tta.data.problems import Problem
     from fair_tta.folders import LabelValues
 
 
@@ -130,12 +131,12 @@ def audit_command(
         methods = options.read_adapters(adapters)
         options.check_reference("--adapters", methods, reference)
         renames = usage("--rename", parse_renames, rename)
-        file, left_out = labels, ()
-        if file is None:
+        left_out: tuple[Problem, ...] = ()
+        if labels is None:
             columns = (target_column, *sensitive_column)
-            file, _, left_out = _labels_of_folders(images, columns, out)
+            labels, _, left_out = _labels_of_folders(images, columns, out)
         values = Labels(
-            images, file, target_column, tuple(sensitive_column), path_column, renames, left_out
+            images, labels, target_column, tuple(sensitive_column), path_column, renames, left_out
         ).scan()
         sets = usage("--harmful", harmful_option, harmful)
         asked = (
@@ -219,7 +220,7 @@ def _labels_of_folders(images: Path, columns: tuple[str, ...], out: Path) -> Fol
 
     made = write_labels_of_folders(images, columns, out)
     folders = f"the names of their folders ({' / '.join(columns)})"
-    say(f"No --labels: {made.count} pictures have {folders}.")
+    say(f"No --labels: {made.pictures} pictures have {folders}.")
     return made
 
 

@@ -224,7 +224,7 @@ def idle_without(
         out: where finished answers go.
         images: what was named, ``-`` for paths on stdin.
     """
-    idle = {}
+    idle: dict[str, str] = {}
     if engine is not EngineName.RAY:
         idle |= dict.fromkeys(("cores", "address"), "it is for --engine ray.")
     if not reference:

@@ -23,12 +23,12 @@ class FolderLabels(NamedTuple):
 
     Attributes:
         file: where it is.
-        count: how many pictures it names.
+        pictures: how many it names.
         problems: the pictures and folders that it does not name.
     """
 
     file: Path
-    count: int
+    pictures: int
     problems: tuple[Problem, ...]
 
 
