@@ -21,6 +21,7 @@ from fair_tta.errors import FairTTAError
 from fair_tta.files.whole_files import sweep, whole_file
 from fair_tta.folders.gallery import GroupGallery
 from fair_tta.folders.outputs import (
+    AUDIT,
     PREDICTIONS,
     PROBLEMS,
     ROWS,
@@ -135,13 +136,13 @@ def audit_folder(
     done = 0
     with (
         Store(folder / ROWS, restart=restart) as store,
+        whole_file(folder / PROBLEMS) as listed,
         whole_file(folder / PREDICTIONS) as predicted,
     ):
         runner = Runner(job_of(classifier, adapters.values(), model), engine or Local(), store)
         size = classifier.batch_size
         answered = runner.stream(chosen(), _picture, size=size, seed=seed, read_ahead=True)
         with (
-            whole_file(folder / PROBLEMS) as listed,  # also there if no row can be used
             closing(ProblemsFile(listed)) as listing,
             closing(PredictionsFile(predicted, columns, labels.sensitive)) as predictions,
         ):
@@ -158,6 +159,8 @@ def audit_folder(
                 done += place > 0
                 if progress is not None:
                     progress(done, max(done, total))
+        if not any(map(len, columns.values())) and not (folder / AUDIT).exists():
+            os.replace(listed, folder / PROBLEMS)  # for `finish` will fail; an earlier audit stays
         said = [f"the first {limit}"] * (limit is not None)
         said += [f"a sample of {done}"] * (sample is not None)
         data = {
