@@ -68,7 +68,8 @@ class Gate:
     ) -> None:
         self._app, self._folder, self._limits, self._hosts = app, folder, limits, hosts
         self._policy = POLICY if frames else f"{POLICY}; frame-ancestors 'none'"
-        self._uploads, self._coming = 0, 0  # how many are on their way, and their bytes
+        self._uploads = self._came = 0  # how many are on their way, and what came of them, in bytes
+        self._stored = 0  # bytes of all else
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
@@ -99,28 +100,32 @@ class Gate:
     async def _upload(
         self, size: int, scope: Scope, receive: Receive, send: Send
     ) -> Refusal | None:
-        """Its room is taken before it comes, so many at once have no more than one.
+        """Many at once have no more room than one: what comes is counted for all of them together.
 
-        One that does not say its size takes all the room there is.
+        A size that is only promised takes no room from others.
         """
-        room = self._limits.total_bytes - used_bytes(self._folder) - self._coming
-        if size > room:
+        on_their_way = used_bytes(self._folder / UPLOADS, deep=False)
+        self._stored = used_bytes(self._folder) - min(on_their_way, self._came)
+        if size + self._stored + self._came > self._limits.total_bytes:
             return 413, (
                 f"No room: all uploads together may have {self._limits.total_bytes >> 20} MB. "
                 "Upload fewer pictures, or start the app again."
             )
-        left = size or room
-        self._uploads, self._coming = self._uploads + 1, self._coming + left
+        came = 0
 
         def count(length: int) -> bool:
-            nonlocal left
-            left, self._coming = left - length, self._coming - length
-            return left < 0
+            nonlocal came
+            if self._stored + self._came + length > self._limits.total_bytes:
+                return False
+            came, self._came = came + length, self._came + length
+            return True
 
+        self._uploads += 1
         try:
             await self._app(scope, _counted(receive, count), send)
         finally:
-            self._uploads, self._coming = self._uploads - 1, self._coming - left
+            self._uploads, self._came = self._uploads - 1, self._came - came
+            self._stored += came
             if not self._uploads:
                 remove_rests(self._folder / UPLOADS)
         return None
@@ -133,7 +138,7 @@ class Gate:
         def count(length: int) -> bool:
             nonlocal left
             left -= length
-            return left < 0
+            return left >= 0
 
         await self._app(scope, _counted(receive, count), send)
         return None
@@ -153,8 +158,8 @@ class Gate:
         return with_policy
 
 
-def used_bytes(folder: Path) -> int:
-    """Of all files in a folder and its subfolders."""
+def used_bytes(folder: Path, *, deep: bool = True) -> int:
+    """Of all files in a folder, and in its subfolders if `deep`."""
     total = 0
     for where, _, files in os.walk(folder):
         for name in files:
@@ -162,6 +167,8 @@ def used_bytes(folder: Path) -> int:
                 total += os.lstat(os.path.join(where, name)).st_size
             except OSError:  # just deleted
                 continue
+        if not deep:
+            break
     return total
 
 
@@ -169,18 +176,20 @@ def remove_rests(uploads: Path) -> None:
     """What Gradio leaves of uploads that were cut off; to be called when none is on its way."""
     with suppress(OSError), os.scandir(uploads) as entries:
         for entry in entries:
-            with suppress(OSError):
+            with suppress(OSError):  # still open, on Windows
                 if entry.is_file(follow_symlinks=False):
                     os.unlink(entry.path)
 
 
 def _counted(receive: Receive, count: Callable[[int], bool]) -> Receive:
-    """A request that does not say its size, or lies, ends where `count` says so."""
+    """A request that does not say its size, or lies, ends where `count` has no room for it."""
+    is_over = False
 
     async def counted() -> Message:
+        nonlocal is_over
         message = await receive()
-        is_too_long = count(len(message.get("body", b"")))
-        return {"type": "http.disconnect"} if is_too_long else message
+        is_over = is_over or not count(len(message.get("body", b"")))
+        return {"type": "http.disconnect"} if is_over else message
 
     return counted
 
