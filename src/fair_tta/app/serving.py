@@ -66,8 +66,8 @@ def serve(
         blocks = build_interface(classifiers, folder, embedded=is_embedded(model), local=is_local)
         try:
             url = launch(blocks, folder, limits, host, port, share, open_browser)
-            ready(url)
             of_page = files_below(folder / UPLOADS)
+            ready(url)
             for tick in count(1):
                 if stop.wait(_TICK):  # a wait without an end cannot be interrupted on Windows
                     break
