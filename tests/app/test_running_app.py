@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import struct
 import subprocess
 import urllib.error
@@ -24,7 +25,7 @@ from PIL import Image
 from transformers import CLIPProcessor
 
 import families
-from app_browser import PATIENCE, AppPage, free_port, running_app
+from app_browser import PATIENCE, AppPage, free_port, running_app, waited
 from fair_tta.app.drawn import draw_folder
 from headless import browser, missing
 from quiet_app import OUTSIDE
@@ -71,6 +72,18 @@ def upload(url: str, *files: tuple[str, bytes]) -> tuple[int, str]:
     body = b"".join(parts) + b"--cut--\r\n"
     kind = "multipart/form-data; boundary=cut"
     return answer(f"{url}gradio_api/upload", body, Content_Type=kind)
+
+
+def posted(url: str, path: str, length: int) -> socket.socket:
+    """The beginning of a request that promises so many bytes."""
+    place = urllib.parse.urlsplit(url)
+    connection = socket.create_connection((place.hostname or "", place.port or 0), PATIENCE)
+    lines = [
+        f"POST /gradio_api/{path} HTTP/1.1", f"Host: {place.netloc}", f"Content-Length: {length}",
+        "Content-Type: multipart/form-data; boundary=c",
+    ]  # fmt: skip
+    connection.sendall("".join(f"{line}\r\n" for line in [*lines, ""]).encode())
+    return connection
 
 
 def png_header(width: int, height: int) -> bytes:
@@ -124,6 +137,15 @@ def test_attacks_get_nothing(running: RunningApp, tmp_path: Path) -> None:
     assert all(Path(path).resolve().is_relative_to(uploads) for path in json.loads(text))
     assert upload(url, ("large.png", b"x" * (20 * 2**20 + 1)))[0] == 413
     assert upload(url, *[(f"{i}.png", b"x") for i in range(10_000)])[0] == 400
+
+    # One that is cut off leaves nothing, and nothing else may be long.
+    with posted(url, "upload", 3_000_000) as connection:
+        head = '--c\r\nContent-Disposition: form-data; name="files"; filename="a.png"\r\n\r\n'
+        connection.sendall(head.encode() + b"x" * 2_000_000)
+        waited(lambda: any(path.is_file() for path in uploads.iterdir()) or None, "it comes")
+    waited(lambda: not any(path.is_file() for path in uploads.iterdir()) or None, "it goes")
+    with posted(url, "queue/join", 150 * 2**20) as connection:
+        assert connection.recv(12) == b"HTTP/1.1 413"
 
     # What is uploaded never becomes a page of this host, and no picture takes the memory.
     page, bomb = json.loads(

@@ -8,6 +8,8 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -110,14 +112,62 @@ def test_nothing_imports_gradio_before_the_app_is_built() -> None:
     assert done.stdout == "False\n"
 
 
-def test_folders_of_yesterday_are_swept(tmp_path: Path) -> None:
+def test_each_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
     desk = Desk(None, None, tmp_path, [], True)  # type: ignore[arg-type]
-    old, new = desk.new_folder(), desk.new_folder()
-    assert old.parent != new.parent
-    os.utime(old.parent, (0, 0))
-    desk.new_folder()
-    assert not old.parent.exists()
-    assert new.parent.exists()
+    one, other = desk.new_folder(), desk.new_folder()
+    assert one.parent != other.parent
+    assert one.parent.parent == other.parent.parent == tmp_path
+
+
+class QuietBlocks:
+    """Gradio's blocks that serve nothing."""
+
+    def close(self, verbose: bool) -> None:
+        pass
+
+
+def test_it_sweeps_while_it_serves_and_ends_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting has an end: one without cannot be interrupted on Windows."""
+    swept: list[Path] = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            return len(swept) == 4
+
+    @contextmanager
+    def stoppable() -> Iterator[threading.Event]:
+        yield Stop()
+
+    monkeypatch.setattr(serving, "_stoppable", stoppable)
+    monkeypatch.setattr(serving, "require", lambda *_: None)
+    monkeypatch.setattr(serving, "launch", lambda *_: "http://here")
+    monkeypatch.setattr(serving, "sweep_uploads", lambda folder, _: swept.append(folder))
+    monkeypatch.setattr(serving, "sweep_runs", swept.append)
+    monkeypatch.setattr("fair_tta.app.interface.build_interface", lambda *_, **__: QuietBlocks())
+    told: list[str] = []
+    serving.serve(views=2, ready=told.append)
+    assert told == ["http://here"]
+    assert [folder.name for folder in swept] == ["uploads", "runs"] * 2
+
+
+@pytest.mark.parametrize(
+    ("host", "is_local"),
+    [("127.0.0.1", True), ("localhost", True), ("LocalHost", True), ("::1", True), ("[::1]", True),
+     ("127.0.0.2", True), ("0.0.0.0", False), ("::", False), ("192.168.0.1", False),
+     ("localhost.example", False), ("", False)],
+)  # fmt: skip
+def test_names_of_this_machine_are_local(host: str, is_local: bool, tmp_path: Path) -> None:
+    blocks = TakenPort()
+    with pytest.raises(FairTTAError, match="`port` should be free"):
+        serving.launch(blocks, tmp_path, UploadLimits(), host)
+    (gate,) = blocks.options["app_kwargs"]["middleware"]
+    assert (gate.kwargs["hosts"] is not None) == is_local
+    assert gate.kwargs["frames"] != is_local
+    with pytest.raises(FairTTAError, match="`port` should be free"):
+        serving.launch(blocks, tmp_path, UploadLimits(), host, share=True)
+    (gate,) = blocks.options["app_kwargs"]["middleware"]
+    assert gate.kwargs["hosts"] is None
 
 
 def test_files_are_read_as_gradio_hands_them_over() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,7 @@ def test_a_plain_name_is_one_part_of_a_path(name: str) -> None:
         (".htaccess", "_htaccess"),
         ("a\x00b\n.png", "a_b_.png"),
         ("猫.jpg", "猫.jpg"),
+        ('a:b?"c".png', "a_b__c_.png"),
     ],
 )
 def test_plain_names(name: str, plain: str) -> None:
@@ -66,6 +68,50 @@ def test_uploads_stay_in_the_folder_they_are_staged_in(tmp_path: Path) -> None:
     for name, file in staged.items():
         assert (tmp_path / "in" / "here" / name).read_text() == Path(file.path).name
     assert {p.name for p in tmp_path.iterdir()} == {"up", "in"}
+
+
+def test_no_upload_takes_the_place_of_another(tmp_path: Path) -> None:
+    names = ["a.jpg", "2-a.jpg", "a.jpg", "A.JPG", "3-a.jpg", "fr\u00fch.jpg", "fru\u0308h.jpg"]
+    files = uploads(tmp_path / "up", *names, *["a.jpg"] * 3)
+    staged = stage(files, tmp_path / "in")
+    assert len(staged) == 10
+    for place, (name, file) in enumerate(staged.items()):
+        assert (tmp_path / "in" / name).read_text() == Path(file.path).read_text() == str(place)
+    assert list(staged)[:3] == ["a.jpg", "2-a.jpg", "2-2-a.jpg"]
+
+
+def test_a_disk_that_takes_two_names_for_one_overwrites_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def there(*_: object) -> None:
+        raise FileExistsError(17, "File exists")
+
+    monkeypatch.setattr("os.link", there)
+    with pytest.raises(FileExistsError):
+        stage(uploads(tmp_path / "up", "a.jpg"), tmp_path / "in")
+
+
+def test_on_another_disk_uploads_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def far(*_: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr("os.link", far)
+    stage(uploads(tmp_path / "up", "a.jpg"), tmp_path / "in")
+    assert (tmp_path / "in" / "a.jpg").read_text() == "0"
+
+
+def test_a_path_of_very_many_parts_costs_no_more_than_another(tmp_path: Path) -> None:
+    deep = "a/" * 60_000
+    tracemalloc.start()
+    rows = rewritten(
+        tmp_path, f"file,class,place\n{deep}1.png,cat,home\n", (f"{deep}1.png", "2.png")
+    )
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert rows[1:] == [["1.png", "cat", "home"]]
+    assert peak < 20 * 2**20
 
 
 def test_other_files_of_a_folder_are_not_pictures() -> None:

@@ -8,6 +8,7 @@ import os
 import random
 import re
 import shutil
+import sys
 from collections import Counter
 from hashlib import sha256
 from pathlib import Path
@@ -127,6 +128,27 @@ def test_what_is_about_the_label_file_is_no_row(many: Path, tiny_model: str) -> 
     assert (problem["row"], problem["what"]) == ("", "labels.csv")
     rows = [row["row"] for row in table_of(many / "out" / "predictions.csv")]
     assert rows == [str(i) for i in range(1, 49)]
+
+
+def test_a_limit_counts_rows_and_not_what_is_about_the_file(many: Path, tiny_model: str) -> None:
+    labels = many / "labels.csv"
+    labels.write_bytes(labels.read_bytes().replace(b"water", b"w\xe4ter"))  # Windows-1252
+    names = ["--rename", "place: wäter=water", "--adapters", "zero-shot"]
+    for more, count in ((["--limit", "1"], 1), (["--limit", "6", "--sample", "4"], 4)):
+        call(*audit_arguments(many, tiny_model), *names, *more)
+        assert len(table_of(many / "out" / "predictions.csv")) == count
+        assert [row["row"] for row in table_of(many / "out" / "problems.csv")] == [""]
+
+
+def test_problems_are_listed_if_no_row_can_be_used(folder: Path, tiny_model: str) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / "problems.csv").write_text("of an earlier run")
+    write_labels(
+        folder / "labels.csv", [("gone.png", "cat", "land"), ("broken.png", "dog", "water")]
+    )
+    call(*audit_arguments(folder, tiny_model), "--adapters", "zero-shot", code=3)
+    listed = table_of(folder / "out" / "problems.csv")
+    assert [row["what"].split(":")[0] for row in listed] == ["gone.png", "broken.png"]
 
 
 def test_a_method_of_a_file_of_ones_own(
@@ -480,6 +502,20 @@ def test_pictures_are_left_out_if_asked(many: Path, tiny_model: str) -> None:
     assert ".png" not in text
 
 
+def test_no_names_of_pictures_that_were_left_out(folder: Path, tiny_model: str) -> None:
+    """Neither in the report nor in what a report is made of."""
+    arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
+    files = [folder / "out" / name for name in ("report.html", "audit.json", "card.md")]
+    call(*arguments, code=4)
+    assert "missing.png" in files[0].read_text("utf-8")
+    call(*arguments, "--no-pictures", code=4)
+    for file in files:
+        assert ".png" not in file.read_text("utf-8")
+    assert len(table_of(folder / "out" / "problems.csv")) == 7
+    found = Audit.load(files[1]).document.provenance["problems"]["image file is missing"]
+    assert found == {"count": 1, "examples": []}
+
+
 def test_folders_can_be_the_labels(tmp_path: Path, tiny_model: str) -> None:
     for i in range(8):
         home = tmp_path / "pics" / ("cat", "dog")[i % 2] / ("0", "land")[i // 4]
@@ -497,6 +533,34 @@ def test_folders_can_be_the_labels(tmp_path: Path, tiny_model: str) -> None:
     assert document.data.n == 8
     assert document.data.targets == ("cat", "dog")
     assert document.data.sensitive == {"place": ("0", "land")}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are Unicode there")
+def test_what_folders_do_not_label_is_listed(tmp_path: Path, tiny_model: str) -> None:
+    home = tmp_path / "pics"
+    for i in range(4):
+        (home / ("cat", "dog")[i % 2] / "früh").mkdir(parents=True, exist_ok=True)
+        picture(i).save(home / ("cat", "dog")[i % 2] / "früh" / f"{i}.png")
+    picture(4).save(home / "stray.png")
+    with (home / "cat" / "früh" / os.fsdecode(b"caf\xe9.png")).open("wb") as file:
+        picture(5).save(file, "png")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "labels.csv").write_text("mine")
+    arguments = [
+        *("audit", "--images", str(home), "--sensitive-column", "place", "--model", tiny_model),
+        *("--out", str(tmp_path / "out"), "--adapters", "zero-shot", "--sensitive", "früh,spät"),
+    ]
+    out = call(*arguments, code=4)
+    assert "2 rows were left out" in out.stdout
+    listed = {(p["row"], p["what"]): p["problem"] for p in table_of(tmp_path / "out/problems.csv")}
+    assert listed == {
+        ("5", "cat/früh/caf\\udce9.png"): "file name is not Unicode (rename the file)",
+        ("6", "stray.png"): "picture lies above the folders that are the labels",
+    }
+    assert len(table_of(tmp_path / "out" / "predictions.csv")) == 4
+    assert (tmp_path / "out" / "labels.csv").read_text() == "mine"
+    (tmp_path / "out" / "folder-labels.csv").write_text("mine too")
+    assert "has other columns than it would get" in call(*arguments, code=3).stderr
 
 
 def test_sets_of_harmful_classes(many: Path, tiny_model: str) -> None:

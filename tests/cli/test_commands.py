@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import typer
 import fair_tta
 from cli_fixtures import call
 from fair_tta.adapters.text_form import ADAPTERS
-from fair_tta.cli import app
+from fair_tta.cli import app, console
 from fair_tta.cli.console import exits, progress_bar, say, usage
 from fair_tta.errors import FairTTAError
 from fair_tta.paper.grids import GRIDS
@@ -82,6 +84,77 @@ def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
         raise ZeroDivisionError  # a bug has a traceback
     with pytest.raises(BrokenPipeError), exits():
         raise BrokenPipeError
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such pipes")
+@pytest.mark.parametrize("words", ["adapters", "cite", "--help", "audit --help", "--version"])
+def test_every_command_ends_quietly_where_the_reader_has_enough(words: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)  # as `true` does
+    with os.fdopen(writing, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "fair_tta", *words.split()],
+            stdout=closed, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_closed"),
+    [(OSError(errno.EPIPE, "x"), True), (OSError(errno.EIO, "x"), False),
+     (OSError(errno.EINVAL, "x"), sys.platform == "win32")],
+)  # fmt: skip
+def test_how_a_closed_pipe_is_told(error: OSError, is_closed: bool) -> None:
+    """By Python, or by typer and rich, who make an exit of it. Other failures are as they are."""
+    assert console.is_closed_pipe(error) == is_closed
+    with pytest.raises(SystemExit) as caught:
+        try:
+            raise error
+        except OSError:
+            sys.exit(1)
+    assert console.is_closed_pipe(caught.value) == is_closed
+    assert not console.is_closed_pipe(SystemExit(1))
+
+
+def test_windows_has_another_number_for_a_closed_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert console.is_closed_pipe(OSError(errno.EINVAL, "x"))
+    assert not console.is_closed_pipe(OSError(errno.EINVAL, "x", "file"))
+    assert not console.is_closed_pipe(OSError(errno.EIO, "x"))
+
+
+IDLE = (
+    "predict pics --targets a,b", "examine pics --targets a,b --sensitive c,d",
+    "audit --images pics --labels l.csv --sensitive-column s --out o", "bench main-L14 --data d",
+    "bench --table t.toml",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "why"),
+    [
+        *((f"{command} {option}", option.split()[0], "it is for --engine ray.")
+          for command in IDLE for option in ("--cores 7", "--address 1.2.3.4:5")),
+        *((f"{command} --reference-is-data", "--reference-is-data", "there is no --reference.")
+          for command in IDLE[:3]),
+        *((f"{command} --restart", "--restart", "there is nothing to throw away without --out.")
+          for command in IDLE[:2]),
+        *((f"{command} --null", "--null", "no paths are read from stdin: name - as IMAGE.")
+          for command in IDLE[:2]),
+        (f"{IDLE[1]} --no-pictures", "--no-pictures", "there is no page without --out."),
+        (f"{IDLE[2].replace('--labels l.csv', '')} --path-column p", "--path-column",
+         "there is no --labels: the folders are the labels."),
+        (f"{IDLE[4]} --adapters zero-shot", "--adapters", "the file of --table says that."),
+        (f"{IDLE[4]} --harmful a:b,c", "--harmful", "the file of --table says that."),
+        *((f"bench {table} {option}", option.split()[0],
+           "it is for the datasets in a folder of --data.")
+          for table in ("--table t.toml", "main-L14 --data miniature")
+          for option in ("--split test", "--young-below 3", "--old-from 60")),
+    ],
+)  # fmt: skip
+def test_an_option_that_has_nothing_to_act_on_is_refused(words: str, option: str, why: str) -> None:
+    out = call(*words.split(), code=2, columns=300).stderr
+    assert f"Invalid value for {option}: {why}" in " ".join(out.replace("│", "").split())
 
 
 def test_usage_names_the_option() -> None:

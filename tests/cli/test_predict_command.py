@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import errno
 import io
 import json
 import os
@@ -13,16 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from checks import picture
 from cli_fixtures import NAMES, call
 from cli_fixtures import tiny_model as tiny_model
 from extending_page import documented
 from fair_tta import AugMix, FairTPTClassifier, Zero
-from fair_tta.cli import predict_command
 from fair_tta.cli.paths import find_pictures
-from fair_tta.cli.prediction_output import JsonLines
 from fair_tta.data.problems import printable
 
 
@@ -159,26 +155,6 @@ def test_a_reader_that_has_enough(pictures: Path, tiny_model: str) -> None:
         with process.stderr as said:
             assert "rror" not in said.read()  # transformers 4 has words of its own there
         assert process.wait() == 141
-
-
-@pytest.mark.parametrize(
-    ("code", "is_closed"), [(errno.EPIPE, True), (errno.EINVAL, True), (errno.EIO, False)]
-)
-def test_how_a_closed_pipe_is_told(
-    code: int, is_closed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Windows says EINVAL. Other failures are told as they are."""
-    closed: list[int] = []
-    monkeypatch.setattr(os, "dup2", lambda _, to: closed.append(to))
-
-    class Reader(JsonLines):
-        def flush(self) -> None:
-            raise OSError(code, "x")
-
-    with pytest.raises(typer.Exit if is_closed else OSError) as caught:
-        predict_command._flush(Reader((), ()))
-    assert closed == ([1] if is_closed else [])
-    assert not is_closed or getattr(caught.value, "exit_code", None) == 141
 
 
 def test_names_that_a_pipe_cannot_show(pictures: Path, tiny_model: str) -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 import ntpath
 import os
+import sys
 import tracemalloc
 import unicodedata
 from dataclasses import replace
@@ -32,6 +33,7 @@ from fair_tta.data import (
     read_folder,
 )
 from fair_tta.data.folder import MISSING
+from fair_tta.folders import Labels
 
 COLUMNS: dict[str, Any] = {"target_column": "animal", "sensitive_columns": "place"}
 
@@ -150,12 +152,68 @@ def test_paths(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = ["0.png", "deep er/an, other.png", "more/3.png", "1.png", apart]
     assert [r.key for r in dataset] == keys
     assert folder._key(Path("/b/c.png"), Path("/a"), "..\\b/c.png") == "..\\b/c.png"
+    assert folder._key(Path("/b/c.png"), Path("/"), "/b/c.png") == "b/c.png"
     with monkeypatch.context() as as_on_windows:
         as_on_windows.setattr(folder, "os", SimpleNamespace(path=ntpath, sep="\\"))
         assert folder._key(Path("C:/a/b/c.png"), Path("C:/a"), "b/c.png") == "b/c.png"
+        assert folder._key(Path("c:/A/b/c.png"), Path("C:/a"), "c:/A/b/c.png") == "b/c.png"
         assert folder._key(Path("C:/b/c.png"), Path("C:/a"), "..\\b/c.png") == "../b/c.png"
     windows = read(root, 'path,animal,place\n"deep er\\an, other.png",cat,in\n')
     assert [r.path for r in windows] == [rows[1][1]]
+
+
+def spellings(root: Path) -> list[str]:
+    """Of images/sub/0.png, as it is found from `root`."""
+    made.draw(root / "images" / "sub" / "0.png")
+    (root / "linked").symlink_to(root / "images" / "sub")
+    return [
+        "sub/0.png", "sub\\0.png", "./sub//0.png", str(root / "images" / "sub" / "0.png"),
+        "images/sub/0.png", "../images/sub/0.png", "linked/0.png",
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+@pytest.mark.parametrize("images", ["images", "./images/../images", "absolute"])
+def test_one_file_is_one_picture_however_it_is_spelt(
+    images: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the file of labels, and in the scan before a run."""
+    monkeypatch.chdir(root)
+    names = spellings(root)
+    for animals, kinds in (
+        (["cat"] * 7, [ProblemKind.DUPLICATE] * 6),
+        (["cat", "dog"] * 3 + ["cat"], [ProblemKind.CONFLICT] * 7),
+    ):
+        rows = [[name, animal, "in"] for name, animal in zip(names, animals, strict=True)]
+        made.write_csv(
+            root / "labels.csv", [["path", "animal", "place"], *rows, ["1.png", "x", "in"]]
+        )
+        where = root / "images" if images == "absolute" else Path(images)
+        labels = Labels(where, Path("labels.csv"), "animal", ("place",))
+        found = list(labels.scan().unique(labels.rows()))
+        assert [row.kind for row in found if isinstance(row, Problem)] == kinds
+        dataset = read_folder(where, "labels.csv", **COLUMNS)
+        assert [r.key for r in dataset] == ["sub/0.png", "1.png"][len(kinds) > 6 :]
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_accents_are_spelt_as_the_disk_has_them(form: Any, root: Path) -> None:
+    made.draw(root / "images" / unicodedata.normalize(form, "früh.png"))
+    both = [unicodedata.normalize(of, "früh.png") for of in ("NFC", "NFD")]
+    rows = [[both[0], "cat", "in"], [both[1], "dog", "in"], ["0.png", "cat", "in"]]
+    made.write_csv(root / "labels.csv", [["path", "animal", "place"], *rows])
+    labels = Labels(root / "images", root / "labels.csv", "animal", ("place",))
+    kinds = [row.kind for row in labels.scan().unique(labels.rows()) if isinstance(row, Problem)]
+    assert kinds == [ProblemKind.CONFLICT] * 2
+
+
+def test_different_files_of_one_name_stay_apart(root: Path) -> None:
+    for place in ("images/a/0.png", "images/b/0.png", "0.png"):
+        made.draw(root / place)
+    text = "path,animal,place\na/0.png,cat,in\nb/0.png,dog,in\n../0.png,dog,out\n0.png,cat,out\n"
+    dataset = read(root, text)
+    assert [r.key for r in dataset] == ["a/0.png", "b/0.png", "../0.png", "0.png"]
+    assert not dataset.problems
 
 
 def test_the_column_of_paths(root: Path) -> None:

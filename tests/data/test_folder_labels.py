@@ -101,3 +101,11 @@ def test_paths_that_are_too_long(tmp_path: Path) -> None:
         Labels(long, long, "animal", ("place",)).scan()
     with pytest.raises(DatasetError, match="`labels_csv` should be a file"):
         Labels(tmp_path, long, "animal", ("place",)).scan()
+
+
+def test_odd_names_do_not_stop_a_scan(tmp_path: Path) -> None:
+    odd = ["d" * 5000, "a\0b/c", ".."]
+    write_labels(tmp_path / "labels.csv", [(name, "cat", "sea") for name in odd])
+    labels = Labels(tmp_path, tmp_path / "labels.csv", "animal", ("place",))
+    for row, name in zip(labels.scan().unique(labels.rows()), odd, strict=True):
+        assert row == Problem(ProblemKind.MISSING_IMAGE, name)

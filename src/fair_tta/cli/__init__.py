@@ -25,8 +25,11 @@ from fair_tta.cli import (
     predict_command,
     report_command,
 )
+from fair_tta.cli.console import Commands
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(
+    cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+)
 for function in (
     demo_command.demo_command,
     app_command.app_command,

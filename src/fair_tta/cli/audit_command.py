@@ -20,6 +20,8 @@ from fair_tta.text.written_names import (
 
 if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
+    from fair_tta.data.folder_names import FolderLabels
+    from fair_tta.data.problems import Problem
     from fair_tta.folders import LabelValues
 
 
@@ -111,6 +113,10 @@ def audit_command(
     disk: after Ctrl-C or a kill the same command goes on. Rows and pictures that cannot be used
     are listed and do not stop the run; the exit code is then 4.
     """
+    idle = options.idle_without(engine=engine, reference=reference)
+    if labels is None:
+        idle["path_column"] = "there is no --labels: the folders are the labels."
+    options.refuse_idle(context, idle)
     done = 0
     notes = embedded_notes(context)
 
@@ -124,13 +130,13 @@ def audit_command(
 
         methods = options.read_adapters(adapters)
         options.check_reference("--adapters", methods, reference)
+        renames = usage("--rename", parse_renames, rename)
+        left_out: tuple[Problem, ...] = ()
+        if labels is None:
+            columns = (target_column, *sensitive_column)
+            labels, _, left_out = _labels_of_folders(images, columns, out)
         values = Labels(
-            images,
-            labels or _labels_of_folders(images, (target_column, *sensitive_column), out),
-            target_column,
-            tuple(sensitive_column),
-            path_column,
-            usage("--rename", parse_renames, rename),
+            images, labels, target_column, tuple(sensitive_column), path_column, renames, left_out
         ).scan()
         sets = usage("--harmful", harmful_option, harmful)
         asked = (
@@ -209,14 +215,13 @@ def _say_prompts(classifier: FairTPTClassifier) -> None:
             )
 
 
-def _labels_of_folders(images: Path, columns: tuple[str, ...], out: Path) -> Path:
+def _labels_of_folders(images: Path, columns: tuple[str, ...], out: Path) -> FolderLabels:
     from fair_tta.data.folder_names import write_labels_of_folders
 
-    out.mkdir(parents=True, exist_ok=True)
-    file = out / "labels.csv"
-    count = write_labels_of_folders(images, columns, file)
-    say(f"No --labels: {count} pictures have the names of their folders ({' / '.join(columns)}).")
-    return file
+    made = write_labels_of_folders(images, columns, out)
+    folders = f"the names of their folders ({' / '.join(columns)})"
+    say(f"No --labels: {made.pictures} pictures have {folders}.")
+    return made
 
 
 def _attributes(texts: list[str], columns: tuple[str, ...]) -> dict[str, dict[str, str]]:

@@ -135,6 +135,13 @@ def bench_command(
     """
     if (own is None) == (not table):
         raise typer.BadParameter("give the name of a table, or --table with a file of your own.")
+    idle = options.idle_without(engine=engine)
+    if own is not None:
+        idle |= dict.fromkeys(("adapters", "harmful"), "the file of --table says that.")
+    if data in ("", "miniature"):
+        where = "it is for the datasets in a folder of --data."
+        idle |= dict.fromkeys(("split", "young_below", "old_from"), where)
+    options.refuse_idle(context, idle)
     # Of folders in the file of --table the second and third are keys.
     names = options.option_names(context, images_dir="images", labels_csv="labels")
     with exits(

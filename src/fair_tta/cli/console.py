@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import sys
 import time
@@ -24,6 +25,7 @@ from rich.progress import (
 )
 from rich.table import Column
 from rich.text import Text
+from typer.core import TyperGroup
 
 from fair_tta.errors import FairTTAError
 
@@ -38,6 +40,9 @@ LEFT_OUT = 4
 
 INTERRUPTED = 130
 """Stopped by Ctrl-C."""
+
+PIPE_CLOSED = 141
+"""As the shell reports a program that SIGPIPE ended."""
 
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 _SECONDS = 5.0  # between lines of progress in a log
@@ -67,11 +72,36 @@ def exits(
     except KeyboardInterrupt:
         say(stopped())
         raise typer.Exit(INTERRUPTED) from None
-    except BrokenPipeError:
-        raise
     except (FairTTAError, OSError, ImportError) as error:
+        if is_closed_pipe(error):
+            raise  # to `Commands`
         say(f"Error: {in_options(_words(error), names or {})}")
         raise typer.Exit(CANNOT_USE) from None
+
+
+class Commands(TyperGroup):
+    """All commands; they end quietly where the reader of the output has enough, as `head` does."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """See typer, which ends with 1 then."""
+        try:
+            try:
+                return super().main(*arguments, **options)
+            finally:
+                sys.stdout.flush()
+        except (OSError, SystemExit) as error:
+            if not is_closed_pipe(error):
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still holds
+            sys.exit(PIPE_CLOSED)
+
+
+def is_closed_pipe(error: BaseException) -> bool:
+    """Whether the reader of the output went away; typer and rich make an exit of it."""
+    first = error.__context__ if isinstance(error, SystemExit) else error
+    if isinstance(first, OSError) and first.filename is None and sys.platform == "win32":
+        return first.errno in (errno.EPIPE, errno.EINVAL)
+    return isinstance(first, BrokenPipeError)
 
 
 @contextmanager

@@ -84,6 +84,8 @@ def examine_command(
     It is the model's own perception, not a measurement on people. A picture or folder that cannot
     be read is listed and does not stop the others; the exit code is then 4.
     """
+    idle = options.idle_without(engine=engine, reference=reference, out=out, images=images)
+    options.refuse_idle(context, idle)
     with exits(names=options.option_names(context)):
         from fair_tta.adapters import ZeroShot
         from fair_tta.auditing.changed_pictures import ChangedPictures

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -194,6 +194,47 @@ def make_engine(name: EngineName, workers: int | None, cores: int, address: str 
     if name is EngineName.RAY:
         return OnRay(address, workers, cores)
     return Local(workers or 1)
+
+
+def refuse_idle(context: typer.Context, idle: Mapping[str, str]) -> None:
+    """A usage error if an option was given that has nothing to act on.
+
+    Args:
+        context: of the command.
+        idle: the parameters that have nothing to act on, and why.
+    """
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in idle and source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(idle[parameter.name], param_hint=parameter.opts[0])
+
+
+def idle_without(
+    *,
+    engine: EngineName,
+    reference: object = True,
+    out: object = True,
+    images: Sequence[str] = ("-",),
+) -> dict[str, str]:
+    """Parameters that have nothing to act on, for `refuse_idle`, and why.
+
+    Args:
+        engine: who does the work.
+        reference: none of it if false, likewise the others.
+        out: where finished answers go.
+        images: what was named, ``-`` for paths on stdin.
+    """
+    idle: dict[str, str] = {}
+    if engine is not EngineName.RAY:
+        idle |= dict.fromkeys(("cores", "address"), "it is for --engine ray.")
+    if not reference:
+        idle["reference_is_data"] = "there is no --reference."
+    if not out:
+        idle["restart"] = "there is nothing to throw away without --out."
+        idle["no_pictures"] = "there is no page without --out."
+    if "-" not in images:
+        idle["null"] = "no paths are read from stdin: name - as IMAGE."
+    return idle
 
 
 def option_names(context: typer.Context, **others: str) -> dict[str, str]:

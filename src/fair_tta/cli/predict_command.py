@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,11 +25,6 @@ from fair_tta.vision.files import Unlisted
 
 if TYPE_CHECKING:
     from fair_tta.cli.prediction_output import Output
-
-PIPE_CLOSED = 141
-"""As the shell reports a program that SIGPIPE ended."""
-
-_CLOSED = {errno.EPIPE, errno.EINVAL}  # the second on Windows
 
 
 def predict_command(
@@ -78,10 +71,8 @@ def predict_command(
     """
     if as_json and as_csv:
         raise typer.BadParameter("choose one of --json and --csv.", param_hint="--json, --csv")
-    if restart and out is None:
-        raise typer.BadParameter(
-            "there is nothing to throw away without --out.", param_hint="--restart"
-        )
+    idle = options.idle_without(engine=engine, reference=reference, out=out, images=images)
+    options.refuse_idle(context, idle)
 
     def stopped() -> str:
         on = " The same command goes on from there." if out is not None else ""
@@ -157,23 +148,12 @@ def predict_command(
                         path, to_prediction(answer, classifier.targets, classifier.sensitive)
                     )
                 if done % size == 0:
-                    _flush(output)
+                    output.flush()
                 tell(done, None)
-            _flush(output)
+            output.flush()
     if not done:
         say(f"Error: {NO_PICTURE}")
         raise typer.Exit(CANNOT_USE)
     if failed:
         say(f"{failed} of {done} pictures could not be used.")
         raise typer.Exit(LEFT_OUT)
-
-
-def _flush(output: Output) -> None:
-    """Stop quietly where the reader has enough, as `head` does."""
-    try:
-        output.flush()
-    except (OSError, SystemExit) as error:  # rich makes the second of a broken pipe
-        if isinstance(error, OSError) and error.errno not in _CLOSED:
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still holds
-        raise typer.Exit(PIPE_CLOSED) from None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from fair_tta.data.label_files import LabelTable
@@ -106,7 +108,7 @@ def read_folder(
         allowed=allowed,
         check_images=check_images,
     )
-    records, problems = collect(rows)
+    records, problems = collect(rows, file_of)
     if not records:
         raise DatasetError(f"no usable record in {os.fspath(labels_csv)!r}.\n{problems}")
     parameters = {"labels": Path(labels_csv).name, "target": target_column}
@@ -147,21 +149,38 @@ def _rows(
             yield Problem(ProblemKind.UNKNOWN_VALUE, f"{where} ({what})")
             continue
         name = cells[name_column]
-        path, problem = images / name, None
-        if check_images:
-            path, problem = _find(name, images, table.path.parent)
+        path, problem = _find(name, images, table.path.parent)
+        if check_images and problem is not None:
+            yield problem
+            continue
         attributes = {attribute: cells[attribute] for attribute in sensitive}
-        yield problem or Record(path, cells[target_column], attributes, _key(path, images, name))
+        yield Record(path, cells[target_column], attributes, _key(path, images, name))
+
+
+def file_of(record: Record) -> str:
+    """One text for one file, however its path is spelt; links to folders are followed."""
+    place = os.path.join(_real(os.path.join(os.getcwd(), record.path.parent)), record.path.name)
+    if sys.platform == "darwin":  # whose disks do not tell these apart
+        place = unicodedata.normalize("NFC", place)
+    return os.path.normcase(place)
 
 
 def _key(path: Path, images: Path, name: str) -> str:
-    """One name for a picture, however its path is spelt."""
-    found, folder = os.path.normpath(path), os.path.normpath(images)
-    if not found.startswith(folder + os.sep):
-        found = name
-    else:
-        found = os.path.relpath(found, folder)
-    return os.path.normpath(found).replace(os.sep, "/")
+    """The name within the folder of the pictures; outside of it as it is written."""
+    found, asked = os.path.abspath(path), os.path.abspath(images)
+    for folder in (asked, _real(asked)):
+        if os.path.normcase(found).startswith(os.path.normcase(os.path.join(folder, ""))):
+            name = os.path.relpath(found, folder)
+            break
+    return os.path.normpath(name).replace(os.sep, "/")
+
+
+@lru_cache(maxsize=1024)
+def _real(folder: str) -> str:
+    try:
+        return os.path.realpath(folder)
+    except (OSError, ValueError):  # ValueError: a null character in the name
+        return folder
 
 
 def _find(name: str, images: Path, beside: Path) -> tuple[Path, Problem | None]:

@@ -9,12 +9,13 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fair_tta.data.folder import iter_folder
+from fair_tta.data.folder import file_of, iter_folder
 from fair_tta.data.problems import Problem, ProblemKind
 from fair_tta.data.records import DatasetError, Record
 
@@ -33,6 +34,7 @@ class Labels:
         sensitive: the columns of sensitive attributes, which keep these names.
         path: the column of the paths; found by its name if None.
         rename: ``{column: {value in the file: label}}``; several values may get the same label.
+        left_out: what is missing in the file, listed after its rows.
     """
 
     images: Path
@@ -41,6 +43,7 @@ class Labels:
     sensitive: tuple[str, ...]
     path: str | None = None
     rename: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    left_out: tuple[Problem, ...] = ()
 
     def __post_init__(self) -> None:
         if len(set(self.columns)) < len(self.columns):
@@ -69,10 +72,11 @@ class Labels:
             allowed=allowed,
             check_images=check_images,
         )
-        return (row if isinstance(row, Problem) else self._renamed(row) for row in rows)
+        renamed = (row if isinstance(row, Problem) else self._renamed(row) for row in rows)
+        return chain(renamed, self.left_out)
 
     def scan(self) -> LabelValues:
-        """Read the file once, without the pictures: values, repeated rows and a hash."""
+        """Read the file once, without opening pictures: values, repeated rows and a hash."""
         if not os.path.isdir(self.images):
             raise DatasetError(f"`images` should be a folder (got {str(self.images)!r}).")
         raw: dict[str, Counter[str]] = {column: Counter() for column in self.columns}
@@ -90,7 +94,7 @@ class Labels:
                         "different values: is it the right one?"
                     )
             renamed = self._renamed(row)
-            keys.append(_hash(row.key))
+            keys.append(_hash(file_of(row)))
             contents.append(_hash(json.dumps([renamed.target, *renamed.sensitive.values()])))
         for column, names in self.rename.items():
             missing = [value for value in names if value not in raw[column]]
@@ -117,7 +121,7 @@ class LabelValues:
         labels: where it came from.
         raw: ``{column: {value in the file: rows}}``.
         rows: how many rows there are, usable or not.
-        repeated: hash of the name of each picture that comes more than once -> whether its rows
+        repeated: hash of the file of each picture that comes more than once -> whether its rows
             agree.
         sha256: hash of the file.
     """
@@ -162,7 +166,7 @@ class LabelValues:
         """The same rows, with problems for pictures that come again."""
         seen: set[int] = set()
         for row in rows:
-            if isinstance(row, Problem) or (key := _hash(row.key)) not in self.repeated:
+            if isinstance(row, Problem) or (key := _hash(file_of(row))) not in self.repeated:
                 yield row
             elif not self.repeated[key]:
                 yield Problem(ProblemKind.CONFLICT, row.key)

@@ -17,6 +17,8 @@ class ProblemKind(Enum):
     CLOSED_IMAGE = "image file may not be read (permission denied)"
     NOT_A_FILE = "image is a pipe, a socket or a device, not a file"
     CLOSED_FOLDER = "folder cannot be looked into"
+    TOO_HIGH = "picture lies above the folders that are the labels"
+    NOT_UNICODE = "file name is not Unicode (rename the file)"
     EMPTY_IMAGE = "image file is empty (0 bytes)"
     UNREADABLE = "picture cannot be read"
     MALFORMED_ROW = "row does not have the fields of the header"
@@ -89,10 +91,10 @@ class Problems:
             {**self.examples, kind: (*kept, *more)},
         )
 
-    def to_dict(self) -> dict[str, dict[str, object]]:
-        """For JSON: ``{kind: {"count": n, "examples": [...]}}``."""
+    def to_dict(self, *, named: bool = True) -> dict[str, dict[str, object]]:
+        """For JSON: ``{kind: {"count": n, "examples": [...]}}``; no examples if not `named`."""
         return {
-            kind.value: {"count": n, "examples": list(self.examples[kind])}
+            kind.value: {"count": n, "examples": list(self.examples[kind]) if named else []}
             for kind, n in self.counts.items()
         }
 

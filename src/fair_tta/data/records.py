@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from operator import attrgetter
 from pathlib import Path
 
 from fair_tta.data.problems import Problem, ProblemKind, Problems
@@ -110,21 +111,29 @@ class Dataset:
         return f"{title}: {len(self)} records ({chosen})\n{self.problems}"
 
 
-def collect(rows: Iterable[Record | Problem]) -> tuple[tuple[Record, ...], Problems]:
-    """Gather records and problems. An image that comes twice with other labels is left out."""
+def collect(
+    rows: Iterable[Record | Problem], name: Callable[[Record], str] = attrgetter("key")
+) -> tuple[tuple[Record, ...], Problems]:
+    """Gather records and problems. An image that comes twice with other labels is left out.
+
+    Args:
+        rows: what a reader found.
+        name: by which an image is known; by its key if not given.
+    """
     records: dict[str, Record | None] = {}
     problems = Problems()
     for row in rows:
         if isinstance(row, Problem):
             problems = problems.add(row)
             continue
-        if row.key not in records:
-            records[row.key] = row
+        image = name(row)
+        if image not in records:
+            records[image] = row
             continue
-        first = records[row.key]
+        first = records[image]
         if first is not None and (first.target, first.sensitive) == (row.target, row.sensitive):
             problems = problems.add(Problem(ProblemKind.DUPLICATE, row.key))
         else:
-            records[row.key] = None
+            records[image] = None
             problems = problems.add(Problem(ProblemKind.CONFLICT, row.key))
     return tuple(record for record in records.values() if record is not None), problems

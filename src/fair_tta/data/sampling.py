@@ -28,11 +28,16 @@ def choose(
     Raises:
         FairTTAError: a number is not positive.
     """
+    check_counts(limit, sample)
+    some = items if limit is None else islice(items, limit)
+    return some if sample is None else sample_groups(some, sample, seed, key=key, group=group)
+
+
+def check_counts(limit: int | None, sample: int | None) -> None:
+    """Raise if a number is not positive."""
     for name, number in (("limit", limit), ("sample", sample)):
         if number is not None and number < 1:
             raise FairTTAError(f"`{name}` should be at least 1 (got {number!r}).")
-    some = items if limit is None else islice(items, limit)
-    return some if sample is None else sample_groups(some, sample, seed, key=key, group=group)
 
 
 def sample_groups(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.data.folder_labels import LabelValues
 from fair_tta.data.problems import Problem, ProblemKind, Problems, printable
 from fair_tta.data.records import Record
-from fair_tta.data.sampling import choose
+from fair_tta.data.sampling import check_counts, choose
 from fair_tta.errors import FairTTAError
 from fair_tta.files.whole_files import sweep, whole_file
 from fair_tta.folders.gallery import GroupGallery
 from fair_tta.folders.outputs import (
+    AUDIT,
     PREDICTIONS,
     PROBLEMS,
     ROWS,
@@ -90,7 +92,7 @@ def audit_folder(
             of; if None it is sent to them.
         restart: throw away answers that are there.
         pictures: show a few of each group in the report; False leaves neither pictures nor their
-            names in it.
+            names in it, nor in ``audit.json``.
         reference: a folder of pictures; adapters that need a reference and have none are fitted on
             them first. The audit says which, and how many of them were audited.
         reference_is_data: allow the reference to have audited pictures; else they are refused.
@@ -101,6 +103,7 @@ def audit_folder(
     if not adapters:
         raise FairTTAError("`adapters` should name at least one adapter (got none).")
     parse_harmful(harmful, classifier.targets)  # before any work is done
+    check_counts(limit, sample)
     folder, labels = Path(out), values.labels
     named = {labels.target: classifier.targets} | {
         column: classifier.sensitive.get(column, tuple(values.names(column)))
@@ -111,7 +114,9 @@ def audit_folder(
 
     def chosen() -> Iterable[NumberedRow]:
         rows = _numbered(values.unique(labels.rows(allowed)))
-        return choose(rows, limit, sample, seed, key=_name, group=_group)
+        if limit is not None:
+            rows = takewhile(lambda row: row[0] <= limit, rows)  # what is about the file has 0
+        return choose(rows, None, sample, seed, key=_name, group=_group)
 
     fitted = fit_adapters(
         classifier,
@@ -154,6 +159,8 @@ def audit_folder(
                 done += place > 0
                 if progress is not None:
                     progress(done, max(done, total))
+        if not any(map(len, columns.values())) and not (folder / AUDIT).exists():
+            os.replace(listed, folder / PROBLEMS)  # for `finish` will fail; an earlier audit stays
         said = [f"the first {limit}"] * (limit is not None)
         said += [f"a sample of {done}"] * (sample is not None)
         data = {
@@ -180,6 +187,7 @@ def audit_folder(
             interval=interval,
             provenance=provenance,
             gallery=gallery.pictures() if pictures else [],
+            named_problems=pictures,
             notes=[*notes, *fitted.notes, *(f"Not all rows were used: {what}." for what in said)],
         )
 

@@ -52,6 +52,7 @@ def finish(
     harmful: HarmSets | None = None,
     gallery: Sequence[Picture] = (),
     notes: Sequence[str] = (),
+    named_problems: bool = True,
 ) -> FolderAudit:
     """Measure answers and write all files; a file is there as a whole or not at all.
 
@@ -66,6 +67,7 @@ def finish(
         harmful: sets of classes, see `fair_tta.audit`.
         gallery: pictures for the report.
         notes: sentences to begin `Audit.warnings` with.
+        named_problems: whether the audit names pictures that were left out, or counts them only.
     """
     if not len(next(iter(columns.values()))):
         listed = "\n".join(problems.lines())
@@ -77,7 +79,7 @@ def finish(
             values=named,
             harmful=harmful,
             interval=interval,
-            provenance={**provenance, "problems": problems.to_dict()},
+            provenance={**provenance, "problems": problems.to_dict(named=named_problems)},
         )
         for name, of in columns.items()
     ]

@@ -9,6 +9,7 @@ blanked, and its answer computed again. Of two lines with the same key the last 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +25,8 @@ from typing_extensions import Self
 from fair_tta.errors import FairTTAError
 from fair_tta.runs.answer import Answer, Key
 
-_BEGIN = b'{"image":'  # of every line
+_FIELDS = re.compile(rb'\{"image":"(?:[^"\\]|\\.)*","file":"[0-9a-f]*","content":"')
+_EMPTY = b'{"image":"","file":"","content":"'  # how every line begins, and how it may be torn
 _TAIL = len(b',"sum":"01234567"}\n')
 _OLD = b'{"journal":'  # of version 0.1
 _SHOWN = 5
@@ -142,10 +144,10 @@ class Store:
         with open(self.path, "rb") as file:
             for number, line in enumerate(file, 1):
                 answer = _parsed(line)
-                ours = ours or answer is not None or line.startswith(_BEGIN)
+                ours = ours or answer is not None or _FIELDS.match(line) is not None
                 if answer is not None:
                     self._keep(answer, place)
-                elif _is_torn(line) and (ours or _BEGIN.startswith(line.strip(b"\0"))):
+                elif _is_torn(line) and (ours or _begins_as_ours(line)):
                     break
                 elif line.strip(b" \n\0"):
                     damaged.append((number, place, len(line)))
@@ -215,6 +217,12 @@ def _parsed(line: bytes) -> Answer | None:
 def _is_torn(line: bytes) -> bool:
     """Not a whole line whose end has become another byte."""
     return not line.endswith(b"\n") and _parsed(line[:-1] + b"\n") is None
+
+
+def _begins_as_ours(torn: bytes) -> bool:
+    """Whether it could go on as a line of ours."""
+    begin = torn.strip(b"\0").rstrip(b"\\")
+    return any(_FIELDS.match(begin + _EMPTY[place:]) for place in range(len(_EMPTY) + 1))
 
 
 def _short(key: Key) -> bytes:
