@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from fair_tta.backends.lazy import made_once
 from fair_tta.backends.protocol import Backend
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.text.cache import Cache
@@ -209,7 +210,8 @@ class Vision:
         parts = pixels.split(pixels_at_once(pixels.shape[-2:], self.backend.device))
         return torch.cat([backend.encode_pixels(part) for part in parts])
 
-    @cached_property
+    @property
+    @made_once
     def _pixel_spec(self) -> PixelSpec | None:
         return PixelSpec.of(self.backend)
 
