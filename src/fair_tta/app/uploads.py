@@ -6,6 +6,7 @@ import csv
 import os
 import re
 import shutil
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ PATHS = "picture"
 """The column of paths in label files that are written here."""
 
 _LONGEST = 120  # characters of a name
+_FAR, _DEEP = 4096, 16  # characters of a path, and parts
 
 
 class UploadedFile(NamedTuple):
@@ -41,14 +43,14 @@ def pictures_among(files: Iterable[UploadedFile]) -> list[UploadedFile]:
 
 
 def plain_name(name: str) -> str:
-    """The last part of a name, fit to be a file's: no folders, no signs that are not printed.
+    """The last part of a name, fit to be a file's: no folders, no signs that no disk has.
 
     Example:
         >>> plain_name("../../etc/passwd"), plain_name("pictures/a b.jpg"), plain_name("..")
         ('passwd', 'a b.jpg', '_')
     """
     last = _parts(name)[-1:] or ["_"]
-    stem, ending = os.path.splitext("".join(c if c.isprintable() else "_" for c in last[0]))
+    stem, ending = os.path.splitext("".join(map(_plain, last[0])))
     short = re.sub(r"^\.+", "_", stem)[:_LONGEST].encode()[:_LONGEST].decode("utf-8", "ignore")
     return (short or "_") + ending[:10]
 
@@ -57,12 +59,16 @@ def stage(files: Sequence[UploadedFile], folder: Path) -> dict[str, UploadedFile
     """Put uploads into a new folder under names of their own: ``{name there: upload}``."""
     folder.mkdir(parents=True)
     staged: dict[str, UploadedFile] = {}
+    taken: set[str] = set()  # as disks compare names that do not tell A from a
     for place, file in enumerate(files):
         name = plain_name(file.name)
-        if name.casefold() in map(str.casefold, staged):
+        while (same := unicodedata.normalize("NFKC", name).casefold()) in taken:
             name = f"{place}-{name}"
+        taken.add(same)
         try:
             os.link(file.path, folder / name)
+        except FileExistsError:  # it must not be written to: it is a visitor's
+            raise
         except OSError:  # another disk
             shutil.copyfile(file.path, folder / name)
         staged[name] = file
@@ -119,8 +125,14 @@ def write_staged_labels(
             rows.writerow([name, *(row.cells[column] for column in columns)])
 
 
+def _plain(sign: str) -> str:
+    return sign if sign.isprintable() and sign not in '<>:"|?*' else "_"
+
+
 def _parts(name: str) -> list[str]:
-    return [p for p in re.split(r"[/\\]", name) if p.strip() and p not in (".", "..")]
+    """The last of them; more tell nothing."""
+    parts = re.split(r"[/\\]", name[-_FAR:])
+    return [p for p in parts if p.strip() and p not in (".", "..")][-_DEEP:]
 
 
 def _endings(name: str) -> list[tuple[str, ...]]:
