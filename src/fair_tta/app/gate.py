@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-Refusal = tuple[int, str]
 
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
@@ -39,10 +37,6 @@ OPEN = re.compile(
 """Paths that are answered; a file is none of another host."""
 
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
-UPLOADS = "uploads"
-"""The part of the app's folder where uploads arrive: on their way as files, then in folders."""
-
-_WITHOUT_FILES, _OF_A_FILE = 2**20, 2**12  # bytes of a request that is no upload: paths and names
 
 
 class Gate:
@@ -50,7 +44,7 @@ class Gate:
 
     Args:
         app: Gradio's.
-        folder: of the app; its size counts, with that of uploads on their way.
+        folder: of the uploads; its size counts.
         limits: of uploads.
         hosts: by which names the server may be called; None for all. Pages of other hosts are
             refused, those that send something here as those that lead their own name here (DNS
@@ -68,75 +62,52 @@ class Gate:
     ) -> None:
         self._app, self._folder, self._limits, self._hosts = app, folder, limits, hosts
         self._policy = POLICY if frames else f"{POLICY}; frame-ancestors 'none'"
-        self._uploads, self._coming = 0, 0  # how many are on their way, and their bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
-            refusal = self._refusal(scope["path"], headers)
+            refusal = self._refusal(scope)
             if refusal is None:
-                length = headers.get("content-length", b"")
-                size = int(length) if length.isdigit() else 0
-                pass_on = self._upload if _is_upload(scope) else self._other
-                refusal = await pass_on(size, scope, receive, self._with_policy(send))
-            if refusal is not None:
+                await self._app(scope, self._counted(scope, receive), self._with_policy(send))
+            else:
                 await _refuse(send, *refusal)
 
-    def _refusal(self, path: str, headers: Mapping[str, bytes]) -> Refusal | None:
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
         host = headers.get("host", b"").decode("latin-1")
         if self._hosts is not None and re.sub(r":\d+$", "", host) not in self._hosts:
             return 421, "This app answers on this machine only."
         origin = headers.get("origin", b"").decode("latin-1")
         if self._hosts is not None and origin not in ("", f"http://{host}"):
             return 403, "This app answers its own page only."
-        if OPEN.fullmatch(path) is None:
+        if OPEN.fullmatch(scope["path"]) is None:
             return 404, "There is nothing here."
-        return None
-
-    async def _upload(
-        self, size: int, scope: Scope, receive: Receive, send: Send
-    ) -> Refusal | None:
-        """Its room is taken before it comes, so many at once have no more than one.
-
-        One that does not say its size takes all the room there is.
-        """
-        room = self._limits.total_bytes - used_bytes(self._folder) - self._coming
-        if size > room:
+        if not _is_upload(scope):
+            return None
+        length = headers.get("content-length", b"")
+        size = int(length) if length.isdigit() else 0
+        if size + used_bytes(self._folder) > self._limits.total_bytes:
             return 413, (
                 f"No room: all uploads together may have {self._limits.total_bytes >> 20} MB. "
                 "Upload fewer pictures, or start the app again."
             )
-        left = size or room
-        self._uploads, self._coming = self._uploads + 1, self._coming + left
-
-        def count(length: int) -> bool:
-            nonlocal left
-            left, self._coming = left - length, self._coming - length
-            return left < 0
-
-        try:
-            await self._app(scope, _counted(receive, count), send)
-        finally:
-            self._uploads, self._coming = self._uploads - 1, self._coming - left
-            if not self._uploads:
-                remove_rests(self._folder / UPLOADS)
         return None
 
-    async def _other(self, size: int, scope: Scope, receive: Receive, send: Send) -> Refusal | None:
-        left = _WITHOUT_FILES + self._limits.files * _OF_A_FILE
-        if size > left:
-            return 413, "That is more than this page sends."
+    def _counted(self, scope: Scope, receive: Receive) -> Receive:
+        """An upload that does not say its size, or lies, ends where the room does."""
+        if not _is_upload(scope):
+            return receive
+        left = self._limits.total_bytes - used_bytes(self._folder)
 
-        def count(length: int) -> bool:
+        async def counted() -> Message:
             nonlocal left
-            left -= length
-            return left < 0
+            message = await receive()
+            left -= len(message.get("body", b""))
+            return {"type": "http.disconnect"} if left < 0 else message
 
-        await self._app(scope, _counted(receive, count), send)
-        return None
+        return counted
 
     def _with_policy(self, send: Send) -> Send:
         extra = [
@@ -163,26 +134,6 @@ def used_bytes(folder: Path) -> int:
             except OSError:  # just deleted
                 continue
     return total
-
-
-def remove_rests(uploads: Path) -> None:
-    """What Gradio leaves of uploads that were cut off; to be called when none is on its way."""
-    with suppress(OSError), os.scandir(uploads) as entries:
-        for entry in entries:
-            with suppress(OSError):
-                if entry.is_file(follow_symlinks=False):
-                    os.unlink(entry.path)
-
-
-def _counted(receive: Receive, count: Callable[[int], bool]) -> Receive:
-    """A request that does not say its size, or lies, ends where `count` says so."""
-
-    async def counted() -> Message:
-        message = await receive()
-        is_too_long = count(len(message.get("body", b"")))
-        return {"type": "http.disconnect"} if is_too_long else message
-
-    return counted
 
 
 def _is_upload(scope: Scope) -> bool:

@@ -19,9 +19,8 @@ from fair_tta.miniature import FOLDER
 
 EMBEDDED = "the embedded miniature model, which knows drawn pictures only"
 _HERE = "Pictures stay on this machine and are deleted at the end."
-_THERE = (
-    "Pictures go to the machine that runs this app, and are deleted an hour after their last use."
-)
+_THERE = "Pictures go to the machine that runs this app, and are deleted after an hour."
+_EVERY, _OLD = 600, 3600  # seconds: how often to look for old uploads, and how old
 
 STYLE = (files("fair_tta.app") / "app.css").read_text("utf-8")
 
@@ -42,7 +41,9 @@ def build_interface(
     runs.mkdir(parents=True, exist_ok=True)
     desk = Desk(gr, classifiers, runs, [f"This is {EMBEDDED}."] if embedded else [], embedded)
     examples = draw_examples(folder / "examples")
-    with gr.Blocks(title="fair-tta", analytics_enabled=False, fill_width=False) as blocks:
+    with gr.Blocks(
+        title="fair-tta", analytics_enabled=False, delete_cache=(_EVERY, _OLD), fill_width=False
+    ) as blocks:
         gr.HTML(_heading(classifiers, embedded, local), padding=False)
         with gr.Tab("Try"):
             try_tab(desk, examples)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from fair_tta.app.uploads import UploadedFile, pictures_among
 from fair_tta.miniature import BIRDS
 
 DEFAULT_METHODS = ("fair-tpt", "association-correction")
+_A_DAY = 86_400  # seconds
 NOTHING_YET = '<p class="fair-tta-empty">{}</p>'
 
 
@@ -43,7 +47,11 @@ class Desk:
         return str(self.folder), str(self.folder.parent)
 
     def new_folder(self) -> Path:
-        """A place for one, where nobody can guess it."""
+        """A place for one, where nobody can guess it; those of yesterday are deleted."""
+        for old in self.folder.iterdir():
+            with suppress(OSError):
+                if time.time() - old.stat().st_mtime > _A_DAY:
+                    shutil.rmtree(old)
         return Path(tempfile.mkdtemp(dir=self.folder)) / "run"
 
 

@@ -8,20 +8,16 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ipaddress import ip_address
-from itertools import count
 from pathlib import Path
 from threading import Event, current_thread, main_thread
 from typing import Any
 
-from fair_tta.app.gate import LOCAL, UPLOADS, Gate
+from fair_tta.app.gate import LOCAL, Gate
 from fair_tta.app.limits import UploadLimits
-from fair_tta.app.sweeping import files_below, sweep_runs, sweep_uploads
 from fair_tta.errors import FairTTAError, require
 
 LOCALHOST = "127.0.0.1"
-_PARTS = (UPLOADS, "runs", "examples")
-_TICK, _SWEEP_TICKS = 0.5, 120  # seconds, and how many of them are between two sweeps
+_PARTS = ("uploads", "runs", "examples")
 
 
 def serve(
@@ -62,18 +58,12 @@ def serve(
     logging.disable_progress_bar()  # of loading weights
     classifiers = Classifiers(model, views=views, device=device, dtype=dtype, limits=limits)
     with _stoppable() as stop, private_folder() as folder:
-        is_local = is_loopback(host) and not share
+        is_local = host == LOCALHOST and not share
         blocks = build_interface(classifiers, folder, embedded=is_embedded(model), local=is_local)
         try:
             url = launch(blocks, folder, limits, host, port, share, open_browser)
             ready(url)
-            of_page = files_below(folder / UPLOADS)
-            for tick in count(1):
-                if stop.wait(_TICK):  # a wait without an end cannot be interrupted on Windows
-                    break
-                if tick % _SWEEP_TICKS == 0:
-                    sweep_uploads(folder / UPLOADS, of_page)
-                    sweep_runs(folder / "runs")
+            stop.wait()
         finally:
             blocks.close(verbose=False)
 
@@ -91,12 +81,13 @@ def launch(
     from fair_tta.app.interface import STYLE, theme
 
     middleware = require("starlette.middleware", "app").Middleware
+    is_local = host == LOCALHOST and not share
     gate = middleware(
         Gate,
         folder=folder,
         limits=limits,
-        hosts=(*LOCAL, host) if is_loopback(host) and not share else None,
-        frames=not is_loopback(host),
+        hosts=LOCAL if is_local else None,
+        frames=host != LOCALHOST,
     )
     try:
         _, local, public = blocks.launch(
@@ -128,14 +119,6 @@ def launch(
     return str(public or local)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can call a host of this name."""
-    try:
-        return host.lower() == "localhost" or ip_address(host.strip("[]")).is_loopback
-    except ValueError:  # another name
-        return False
-
-
 @contextmanager
 def private_folder() -> Iterator[Path]:
     """A folder that only this user can read, for uploads too; it is deleted at the end."""
@@ -144,7 +127,7 @@ def private_folder() -> Iterator[Path]:
     try:
         for part in _PARTS:
             (folder / part).mkdir()
-        os.environ["GRADIO_TEMP_DIR"] = str(folder / UPLOADS)
+        os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
         yield folder
     finally:
         if before is None:

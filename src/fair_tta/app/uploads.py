@@ -6,7 +6,6 @@ import csv
 import os
 import re
 import shutil
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,7 +21,6 @@ PATHS = "picture"
 """The column of paths in label files that are written here."""
 
 _LONGEST = 120  # characters of a name
-_FAR, _DEEP = 4096, 16  # characters of a path, and parts
 
 
 class UploadedFile(NamedTuple):
@@ -43,14 +41,14 @@ def pictures_among(files: Iterable[UploadedFile]) -> list[UploadedFile]:
 
 
 def plain_name(name: str) -> str:
-    """The last part of a name, fit to be a file's: no folders, no signs that no disk has.
+    """The last part of a name, fit to be a file's: no folders, no signs that are not printed.
 
     Example:
         >>> plain_name("../../etc/passwd"), plain_name("pictures/a b.jpg"), plain_name("..")
         ('passwd', 'a b.jpg', '_')
     """
     last = _parts(name)[-1:] or ["_"]
-    stem, ending = os.path.splitext("".join(map(_plain, last[0])))
+    stem, ending = os.path.splitext("".join(c if c.isprintable() else "_" for c in last[0]))
     short = re.sub(r"^\.+", "_", stem)[:_LONGEST].encode()[:_LONGEST].decode("utf-8", "ignore")
     return (short or "_") + ending[:10]
 
@@ -59,16 +57,12 @@ def stage(files: Sequence[UploadedFile], folder: Path) -> dict[str, UploadedFile
     """Put uploads into a new folder under names of their own: ``{name there: upload}``."""
     folder.mkdir(parents=True)
     staged: dict[str, UploadedFile] = {}
-    taken: set[str] = set()  # as disks compare names that do not tell A from a
     for place, file in enumerate(files):
         name = plain_name(file.name)
-        while (same := unicodedata.normalize("NFKC", name).casefold()) in taken:
+        if name.casefold() in map(str.casefold, staged):
             name = f"{place}-{name}"
-        taken.add(same)
         try:
             os.link(file.path, folder / name)
-        except FileExistsError:  # it must not be written to: it is a visitor's
-            raise
         except OSError:  # another disk
             shutil.copyfile(file.path, folder / name)
         staged[name] = file
@@ -125,14 +119,8 @@ def write_staged_labels(
             rows.writerow([name, *(row.cells[column] for column in columns)])
 
 
-def _plain(sign: str) -> str:
-    return sign if sign.isprintable() and sign not in '<>:"|?*' else "_"
-
-
 def _parts(name: str) -> list[str]:
-    """The last of them; more tell nothing."""
-    parts = re.split(r"[/\\]", name[-_FAR:])
-    return [p for p in parts if p.strip() and p not in (".", "..")][-_DEEP:]
+    return [p for p in re.split(r"[/\\]", name) if p.strip() and p not in (".", "..")]
 
 
 def _endings(name: str) -> list[tuple[str, ...]]:
