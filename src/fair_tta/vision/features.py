@@ -148,7 +148,7 @@ class Vision:
         if not images:
             return []
         if views is None:
-            return list(unit(self.backend.encode_images(images)).unsqueeze(1))
+            return list(unit(self._encode_pictures(images)).unsqueeze(1))
         if not isinstance(views, Views) or (spec := self._pixel_spec) is None:
             return [unit(self._encode_pictures(self._pictures(image, views))) for image in images]
         step = max(
@@ -202,7 +202,8 @@ class Vision:
         return _argument(views is self.views)
 
     def _encode_pictures(self, pictures: list[Image.Image]) -> Tensor:
-        parts = [pictures[i : i + 32] for i in range(0, len(pictures), 32)]
+        step = pixels_at_once(_SIZE, self.backend.device)
+        parts = [pictures[i : i + step] for i in range(0, len(pictures), step)]
         return torch.cat([self.backend.encode_images(part) for part in parts])
 
     def _encode_pixels(self, pixels: Tensor) -> Tensor:
