@@ -19,7 +19,7 @@ from fair_tta.adapters.contract import features_will_not_do, needs_pixels
 from fair_tta.adapters.predictions import not_finite, to_predictions
 from fair_tta.backends import Backend
 from fair_tta.backends.precision import load, with_compiled_vision
-from fair_tta.errors import FairTTAError, ImageError, require
+from fair_tta.errors import FairTTAError, ImageError, check_number, require
 from fair_tta.prediction import Prediction, facts_table
 from fair_tta.text.cache import Cache
 from fair_tta.text.current import CurrentTask
@@ -100,8 +100,10 @@ class FairTPTClassifier:
         templates = parse_template(template, bool(attributes))
         if not isinstance(batch_size, int) or batch_size < 1:
             raise FairTTAError(f"`batch_size` should be at least 1 (got {batch_size!r}).")
-        if scale is not None and not 0 < scale < float("inf"):
-            raise FairTTAError(f"`scale` should be a positive number (got {scale!r}).")
+        if isinstance(scale, Tensor) and scale.numel() == 1:
+            scale = scale.item()  # as of model.logit_scale.exp()
+        if scale is not None:
+            check_number("scale", scale, "be a positive number", lambda x: 0 < x < float("inf"))
         if not isinstance(cache, Cache | None):
             raise FairTTAError(f"`cache` should be a Cache such as Cache(2**28) (got {cache!r}).")
         self.cache = Cache() if cache is None else cache
