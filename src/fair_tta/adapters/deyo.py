@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -66,7 +66,7 @@ class DeYO(PixelMethod):
     margin: float = 0.5
     least_drop: float = 0.2
     weight_margin: float = 0.4
-    rate: RatePolicy = FixedRate(5e-3)
+    rate: RatePolicy = field(default=FixedRate(5e-3), hash=False)  # not a part of the loss
     steps: int = 1
     needs_prompt_gradient: ClassVar[bool] = True
 

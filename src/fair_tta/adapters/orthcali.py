@@ -56,6 +56,11 @@ class OrthCali:
     def __post_init__(self) -> None:
         check_number("lam", self.lam, "be a number from 0 on", lambda x: 0 <= x < math.inf)
 
+    def check_task(self, task: Task) -> None:
+        """See `Adapter`."""
+        for attribute in task.sensitive if self.lam > 0 else ():
+            task.joint_prompts(attribute)
+
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """See `Adapter.adapt`."""
         texts = task.remember(self, lambda: self._project(task, own_texts(task)))

@@ -241,9 +241,13 @@ def _parse_views(views: Any) -> Views | CustomViews:
     if isinstance(views, Views) and not isinstance(views, type):
         check_count(views)
         return views
-    if isinstance(views, list | tuple) or (
-        isinstance(views, Tensor | np.ndarray) and views.ndim > 0
-    ):
+    is_array = isinstance(views, Tensor | np.ndarray) and views.ndim > 0
+    if is_array and views.ndim == 3 and {*views.shape[::2]} & {1, 3, 4}:
+        raise FairTTAError(
+            f"`views` of shape {list(views.shape)} could be one picture: pass several as "
+            "[views, 3, height, width] or [views, height, width, 3], or as a list."
+        )
+    if is_array or isinstance(views, list | tuple):
         return partial(_fixed, [load_image(view) for view in views])
     if callable(views) and not isinstance(views, type):
         custom: CustomViews = views
