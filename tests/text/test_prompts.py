@@ -133,7 +133,8 @@ def test_bad_names(names: Any, message: str) -> None:
 
 
 def test_keys_of_a_dict_are_in_order() -> None:
-    assert list(parse_names("x", {"b": 1, "a": 2}.keys())) == ["b", "a"]
+    names: Any = {"b": 1, "a": 2}.keys()
+    assert list(parse_names("x", names)) == ["b", "a"]
 
 
 def test_sensitive_attributes() -> None:
