@@ -221,6 +221,17 @@ def test_features_that_are_none_of_ours(clf: FairTPTClassifier, features: Any, g
     assert str(error.value) == should
 
 
+def test_only_where_features_point_to_counts(backend: TransformersBackend) -> None:
+    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4))
+    features = clf.encode([picture(0), picture(1)])
+    expected = clf.predict_encoded(features)
+    assert expected == clf.predict([picture(0), picture(1)])
+    scales = torch.tensor([2.0, 0.1, 50.0, 1.0])[None, :, None]
+    for found, of in zip(clf.predict_encoded(features * scales), expected, strict=True):
+        assert found.probabilities == pytest.approx(of.probabilities, abs=1e-4)
+        assert found.zero_shot == pytest.approx(of.zero_shot, abs=1e-5)
+
+
 def test_one_image_is_no_list(clf: FairTPTClassifier) -> None:
     images: Any = picture()
     with pytest.raises(ImageError, match=r"should be a list of images \(got one\): encode\(\["):
@@ -271,11 +282,11 @@ def test_classifiers_may_share_a_cache_or_keep_nothing(backend: TransformersBack
     arguments: Any = {"sensitive": SENSITIVE, "template": TEMPLATE, "views": CropFlip(3)}
     own = FairTPTClassifier(backend, TARGETS, **arguments)
     one = FairTPTClassifier(backend, TARGETS, **arguments, cache=shared)
-    two = FairTPTClassifier(backend, dict(reversed(TARGETS.items())), **arguments, cache=shared)
     none = FairTPTClassifier(backend, TARGETS, **arguments, cache=nothing)
     expected = own.predict([picture(0), picture(1)])
     assert one.predict([picture(0), picture(1)]) == expected
     half = shared.bytes
+    two = FairTPTClassifier(backend, dict(reversed(TARGETS.items())), **arguments, cache=shared)
     two.predict([picture(0), picture(1)])
     assert shared.bytes > half == own.cache.bytes
     assert one.cache is one.with_views(Identity()).cache is shared

@@ -19,10 +19,11 @@ from fair_tta.adapters.contract import features_will_not_do, needs_pixels
 from fair_tta.adapters.predictions import not_finite, to_predictions
 from fair_tta.backends import Backend
 from fair_tta.backends.precision import load, with_compiled_vision
-from fair_tta.errors import FairTTAError, ImageError, require
+from fair_tta.errors import FairTTAError, ImageError, check_number, require
 from fair_tta.prediction import Prediction, facts_table
 from fair_tta.text.cache import Cache
 from fair_tta.text.current import CurrentTask
+from fair_tta.text.encoder import unit
 from fair_tta.text.prompts import Names, Templates, parse_names, parse_sensitive, parse_template
 from fair_tta.text.task import Task
 from fair_tta.vision.decoding import ahead, are_files, in_turn
@@ -42,7 +43,8 @@ class FairTPTClassifier:
             ``(model, preprocess, tokenizer)``, an open_clip model, the directory or hub id of a
             transformers model, ``"open_clip:NAME/TAG"``, or your own `Backend`. It comes back as
             it was: weights, flags, mode, hooks, dtype and device. Weights that you change later are
-            noticed at the next call.
+            noticed at the next call, but for single numbers that are written through ``.data`` or
+            NumPy: after that call `forget`.
         targets: names of the classes, or ``{label: phrase}``.
         sensitive: names of the values of the attribute that should not matter, ``{label: phrase}``,
             or ``{attribute: names}`` for several attributes.
@@ -100,8 +102,10 @@ class FairTPTClassifier:
         templates = parse_template(template, bool(attributes))
         if not isinstance(batch_size, int) or batch_size < 1:
             raise FairTTAError(f"`batch_size` should be at least 1 (got {batch_size!r}).")
-        if scale is not None and not 0 < scale < float("inf"):
-            raise FairTTAError(f"`scale` should be a positive number (got {scale!r}).")
+        if isinstance(scale, Tensor) and scale.numel() == 1:
+            scale = scale.item()  # as of model.logit_scale.exp()
+        if scale is not None:
+            check_number("scale", scale, "be a positive number", lambda x: 0 < x < float("inf"))
         if not isinstance(cache, Cache | None):
             raise FairTTAError(f"`cache` should be a Cache such as Cache(2**28) (got {cache!r}).")
         self.cache = Cache() if cache is None else cache
@@ -286,7 +290,7 @@ class FairTPTClassifier:
         """Predictions from the features of `encode`, as `predict` makes them.
 
         Args:
-            features: ``[images, views, dim]``
+            features: ``[images, views, dim]``, of any length: only where they point to counts.
 
         Raises:
             FairTTAError: features of another shape, or an adapter that needs the pictures.
@@ -302,7 +306,9 @@ class FairTPTClassifier:
                     f"`features` should be what `encode` gives, [images, views, {own.shape[1]}] "
                     f"(got {shape or type(features).__name__})."
                 )
-            return self._from_features(task, features.to(own)) if len(features) else []
+            if not len(features):
+                return []
+            return self._from_features(task, _of_length_one(features.to(own)))
 
     def _predict_batch(self, images: list[Image]) -> list[Prediction]:
         """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
@@ -331,6 +337,12 @@ class FairTPTClassifier:
             raise
         check_outcome(self.adapter, adapted, task, len(features))
         return to_predictions(task, zero_shot, adapted, name=type(self.adapter).__name__)
+
+
+def _of_length_one(features: Tensor) -> Tensor:
+    """Unit features; those that are stay as they are, to the last digit."""
+    lengths = features.norm(dim=-1, keepdim=True)
+    return torch.where((lengths - 1).abs() < 1e-3, features, unit(features))
 
 
 def checked_images(images: Any) -> Iterable[Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
+from numbers import Real
 from typing import Any
 
 
@@ -24,6 +26,19 @@ class ModelError(FairTTAError):
 
 class TowerError(ModelError):
     """A tower does not let token embeddings or weights be replaced, so it cannot be tuned."""
+
+
+def check_number(name: str, value: Any, should: str, fits: Callable[[Any], bool]) -> None:
+    """Raise unless an argument is a number, and one that fits.
+
+    Args:
+        name: of the argument.
+        value: what came.
+        should: "lie in [0, 1]", for the message.
+        fits: whether a number does.
+    """
+    if not isinstance(value, Real) or not fits(value):
+        raise FairTTAError(f"`{name}` should {should} (got {value!r}).")
 
 
 def require(module: str, extra: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -180,3 +181,20 @@ def test_a_model_that_keeps_its_pixels_to_itself_is_refused() -> None:
 def test_bad_settings(make: Any, message: str) -> None:
     with pytest.raises(FairTTAError, match=message):
         make()
+
+
+@dataclass
+class NotFrozen:
+    """A policy that cannot be hashed; it is no part of the loss."""
+
+    lr: float = 5e-3
+
+    def start(self, *args: Any) -> Any:
+        return FixedRate(self.lr).start(*args)
+
+
+def test_a_policy_need_not_be_hashable() -> None:
+    _, clf = classifier(adapter=DeYO(rate=NotFrozen(1e-2), margin=2, least_drop=-1))
+    other = clf.with_adapter(DeYO(rate=FixedRate(1e-2), margin=2, least_drop=-1))
+    assert clf.predict(picture()).distance > 0
+    assert clf.predict(picture()) == other.predict(picture())

@@ -46,6 +46,7 @@ from fair_tta import (
     SEraser,
     SLoss,
     SuperTSLoss,
+    Templates,
     Tent,
     TIEStar,
     TSLoss,
@@ -415,6 +416,25 @@ def test_a_sweep_needs_one_vision_pass(plain: FairTPTClassifier) -> None:
 def test_bad_settings_are_refused_at_construction(make: Any, message: str) -> None:
     with pytest.raises(FairTTAError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        FairTPT(loss=TSLoss()),
+        FairTPTMO(loss=SuperTSLoss()),
+        OrthCali(),
+        FairTPT() >> OrthCali(),
+        PartialProjection(),
+    ],
+)
+def test_missing_joint_prompts_are_found_before_any_picture(
+    plain: FairTPTClassifier, method: Any
+) -> None:
+    template = Templates("a photo of a {target}.", "a photo of a {sensitive}.")
+    with pytest.raises(PromptError, match="joint prompts are needed, but `template` does not"):
+        classifier(adapter=method, backend=plain.backend, template=template)
+    classifier(adapter=OrthCali(lam=0), backend=plain.backend, template=template)
 
 
 @pytest.mark.parametrize("views", [3, AugMix, "augmix", None])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -173,6 +175,12 @@ def test_arrays_of_another_shape() -> None:
         clf.predict(picture())
 
 
+@dataclass
+class NotFrozen:
+    def __call__(self, image: Image.Image, _: np.random.Generator) -> list[Image.Image]:
+        return [image]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -181,6 +189,7 @@ def test_arrays_of_another_shape() -> None:
         (lambda: SEraser(loss="kl"), r"`loss` should be KLFromUniform\(\) or KLToUniform\(\)"),  # type: ignore[arg-type]
         (lambda: SEraser(steps=-1), "`steps` should be 0 or more"),
         (lambda: SEraser(rate=1), "`rate` should be a policy"),  # type: ignore[arg-type]
+        (lambda: SEraser(auxiliary=NotFrozen()), r"`auxiliary` should be hashable \(got NotFrozen"),
         (
             lambda: SEraser(auxiliary=NoisyViews(1), black=False),
             r"without auxiliary pictures \(n=1\) `black` should be True",

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
-from fair_tta import ELRA, MEMO, SAR, Adapter, AugMix, FairTPTClassifier, Tent, ZeroShot
+from fair_tta import (
+    ELRA,
+    MEMO,
+    SAR,
+    Adapter,
+    AugMix,
+    FairTPTClassifier,
+    FairTTAError,
+    Tent,
+    ZeroShot,
+)
 from fair_tta.adapters.weight_tuning import WeightTuning
 from plain_towers import classifier, open_clip_resnet
 
@@ -135,3 +145,41 @@ def test_a_method_must_say_what_it_minimises() -> None:
     tower: Any = None
     with pytest.raises(TypeError, match="WeightTuning does not say what it minimises"):
         WeightTuning().gradient(clf.task, tower, torch.zeros(1), torch.zeros(1))
+
+
+class Starts:
+    """A policy that starts with something."""
+
+    def __init__(self, stepper: Any) -> None:
+        self.stepper = stepper
+
+    def start(self, *_: Any) -> Any:
+        return self.stepper
+
+
+class StepsTo:
+    rate = torch.ones(1)
+    flags: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, context: Any) -> None:
+        self.context = context
+
+    def step(self, _: Any) -> Any:
+        return self.context
+
+
+@pytest.mark.parametrize(
+    ("stepper", "message"),
+    [
+        (
+            3,
+            r"Starts.start should return an object with `step`, .*\(got a int",
+        ),
+        (StepsTo(None), r"`step` of Starts should return contexts of shape .* \(got a NoneType\)"),
+        (StepsTo(torch.ones(1, 2)), r"`step` of Starts should .* \(got \[1, 2\]\)"),
+    ],
+)
+def test_a_policy_that_is_none_is_named(stepper: Any, message: str) -> None:
+    _, clf = classifier(adapter=Tent(rate=Starts(stepper)))
+    with pytest.raises(FairTTAError, match=message):
+        clf.predict(picture())

@@ -53,6 +53,7 @@ def test_auto_on_an_old_card(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"device": "nix"}, "`device` 'nix' cannot be used: it should be 'auto', 'cpu'"),
         ({"dtype": "int8"}, r"`dtype` should be 'auto', 'float32', .* \(got 'int8'\)"),
         ({"dtype": torch.int8}, r"`dtype` should be 'auto'.*torch.int8"),
+        ({"dtype": torch.float8_e4m3fn}, r"`dtype` should be 'auto'.*float8"),
     ],
 )
 def test_what_torch_does_not_know(more: Any, message: str) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import families
-from checks import make_task
+from checks import SENSITIVE, TARGETS, TEMPLATE, make_task, picture
+from fair_tta import CropFlip, FairTPTClassifier
 from fair_tta.backends import OpenClipBackend, Tokens, TransformersBackend
 from fair_tta.backends.sharing import Tree
 from fair_tta.backends.tower import TextTower
@@ -169,6 +172,7 @@ class Causal(nn.Module):
 
     def __init__(self, manner: str) -> None:
         super().__init__()
+        self.manner = manner
         self.words = nn.Embedding(8, 4)
         self.positions = nn.Parameter(torch.randn(6, 4))
         self.blocks = nn.ModuleList([Block(manner), Block(manner)])
@@ -177,7 +181,10 @@ class Causal(nn.Module):
         states = self.words(ids) + self.positions[: ids.shape[1]]
         causal = torch.full((ids.shape[1],) * 2, -torch.inf).triu(1)
         for block in self.blocks:
-            states = block(states, attn_mask=causal)
+            if self.manner == "recomputed":
+                states = checkpoint(block, states, attn_mask=causal, use_reentrant=False)
+            else:
+                states = block(states, attn_mask=causal)
             states = states if isinstance(states, Tensor) else states[0]
         end = mask.sum(1) - 1
         last: Tensor = states[torch.arange(len(ids)), end]
@@ -186,7 +193,13 @@ class Causal(nn.Module):
 
 @pytest.mark.parametrize(
     ("manner", "shares"),
-    [("plain", True), ("tuple", True), ("own mask", False), ("list", False)],
+    [
+        ("plain", True),
+        ("tuple", True),
+        ("own mask", False),
+        ("list", False),
+        ("recomputed", False),
+    ],
 )
 def test_a_tower_that_does_not_play_along_runs_as_always(manner: str, shares: bool) -> None:
     torch.manual_seed(0)
@@ -198,8 +211,31 @@ def test_a_tower_that_does_not_play_along_runs_as_always(manner: str, shares: bo
     assert tower.shares_beginnings is shares
     short = tower.shorten(tokens)
     tree = Tree.of(short, torch.full(short.ids.shape, -1))
-    features = tower.encode_episodes(short, tree, tower.embed(short.ids)[None])[0]
+    leaf = tower.embed(short.ids)[None].requires_grad_()
+    features = tower.encode_episodes(short, tree, leaf)[0]
     torch.testing.assert_close(features, module(ids, ids > 0))
+    (gradient,) = torch.autograd.grad(features.sum(), leaf)
+    assert gradient.norm() > 0
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_checkpointing_of_open_clip_gives_the_same_answers(when: str) -> None:
+    """It runs the blocks again on the way back, where nothing is shared."""
+    parts: Any = families.seeded(OPEN_CLIP["CLIP"])
+
+    def make() -> FairTPTClassifier:
+        return FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=CropFlip(4))
+
+    images = [picture(seed) for seed in range(3)]
+    expected = make().predict_proba(images)
+    clf = make() if when == "after" else None
+    parts[0].set_grad_checkpointing(True)
+    clf = make() if clf is None else clf
+    for some in (images, images[:1]):
+        np.testing.assert_allclose(clf.predict_proba(some), expected[: len(some)], atol=1e-4)
+    parts[0].set_grad_checkpointing(False)
+    np.testing.assert_allclose(clf.predict_proba(images), expected, atol=1e-4)
+    assert parts[0].transformer.grad_checkpointing is False
 
 
 def test_a_second_dtype_still_shares() -> None:

@@ -22,7 +22,7 @@ from fair_tta import (
     Zero,
     ZeroShot,
 )
-from fair_tta.backends import Tokens, TransformersBackend
+from fair_tta.backends import Tokens, TransformersBackend, guard
 from fair_tta.backends.tower import TextTower
 from fair_tta.text.task import Task
 
@@ -184,3 +184,21 @@ def test_zero_shot_works_without_splicing_and_others_say_what_does() -> None:
     ):
         clf.with_adapter(NeedsGradient())
     FairTPTClassifier(twin, TARGETS, SENSITIVE, TEMPLATE, adapter=NeedsGradient())
+
+
+def test_a_model_is_taken_once_to_find_out_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two times another thread could run it, which our hooks would take for our call."""
+    depths = [0]
+
+    class Counted:
+        def __enter__(self) -> None:
+            depths.append(depths[-1] + 1)
+
+        def __exit__(self, *_: object) -> None:
+            depths.append(depths[-1] - 1)
+
+    monkeypatch.setattr(guard, "lock_of", lambda _module: Counted())
+    backend = TransformersBackend(*families.seeded(families.clip))
+    assert backend.tower.shares_beginnings
+    assert len(depths) > 20
+    assert depths.count(0) == 2  # before and after

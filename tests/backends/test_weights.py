@@ -55,6 +55,19 @@ def norms_behind_autograd(model: Any) -> None:
             module.weight.data.mul_(torch.linspace(0.5, 1.5, 32))
 
 
+def rows_behind_autograd(model: Any) -> None:
+    """All but the first row of the last matrix of the vision tower."""
+    projection = getattr(model, "visual_projection", None)
+    matrix = model.visual.proj if projection is None else projection.weight
+    matrix.data[1:].mul_(-1)
+
+
+def last_row_behind_autograd(model: Any) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.Embedding | nn.LayerNorm):
+            module.weight.data[-1:].mul_(3)
+
+
 def optimizer_step(model: Any) -> None:
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
@@ -84,6 +97,8 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "scale": scale,
     "scale behind autograd": scale_behind_autograd,
     "norms behind autograd": norms_behind_autograd,
+    "rows behind autograd": rows_behind_autograd,
+    "last row behind autograd": last_row_behind_autograd,
     "optimiser": optimizer_step,
     "load_state_dict": other_state,
     "assigned": assigned_state,
@@ -172,3 +187,25 @@ def test_fingerprint_of_odd_weights() -> None:
     first = fingerprint(odd)
     odd.get_buffer("whole").add_(1)
     assert fingerprint(odd) != first
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (8,), (9,), (3, 7), (64, 64)])
+def test_the_first_number_and_one_near_the_last_are_looked_at(shape: tuple[int, ...]) -> None:
+    module = nn.Module()
+    module.register_buffer("numbers", torch.zeros(shape))
+    numbers = module.get_buffer("numbers").data.view(-1)
+    for some in (numbers[:1], numbers[-8:]):
+        before = fingerprint(module)
+        some += 1
+        assert fingerprint(module) != before
+
+
+def test_weights_with_gaps_or_repeats_have_a_fingerprint() -> None:
+    module = nn.Module()
+    module.register_buffer("gaps", torch.zeros(40, 40)[:, ::2])
+    module.register_buffer("repeats", torch.zeros(1).expand(50))
+    module.register_buffer("turned", torch.zeros(20, 30).T)
+    before = fingerprint(module)
+    assert before == fingerprint(module)
+    module.get_buffer("gaps").data[0, 0] = 1
+    assert fingerprint(module) != before

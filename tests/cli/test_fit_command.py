@@ -14,7 +14,7 @@ from cli_fixtures import NAMES, audit_arguments, call, rows_of
 from cli_fixtures import many as many
 from cli_fixtures import tiny_model as tiny_model
 from fair_tta import Audit, Examination, FairTPTClassifier, LogitBalance, ZeroShot, load_adapter
-from fair_tta.adapters.text_form import parse_adapter, parse_adapters
+from fair_tta.adapters.text_form import parse_adapter, parse_adapters, short_name
 
 pytestmark = pytest.mark.filterwarnings("always::fair_tta.SmallReferenceWarning")
 
@@ -74,6 +74,18 @@ def test_the_file_is_what_python_fits(reference: Path, tiny_model: str) -> None:
         "zero-shot",
         "logit-balance:reference=b,strength=2",
     ]
+
+
+def test_a_path_of_a_reference_may_have_plus_signs(reference: Path, tiny_model: str) -> None:
+    fit(reference, tiny_model)
+    found = load_adapter(reference.parent / "b")
+    for name in ("a+b", "c++", "a+tpt", "x +y+ z"):
+        path = reference.parent / name / "b"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes((reference.parent / "b").read_bytes())
+        text = f"logit-balance:reference={path}"
+        assert parse_adapter(text) == found
+        assert short_name(text) == "logit-balance:reference=b"
 
 
 def predict(pictures: Path, model: str, *more: str, code: int = 0) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,3 +104,18 @@ def test_a_mix_with_unknown_groups_is_refused() -> None:
 def test_a_mix_without_weight_is_refused(weight: float) -> None:
     with pytest.raises(FairTTAError, match="`mix` should have weights above 0"):
         BIRDS.draw(1, mix={("water bird", "water"): weight})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n": -1}, r"`n` should be a number of pictures, 0 or more \(got -1\)"),
+        ({"n": 1.5}, r"`n` should be a number of pictures, 0 or more \(got 1.5\)"),
+        ({"n": 1, "seed": -1}, r"`seed` should be a whole number from 0 on \(got -1\)"),
+        ({"n": 1, "seed": "a"}, r"`seed` should be a whole number from 0 on \(got 'a'\)"),
+        ({"n": 1, "split": "train"}, r"`split` should be a WorldSplit, .* \(got 'train'\)"),
+    ],
+)
+def test_what_cannot_be_drawn(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(FairTTAError, match=message):
+        TASKS["birds"].draw(**arguments)

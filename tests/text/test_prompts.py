@@ -123,11 +123,18 @@ def test_bad_separate_templates() -> None:
         (["a", 3], "non-empty strings"),
         ("male", "should be a list of names"),
         (None, "should be a list of names"),
+        ({"a", "b"}, r"`x` should be a list of names: a set has no order.* \(got \{'"),
+        (frozenset(["a", "b"]), "a set has no order"),
     ],
 )
 def test_bad_names(names: Any, message: str) -> None:
     with pytest.raises(PromptError, match=message):
         parse_names("x", names)
+
+
+def test_keys_of_a_dict_are_in_order() -> None:
+    names: Any = {"b": 1, "a": 2}.keys()
+    assert list(parse_names("x", names)) == ["b", "a"]
 
 
 def test_sensitive_attributes() -> None:

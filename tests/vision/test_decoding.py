@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 import warnings
@@ -86,6 +87,45 @@ def test_a_classifier_answers_files_as_it_answers_pictures(tmp_path: Path) -> No
     assert clf.predict([path.read_bytes() for path in paths]) == expected
     with pytest.raises(ImageError, match=r"image 2: .*nix"):
         clf.predict([*paths[:2], "nix.png"])
+
+
+def test_a_thread_that_reads_leaves_the_filters_of_the_caller_alone() -> None:
+    """They are those of all threads: what it takes back the caller would set again at the end."""
+    reading, go_on = threading.Event(), threading.Event()
+    data = io.BytesIO()
+    picture().save(data, "PNG")
+
+    class Slow(io.BytesIO):
+        def read(self, *args: Any) -> bytes:
+            reading.set()
+            go_on.wait(10)
+            return super().read(*args)
+
+    before = list(warnings.filters)
+    thread = threading.Thread(target=load_image, args=(Slow(data.getvalue()),), daemon=True)
+    thread.start()
+    assert reading.wait(10)
+    with warnings.catch_warnings():  # as in views of one's own
+        assert list(warnings.filters) == before
+        go_on.set()
+        thread.join(10)
+        assert not thread.is_alive()
+    assert list(warnings.filters) == before
+
+
+@pytest.mark.parametrize("action", ["error", "ignore"])
+def test_filters_of_the_caller_do_not_change_what_is_read(tmp_path: Path, action: Any) -> None:
+    """Here the EXIF data say which way up, and end too early, of which PIL warns."""
+    exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x02\x01\x12\0\x03\0\0\0\x01\0\x06\0\0"
+    picture(0, (52, 40)).save(tmp_path / "a.jpg", exif=exif)
+    with pytest.warns(UserWarning, match="EXIF"), Image.open(tmp_path / "a.jpg") as image:
+        image.getexif()
+    alone = load_image(tmp_path / "a.jpg")
+    assert alone.size == (40, 52)
+    with warnings.catch_warnings():
+        warnings.simplefilter(action)
+        found = [p for b in ahead([tmp_path / "a.jpg"] * 3, load_image, 2) for p in b.pictures]
+    assert found == [alone] * 3
 
 
 def test_many_threads_leave_the_filters_of_warnings_as_they_were(tmp_path: Path) -> None:

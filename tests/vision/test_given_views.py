@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from fair_tta import TPT, FairTPTClassifier, FairTTAError, ImageError, miniature
@@ -71,3 +72,15 @@ def test_functions(clf: FairTPTClassifier, made: Any) -> None:
 def test_functions_whose_pictures_are_none(clf: FairTPTClassifier) -> None:
     with pytest.raises(ImageError, match="`views` gave no picture: int is not an image"):
         clf.with_views(lambda image, generator: [1]).predict(PICTURE)
+
+
+@pytest.mark.parametrize("shape", [(3, 64, 64), (1, 64, 64), (4, 64, 64), (64, 64, 3), (64, 64, 1)])
+@pytest.mark.parametrize("kind", [torch.rand, np.zeros])
+def test_one_picture_is_no_views(shape: tuple[int, ...], kind: Any) -> None:
+    with pytest.raises(FairTTAError, match=r"`views` of shape \[.*\] could be one picture: pass"):
+        FairTPTClassifier("miniature", ["circle", "star"], views=kind(shape))
+
+
+def test_grey_views_are_views() -> None:
+    clf = FairTPTClassifier("miniature", ["circle", "star"], views=torch.rand(5, 64, 64))
+    assert clf.vision.count == 6

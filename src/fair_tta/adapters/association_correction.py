@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fair_tta.adapters.chain import Texts, own_texts
 from fair_tta.adapters.contract import Outcome, softmax
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import check_number
 from fair_tta.text.task import Task
 
 
@@ -81,5 +81,4 @@ def centred(values: Tensor, dim: int) -> Tensor:
 
 def check_strength(strength: float) -> None:
     """Raise unless `strength` is a number from 0 on."""
-    if not (strength >= 0 and math.isfinite(strength)):
-        raise FairTTAError(f"`strength` should be a number from 0 on (got {strength!r}).")
+    check_number("strength", strength, "be a number from 0 on", lambda x: 0 <= x < math.inf)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from fair_tta.adapters.contract import Outcome
 from fair_tta.adapters.pixel_method import PixelMethod
 from fair_tta.adapters.prompt_tuning import check_tuning, tuned_answer
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import check_number
 from fair_tta.text.prompt_set import PromptSet
 from fair_tta.text.task import Task
 from fair_tta.tuning.directions import WeightedSum
@@ -66,20 +66,22 @@ class DeYO(PixelMethod):
     margin: float = 0.5
     least_drop: float = 0.2
     weight_margin: float = 0.4
-    rate: RatePolicy = FixedRate(5e-3)
+    rate: RatePolicy = field(default=FixedRate(5e-3), hash=False)  # not a part of the loss
     steps: int = 1
     needs_prompt_gradient: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_tuning(self.rate, self.steps)
         check_margin(self.margin)
-        if not -1 <= self.least_drop <= 1:
-            raise FairTTAError(
-                "`least_drop` should be a difference of probabilities, from -1 to 1 (got "
-                f"{self.least_drop!r})."
-            )
-        if not math.isfinite(self.weight_margin):
-            raise FairTTAError(f"`weight_margin` should be a number (got {self.weight_margin!r}).")
+        check_number(
+            "least_drop",
+            self.least_drop,
+            "be a difference of probabilities, from -1 to 1",
+            lambda x: -1 <= x <= 1,
+        )
+        check_number(
+            "weight_margin", self.weight_margin, "be a number", lambda x: abs(x) < math.inf
+        )
 
     def check_task(self, task: Task) -> None:
         """See `AdaptsPixels.check_task`: patches are shuffled after preprocessing."""
@@ -148,8 +150,9 @@ def _undone(tuned: Tuned, where: Tensor, start: Tensor) -> Tuned:
 
 def check_margin(margin: float) -> None:
     """Raise unless `margin` is a share."""
-    if not margin > 0:
-        raise FairTTAError(
-            "`margin` should be a share of the largest entropy above 0; with more than 1 every "
-            f"view passes (got {margin!r})."
-        )
+    check_number(
+        "margin",
+        margin,
+        "be a share of the largest entropy above 0; with more than 1 every view passes",
+        lambda x: x > 0,
+    )

@@ -16,7 +16,7 @@ from fair_tta.adapters.group_sums import balanced_answers, group_sums, means_of
 from fair_tta.adapters.reference import Reference
 from fair_tta.adapters.reference_batches import EncodesImages, ReferenceBatch
 from fair_tta.adapters.stream_guard import StreamGuard
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import check_number
 from fair_tta.text.task import Task
 
 
@@ -58,8 +58,7 @@ class LogitBalance(FitsImages):
 
     def __post_init__(self) -> None:
         check_strength(self.strength)
-        if not 0 <= self.keep_prior <= 1:
-            raise FairTTAError(f"`keep_prior` should lie in [0, 1] (got {self.keep_prior!r}).")
+        check_number("keep_prior", self.keep_prior, "lie in [0, 1]", lambda x: 0 <= x <= 1)
 
     def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """``means.ATTRIBUTE`` is b, ``[values, targets]``, and ``shares.ATTRIBUTE`` pi."""

@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 from fair_tta.adapters.chain import Texts, own_texts
 from fair_tta.adapters.contract import Outcome, probabilities
 from fair_tta.adapters.subspaces import pair_differences, project_out
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import check_number
 from fair_tta.text.encoder import unit
 from fair_tta.text.task import Task
 from fair_tta.tuning.lengths import wide
@@ -54,8 +54,12 @@ class OrthCali:
     needs_views: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not (self.lam >= 0 and math.isfinite(self.lam)):
-            raise FairTTAError(f"`lam` should be a number from 0 on (got {self.lam!r}).")
+        check_number("lam", self.lam, "be a number from 0 on", lambda x: 0 <= x < math.inf)
+
+    def check_task(self, task: Task) -> None:
+        """See `Adapter`."""
+        for attribute in task.sensitive if self.lam > 0 else ():
+            task.joint_prompts(attribute)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """See `Adapter.adapt`."""

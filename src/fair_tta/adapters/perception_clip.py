@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from fair_tta.adapters.contract import Outcome
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import check_number
 from fair_tta.text.task import Task
 
 
@@ -47,10 +47,7 @@ class PerceptionCLIP:
     needs_views: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise FairTTAError(
-                f"`temperature` should be a positive number (got {self.temperature!r})."
-            )
+        check_number("temperature", self.temperature, "be a positive number", lambda x: x > 0)
 
     def check_task(self, task: Task) -> None:
         """See `Adapter`."""

@@ -16,7 +16,7 @@ from fair_tta.text.prompt_set import concatenate
 from fair_tta.text.task import Task
 from fair_tta.tuning.directions import Aggregated, Direction
 from fair_tta.tuning.loop import Tuned, confident_views, tune
-from fair_tta.tuning.objectives import Loss, own_context
+from fair_tta.tuning.objectives import Loss, objective_of, own_context
 from fair_tta.tuning.rates import RatePolicy
 
 
@@ -39,6 +39,10 @@ class PromptTuning(Chains):
     def recipe(self) -> tuple[Loss, Direction | Aggregated]:
         """What is minimised, and how several gradients become one."""
         raise TypeError(f"{type(self).__name__} does not say what it minimises")
+
+    def check_task(self, task: Task) -> None:
+        """See `Adapter`."""
+        objective_of(self.recipe()[0], task)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """See `Adapter.adapt`."""

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
@@ -16,6 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from fair_tta.adapters.task_identity import TaskIdentity
+from fair_tta.backends.lazy import made_once
 from fair_tta.errors import FairTTAError
 from fair_tta.files.whole_files import write_whole
 
@@ -42,7 +42,8 @@ class Reference:
     tensors: Mapping[str, Tensor]
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    @cached_property
+    @property
+    @made_once
     def digest(self) -> str:
         """SHA-256 of the content."""
         return _digest(self._about(self.settings), self._every_tensor())

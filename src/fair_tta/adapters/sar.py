@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fair_tta.adapters.deyo import check_margin
 from fair_tta.adapters.weight_tuning import ViewGradient, WeightTuning
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import check_number
 from fair_tta.text.task import Task
 from fair_tta.tuning.entropy import entropy
 from fair_tta.tuning.image_tower import ImageTower
@@ -56,8 +56,7 @@ class SAR(WeightTuning):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_margin(self.margin)
-        if not (self.radius >= 0 and math.isfinite(self.radius)):
-            raise FairTTAError(f"`radius` should be a number from 0 on (got {self.radius!r}).")
+        check_number("radius", self.radius, "be a number from 0 on", lambda x: 0 <= x < math.inf)
 
     def gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor

@@ -130,6 +130,13 @@ class SEraser(PixelMethod):
                 "`auxiliary` should be a function of an image and a random generator that gives "
                 f"pictures, or DistortedViews() or NoisyViews() (got {self.auxiliary!r})."
             )
+        try:
+            hash(self.auxiliary)
+        except TypeError as error:
+            raise FairTTAError(
+                f"`auxiliary` should be hashable (got {self.auxiliary!r}, which is not: is it a "
+                "frozen dataclass?)."
+            ) from error
         if not hasattr(self.loss, "objective"):
             raise FairTTAError(
                 f"`loss` should be KLFromUniform() or KLToUniform() (got {self.loss!r})."

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fair_tta.adapters.association_correction import centred
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, check_number
 from fair_tta.text.task import Task
 from fair_tta.tuning.entropy import normalised_entropy
 
@@ -51,8 +51,7 @@ class StreamGuard:
             if not isinstance(value, int) or value < 1:
                 raise FairTTAError(f"`{name}` should be a number of images (got {value!r}).")
         for name in ("drift", "most_entropy", "most_r_squared"):
-            if not getattr(self, name) >= 0:
-                raise FairTTAError(f"`{name}` should be 0 or more (got {getattr(self, name)!r}).")
+            check_number(name, getattr(self, name), "be 0 or more", lambda x: x >= 0)
 
     def objection(
         self, task: Task, images: int, sums: Mapping[str, Tensor], recent: Mapping[str, Tensor]

@@ -51,6 +51,7 @@ ADAPTERS = _methods()
 
 _CHAIN = r">>|\+(?=\s*(?:[A-Za-z]|[^,=+:]*\.py\s*(?::|$)))"
 _REFERENCE = re.compile(r"[:,]\s*reference\s*=\s*([^,]+)")
+_IN_REFERENCE = re.compile(rf"{_REFERENCE.pattern}$")
 _FILE = re.compile(r"((?:[A-Za-z]:[\\/])?[^:]*\.py)\s*(?::([^:]*))?(?::(.*))?", re.DOTALL)
 
 
@@ -67,9 +68,9 @@ def parse_adapter(text: str, folder: Path = Path()) -> Adapter:
         >>> type(parse_adapter("fair-tpt+orthcali:lam=0")).__name__
         'Chained'
     """
-    first, *others = re.split(_CHAIN, text)
+    first, *others = _stages(text)
     adapter = _one(first, folder)
-    for other in others:
+    for other in others[1::2]:
         if not hasattr(adapter, "find_texts"):
             raise FairTTAError(f"nothing can come after {first.strip()!r} (got {text!r}).")
         adapter = Chained(adapter, _one(other, folder))
@@ -115,7 +116,20 @@ def short_name(text: str) -> str:
             piece = piece.replace(path, PureWindowsPath(path).name, 1)
         return piece
 
-    return "".join(map(short, re.split(f"({_CHAIN})", text)))
+    return "".join(map(short, _stages(text)))
+
+
+def _stages(text: str) -> list[str]:
+    """The methods of a chain with the signs between them; a sign in a reference's path is none."""
+    first, *others = re.split(f"({_CHAIN})", text)
+    stages = [first]
+    for sign, other in zip(others[::2], others[1::2], strict=True):
+        is_method = other.partition(":")[0].strip() in ADAPTERS or _FILE.fullmatch(other.strip())
+        if sign == "+" and _IN_REFERENCE.search(stages[-1]) and not is_method:
+            stages[-1] += sign + other
+        else:
+            stages += [sign, other]
+    return stages
 
 
 def _one(text: str, folder: Path) -> Any:

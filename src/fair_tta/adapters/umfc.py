@@ -15,7 +15,7 @@ from fair_tta.adapters.fitting import FitsImages
 from fair_tta.adapters.k_means import k_means, nearest_centre
 from fair_tta.adapters.reference import Reference
 from fair_tta.adapters.reference_batches import ReferenceBatch, gather_batches
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, check_number
 from fair_tta.text.encoder import unit
 from fair_tta.text.task import Task
 
@@ -66,8 +66,7 @@ class UMFC(FitsImages):
     def __post_init__(self) -> None:
         for name in ("alpha", "beta"):
             value = getattr(self, name)
-            if not (value >= 0 and math.isfinite(value)):
-                raise FairTTAError(f"`{name}` should be a number from 0 on (got {value!r}).")
+            check_number(name, value, "be a number from 0 on", lambda x: 0 <= x < math.inf)
         if not isinstance(self.clusters, int) or self.clusters < 1:
             raise FairTTAError(f"`clusters` should be at least 1 (got {self.clusters!r}).")
 

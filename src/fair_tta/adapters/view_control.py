@@ -16,7 +16,7 @@ from fair_tta.adapters.association_correction import (
 )
 from fair_tta.adapters.chain import Texts, own_texts
 from fair_tta.adapters.contract import Outcome, softmax
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import check_number
 from fair_tta.text.task import Task
 
 _LEAST_VARIANCE = 1e-6  # of logits over views; what varies less is rounding
@@ -54,10 +54,8 @@ class ViewControl:
     needs_views: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not (self.ridge > 0 and math.isfinite(self.ridge)):
-            raise FairTTAError(f"`ridge` should be a positive number (got {self.ridge!r}).")
-        if not 0 <= self.mean_share <= 1:
-            raise FairTTAError(f"`mean_share` should lie in [0, 1] (got {self.mean_share!r}).")
+        check_number("ridge", self.ridge, "be a positive number", lambda x: 0 < x < math.inf)
+        check_number("mean_share", self.mean_share, "lie in [0, 1]", lambda x: 0 <= x <= 1)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """See `Adapter.adapt`."""

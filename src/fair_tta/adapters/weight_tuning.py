@@ -16,7 +16,7 @@ from fair_tta.adapters.prompt_tuning import check_tuning
 from fair_tta.text.task import Task
 from fair_tta.tuning.image_tower import ImageTower, check_tower
 from fair_tta.tuning.lengths import length_and_direction, wide
-from fair_tta.tuning.rates import RatePolicy, Stepper
+from fair_tta.tuning.rates import RatePolicy, Stepper, check_context, check_stepper
 from fair_tta.vision.features import Vision
 
 NO_VIEW_PASSED = "no view is certain enough to learn from: this is the zero-shot answer"
@@ -118,7 +118,10 @@ class WeightTuning(PixelMethod):
             gradient = found.gradient[None, None]  # as of one image with one vector
             if first is None or stepper is None:
                 first, stepper = found, self.rate.start(start[None, None], gradient, gradient, at)
-            weights = _unless(found.is_of_none, stepper.step(gradient)[0, 0], weights)
+                check_stepper(self.rate, stepper, 1)
+            context = stepper.step(gradient)
+            check_context(self.rate, context, start[None, None])
+            weights = _unless(found.is_of_none, context[0, 0], weights)
         moved, _ = length_and_direction(wide(weights - start)[None])
         size, _ = length_and_direction(start[None])
         move = moved / size

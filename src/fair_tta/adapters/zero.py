@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fair_tta.adapters.contract import Outcome
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import check_number
 from fair_tta.text.task import Task
 from fair_tta.tuning.entropy import count_kept, most_confident
 
@@ -65,5 +65,4 @@ class Zero:
 
 def check_rho(rho: float) -> None:
     """Raise unless `rho` lies in (0, 1]."""
-    if not 0 < rho <= 1:
-        raise FairTTAError(f"`rho` should be a fraction of the views in (0, 1] (got {rho!r}).")
+    check_number("rho", rho, "be a fraction of the views in (0, 1]", lambda x: 0 < x <= 1)

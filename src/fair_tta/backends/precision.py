@@ -122,7 +122,7 @@ def find_dtype(dtype: str | torch.dtype, device: torch.device | None) -> torch.d
 
     On a CPU "auto" is float32: few are faster in less.
     """
-    if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
+    if isinstance(dtype, torch.dtype) and dtype in _DTYPES.values():
         return dtype
     if dtype == "auto":
         if device is None or device.type == "cpu":

@@ -39,6 +39,11 @@ def resolve(model: Any, processor: Any = None) -> Backend:
     if isinstance(model, tuple | list):
         _no_processor(processor)
         return _from_tuple(tuple(map(_unwrapped, model)))
+    if isinstance(model, type):
+        raise ModelError(
+            f"`model` should be a model, not the class of one: make one, as in "
+            f"{model.__name__}(...) (got the class {model.__name__})."
+        )
     model = _unwrapped(model)
     if isinstance(model, Backend):
         _no_processor(processor)
@@ -75,6 +80,7 @@ def _from_string(name: str, processor: Any) -> Backend:
             f"{_ACCEPTED}."
         ) from error
     if configs == ["open_clip_config.json"]:
+        _no_processor(processor)
         return load_open_clip_string(f"local-dir:{name}")
     import transformers
 

@@ -82,12 +82,22 @@ class Sharing:
     Args:
         blocks: layers that are called one after another with hidden states and a mask.
         mask: their name for the mask.
+        caller: the module that calls them.
     """
 
-    def __init__(self, blocks: list[nn.Module], mask: str) -> None:
+    def __init__(self, blocks: list[nn.Module], mask: str, caller: nn.Module) -> None:
         self._blocks = blocks
+        self._caller = caller
         self._mask = mask
         self._names = [*inspect.signature(blocks[0].forward).parameters]
+
+    @property
+    def is_recomputed(self) -> bool:
+        """Whether blocks run once more on the way back, where they would not know of the tree.
+
+        So open_clip's `set_grad_checkpointing` asks for it; transformers does so in training only.
+        """
+        return bool(getattr(self._caller, "grad_checkpointing", False))
 
     @contextmanager
     def on(self, tree: Tree) -> Iterator[None]:
@@ -142,5 +152,6 @@ def find_sharing(root: nn.Module, call: Callable[[], object], shape: torch.Size)
         if blocks and [layer for layer in order if layer in set(blocks)] == blocks:
             names = inspect.signature(blocks[0].forward).parameters
             mask = next((name for name in _MASKS if name in names), None)
-            return None if mask is None else Sharing(blocks, mask)
+            caller = next((m for m in root.modules() if one in m.children()), root)
+            return None if mask is None else Sharing(blocks, mask, caller)
     return None

@@ -51,23 +51,8 @@ class TextTower:
         self._cut = False
         self._masked = True
         self._sharing: Sharing | None = None
-        try:
-            self._layer, self.reason = find_embedding(root, self._call, probe)
-        except (AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
-            advice = remedy(root, str(error))
-            if isinstance(error, IndexError):
-                advice = " (The tokenizer may be damaged, or that of another model.)"
-            raise ModelError(
-                f"the text tower {name} does not take sentences: {error}{advice}"
-            ) from error
-        if self._layer is not None:
-            self._check_splice(probe)
-        if self._layer is not None:
-            self._cut = self._tail_is_free(probe)
-            self._check_gradient(self.shorten(probe))
-        if self._cut and self._layer is not None:
-            self._masked = not self._mask_is_free(probe)
-            self._sharing = self._find_sharing(probe)
+        with untouched(root):  # ours alone, or hooks of two threads would see each other's calls
+            self._explore(probe)
 
     @property
     def can_splice(self) -> bool:
@@ -123,7 +108,8 @@ class TextTower:
             ``[episodes, prompts, dim]``
         """
         episodes = len(embeddings)
-        sharing = None if self._sharing is None else self._sharing.on(tree)
+        shared = self._sharing
+        sharing = None if shared is None or shared.is_recomputed else shared.on(tree)
         features = self._encode_from(tokens.repeat(episodes), embeddings.flatten(0, 1), sharing)
         return features.reshape(episodes, len(tokens.ids), -1)
 
@@ -150,6 +136,28 @@ class TextTower:
         ):
             return self._own_call(tokens.ids, tokens.mask if self._masked else None)
 
+    def _explore(self, probe: Tokens) -> None:
+        """Find out by a few calls what can be done with the tower."""
+        # a tokenizer that was called under inference_mode gives tensors that autograd refuses
+        probe = Tokens(probe.ids.clone(), probe.mask.clone())
+        try:
+            self._layer, self.reason = find_embedding(self._root, self._call, probe)
+        except (AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
+            advice = remedy(self._root, str(error))
+            if isinstance(error, IndexError):
+                advice = " (The tokenizer may be damaged, or that of another model.)"
+            raise ModelError(
+                f"the text tower {self.name} does not take sentences: {error}{advice}"
+            ) from error
+        if self._layer is not None:
+            self._check_splice(probe)
+        if self._layer is not None:
+            self._cut = self._tail_is_free(probe)
+            self._check_gradient(self.shorten(probe))
+        if self._cut and self._layer is not None:
+            self._masked = not self._mask_is_free(probe)
+            self._sharing = self._find_sharing(probe)
+
     @torch.no_grad()
     def _check_splice(self, probe: Tokens) -> None:
         """Replacing embeddings by themselves must change nothing, replacing them by others must."""
@@ -163,10 +171,8 @@ class TextTower:
 
     def _check_gradient(self, probe: Tokens) -> None:
         """A gradient must come back from the features to the embeddings."""
-        with warnings.catch_warnings(), torch.inference_mode(False), torch.enable_grad():
+        with warnings.catch_warnings(), torch.enable_grad():
             warnings.simplefilter("ignore")  # quantised layers say that they have no gradient
-            # a tokenizer that was called under inference_mode gives tensors that autograd refuses
-            probe = Tokens(probe.ids.clone(), probe.mask.clone())
             leaf = self.embed(probe.ids).clone().requires_grad_()
             try:
                 torch.autograd.grad(self._encode_from(probe, leaf).float().sum(), leaf)
@@ -228,21 +234,28 @@ class TextTower:
         finally:
             self._masked = True
 
-    @torch.no_grad()
     def _find_sharing(self, probe: Tokens) -> Sharing | None:
-        """The tower's blocks, if they give the same features for trees as for whole prompts."""
+        """The tower's blocks, if they give the same features for trees as for whole prompts.
+
+        A gradient must come back too: checkpointing runs blocks once more on the way back.
+        """
         tokens = self.shorten(probe)
         tree = Tree.of(tokens, torch.zeros_like(tokens.ids))
         embeddings = self.embed(tokens.ids)
-        embeddings = torch.stack([embeddings, embeddings.flip(-1)])
-        own = self.encode_episodes(tokens, tree, embeddings)
+        leaf = torch.cat([embeddings, embeddings.flip(-1)]).requires_grad_()
+        with torch.no_grad():
+            own = self._encode_from(tokens.repeat(2), leaf)
         try:
-            call = partial(self._call, tokens.ids, tokens.mask)
-            self._sharing = find_sharing(self._root, call, tokens.ids.shape)
-            shared = self.encode_episodes(tokens, tree, embeddings)
+            call = partial(self.encode, tokens)
+            sharing = find_sharing(self._root, call, tokens.ids.shape)
+            if sharing is None:
+                return None
+            with torch.enable_grad():
+                shared = self._encode_from(tokens.repeat(2), leaf, sharing.on(tree))
+                torch.autograd.grad(shared.float().sum(), leaf)
         except (AttributeError, TypeError, RuntimeError, ValueError, IndexError):
             return None
-        return self._sharing if agree(shared, own) else None
+        return sharing if agree(shared.detach(), own) else None
 
 
 def _tensors(root: nn.Module) -> Iterator[Tensor]:

@@ -7,13 +7,16 @@ from collections.abc import Callable, Hashable
 import torch
 from torch import Tensor, nn
 
+_NUMBERS = 8  # of each tensor
+
 
 @torch.no_grad()
 def fingerprint(module: nn.Module | None) -> Hashable:
     """Something that is another after the weights of a module have changed.
 
     Of each parameter and buffer it holds place, dtype and PyTorch's own count of changes in place.
-    That count misses changes through ``.data``, so one number of each is looked at too.
+    That count misses changes through ``.data``, so some numbers of each are looked at too; others
+    that change so are not seen.
     """
     tensors = [] if module is None else _tensors(module)
     return _read(_marks, tensors), _read(_numbers, tensors)
@@ -37,8 +40,15 @@ def _marks(tensors: list[Tensor]) -> Hashable:
 
 
 def _numbers(tensors: list[Tensor]) -> Hashable:
-    some = [tensor.as_strided((1,), (1,)) for tensor in tensors]
+    some = [_spread(tensor) for tensor in tensors]
     return torch.cat(some).cpu().double().numpy().tobytes() if some else b""
+
+
+def _spread(tensor: Tensor) -> Tensor:
+    """Some numbers of a tensor, from the first to about the last; only the first if it has gaps."""
+    numbers = tensor.numel()
+    count = min(numbers, _NUMBERS) if tensor.is_contiguous() else 1
+    return tensor.as_strided((count,), (max(0, numbers - 1) // max(1, count - 1),))
 
 
 def _read(how: Callable[[list[Tensor]], Hashable], tensors: list[Tensor]) -> Hashable:

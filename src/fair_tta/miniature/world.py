@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from numbers import Integral
 from zlib import crc32
 
 import numpy as np
@@ -108,6 +109,8 @@ class MiniatureTask:
             split: `WorldSplit.TRAIN` is correlated; the others have groups of equal size.
             mix: ``{(target, value, ...): weight}`` of `groups` to draw other shares of groups.
         """
+        if not isinstance(n, Integral) or n < 0:
+            raise FairTTAError(f"`n` should be a number of pictures, 0 or more (got {n!r}).")
         return list(itertools.islice(self.stream(seed, split=split, mix=mix), n))
 
     def stream(
@@ -118,6 +121,12 @@ class MiniatureTask:
         mix: Mapping[tuple[str, ...], float] | None = None,
     ) -> Iterator[DrawnPicture]:
         """The pictures of `draw` without an end."""
+        if not isinstance(seed, Integral) or seed < 0:
+            raise FairTTAError(f"`seed` should be a whole number from 0 on (got {seed!r}).")
+        if not isinstance(split, WorldSplit):
+            raise FairTTAError(
+                f"`split` should be a WorldSplit, such as WorldSplit.TEST (got {split!r})."
+            )
         shares = None if mix is None else self._shares(mix)
         key = crc32(f"{self.name} {split.value}".encode())
         for place in itertools.count():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from fair_tta.backends.lazy import made_once
 from fair_tta.backends.protocol import Tokens
 from fair_tta.backends.sharing import Tree
 
@@ -30,12 +30,14 @@ class PromptSet:
     def __len__(self) -> int:
         return len(self.texts)
 
-    @cached_property
+    @property
+    @made_once
     def tree(self) -> Tree:
         """What the prompts have in common at their beginnings, under any context."""
         return Tree.of(self.tokens, self.slots)
 
-    @cached_property
+    @property
+    @made_once
     def _parts(self) -> dict[int, list[PromptSet]]:
         return {}
 

@@ -8,7 +8,7 @@ words of the template can be told from the words of the names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence, Set
 from itertools import product
 
 from fair_tta.errors import PromptError
@@ -122,6 +122,11 @@ def parse_names(argument: str, names: Names) -> dict[str, str]:
     """Check class names and return them as ``{label: phrase}``."""
     if isinstance(names, str) or not isinstance(names, (Mapping, Iterable)):
         raise PromptError(f"`{argument}` should be a list of names (got {names!r}).")
+    if isinstance(names, Set) and not isinstance(names, KeysView):  # those of a dict are in order
+        raise PromptError(
+            f"`{argument}` should be a list of names: a set has no order, which other runs would "
+            f"see differently (got {names!r})."
+        )
     pairs = list(names.items()) if isinstance(names, Mapping) else [(n, n) for n in names]
     for text in (text for pair in pairs for text in pair):
         if not isinstance(text, str) or not text.strip():

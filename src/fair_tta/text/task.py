@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 from typing import TypeVar
 
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fair_tta.backends.guard import borrowed
+from fair_tta.backends.lazy import made_once
 from fair_tta.backends.protocol import Backend
 from fair_tta.text.cache import Cache, size_of
 from fair_tta.text.context import SharedContext
@@ -91,24 +91,28 @@ class Task:
             self.cache,
         )  # fmt: skip
 
-    @cached_property
+    @property
+    @made_once
     def scale(self) -> float:
         """Inverse temperature of the softmax."""
         return float(self.backend.scale if self._scale is None else self._scale)
 
-    @cached_property
+    @property
+    @made_once
     def context(self) -> Tensor:
         """The initial context, ``[vectors, width]``: the embeddings of the template's words."""
         with borrowed(self.backend):
             ids = torch.tensor(self._shared.token_ids, device=self.backend.device)
             return self.backend.embed_tokens(ids[None])[0]
 
-    @cached_property
+    @property
+    @made_once
     def target_features(self) -> Tensor:
         """Unit features of the target prompts as they are, ``[targets, dim]``."""
         return self.own_features(self.target_prompts)
 
-    @cached_property
+    @property
+    @made_once
     def sensitive_features(self) -> dict[str, Tensor]:
         """Unit features of the sensitive prompts as they are, ``{attribute: [values, dim]}``."""
         return {name: self.own_features(p) for name, p in self.sensitive_prompts.items()}
@@ -135,7 +139,8 @@ class Task:
         """
         return self if len(self.sensitive) < 2 else self._product
 
-    @cached_property
+    @property
+    @made_once
     def _product(self) -> Task:
         combinations = product(*(names.items() for names in self.sensitive.values()))
         names = {

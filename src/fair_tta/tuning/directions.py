@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, check_number
 from fair_tta.tuning.lengths import length_and_direction, wide
 
 _MOST_TERMS = 8  # UPGrad looks at all sets of terms
@@ -271,5 +271,4 @@ def _least_squares(cosines: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
 
 def check_lambda(lam: float) -> None:
     """Raise unless `lam` lies in [0, inf]."""
-    if not lam >= 0:
-        raise FairTTAError(f"`lam` should be at least 0, or infinity (got {lam!r}).")
+    check_number("lam", lam, "be at least 0, or infinity", lambda x: x >= 0)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, check_number
 from fair_tta.tuning.lengths import length_and_direction, wide
 
 ZERO_GRADIENT = "the gradient is zero: nothing was adapted"
@@ -79,10 +79,8 @@ class FixedRate:
     optimizer: type[torch.optim.Optimizer] = torch.optim.AdamW
 
     def __post_init__(self) -> None:
-        if not 0 <= self.lr <= _LARGEST_RATE:
-            raise FairTTAError(
-                f"`lr` should be a number from 0 to {_LARGEST_RATE:g} (got {self.lr!r})."
-            )
+        should = f"be a number from 0 to {_LARGEST_RATE:g}"
+        check_number("lr", self.lr, should, lambda x: 0 <= x <= _LARGEST_RATE)
         if not (
             isinstance(self.optimizer, type) and issubclass(self.optimizer, torch.optim.Optimizer)
         ):
@@ -171,10 +169,11 @@ class ELRA:
     max_relative_step: float = 2.0
 
     def __post_init__(self) -> None:
-        for name in ("beta", "sigma", "max_relative_step"):
-            value = getattr(self, name)
-            if not value > 0 or (math.isinf(value) and name != "max_relative_step"):
-                raise FairTTAError(f"`{name}` should be a positive number (got {value!r}).")
+        for name in ("beta", "sigma"):
+            should = "be a positive number"
+            check_number(name, getattr(self, name), should, lambda x: 0 < x < math.inf)
+        should = "be a positive number, or infinity"
+        check_number("max_relative_step", self.max_relative_step, should, lambda x: x > 0)
 
     def start(
         self, context: Tensor, gradient: Tensor, target: Tensor, target_at: Gradient

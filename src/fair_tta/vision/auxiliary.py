@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import check_number
 from fair_tta.vision.augment import Pixels
 from fair_tta.vision.rendering import resize, rgb
 from fair_tta.vision.views import GEOMETRIC, check_count
@@ -40,8 +40,7 @@ class NoisyViews:
 
     def __post_init__(self) -> None:
         check_count("n", self.n)
-        if not (self.std >= 0 and math.isfinite(self.std)):
-            raise FairTTAError(f"`std` should be a number from 0 on (got {self.std!r}).")
+        check_number("std", self.std, "be a number from 0 on", lambda x: 0 <= x < math.inf)
 
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator

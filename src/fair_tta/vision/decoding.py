@@ -69,21 +69,33 @@ def ahead(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatch]
     stream, start = iter(images), 0
     pool = decoding_threads()
     try:
-        upcoming = [pool.submit(load, image) for image in islice(stream, size)]
+        taken = list(islice(stream, size))
+        upcoming = [pool.submit(load, image) for image in taken]
         while upcoming:
             pictures: list[Image] = []
-            for index, future in enumerate(upcoming, start):
+            for index, future in enumerate(upcoming):
                 try:
-                    pictures.append(future.result())
+                    pictures.append(_result(future, load, taken[index]))
                 except ImageError as error:
                     wait(upcoming)
-                    yield LoadedBatch(pictures, _at(index, error))
+                    yield LoadedBatch(pictures, _at(start + index, error))
                     return
             start += len(upcoming)
-            upcoming = [pool.submit(load, image) for image in islice(stream, size)]
+            taken = list(islice(stream, size))
+            upcoming = [pool.submit(load, image) for image in taken]
             yield LoadedBatch(pictures, None, upcoming)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _result(future: Future[Image], load: Load, image: Any) -> Image:
+    """What a thread has loaded; read here if the caller's filters made a warning an error there."""
+    try:
+        return future.result()
+    except ImageError as error:
+        if not isinstance(error.__cause__, Warning):
+            raise
+    return load(image)
 
 
 def _at(index: int, error: ImageError) -> ImageError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from fair_tta.backends.lazy import made_once
 from fair_tta.backends.protocol import Backend
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.text.cache import Cache
@@ -147,7 +148,7 @@ class Vision:
         if not images:
             return []
         if views is None:
-            return list(unit(self.backend.encode_images(images)).unsqueeze(1))
+            return list(unit(self._encode_pictures(images)).unsqueeze(1))
         if not isinstance(views, Views) or (spec := self._pixel_spec) is None:
             return [unit(self._encode_pictures(self._pictures(image, views))) for image in images]
         step = max(
@@ -201,7 +202,8 @@ class Vision:
         return _argument(views is self.views)
 
     def _encode_pictures(self, pictures: list[Image.Image]) -> Tensor:
-        parts = [pictures[i : i + 32] for i in range(0, len(pictures), 32)]
+        step = pixels_at_once(_SIZE, self.backend.device)
+        parts = [pictures[i : i + step] for i in range(0, len(pictures), step)]
         return torch.cat([self.backend.encode_images(part) for part in parts])
 
     def _encode_pixels(self, pixels: Tensor) -> Tensor:
@@ -209,7 +211,8 @@ class Vision:
         parts = pixels.split(pixels_at_once(pixels.shape[-2:], self.backend.device))
         return torch.cat([backend.encode_pixels(part) for part in parts])
 
-    @cached_property
+    @property
+    @made_once
     def _pixel_spec(self) -> PixelSpec | None:
         return PixelSpec.of(self.backend)
 
@@ -238,9 +241,13 @@ def _parse_views(views: Any) -> Views | CustomViews:
     if isinstance(views, Views) and not isinstance(views, type):
         check_count(views)
         return views
-    if isinstance(views, list | tuple) or (
-        isinstance(views, Tensor | np.ndarray) and views.ndim > 0
-    ):
+    is_array = isinstance(views, Tensor | np.ndarray) and views.ndim > 0
+    if is_array and views.ndim == 3 and {*views.shape[::2]} & {1, 3, 4}:
+        raise FairTTAError(
+            f"`views` of shape {list(views.shape)} could be one picture: pass several as "
+            "[views, 3, height, width] or [views, height, width, 3], or as a list."
+        )
+    if is_array or isinstance(views, list | tuple):
         return partial(_fixed, [load_image(view) for view in views])
     if callable(views) and not isinstance(views, type):
         custom: CustomViews = views

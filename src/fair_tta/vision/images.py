@@ -7,7 +7,7 @@ import io
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from threading import Lock
+from threading import current_thread, main_thread
 from typing import IO, Any, TypeAlias
 
 import numpy as np
@@ -25,8 +25,6 @@ ImageInput: TypeAlias = (
     Image.Image | str | os.PathLike[str] | _Bytes | IO[bytes] | npt.NDArray[Any] | torch.Tensor
 )
 
-_quiet_lock = Lock()
-_quiet_users: list[Any] = []  # the filters to restore, and a place for each thread that reads
 _ORIENTATION = 0x0112  # the EXIF tag
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -94,21 +92,17 @@ def load_image(image: ImageInput) -> Image.Image:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """While it lasts no warnings of PIL; what is set in a thread is set in all, so they count."""
-    with _quiet_lock:
-        if not _quiet_users:
-            filters = warnings.catch_warnings()
-            filters.__enter__()
-            warnings.filterwarnings("ignore", module=r"PIL\b")  # all of PIL's, no one else's
-            _quiet_users.append(filters)
-        _quiet_users.append(None)
-    try:
+    """While it lasts no warnings of PIL, in the main thread.
+
+    Filters are those of all threads: what another thread sets or takes back, the caller's code
+    would find or keep. Pictures that are read elsewhere warn as the caller's filters say.
+    """
+    if current_thread() is not main_thread():
         yield
-    finally:
-        with _quiet_lock:
-            _quiet_users.pop()
-            if len(_quiet_users) == 1:
-                _quiet_users.pop().__exit__(None, None, None)
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"PIL\b")  # all of PIL's, no one else's
+        yield
 
 
 def is_single_image(value: object) -> bool:
@@ -151,7 +145,7 @@ def _from_pil(picture: Image.Image, what: str) -> Image.Image:
     picture.load()
     try:
         turn = _TURNS.get(picture.getexif().get(_ORIENTATION, 1))
-    except MemoryError:
+    except (MemoryError, Warning):
         raise
     except Exception:  # unreadable EXIF is no reason to refuse readable pixels
         turn = None
@@ -173,16 +167,3 @@ def _read(file: Any, what: str) -> bytes:
     if not isinstance(data, _Bytes):
         raise ImageError(f"{what} gives {type(data).__name__}, not bytes: open it in binary mode")
     return bytes(data)
-
-
-def _forget() -> None:
-    """In a child, which has none of the threads that read."""
-    global _quiet_lock
-    _quiet_lock = Lock()
-    del _quiet_users[1:]
-    if _quiet_users:
-        _quiet_users.pop().__exit__(None, None, None)
-
-
-if hasattr(os, "register_at_fork"):  # Windows does not fork
-    os.register_at_fork(after_in_child=_forget)

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, check_number
 from fair_tta.vision import augment
 from fair_tta.vision.augment import Pixels
 from fair_tta.vision.renderers import Renderer, check_renderer
@@ -147,10 +147,7 @@ class AugMix:
         check_count("n", self.n)
         check_count("width", self.width)
         check_renderer(self.render)
-        if not 0 < self.severity <= 10:
-            raise FairTTAError(
-                f"`severity` should be above 0 and at most 10 (got {self.severity!r})."
-            )
+        check_number("severity", self.severity, "be above 0 and at most 10", lambda x: 0 < x <= 10)
 
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator

@@ -1,0 +1,56 @@
+"""Arguments that are no numbers are refused where they are given."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any
+
+import pytest
+import torch
+
+import fair_tta
+from checks import TARGETS
+from fair_tta import FairTPTClassifier, FairTTAError
+from fair_tta.errors import check_number
+
+
+def settings() -> list[Any]:
+    """(class, field) of each number among the settings of strategies, which all have defaults."""
+    public = [getattr(fair_tta, name) for name in fair_tta.__all__]
+    return [
+        pytest.param(kind, field.name, id=f"{kind.__name__}-{field.name}")
+        for kind in public
+        if isinstance(kind, type) and is_dataclass(kind) and ".metrics." not in kind.__module__
+        for field in fields(kind)
+        if field.type == "float" and all(f.default is not MISSING for f in fields(kind) if f.init)
+    ]
+
+
+def test_there_are_settings_to_look_at() -> None:
+    assert {p.values[0].__name__ for p in settings()} >= {"FairTPT", "AugMix", "ELRA", "OrthCali"}
+
+
+@pytest.mark.parametrize("value", ["1", None, [1.0], 1j, float("nan")])
+@pytest.mark.parametrize(("kind", "name"), settings())
+def test_what_is_no_number_is_refused(kind: Any, name: str, value: Any) -> None:
+    with pytest.raises(FairTTAError, match=f"`{name}` should ") as caught:
+        kind(**{name: value})
+    assert f"(got {value!r})." in str(caught.value)
+
+
+@pytest.mark.parametrize("scale", ["100", [1.0], torch.ones(2), 0, float("inf")])
+def test_scale(scale: Any) -> None:
+    with pytest.raises(FairTTAError, match="`scale` should be a positive number"):
+        FairTPTClassifier("miniature", TARGETS, scale=scale)
+
+
+def test_the_scale_of_a_model_is_a_number() -> None:
+    clf = FairTPTClassifier("miniature", TARGETS, scale=torch.tensor(50.0))  # type: ignore[arg-type]
+    assert clf.task.scale == 50
+
+
+@pytest.mark.parametrize("value", [1, 1.0, True])
+def test_numbers_that_fit_pass(value: Any) -> None:
+    check_number("x", value, "be above 0", lambda x: x > 0)
+    with pytest.raises(FairTTAError, match=r"^`x` should be below 0 \(got "):
+        check_number("x", value, "be below 0", lambda x: x < 0)
