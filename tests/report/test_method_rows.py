@@ -6,6 +6,7 @@ import pytest
 
 from fair_tta import AssociationCorrection, compare
 from fair_tta.report.method_rows import MethodRow, cost_sentence, method_rows
+from fair_tta.report.verdict import CONFIRM, audit_cards
 from verdict_samples import BETTER, CLEAR, EVEN, FAIRER, Rates, made
 
 
@@ -60,3 +61,16 @@ def test_cost_is_told_in_zero_shot_calls() -> None:
         "Cost of a zero-shot call: 1.0 times with one view, 26 times with views."
     )
     assert cost_sentence(made(CLEAR).document) == ""
+
+
+def test_helps_the_worst_group_where_everybody_fares_better() -> None:
+    before = dict.fromkeys(EVEN, (700, 1000)) | {("dog", "out"): (400, 1000)}
+    after = dict.fromkeys(EVEN, (800, 1000)) | {("dog", "out"): (500, 1000)}
+    found = row(before, after)
+    assert (found.narrows, found.helps, found.says) == (False, True, "helps the worst group")
+    document = compare([made(before), made(after, "M")]).document
+    card = audit_cards(document)[2]
+    assert card.text.startswith(
+        "The method tried is not shown to narrow the gap. M helps the worst group: +10.0 points [+"
+    )
+    assert card.more == CONFIRM

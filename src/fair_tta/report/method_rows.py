@@ -19,6 +19,7 @@ class MethodRow:
         name: of the run.
         gap: its change, with an interval that allows for all comparisons made.
         accuracy: the same.
+        worst: the same of the worst group's accuracy.
         may_cost: accuracy is shown to fall only if the number of comparisons is not allowed for.
             No mark says so, but the method is not advised without a word.
         changed: the share of answers that changed.
@@ -28,6 +29,7 @@ class MethodRow:
     name: str
     gap: Difference
     accuracy: Difference
+    worst: Difference
     may_cost: bool
     changed: float
     cost: float | None
@@ -48,9 +50,18 @@ class MethodRow:
         return _direction(self.accuracy) < 0
 
     @property
+    def helps(self) -> bool:
+        """Whether the worst group is shown to fare better, but not the gap to narrow.
+
+        So it is where everybody fares better.
+        """
+        return _direction(self.worst) > 0 and not self.narrows
+
+    @property
     def says(self) -> str:
         """The verdict in a few words."""
         parts = ["narrows the gap"] * self.narrows + ["widens the gap"] * self.widens
+        parts += ["helps the worst group"] * self.helps
         return ", ".join(parts + ["costs accuracy"] * self.costs) or "not shown"
 
     @property
@@ -76,7 +87,8 @@ def method_rows(document: AuditDocument) -> list[MethodRow]:
         may_cost = _direction(c.differences.accuracy) < 0 <= _direction(accuracy)
         changed = c.changes.changed / c.changes.n if c.changes.n else 0.0
         cost = _multiple(by_name.get(c.run), plain)
-        rows.append(MethodRow(c.run, c.told.bias, accuracy, may_cost, changed, cost))
+        worst = c.told.worst_group_accuracy
+        rows.append(MethodRow(c.run, c.told.bias, accuracy, worst, may_cost, changed, cost))
     return sorted(rows, key=lambda row: row.gap.value if row.gap.value is not None else 2.0)
 
 

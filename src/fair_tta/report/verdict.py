@@ -171,7 +171,12 @@ def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> Card:
     if rows:
         tried = "The method tried" if len(rows) == 1 else f"None of {len(rows)} methods tried"
         is_not = "is not shown" if len(rows) == 1 else "is shown"
-        return Card(heading, f"{tried} {is_not} to narrow the gap.", label)
+        text = f"{tried} {is_not} to narrow the gap."
+        helps = [row for row in rows if row.helps and not row.costs and not row.may_cost]
+        if helps:
+            best = max(helps, key=lambda row: row.worst.value or 0.0)
+            text += f" {best.name} helps the worst group: {points(best.worst, signed=True)}."
+        return Card(heading, text, CONFIRM if helps else label)
     return Card(heading, "Try methods on the same pictures: `--adapters`.", label)
 
 
