@@ -45,9 +45,11 @@ def resolve(model: Any, processor: Any = None) -> Backend:
             f"{model.__name__}(...) (got the class {model.__name__})."
         )
     model = _unwrapped(model)
-    if isinstance(model, Backend):
+    missing = [name for name in _MEMBERS if not hasattr(model, name)]
+    if not missing:  # isinstance of Python 3.12 does not see what __getattr__ gives
         _no_processor(processor)
-        return model
+        backend: Backend = model
+        return backend
     if _is_pipeline(model):
         processor = processor or (model.image_processor, model.tokenizer)
         return _from_transformers(model.model, processor)
@@ -56,7 +58,6 @@ def resolve(model: Any, processor: Any = None) -> Backend:
     if isinstance(model, nn.Module) and hasattr(model, "encode_image"):
         _no_processor(processor)
         return OpenClipBackend(model, _open_clip_preprocess(model), _open_clip_tokenizer(model))
-    missing = [name for name in _MEMBERS if not hasattr(model, name)]
     if "encode_images" not in missing or "encode_prompts" not in missing:
         raise ModelError(
             f"`model` should satisfy fair_tta.Backend: {type(model).__name__} lacks "
