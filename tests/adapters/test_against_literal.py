@@ -114,7 +114,9 @@ def views_of(task: Task, count: int = 16, seed: int = 0) -> Tensor:
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_fair_tpt_equals_the_literal_algorithm(name: str, loss: str) -> None:
-    grid = product(LAMBDAS, [False, True], ["fixed", "elra"], ATTRIBUTES)
+    grid = list(product(LAMBDAS, [False, True], ["fixed", "elra"], ATTRIBUTES))
+    if name != "CLIP":  # other towers, the same formulas: every fifth setting, not the same ones
+        grid = grid[MODELS.index(name) :: 5]
     for number, (lam, upgrad, rate, attributes) in enumerate(grid):
         case = case_of(name, attributes)
         views = views_of(case.task, seed=number % 5)
