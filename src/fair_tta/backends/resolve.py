@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,10 @@ def _from_string(name: str, processor: Any) -> Backend:
         _no_processor(processor)
         return load_open_clip_string(name.removeprefix("open_clip:"))
     try:
+        os.stat(name)
         configs = [file.name for file in Path(name).glob("*config.json")]
+    except (FileNotFoundError, NotADirectoryError):
+        configs = []
     except (OSError, ValueError) as error:  # a name that is too long, or has odd signs
         raise ModelError(
             f"`model={name[:80]!r}` could not be loaded ({str(error)[:40]}): it should be "
