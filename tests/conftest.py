@@ -7,6 +7,7 @@ from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that tests start too
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ settings.load_profile("any-machine")
 
 @pytest.fixture(autouse=True, scope="session")
 def _quiet() -> None:
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
 

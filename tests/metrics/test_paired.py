@@ -295,7 +295,7 @@ def test_intervals_hold_where_there_is_an_effect(coverage: ModuleType) -> None:
     )
     for design in coverage.designs():
         if design.name in wanted:
-            for name, tally in coverage.simulate(design, 200).items():
-                # 0.95 of 200 is 190 with a standard deviation of 3.1
-                assert tally.coverage >= 179 / 200, (design.name, name)
+            for name, tally in coverage.simulate(design, 100).items():
+                # 0.95 of 100 is 95 with a standard deviation of 2.2
+                assert tally.coverage >= 87 / 100, (design.name, name)
                 assert tally.narrowest > 0

@@ -49,9 +49,9 @@ def test_every_method_runs_on_every_task_and_seed(episodes: list[Episode]) -> No
 
 
 def test_a_second_run_gives_the_same_digits(episodes: list[Episode]) -> None:
-    again = play(seeds=2, pictures=12)
-    assert [e.predictions for e in again] == [e.predictions for e in episodes]
-    found = [demo_tables(some, to_audits(some)) for some in (again, episodes)]
+    again, before = play(seeds=1, pictures=12), [e for e in episodes if e.seed == 0]
+    assert [e.predictions for e in again] == [e.predictions for e in before]
+    found = [demo_tables(some, to_audits(some)) for some in (again, before)]
     for a, b in zip(*found, strict=True):
         assert a.cells == b.cells
 

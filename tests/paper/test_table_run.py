@@ -117,13 +117,13 @@ def test_killed_at_any_moment_it_goes_on_and_ends_the_same(
         assert server.stdin is not None
         assert server.stdout is not None
         end = None
-        while kills < 20 or end != 0:
-            patience = moments.uniform(0.02, 0.5) if kills < 20 else 600
+        while kills < 10 or end != 0:
+            patience = moments.uniform(0.02, 0.5) if kills < 10 else 600
             print(tmp_path / f"killed{folders}", patience, file=server.stdin, flush=True)
             end = int(server.stdout.readline())
             assert end in (0, -signal.SIGKILL), "it should not fail by itself"
             kills += end != 0
-            folders += end == 0 and kills < 20  # done: once more from the beginning
+            folders += end == 0 and kills < 10  # done: once more from the beginning
         server.stdin.close()
     for i in range(1, folders + 1):
         killed = tiny_run(whole.job.backend, pets, tmp_path / f"killed{i}")

@@ -17,7 +17,7 @@ from fair_tta.runs.runner import Pool
 from fair_tta.runs.worker import Answered, start_worker
 
 _PATIENCE = 10.0  # seconds for a cluster to answer
-_TRIES = 3  # more deaths over the same unit are no accident
+_TRIES = 3  # so many deaths over the same unit are no accident
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class _Actors:
         self._job_there = ray.put(self._job)
         self._device = "cuda" if gpus else None
         self._kind = ray.remote(
-            num_cpus=cores, num_gpus=1 if gpus else 0, max_restarts=-1, max_task_retries=_TRIES
+            num_cpus=cores, num_gpus=1 if gpus else 0, max_restarts=-1, max_task_retries=_TRIES - 1
         )(_Actor)
         self._threads = ThreadPoolExecutor(most, "fair-tta-ray", self._start)
         return self._threads
