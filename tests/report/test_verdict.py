@@ -23,11 +23,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
 
 def test_what_is_wrong_and_how_sure() -> None:
     wrong, sure, todo = audit_cards(made(CLEAR).document)
+    assert (wrong.heading, wrong.tone) == ("What is wrong", "bad")
     assert wrong.text == ("Right in 72 of 100 pictures overall, but in 20 of 100 of dog / out.")
     assert sure.text.startswith("A gap exists: ")
     assert sure.more == "dog / out is the worst group (100 pictures)."
     assert "--adapters" in todo.text
-    assert "Label about 146 more pictures of dog / out" in todo.more
+    assert todo.more == (
+        "Label about 146 more pictures of dog / out to know its accuracy to within 5 points."
+    )
 
 
 def test_what_is_not_sure_is_told() -> None:
@@ -44,7 +47,7 @@ def test_few_images_do_not_make_a_worst_group_certain(
 ) -> None:
     rates = {**dict.fromkeys(CLEAR, others), ("dog", "out"): (right, n)}
     wrong, sure, _ = audit_cards(made(rates).document)
-    assert wrong.tone == ""
+    assert (wrong.heading, wrong.tone) == ("What is seen", "")
     assert sure.text.startswith("A gap is not shown: ")
     assert "Which group is worst is not sure." in sure.text
     assert "dog / out is the worst in " in sure.more
@@ -95,7 +98,9 @@ def test_no_method_helps() -> None:
     document = compare([made(CLEAR), made(WORSE, "Worse")]).document
     assert audit_cards(document)[2].text == "The method tried is not shown to narrow the gap."
     document = compare([made(CLEAR), made(WORSE, "a"), made(CLEAR, "b")]).document
-    assert audit_cards(document)[2].text == "None of 2 methods tried is shown to narrow the gap."
+    assert (
+        audit_cards(document)[2].text == "None of the 2 methods tried is shown to narrow the gap."
+    )
 
 
 def doubtful(before: Rates, after: Rates) -> Audit:
