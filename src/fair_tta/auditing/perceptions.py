@@ -169,7 +169,7 @@ class Perceptions:
             for c, y in enumerate(self._targets)
             if sums[k, c] < SMALL
         ]
-        text = f"{attribute}: perceived on the worth of fewer than {SMALL} images: {listed(few)}."
+        text = f"{attribute}: fewer than {SMALL} images in all are perceived as {listed(few)}."
         return [text] if few and len(self) >= SMALL else []
 
 
