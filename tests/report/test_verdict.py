@@ -27,7 +27,7 @@ def test_what_is_wrong_and_how_sure() -> None:
     assert wrong.text == ("Right in 72 of 100 pictures overall, but in 20 of 100 of dog / out.")
     assert sure.text.startswith("A gap exists: ")
     assert sure.more == "dog / out is the worst group (100 pictures)."
-    assert "--adapters" in todo.text
+    assert todo.text == "Compare methods on the same pictures (option --adapters)."
     assert todo.more == (
         "Label about 146 more pictures of dog / out to know its accuracy to within 5 points."
     )
@@ -186,6 +186,34 @@ def test_a_model_that_guesses_does_not_pass_without_a_word() -> None:
         in audit_banners(made(guess).document)[0]
     )
     assert audit_banners(made(CLEAR).document) == []
+
+
+def test_a_gap_between_classes_is_not_taken_for_one_between_groups() -> None:
+    hard = {place: (95 if place[0] == "cat" else 60, 100) for place in CLEAR}
+    document = made(hard).document
+    assert audit_cards(document)[1].text.startswith("A gap exists: ")
+    (told,) = audit_banners(document)
+    assert told.startswith(
+        "This gap may lie between classes: no difference between groups is shown "
+        "(equalized-odds difference, EOD: 0.0 points ["
+    )
+    (told,) = banners_of_many([("a", document), ("b", made(CLEAR).document)])
+    assert told == (
+        "The gap may lie between classes, as no difference between groups is shown (EOD): a."
+    )
+
+
+def test_a_difference_between_groups_is_told_where_the_gap_is_not_shown() -> None:
+    rates = {("cat", "in"): (93, 100), ("cat", "out"): (76, 100)}
+    rates |= {("dog", "in"): (76, 100), ("dog", "out"): (93, 100)}
+    document = made(rates).document
+    assert audit_cards(document)[1].text.startswith("A gap is not shown: ")
+    (told,) = audit_banners(document)
+    assert told.startswith(
+        "But a difference between groups is shown: equalized-odds difference (EOD) 17.0 points ["
+    )
+    (told,) = banners_of_many([("a", document), ("b", made(CLEAR).document)])
+    assert told == "A difference between groups is shown (EOD), though no gap is: a."
 
 
 def test_other_banners() -> None:

@@ -178,7 +178,7 @@ def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> Card:
             best = max(helps, key=lambda row: row.worst.value or 0.0)
             text += f" {best.name} helps the worst group: {points(best.worst, signed=True)}."
         return Card(heading, text, CONFIRM if helps else label)
-    return Card(heading, "Try methods on the same pictures: `--adapters`.", label)
+    return Card(heading, "Compare methods on the same pictures (option --adapters).", label)
 
 
 def _advised(row: MethodRow) -> Card:
