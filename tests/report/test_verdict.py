@@ -203,6 +203,15 @@ def test_a_gap_between_classes_is_not_taken_for_one_between_groups() -> None:
     )
 
 
+def test_groups_that_share_no_class_cannot_be_told_from_classes() -> None:
+    document = made({("cat", "in"): (95, 100), ("dog", "out"): (50, 100)}).document
+    assert audit_cards(document)[1].text.startswith("A gap exists: ")
+    assert audit_banners(document)[0] == (
+        "This gap may lie between classes: no difference between groups is shown "
+        "(equalized-odds difference, EOD: not defined)."
+    )
+
+
 def test_a_difference_between_groups_is_told_where_the_gap_is_not_shown() -> None:
     rates = {("cat", "in"): (93, 100), ("cat", "out"): (76, 100)}
     rates |= {("dog", "in"): (76, 100), ("dog", "out"): (93, 100)}

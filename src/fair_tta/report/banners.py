@@ -25,7 +25,8 @@ def audit_banners(document: AuditDocument) -> list[str]:
     run = document.runs[0]
     usual, chance = _guessing(document), _near_chance(document)
     found = []
-    odds = points(run.metrics.equalized_odds_difference)
+    eod = run.metrics.equalized_odds_difference
+    odds = "not defined" if eod.value is None else points(eod)
     if _between_classes(document):
         found.append(
             "This gap may lie between classes: no difference between groups is shown "
@@ -147,13 +148,13 @@ def banners_of_many(tasks: Sequence[NamedAudit]) -> list[str]:
 def _between_classes(document: AuditDocument) -> bool:
     """Whether the gap that is shown may be one of classes that are hard in every group."""
     low = document.runs[0].metrics.equalized_odds_difference.low
-    return gap_exists(document.runs[0]) and low is not None and low <= 0
+    return gap_exists(document.runs[0]) and not low
 
 
 def _between_groups(document: AuditDocument) -> bool:
     """Whether groups are shown to differ although the gap is not."""
     low = document.runs[0].metrics.equalized_odds_difference.low
-    return not gap_exists(document.runs[0]) and low is not None and low > 0
+    return not gap_exists(document.runs[0]) and bool(low)
 
 
 def _guessing(document: AuditDocument) -> tuple[str, float] | None:
