@@ -141,6 +141,11 @@ def test_errors(clf: FairTPTClassifier, images: Any, labels: Any, message: str) 
     assert str(error.value) == message
 
 
+def test_a_missing_label_is_not_blamed_on_the_sensitive_values(clf: FairTPTClassifier) -> None:
+    with pytest.raises(FairTTAError, match=r"`labels` should be as many as images, 8 \(got 7\)"):
+        clf.audit(IMAGES, LABELS[:7], PLACES)
+
+
 def test_predictions_as_a_data_frame(clf: FairTPTClassifier) -> None:
     pytest.importorskip("pandas")
     predictions = clf.predict(IMAGES)

@@ -48,11 +48,24 @@ def test_changed_and_surely_wrong_of_each_group(gallery: GroupGallery, tmp_path:
     assert [one.caption for one in found] == [
         "cat / in: changed (Other), 5.png",
         "cat / in: changed (Other), 4.png",
-        "dog / out: surely wrong (Other), 6.png",
+        "dog / out: surely wrong (ZeroShot; after: Other), 6.png",
     ]
     assert len([one for one in found if one.truth == "cat"]) == OF_EACH_KIND
     assert (found[0].before, found[0].after, found[0].after_probability) == ("dog", "cat", 0.75)
     assert (found[2].before, found[2].before_probability) == ("cat", 0.9)
+
+
+def test_a_picture_is_not_shown_twice_with_the_same_answers(
+    gallery: GroupGallery, tmp_path: Path
+) -> None:
+    gallery.add(record(tmp_path, 0, "cat", "in"), [answer("dog", 0.9), answer("cat", 0.7)])
+    assert [one.caption for one in gallery.pictures()] == ["cat / in: changed (Other), 0.png"]
+
+
+def test_a_single_run_has_no_after(tmp_path: Path) -> None:
+    alone = GroupGallery(["ZeroShot"], ["cat", "dog"])
+    alone.add(record(tmp_path, 0, "cat", "in"), [answer("dog", 0.9)])
+    assert [one.caption for one in alone.pictures()] == ["cat / in: surely wrong (ZeroShot), 0.png"]
 
 
 def test_not_too_many_and_none_that_is_gone(gallery: GroupGallery, tmp_path: Path) -> None:

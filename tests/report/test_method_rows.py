@@ -17,7 +17,11 @@ def row(before: Rates, after: Rates) -> MethodRow:
 def test_narrows() -> None:
     other = made(BETTER, "Association", AssociationCorrection(), seconds=8.0)
     (found,) = method_rows(compare([made(CLEAR, seconds=4.0), other]).document)
-    assert (found.says, found.tone, found.gap_tone) == ("narrows the gap", "good", "good")
+    assert (found.says, found.tone, found.gap_tone) == (
+        "narrows the gap, raises accuracy",
+        "good",
+        "good",
+    )
     assert found.changed == pytest.approx(60 / 400)
     assert found.cost == pytest.approx(2.0)
     assert not found.may_cost
@@ -27,6 +31,11 @@ def test_costs() -> None:
     found = row(CLEAR, {**CLEAR, ("cat", "in"): (40, 100)})
     assert (found.says, found.tone, found.gap_tone) == ("costs accuracy", "bad", "")
     assert found.cost is None
+
+
+def test_more_right_answers_are_not_called_nothing() -> None:
+    found = row(CLEAR, {**CLEAR, ("cat", "in"): (100, 100), ("dog", "out"): (22, 100)})
+    assert (found.says, found.tone, found.gap_tone) == ("raises accuracy", "", "")
 
 
 def test_widens() -> None:
@@ -57,9 +66,7 @@ def test_nothing_is_shown() -> None:
 def test_cost_is_told_in_zero_shot_calls() -> None:
     runs = [made(CLEAR, name, seconds=s) for name, s in (("views", 26.3), ("one view", 1.04))]
     document = compare([made(CLEAR, seconds=1.0), *runs]).document
-    assert cost_sentence(document) == (
-        "Cost of a zero-shot call: 1.0 times with one view, 26 times with views."
-    )
+    assert cost_sentence(document) == ("Cost in zero-shot calls: 1.0 with one view, 26 with views.")
     assert cost_sentence(made(CLEAR).document) == ""
 
 
@@ -67,7 +74,8 @@ def test_helps_the_worst_group_where_everybody_fares_better() -> None:
     before = dict.fromkeys(EVEN, (700, 1000)) | {("dog", "out"): (400, 1000)}
     after = dict.fromkeys(EVEN, (800, 1000)) | {("dog", "out"): (500, 1000)}
     found = row(before, after)
-    assert (found.narrows, found.helps, found.says) == (False, True, "helps the worst group")
+    assert (found.narrows, found.helps) == (False, True)
+    assert (found.says, found.tone) == ("helps the worst group, raises accuracy", "")
     document = compare([made(before), made(after, "M")]).document
     card = audit_cards(document)[2]
     assert card.text.startswith(

@@ -38,7 +38,8 @@ def test_the_largest_gap_and_a_method_that_helps() -> None:
         "Try Good: it narrows the gap on 1 of 2 tasks, no harm is shown on the others."
     )
     good, bad = methods_on(tasks)
-    assert (good.name, good.says, good.tone) == ("Good", "narrows the gap in 1 of 2", "good")
+    assert good.says == "narrows the gap in 1, raises accuracy in 1 of 2"
+    assert (good.name, good.tone) == ("Good", "good")
     assert (bad.name, bad.says, bad.tone) == ("Bad", "does harm in 1 of 2", "bad")
     assert good.changed == pytest.approx((60 / 400 + 0) / 2)
     assert good.cost is None
@@ -52,8 +53,8 @@ def test_no_advice_without_evidence() -> None:
     harm = task(made(CLEAR), made(WORSE, "Same"))
     todo = cards_of_many([("a", mixed), ("b", harm)])[2]
     assert todo.text == (
-        "No method narrows the gap without harm: Same narrows the gap in 1, does harm in 1 of 2 "
-        "tasks."
+        "No method narrows the gap without harm: Same narrows the gap in 1, raises accuracy in 1, "
+        "does harm in 1 of 2 tasks."
     )
     alone = made(CLEAR).document
     assert cards_of_many([("a", alone), ("b", alone)])[2].text.startswith("Try methods")
@@ -76,7 +77,7 @@ def test_only_tasks_on_which_a_method_ran_are_spoken_of() -> None:
         "Try M: it narrows the gap on 1 of 1 task; not run on T2, T3."
     )
     found = {method.name: method for method in methods_on(tasks)}
-    assert found["M"].says == "narrows the gap in 1 of 1"
+    assert found["M"].says == "narrows the gap in 1, raises accuracy in 1 of 1"
     assert found["N"].not_run == ("T1", "T2")
     assert banners_of_many(tasks)[-1].startswith("Up to 2 methods were compared on a task: ")
     before = {**dict.fromkeys(EVEN, (475, 500)), ("dog", "out"): (250, 500)}

@@ -50,6 +50,18 @@ def printed(what: Any, width: int) -> str:
     return text
 
 
+def test_names_are_broken_after_a_mark_in_them() -> None:
+    names = ["logit-balance", "orthcali:lam=0", "association-correction", "zero-shot, time"]
+    figures = [Text("80.5 [76.9, 83.9]") for _ in range(3)]
+    rows = [[Text(name, "red"), *figures] for name in names]
+    text = printed(Fitted(columns(["method", "a", "b", "c"], rows), rows), 54)
+    firsts = [line[:12].strip() for line in text.splitlines()[2:]]
+    assert firsts == [
+        "logit-", "balance", "orthcali:", "lam=0", "association-", "correction", "zero-shot,",
+        "time",
+    ]  # fmt: skip
+
+
 def all_there(numbers: Iterable[str], text: str) -> None:
     """Every number stands between spaces, as often as it should."""
     wanted = Counter(word for number in numbers for word in number.split())

@@ -23,11 +23,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
 
 def test_what_is_wrong_and_how_sure() -> None:
     wrong, sure, todo = audit_cards(made(CLEAR).document)
+    assert (wrong.heading, wrong.tone) == ("What is wrong", "bad")
     assert wrong.text == ("Right in 72 of 100 pictures overall, but in 20 of 100 of dog / out.")
     assert sure.text.startswith("A gap exists: ")
     assert sure.more == "dog / out is the worst group (100 pictures)."
-    assert "--adapters" in todo.text
-    assert "Label about 146 more pictures of dog / out" in todo.more
+    assert todo.text == "Compare methods on the same pictures (option --adapters)."
+    assert todo.more == (
+        "Label about 146 more pictures of dog / out to know its accuracy to within 5 points."
+    )
 
 
 def test_what_is_not_sure_is_told() -> None:
@@ -44,7 +47,7 @@ def test_few_images_do_not_make_a_worst_group_certain(
 ) -> None:
     rates = {**dict.fromkeys(CLEAR, others), ("dog", "out"): (right, n)}
     wrong, sure, _ = audit_cards(made(rates).document)
-    assert wrong.tone == ""
+    assert (wrong.heading, wrong.tone) == ("What is seen", "")
     assert sure.text.startswith("A gap is not shown: ")
     assert "Which group is worst is not sure." in sure.text
     assert "dog / out is the worst in " in sure.more
@@ -95,7 +98,9 @@ def test_no_method_helps() -> None:
     document = compare([made(CLEAR), made(WORSE, "Worse")]).document
     assert audit_cards(document)[2].text == "The method tried is not shown to narrow the gap."
     document = compare([made(CLEAR), made(WORSE, "a"), made(CLEAR, "b")]).document
-    assert audit_cards(document)[2].text == "None of 2 methods tried is shown to narrow the gap."
+    assert (
+        audit_cards(document)[2].text == "None of the 2 methods tried is shown to narrow the gap."
+    )
 
 
 def doubtful(before: Rates, after: Rates) -> Audit:
@@ -181,6 +186,43 @@ def test_a_model_that_guesses_does_not_pass_without_a_word() -> None:
         in audit_banners(made(guess).document)[0]
     )
     assert audit_banners(made(CLEAR).document) == []
+
+
+def test_a_gap_between_classes_is_not_taken_for_one_between_groups() -> None:
+    hard = {place: (95 if place[0] == "cat" else 60, 100) for place in CLEAR}
+    document = made(hard).document
+    assert audit_cards(document)[1].text.startswith("A gap exists: ")
+    (told,) = audit_banners(document)
+    assert told.startswith(
+        "This gap may lie between classes: no difference between groups is shown "
+        "(equalized-odds difference, EOD: 0.0 points ["
+    )
+    (told,) = banners_of_many([("a", document), ("b", made(CLEAR).document)])
+    assert told == (
+        "The gap may lie between classes, as no difference between groups is shown (EOD): a."
+    )
+
+
+def test_groups_that_share_no_class_cannot_be_told_from_classes() -> None:
+    document = made({("cat", "in"): (95, 100), ("dog", "out"): (50, 100)}).document
+    assert audit_cards(document)[1].text.startswith("A gap exists: ")
+    assert audit_banners(document)[0] == (
+        "This gap may lie between classes: no difference between groups is shown "
+        "(equalized-odds difference, EOD: not defined)."
+    )
+
+
+def test_a_difference_between_groups_is_told_where_the_gap_is_not_shown() -> None:
+    rates = {("cat", "in"): (93, 100), ("cat", "out"): (76, 100)}
+    rates |= {("dog", "in"): (76, 100), ("dog", "out"): (93, 100)}
+    document = made(rates).document
+    assert audit_cards(document)[1].text.startswith("A gap is not shown: ")
+    (told,) = audit_banners(document)
+    assert told.startswith(
+        "But a difference between groups is shown: equalized-odds difference (EOD) 17.0 points ["
+    )
+    (told,) = banners_of_many([("a", document), ("b", made(CLEAR).document)])
+    assert told == "A difference between groups is shown (EOD), though no gap is: a."
 
 
 def test_other_banners() -> None:

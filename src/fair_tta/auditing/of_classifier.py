@@ -56,11 +56,11 @@ def audit_classifier(
     if is_single_image(images):
         raise FairTTAError("`images` should be several images, one per label.")
     truth = _labels(labels, rename or {}, classifier.targets)
-    columns = _columns(sensitive, len(truth), classifier.sensitive)
     if hasattr(images, "__len__") and len(images) != len(truth):
         raise FairTTAError(
             f"`labels` should be as many as images, {len(images)} (got {len(truth)})."
         )
+    columns = _columns(sensitive, len(truth), classifier.sensitive)
     start = perf_counter()
     stream: Iterable[Prediction]
     if adapter is not None and is_untold(adapter):

@@ -40,9 +40,8 @@ MOST_ENTROPY, MOST_R_SQUARED = 0.8, 0.7
 
 NOTICE = (
     "The ranking is by the change of pseudo-EOD: the model's own perception, not a measurement on "
-    "people. It tracked the true change with rank correlation 0.78 on the tasks of its "
-    "specification (58, of four small models). It says nothing about accuracy: answers given at "
-    "random close every gap."
+    "people. Over 58 tasks of four small models it tracked the true change with rank correlation "
+    "0.78. It says nothing about accuracy: answers given at random close every gap."
 )
 
 _LEAST = float(np.finfo(np.float32).tiny)  # of a probability, for its logarithm
@@ -169,7 +168,7 @@ class Perceptions:
             for c, y in enumerate(self._targets)
             if sums[k, c] < SMALL
         ]
-        text = f"{attribute}: perceived on the worth of fewer than {SMALL} images: {listed(few)}."
+        text = f"{attribute}: fewer than {SMALL} images each are perceived as {listed(few)}."
         return [text] if few and len(self) >= SMALL else []
 
 

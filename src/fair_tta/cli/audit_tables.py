@@ -93,6 +93,8 @@ def _perceived(document: AuditDocument) -> Fitted:
             rows.append([Text(printable(name)), *texts])
     titles = ["method", "EOD by labels", "without labels", "its change", "without labels"]
     title = "EOD by labels, and by the model's own beliefs in their place (pseudo-EOD)"
+    if document.compared:
+        title += "; changes do not allow for the number of methods"
     return Fitted(columns(titles, rows), rows, title)
 
 

@@ -15,7 +15,7 @@ from fair_tta.errors import FairTTAError
 
 
 def demo_command(
-    out: Annotated[Path, typer.Option(help="Where to write the report.")] = Path("demo.html"),
+    out: Annotated[Path, typer.Option(help="HTML file for the report.")] = Path("demo.html"),
     seeds: Annotated[int, typer.Option(min=1, help="How many, from 0 on.")] = 5,
     pictures: Annotated[int, typer.Option(min=1, help="For each seed and task.")] = 96,
     one_view: Annotated[

@@ -61,18 +61,22 @@ class GroupGallery:
             )
 
     def pictures(self) -> list[Picture]:
-        """Those that can be opened, group by group."""
+        """Those that can be opened, group by group; none twice with the same answers."""
         found: list[Picture] = []
+        shown: set[tuple[str, str]] = set()
         for kept in self._kept.values():
             for one in sorted(kept, reverse=True):
                 if len(found) == MOST_IN_GALLERY:
                     return found
+                if (one.key, one.method) in shown:
+                    continue
                 try:
                     image = load_image(one.record.path)
                 except ImageError:
                     continue
+                shown.add((one.key, one.method))
                 group = " / ".join((one.record.target, *one.record.sensitive.values()))
-                caption = f"{group}: {one.kind} ({one.method}), {one.key}"
+                caption = f"{group}: {one.kind} ({self._of(one)}), {one.key}"
                 found.append(
                     Picture(
                         image,
@@ -85,6 +89,13 @@ class GroupGallery:
                     )
                 )
         return found
+
+    def _of(self, one: _Candidate) -> str:
+        """Of which method `one.kind` is said: of the first that its answer is surely wrong."""
+        first = self._methods[0]
+        if one.kind == _CHANGED or one.method == first:
+            return one.method
+        return f"{first}; after: {one.method}"
 
     def _answer(self, answer: Answer) -> tuple[str, float]:
         return answer.label, answer.probabilities[self._targets.index(answer.label)]

@@ -36,7 +36,8 @@ DEMO_LEGEND = (
     "EOD: equalized-odds difference; ASI: indifference to the attributes; ATC: confidence in the "
     "target; cost: times a zero-shot answer, views included. Association is AssociationCorrection. "
     f"LogitBalance was fitted on {REFERENCE_PICTURES} reference pictures without labels, drawn "
-    "from the validation split: none of them is asked about here."
+    "from the validation split: none of them is asked about here. The verdict is that of the "
+    "tables of all methods; the table of one view has more pictures, and may show more."
 )
 
 

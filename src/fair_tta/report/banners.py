@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from fair_tta.auditing.document import AuditDocument
 from fair_tta.report.examination_sentences import MANY_CHANGED
 from fair_tta.report.method_rows import method_rows
-from fair_tta.report.numbers import group_name, interval
-from fair_tta.report.verdict import cells_of, commonest, of_hundred, whole_percent
+from fair_tta.report.numbers import group_name, interval, points
+from fair_tta.report.verdict import cells_of, commonest, gap_exists, of_hundred, whole_percent
 
 NEAR_CHANCE = 0.1
 """Of the way from chance to certain: a median confidence below is called near chance."""
@@ -25,6 +25,17 @@ def audit_banners(document: AuditDocument) -> list[str]:
     run = document.runs[0]
     usual, chance = _guessing(document), _near_chance(document)
     found = []
+    eod = run.metrics.equalized_odds_difference
+    odds = "not defined" if eod.value is None else points(eod)
+    if _between_classes(document):
+        found.append(
+            "This gap may lie between classes: no difference between groups is shown "
+            f"(equalized-odds difference, EOD: {odds})."
+        )
+    if _between_groups(document):
+        found.append(
+            f"But a difference between groups is shown: equalized-odds difference (EOD) {odds}."
+        )
     if usual is not None:
         found.append(
             f"{run.name} is not shown to be better than always answering {usual[0]!r}, which is "
@@ -66,6 +77,17 @@ def audit_banners(document: AuditDocument) -> list[str]:
 def banners_of_many(tasks: Sequence[NamedAudit]) -> list[str]:
     """The banners of several audits, one sentence for each kind."""
     found = []
+    classes = [name for name, document in tasks if _between_classes(document)]
+    if classes:
+        found.append(
+            "The gap may lie between classes, as no difference between groups is shown (EOD): "
+            f"{', '.join(classes)}."
+        )
+    groups = [name for name, document in tasks if _between_groups(document)]
+    if groups:
+        found.append(
+            f"A difference between groups is shown (EOD), though no gap is: {', '.join(groups)}."
+        )
     guessing = [
         f"{name} ({usual[0]!r} is right in {of_hundred(usual[1])})"
         for name, document in tasks
@@ -121,6 +143,18 @@ def banners_of_many(tasks: Sequence[NamedAudit]) -> list[str]:
             f"{several}: intervals and marks of metrics allow for that, task by task (Holm)."
         )
     return found
+
+
+def _between_classes(document: AuditDocument) -> bool:
+    """Whether the gap that is shown may be one of classes that are hard in every group."""
+    low = document.runs[0].metrics.equalized_odds_difference.low
+    return gap_exists(document.runs[0]) and not low
+
+
+def _between_groups(document: AuditDocument) -> bool:
+    """Whether groups are shown to differ although the gap is not."""
+    low = document.runs[0].metrics.equalized_odds_difference.low
+    return not gap_exists(document.runs[0]) and bool(low)
 
 
 def _guessing(document: AuditDocument) -> tuple[str, float] | None:

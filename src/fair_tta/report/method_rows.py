@@ -50,6 +50,11 @@ class MethodRow:
         return _direction(self.accuracy) < 0
 
     @property
+    def raises(self) -> bool:
+        """Whether it is shown to raise accuracy."""
+        return _direction(self.accuracy) > 0
+
+    @property
     def helps(self) -> bool:
         """Whether the worst group is shown to fare better, but not the gap to narrow.
 
@@ -62,7 +67,8 @@ class MethodRow:
         """The verdict in a few words."""
         parts = ["narrows the gap"] * self.narrows + ["widens the gap"] * self.widens
         parts += ["helps the worst group"] * self.helps
-        return ", ".join(parts + ["costs accuracy"] * self.costs) or "not shown"
+        parts += ["raises accuracy"] * self.raises + ["costs accuracy"] * self.costs
+        return ", ".join(parts) or "not shown"
 
     @property
     def tone(self) -> str:
@@ -97,8 +103,8 @@ def cost_sentence(document: AuditDocument) -> str:
     known = sorted((row.cost, row.name) for row in method_rows(document) if row.cost is not None)
     if not known:
         return ""
-    listed = [f"{number_of_times(cost)} times with {name}" for cost, name in known]
-    return f"Cost of a zero-shot call: {', '.join(listed)}."
+    listed = [f"{number_of_times(cost)} with {name}" for cost, name in known]
+    return f"Cost in zero-shot calls: {', '.join(listed)}."
 
 
 def _direction(change: Difference) -> int:

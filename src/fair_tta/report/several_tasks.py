@@ -41,6 +41,11 @@ class MethodOnTasks:
         return sum(row.narrows for row in self.known)
 
     @property
+    def raises(self) -> int:
+        """Tasks in which it is shown to raise accuracy."""
+        return sum(row.raises for row in self.known)
+
+    @property
     def harms(self) -> int:
         """Tasks in which it is shown to widen the gap or to cost accuracy."""
         return sum(row.widens or row.costs for row in self.known)
@@ -54,6 +59,7 @@ class MethodOnTasks:
     def says(self) -> str:
         """The verdict in a few words."""
         parts = [f"narrows the gap in {self.narrows}"] if self.narrows else []
+        parts += [f"raises accuracy in {self.raises}"] if self.raises else []
         parts += [f"does harm in {self.harms}"] if self.harms else []
         return f"{', '.join(parts)} of {len(self.known)}" if parts else "not shown"
 
@@ -120,7 +126,9 @@ def _advice(methods: Sequence[MethodOnTasks]) -> Card:
         says = f"{mixed.name} {mixed.says} {tasks}{_missing(mixed)}"
         text = f"No method narrows the gap without harm: {says}."
         return Card(heading, text, more)
-    tried = "The method tried is not" if len(methods) == 1 else f"None of {len(methods)} methods is"
+    tried = (
+        "The method tried is not" if len(methods) == 1 else f"None of the {len(methods)} methods is"
+    )
     return Card(heading, f"{tried} shown to narrow the gap on any task.", more)
 
 

@@ -21,6 +21,7 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 _NAME = 12  # of names, what stays of them where it is narrow
 _NUMBER = 30  # of numbers, what the longest have
 _GAPS = (3, 1)  # between columns, the second where it is narrow
+_PIECE = re.compile(r"[^-:,/_]*[-:,/_]+|[^-:,/_]+")  # of a name: it is broken after a mark
 _WORD = re.compile(rf"\[[^\]]*\](?: [+-])?|\S+(?:{NO_BREAK}\S+)*")  # intervals are kept whole
 
 
@@ -96,7 +97,12 @@ class Fitted:
                 justify: JustifyMethod = "left" if one.is_left else "right"
                 table.add_column(Text(one.title), width=wide, justify=justify, overflow="fold")
             for row in self.rows:
-                table.add_row(*(_folded(row[i], w) for i, w in zip(places, widths, strict=True)))
+                table.add_row(
+                    *(
+                        (_broken if self.columns[i].is_text else _folded)(row[i], wide)
+                        for i, wide in zip(places, widths, strict=True)
+                    )
+                )
             yield table
             if self.title or len(parts) > 1:
                 yield Text()
@@ -121,6 +127,21 @@ def _folded(cell: Text, wide: int) -> Text:
     if " [" not in cell.plain or max(map(cell_len, cell.plain.split("\n"))) <= wide:
         return cell
     return Text(cell.plain.replace(" [", "\n["), cell.style)
+
+
+def _broken(cell: Text, wide: int) -> Text:
+    """A word that is too long is broken after marks in it; where there are none, anywhere."""
+    if cell_len(cell.plain) <= wide:
+        return cell
+    words = []
+    for word in cell.plain.split(" "):
+        lines = [""]
+        for piece in _PIECE.findall(word):
+            if lines[-1] and cell_len(lines[-1] + piece) > wide:
+                lines.append("")
+            lines[-1] += piece
+        words.append("\n".join(lines))
+    return Text(" ".join(words), cell.style)
 
 
 def _least(word: str) -> int:

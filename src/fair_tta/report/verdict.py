@@ -112,7 +112,7 @@ def audit_cards(document: AuditDocument) -> list[Card]:
 def wrong_card(run: RunFigures, cells: Sequence[CellOfGroup], task: str = "") -> Card:
     """Right answers of all and of the worst group, on a task that is named if there are several.
 
-    It is called wrong only if there is a difference to be read, and red only if that is shown.
+    It is called wrong, and is red, only if there is a difference to be read and that is shown.
     """
     worst, overall = cells[0], run.metrics.accuracy.value or 0.0
     all_of, worst_of, more = of_hundred(overall), of_hundred(worst.rate), f"Answers of {run.name}."
@@ -123,7 +123,8 @@ def wrong_card(run: RunFigures, cells: Sequence[CellOfGroup], task: str = "") ->
         return Card("What is seen", text, more)
     start = f"Largest gap on {task}: right" if task else "Right"
     text = f"{start} in {all_of} pictures overall, but in {worst_of} of {worst.name}."
-    return Card("What is wrong", text, more, "bad" if gap_exists(run) else "")
+    heading, tone = ("What is wrong", "bad") if gap_exists(run) else ("What is seen", "")
+    return Card(heading, text, more, tone)
 
 
 def is_worse(run: RunFigures, cell: CellOfGroup) -> bool:
@@ -160,7 +161,7 @@ def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> Card:
     needed = images_for_half_width(rate, _HALF_WIDTH, document.settings.level) - worst.n
     label = (
         f"Label about {count(needed)} more pictures of {worst.name} to know its accuracy to "
-        f"{whole_percent(_HALF_WIDTH)}."
+        f"within {whole(_HALF_WIDTH)} points."
         if needed > 0
         else ""
     )
@@ -169,7 +170,7 @@ def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> Card:
     if narrows:
         return _advised(min(narrows, key=lambda row: (row.costs, row.may_cost)))
     if rows:
-        tried = "The method tried" if len(rows) == 1 else f"None of {len(rows)} methods tried"
+        tried = "The method tried" if len(rows) == 1 else f"None of the {len(rows)} methods tried"
         is_not = "is not shown" if len(rows) == 1 else "is shown"
         text = f"{tried} {is_not} to narrow the gap."
         helps = [row for row in rows if row.helps and not row.costs and not row.may_cost]
@@ -177,7 +178,7 @@ def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> Card:
             best = max(helps, key=lambda row: row.worst.value or 0.0)
             text += f" {best.name} helps the worst group: {points(best.worst, signed=True)}."
         return Card(heading, text, CONFIRM if helps else label)
-    return Card(heading, "Try methods on the same pictures: `--adapters`.", label)
+    return Card(heading, "Compare methods on the same pictures (option --adapters).", label)
 
 
 def _advised(row: MethodRow) -> Card:
