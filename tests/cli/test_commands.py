@@ -25,6 +25,12 @@ ROOT = Path(__file__).parents[2]
 COMMANDS = ("", *(command.name or "" for command in app.registered_commands))
 
 
+def test_a_file_that_cannot_be_replaced_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), exits():
+        raise PermissionError(13, "Access is denied", ".0a1b.part", None, "report.html")
+    assert "cannot use 'report.html' (Access is denied)" in capsys.readouterr().err
+
+
 def test_version_and_help() -> None:
     assert call("--version").stdout == f"fair-tta {fair_tta.__version__}\n"
     text = " ".join(call("--help").stdout.split())
