@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from fair_tta import Audit, Examination, FairTTAError
 from fair_tta.app.drawn import draw_folder, fields_of
 from fair_tta.app.questions import Classifiers, Fields, chosen_methods
+from fair_tta.app.sweeping import OLD
 from fair_tta.app.uploaded_audit import LabelColumns, audit_uploads
 from fair_tta.app.uploaded_examination import examine_uploads
 from fair_tta.app.uploads import UploadedFile
@@ -54,6 +57,27 @@ def test_an_examination_is_that_of_the_classifier(
     assert found.warnings[0] == "A note."
     assert told[-1] == (12, 12)
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_uploads_that_an_examination_goes_on_with_stay(
+    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
+) -> None:
+    """Also those that it has read: the page shows some of them at the end."""
+    classifier = classifiers.of(fields_of(BIRDS))
+    files = [*drawn[0], *drawn[0]]
+    long_ago = time.time() - 2 * OLD
+    oldest = []
+
+    def wait(done: int, total: int) -> None:
+        if done % classifier.batch_size in (0, total):
+            oldest.append(min(os.path.getmtime(file.path) for file in files))
+            for file in files:
+                os.utime(file.path, (long_ago, long_ago))
+
+    wait(0, len(files))
+    examine_uploads(classifier, {}, files, tmp_path / "out", progress=wait)
+    assert len(oldest) > 1
+    assert min(oldest) > long_ago + OLD
 
 
 def test_broken_pictures_are_told_on_the_page_by_their_names(

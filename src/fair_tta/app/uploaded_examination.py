@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from fair_tta.adapters import Adapter, ZeroShot
+from fair_tta.app.sweeping import mark_used
 from fair_tta.app.uploads import UploadedFile, plain_name
 from fair_tta.auditing.changed_pictures import ChangedPictures
 from fair_tta.auditing.perceptions import Perceptions
@@ -18,7 +19,7 @@ from fair_tta.runs.job import job_of
 from fair_tta.runs.local import Local
 from fair_tta.runs.picture_files import AskedPicture
 from fair_tta.runs.provenance import classifier_provenance
-from fair_tta.runs.runner import Runner
+from fair_tta.runs.runner import Runner, batched
 
 Progress = Callable[[int, int], None]
 """Is told how many are finished, and of how many."""
@@ -54,7 +55,14 @@ def examine_uploads(
     changed = ChangedPictures(tried)
     left_out = []
     runner = Runner(job_of(classifier, [ZeroShot(), *tried.values()]), Local())
-    answered = runner.stream(files, _asked, size=classifier.batch_size, seed=classifier.vision.seed)
+    size = classifier.batch_size
+
+    def in_use() -> Iterator[UploadedFile]:
+        for some in batched(files, size):
+            mark_used(file.path for file in files)  # also those that the page shows at the end
+            yield from some
+
+    answered = runner.stream(in_use(), _asked, size=size, seed=classifier.vision.seed)
     for done, (file, answers) in enumerate(answered, start=1):
         if isinstance(answers, str):
             left_out.append(answers.replace(file.path, plain_name(file.name)))
