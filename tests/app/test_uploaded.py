@@ -83,7 +83,7 @@ def test_uploads_that_an_examination_goes_on_with_stay(
 def test_broken_pictures_are_told_on_the_page_by_their_names(
     classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
 ) -> None:
-    bad = tmp_path / "12ab"
+    bad = tmp_path / (r"12\ab" if os.sep == "/" else "12ab")  # as every path on Windows
     bad.write_bytes(b"nonsense")
     files = [*drawn[0], *[UploadedFile(str(bad), f"<b>{i}</b>.png") for i in range(7)]]
     page, _ = examine_uploads(classifiers.of(fields_of(BIRDS)), {}, files, tmp_path / "out")

@@ -54,7 +54,7 @@ def examine_uploads(
     perceptions = Perceptions(classifier.associations(), tried)
     changed = ChangedPictures(tried)
     left_out = []
-    runner = Runner(job_of(classifier, [ZeroShot(), *tried.values()]), Local())
+    job = job_of(classifier, [ZeroShot(), *tried.values()], is_kept=False)
     size = classifier.batch_size
 
     def in_use() -> Iterator[UploadedFile]:
@@ -62,10 +62,11 @@ def examine_uploads(
             mark_used(file.path for file in files)  # also those that the page shows at the end
             yield from some
 
-    answered = runner.stream(in_use(), _asked, size=size, seed=classifier.vision.seed)
+    runner, seed = Runner(job, Local()), classifier.vision.seed
+    answered = runner.stream(in_use(), _asked, size=size, seed=seed)
     for done, (file, answers) in enumerate(answered, start=1):
         if isinstance(answers, str):
-            left_out.append(answers.replace(file.path, plain_name(file.name)))
+            left_out.append(answers.replace(repr(file.path), repr(plain_name(file.name))))
         else:
             names = classifier.targets, classifier.sensitive
             predictions = [to_prediction(answer, *names) for answer in answers]
