@@ -134,9 +134,13 @@ def test_an_audit_has_the_figures_of_an_audit(
 def test_names_come_from_the_columns_if_none_are_written(
     classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
 ) -> None:
+    uploads = [drawn[1], *(file.path for file in drawn[0])]
+    for path in uploads:
+        os.utime(path, (0, 0))
     files = audit_uploads(
         classifiers, chosen_methods(["zero-shot"]), *drawn, COLUMNS, Fields(""), tmp_path / "out"
     )
+    assert all(os.path.getmtime(path) > 0 for path in uploads), "their hour begins again"
     origin = Audit.load(files[1]).to_dict()["provenance"]["prompts"]
     assert origin["targets"] == {"land bird": "land bird", "water bird": "water bird"}
     assert origin["sensitive"] == {"background": {"land": "land", "water": "water"}}

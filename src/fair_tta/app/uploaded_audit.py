@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fair_tta.adapters import Adapter
 from fair_tta.app.questions import Classifiers, Fields, read_sensitive, read_targets
+from fair_tta.app.sweeping import mark_used
 from fair_tta.app.uploaded_examination import Progress
 from fair_tta.app.uploads import PATHS, UploadedFile, stage, write_staged_labels
 from fair_tta.classifier import FairTPTClassifier
@@ -60,6 +61,7 @@ def audit_uploads(
     if not columns.target or not columns.sensitive:
         raise FairTTAError("choose the column of classes and at least one that should not matter.")
     out.mkdir(parents=True)
+    mark_used([labels, *(file.path for file in files)])
     try:
         staged = stage(files, out / "pictures")
         kept = (columns.target, *columns.sensitive)
