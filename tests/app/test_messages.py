@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from fair_tta import FairTTAError
-from fair_tta.app.messages import note, told
+from fair_tta.app.messages import note, told, without_folders
 
 
 def failing(error: Exception) -> str:
@@ -32,6 +32,13 @@ def test_folders_of_the_server_are_not_told() -> None:
     text = failing(PermissionError(13, "Permission denied", "/srv/elsewhere/a.png"))
     assert "Permission denied" in text
     assert "elsewhere" not in text
+
+
+@pytest.mark.parametrize("folder", ["/srv/secret", r"C:\Users\me\secret"])
+def test_folders_are_not_told_however_paths_are_written(folder: str) -> None:
+    path = ("\\" if "\\" in folder else "/").join((folder, "uploads", "12ab", "my cat.png"))
+    for text in (f"cannot read {path!r}: damaged", f"cannot read '{path}': damaged"):
+        assert without_folders(text, folder) == "cannot read 'my cat.png': damaged"
 
 
 def test_an_error_of_ours_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:

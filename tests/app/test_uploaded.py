@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from fair_tta import Audit, Examination, FairTTAError
 from fair_tta.app.drawn import draw_folder, fields_of
 from fair_tta.app.questions import Classifiers, Fields, chosen_methods
+from fair_tta.app.sweeping import OLD
 from fair_tta.app.uploaded_audit import LabelColumns, audit_uploads
 from fair_tta.app.uploaded_examination import examine_uploads
 from fair_tta.app.uploads import UploadedFile
@@ -56,10 +59,31 @@ def test_an_examination_is_that_of_the_classifier(
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
 
 
+def test_uploads_that_an_examination_goes_on_with_stay(
+    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
+) -> None:
+    """Also those that it has read: the page shows some of them at the end."""
+    classifier = classifiers.of(fields_of(BIRDS))
+    files = [*drawn[0], *drawn[0]]
+    long_ago = time.time() - 2 * OLD
+    oldest = []
+
+    def wait(done: int, total: int) -> None:
+        if done % classifier.batch_size in (0, total):
+            oldest.append(min(os.path.getmtime(file.path) for file in files))
+            for file in files:
+                os.utime(file.path, (long_ago, long_ago))
+
+    wait(0, len(files))
+    examine_uploads(classifier, {}, files, tmp_path / "out", progress=wait)
+    assert len(oldest) > 1
+    assert min(oldest) > long_ago + OLD
+
+
 def test_broken_pictures_are_told_on_the_page_by_their_names(
     classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
 ) -> None:
-    bad = tmp_path / "12ab"
+    bad = tmp_path / (r"12\ab" if os.sep == "/" else "12ab")  # as every path on Windows
     bad.write_bytes(b"nonsense")
     files = [*drawn[0], *[UploadedFile(str(bad), f"<b>{i}</b>.png") for i in range(7)]]
     page, _ = examine_uploads(classifiers.of(fields_of(BIRDS)), {}, files, tmp_path / "out")
@@ -110,9 +134,13 @@ def test_an_audit_has_the_figures_of_an_audit(
 def test_names_come_from_the_columns_if_none_are_written(
     classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
 ) -> None:
+    uploads = [drawn[1], *(file.path for file in drawn[0])]
+    for path in uploads:
+        os.utime(path, (0, 0))
     files = audit_uploads(
         classifiers, chosen_methods(["zero-shot"]), *drawn, COLUMNS, Fields(""), tmp_path / "out"
     )
+    assert all(os.path.getmtime(path) > 0 for path in uploads), "their hour begins again"
     origin = Audit.load(files[1]).to_dict()["provenance"]["prompts"]
     assert origin["targets"] == {"land bird": "land bird", "water bird": "water bird"}
     assert origin["sensitive"] == {"background": {"land": "land", "water": "water"}}

@@ -367,6 +367,13 @@ def test_limits_and_samples(many: Path, tiny_model: str) -> None:
     assert "4 of 4 rows" in few.stderr
 
 
+def test_rows_that_are_left_out_are_not_in_the_sample(folder: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
+    call(*arguments, "--sample", "4", code=4)
+    audit = Audit.load(folder / "out" / "audit.json")
+    assert "Not all rows were used: a sample of 4." in audit.warnings
+
+
 def test_processes_give_the_rows_of_one(many: Path, tiny_model: str) -> None:
     short = ["--limit", "12"]
     call(*audit_arguments(many, tiny_model), *ADAPTERS, *short)

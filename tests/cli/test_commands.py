@@ -25,6 +25,26 @@ ROOT = Path(__file__).parents[2]
 COMMANDS = ("", *(command.name or "" for command in app.registered_commands))
 
 
+def test_ctrl_c_says_whether_finished_answers_are_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fair_tta.cli.options.make_classifier", interrupted)
+    for command in ("predict", "examine"):
+        names = [command, "a.png", "--targets", "cat,dog", "--sensitive", "x,y"]
+        assert "goes on" not in call(*names, code=130).stderr
+        kept = call(*names, "--out", str(tmp_path), code=130).stderr
+        assert "The same command goes on from there." in " ".join(kept.split())
+
+
+def test_a_file_that_cannot_be_replaced_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), exits():
+        raise PermissionError(13, "Access is denied", ".0a1b.part", None, "report.html")
+    assert "cannot use 'report.html' (Access is denied)" in capsys.readouterr().err
+
+
 def test_version_and_help() -> None:
     assert call("--version").stdout == f"fair-tta {fair_tta.__version__}\n"
     text = " ".join(call("--help").stdout.split())

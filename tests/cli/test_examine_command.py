@@ -119,6 +119,7 @@ def test_the_miniature_from_end_to_end(tmp_path: Path, columns: int) -> None:
         "40 pictures without labels; 95% intervals in brackets; percent",
         "time: shares perceived; prompt associations in logits",
         "season: by the model's perception",
+        "do not allow for the number of methods: of twenty that change nothing, one seems to",
         "not a measurement on people",
         "rank correlation 0.78",
         "says nothing about accuracy",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -123,6 +124,21 @@ def test_paths_from_stdin(pictures: Path, tiny_model: str) -> None:
     null = b"\0".join(os.fsencode(p) for p in pictures.glob("*.[pP][nN][gG]")) + b"\0"
     out = call("predict", "-", "--null", *options(tiny_model), "--json", stdin=null)
     assert len(out.stdout.splitlines()) == 2
+
+
+def test_paths_in_the_code_page_of_a_windows_console(monkeypatch: pytest.MonkeyPatch) -> None:
+    def oem(name: str) -> codecs.CodecInfo | None:
+        return codecs.lookup("cp850") if name == "oem" else None
+
+    monkeypatch.setattr("os.fsdecode", lambda path: path.decode("utf-8", "surrogatepass"))
+    monkeypatch.setattr(
+        "sys.stdin", io.TextIOWrapper(io.BytesIO("a.png\r\n\xfc.png".encode("cp850")))
+    )
+    codecs.register(oem)
+    try:
+        assert list(find_pictures(["-"])) == ["a.png", "\xfc.png"]
+    finally:
+        codecs.unregister(oem)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")

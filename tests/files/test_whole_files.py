@@ -24,6 +24,30 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_windows_gets_a_second_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace, tries = os.replace, []
+
+    def scanned(part: Path, place: Path) -> None:
+        tries.append(place)
+        if len(tries) in (1, 2) or len(tries) > 3:
+            raise PermissionError(13, "Access is denied", str(part), None, str(place))
+        replace(part, place)
+
+    monkeypatch.setattr("sys.platform", "win32")
+    monkeypatch.setattr("os.replace", scanned)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    write_whole(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    with pytest.raises(PermissionError):  # somebody has it open
+        write_whole(tmp_path / "a", b"newer")
+    assert len(tries) == 7
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    monkeypatch.setattr("sys.platform", "linux")
+    with pytest.raises(PermissionError):
+        write_whole(tmp_path / "a", b"newer")
+    assert len(tries) == 8
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege")
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -71,3 +72,16 @@ def test_workers_leave_ctrl_c_to_their_driver(monkeypatch: pytest.MonkeyPatch) -
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_workers_do_not_finish_what_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Ctrl-C their units could take minutes, and what comes of them would be thrown away."""
+    pool = mock.Mock(_processes={1: mock.Mock(), 2: mock.Mock()})
+    monkeypatch.setattr(local, "ProcessPoolExecutor", lambda *_: pool)
+    with local.Local(workers=2).open(mock.Mock()):
+        pass
+    assert not any(process.kill.called for process in pool._processes.values())
+    with pytest.raises(KeyboardInterrupt), local.Local(workers=2).open(mock.Mock()):
+        raise KeyboardInterrupt
+    assert all(process.kill.called for process in pool._processes.values())
+    assert pool.shutdown.call_count == 2

@@ -42,6 +42,21 @@ def with_global(image: Any) -> Any:
     return LEVEL
 
 
+def doubled(value: Any) -> Any:
+    return [raised(one) for one in [value]]
+
+
+def raised(value: Any) -> Any:
+    return value + LEVEL
+
+
+class Constant:
+    strength = 0.5
+
+    def adapt(self, value: Any) -> Any:
+        return doubled(value * self.strength)
+
+
 class Opaque:
     def __init__(self, share: Any) -> None:
         self.share = share
@@ -119,6 +134,30 @@ def test_code_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.LEVEL", 4)
     for old, new in zip(before, (plain(Opaque(1)), plain(with_global), plain(Opaque)), strict=True):
         assert old != new
+
+
+@pytest.mark.parametrize(
+    ("what", "changed"),
+    [
+        (f"{__name__}.Constant.strength", 0.7),
+        (f"{__name__}.doubled", lambda value: value),
+        (f"{__name__}.raised", lambda value: value),
+        (f"{__name__}.LEVEL", 4),
+    ],
+)
+def test_what_a_class_uses_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, what: str, changed: Any
+) -> None:
+    before = plain(Constant())
+    assert before == plain(Constant())
+    monkeypatch.setattr(what, changed)
+    assert before != plain(Constant())
+
+
+def test_attributes_are_no_globals(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = plain(Constant())
+    monkeypatch.setattr(f"{__name__}.strength", 3, raising=False)  # of the driver's script alone
+    assert before == plain(Constant())
 
 
 def test_an_empty_cell() -> None:

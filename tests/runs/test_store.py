@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -266,6 +268,31 @@ def test_a_file_that_changes_while_it_is_in_use_is_told(tmp_path: Path) -> None:
         (tmp_path / "rows").write_bytes(data[:20] + b"?" + data[21:])
         with pytest.raises(StoreError, match="was changed while it was in use"):
             list(store)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="other locks")
+def test_a_disk_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with pytest.raises(StoreError, match=r"cannot be locked \(No locks available\): choose"):
+        Store(tmp_path / "rows")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders are not synced")
+def test_a_disk_that_cannot_sync_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync = os.fsync
+
+    def of_files(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(handle)
+
+    monkeypatch.setattr("os.fsync", of_files)
+    with Store(tmp_path / "rows") as store:
+        store.append([row()])
+        assert list(store) == [row()]
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from PIL import Image
 from fair_tta.adapters import Adapter
 from fair_tta.app.kept_views import KeptView, kept_views
 from fair_tta.app.messages import in_fields, note
+from fair_tta.app.sweeping import mark_used
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.prediction import Prediction
@@ -33,6 +34,7 @@ def answers_html(
     if not methods:
         raise FairTTAError("choose at least one method.")
     image = classifier.vision.load(picture)
+    mark_used([str(picture)])
     parts = [_answer(classifier, name, method, image) for name, method in methods.items()]
     return f'<div class="fair-tta-answers">{"".join(parts)}</div>'
 

@@ -53,7 +53,8 @@ def without_folders(text: str, *folders: str) -> str:
         "cannot read 'a.jpg'"
     """
     for folder in folders:
-        text = re.sub(rf"{re.escape(folder)}[/\\\\](?:[^'\"/\\\\]+[/\\\\])*", "", text)
+        for shown in (folder, repr(folder)[1:-1]):  # where messages have two backslashes for one
+            text = re.sub(rf"{re.escape(shown)}[/\\]+(?:[^'\"/\\]+[/\\]+)*", "", text)
     return text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,6 +34,13 @@ def sweep_uploads(folder: Path, kept: Collection[str], now: float | None = None)
         with suppress(OSError):
             if where != str(folder) and _is_old(where, now):
                 os.rmdir(where)
+
+
+def mark_used(paths: Iterable[str]) -> None:
+    """Files of uploads that somebody is not done with: their hour begins again."""
+    for path in paths:
+        with suppress(OSError):  # just deleted
+            os.utime(path)
 
 
 def sweep_runs(folder: Path, now: float | None = None) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from fair_tta.adapters import Adapter
 from fair_tta.app.questions import Classifiers, Fields, read_sensitive, read_targets
+from fair_tta.app.sweeping import mark_used
 from fair_tta.app.uploaded_examination import Progress
 from fair_tta.app.uploads import PATHS, UploadedFile, stage, write_staged_labels
+from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.folders import Labels, LabelValues, audit_folder
 from fair_tta.folders.outputs import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT
@@ -59,31 +61,32 @@ def audit_uploads(
     if not columns.target or not columns.sensitive:
         raise FairTTAError("choose the column of classes and at least one that should not matter.")
     out.mkdir(parents=True)
+    mark_used([labels, *(file.path for file in files)])
     try:
-        _audit(classifiers, methods, files, labels, columns, fields, out, notes, progress)
+        staged = stage(files, out / "pictures")
+        kept = (columns.target, *columns.sensitive)
+        (out / "labels").mkdir()
+        file = out / "labels" / "labels.csv"
+        write_staged_labels(labels, kept, columns.paths, staged, file)
+        values = Labels(out / "pictures", file, columns.target, columns.sensitive, PATHS).scan()
+        audit_folder(
+            _classifier(classifiers, columns, fields, values),
+            methods,
+            values,
+            out / "audit",
+            notes=notes,
+            progress=progress,
+            skip_unknown=True,
+        )
     finally:
         shutil.rmtree(out / "pictures", ignore_errors=True)
     found = (out / "audit" / name for name in (REPORT, AUDIT, CARD, PREDICTIONS, PROBLEMS))
     return [path for path in found if path.is_file()]
 
 
-def _audit(
-    classifiers: Classifiers,
-    methods: Mapping[str, Adapter],
-    files: Sequence[UploadedFile],
-    labels: str,
-    columns: LabelColumns,
-    fields: Fields,
-    out: Path,
-    notes: Sequence[str],
-    progress: Progress,
-) -> None:
-    staged = stage(files, out / "pictures")
-    kept = (columns.target, *columns.sensitive)
-    (out / "labels").mkdir()
-    file = out / "labels" / "labels.csv"
-    write_staged_labels(labels, kept, columns.paths, staged, file)
-    values = Labels(out / "pictures", file, columns.target, columns.sensitive, PATHS).scan()
+def _classifier(
+    classifiers: Classifiers, columns: LabelColumns, fields: Fields, values: LabelValues
+) -> FairTPTClassifier:
     one = columns.sensitive[0] if len(columns.sensitive) == 1 else ""
     told = read_sensitive(fields, classifiers.limits, one)
     unknown = [name for name in told if name not in columns.sensitive]
@@ -93,19 +96,10 @@ def _audit(
             f"'{columns.sensitive[0]}: name, name'."
         )
     targets = fields.targets.strip()
-    classifier = classifiers.named(
+    return classifiers.named(
         read_targets(fields, classifiers.limits) if targets else _found(values, columns.target),
         {c: told[c] if c in told else _found(values, c) for c in columns.sensitive},
         fields.template,
-    )
-    audit_folder(
-        classifier,
-        methods,
-        values,
-        out / "audit",
-        notes=notes,
-        progress=progress,
-        skip_unknown=True,
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from fair_tta.adapters import Adapter, ZeroShot
+from fair_tta.app.sweeping import mark_used
 from fair_tta.app.uploads import UploadedFile, plain_name
 from fair_tta.auditing.changed_pictures import ChangedPictures
 from fair_tta.auditing.perceptions import Perceptions
@@ -18,7 +19,7 @@ from fair_tta.runs.job import job_of
 from fair_tta.runs.local import Local
 from fair_tta.runs.picture_files import AskedPicture
 from fair_tta.runs.provenance import classifier_provenance
-from fair_tta.runs.runner import Runner
+from fair_tta.runs.runner import Runner, batched
 
 Progress = Callable[[int, int], None]
 """Is told how many are finished, and of how many."""
@@ -53,11 +54,19 @@ def examine_uploads(
     perceptions = Perceptions(classifier.associations(), tried)
     changed = ChangedPictures(tried)
     left_out = []
-    runner = Runner(job_of(classifier, [ZeroShot(), *tried.values()]), Local())
-    answered = runner.stream(files, _asked, size=classifier.batch_size, seed=classifier.vision.seed)
+    job = job_of(classifier, [ZeroShot(), *tried.values()], is_kept=False)
+    size = classifier.batch_size
+
+    def in_use() -> Iterator[UploadedFile]:
+        for some in batched(files, size):
+            mark_used(file.path for file in files)  # also those that the page shows at the end
+            yield from some
+
+    runner, seed = Runner(job, Local()), classifier.vision.seed
+    answered = runner.stream(in_use(), _asked, size=size, seed=seed)
     for done, (file, answers) in enumerate(answered, start=1):
         if isinstance(answers, str):
-            left_out.append(answers.replace(file.path, plain_name(file.name)))
+            left_out.append(answers.replace(repr(file.path), repr(plain_name(file.name))))
         else:
             names = classifier.targets, classifier.sensitive
             predictions = [to_prediction(answer, *names) for answer in answers]

@@ -121,7 +121,7 @@ def audit_command(
     notes = embedded_notes(context)
 
     def stopped() -> str:
-        return f"Stopped; {done} rows are finished. The same command goes on from there."
+        return f"Stopped; {done} rows are finished. {options.GOES_ON}"
 
     names = options.option_names(context, images_dir="--images", labels_csv="--labels")
     with exits(stopped, names):

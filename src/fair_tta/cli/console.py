@@ -141,7 +141,8 @@ def _words(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno in _FULL:
         return f"no room to write ({error}): make room and run the same command again."
     if isinstance(error, OSError) and error.filename is not None:
-        return f"cannot use {str(error.filename)!r} ({error.strerror}): check the path."
+        name = error.filename2 or error.filename  # the second is the one that is replaced
+        return f"cannot use {str(name)!r} ({error.strerror}): check the path."
     return str(error)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from fair_tta.cli import options
 from fair_tta.cli.console import exits
@@ -66,4 +67,4 @@ def _demo(
     console.print(effect_table(effects))
     console.print(DEMO_LEGEND)
     write_whole(out, to_html(episodes, audits, [effect_overview(effects)]).encode())
-    console.print(f"The report is in {out}: open it in a browser.")
+    console.print(Text(f"The report is in {out}: open it in a browser."))

@@ -86,7 +86,11 @@ def examine_command(
     """
     idle = options.idle_without(engine=engine, reference=reference, out=out, images=images)
     options.refuse_idle(context, idle)
-    with exits(names=options.option_names(context)):
+
+    def stopped() -> str:
+        return "Stopped." if out is None else f"Stopped. {options.GOES_ON}"
+
+    with exits(stopped, options.option_names(context)):
         from fair_tta.adapters import ZeroShot
         from fair_tta.auditing.changed_pictures import ChangedPictures
         from fair_tta.auditing.perceptions import Perceptions

@@ -14,6 +14,10 @@ from fair_tta.report.terminal import Fitted, columns
 
 _TONES = {"": "bold", "good": "bold green", "bad": "bold red"}
 _CLASSES = 6  # that a table shows
+_NOT_CORRECTED = (
+    "Intervals, and what is said by them, do not allow for the number of methods: of twenty that "
+    "change nothing, one seems to."
+)
 
 
 def print_examination(examination: Examination) -> None:
@@ -31,6 +35,8 @@ def print_examination(examination: Examination) -> None:
             console.print(Text(f"STOP: {printable(sign)}", style="bold red"))
         console.print(Text())
         console.print(_methods(attribute, of, document))
+        if len(document.adapters) > 1:
+            console.print(Text(_NOT_CORRECTED))
         if document.adapters:
             console.print(_needed(attribute, document))
         for sentence in sentences.label_plan(document, attribute):

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from fair_tta.vision.files import Unlisted
 
 
+GOES_ON = "The same command goes on from there."
+"""What to say of finished answers that are kept."""
+
+
 def complete_adapters(incomplete: str) -> list[str]:
     """What a shell may offer for a list that is being written."""
     from fair_tta.adapters.text_form import ADAPTERS

@@ -120,4 +120,8 @@ def _from_stdin(end: bytes) -> Iterator[str]:
 
 
 def _decoded(path: bytes) -> str:
-    return os.fsdecode(path.removesuffix(b"\r"))
+    path = path.removesuffix(b"\r")
+    try:
+        return os.fsdecode(path)
+    except UnicodeDecodeError:  # on Windows, whose consoles write in a code page of their own
+        return path.decode("oem", "replace")

@@ -75,7 +75,7 @@ def predict_command(
     options.refuse_idle(context, idle)
 
     def stopped() -> str:
-        on = " The same command goes on from there." if out is not None else ""
+        on = "" if out is None else f" {options.GOES_ON}"
         return f"Stopped; {done} pictures are answered.{on}"
 
     done = failed = 0

@@ -175,7 +175,7 @@ def _key(path: Path, images: Path, name: str) -> str:
     return os.path.normpath(name).replace(os.sep, "/")
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=2**16)  # a dataset may have a folder for each person
 def _real(folder: str) -> str:
     try:
         return os.path.realpath(folder)

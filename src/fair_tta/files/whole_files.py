@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
+_PAUSES = (0.01, 0.1, 1.0)  # seconds
 _OLD = 24 * 3600  # seconds after which nobody is still writing a file
 
 
@@ -19,9 +21,23 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     part = place.with_name(f".{uuid4().hex}.part")
     try:
         yield part
-        os.replace(part, place)
+        replace_file(part, place)
     finally:
         part.unlink(missing_ok=True)
+
+
+def replace_file(part: Path, place: Path) -> None:
+    """Put a file into the place of another.
+
+    On Windows a scanner that looks at new files keeps them for a moment; so does whoever has the
+    other one open, and then it fails in the end.
+    """
+    for pause in _PAUSES if sys.platform == "win32" else ():
+        with suppress(PermissionError):
+            os.replace(part, place)
+            return
+        time.sleep(pause)
+    os.replace(part, place)
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:

@@ -18,7 +18,7 @@ from fair_tta.data.problems import Problem, ProblemKind, Problems, printable
 from fair_tta.data.records import Record
 from fair_tta.data.sampling import check_counts, choose
 from fair_tta.errors import FairTTAError
-from fair_tta.files.whole_files import sweep, whole_file
+from fair_tta.files.whole_files import replace_file, sweep, whole_file
 from fair_tta.folders.gallery import GroupGallery
 from fair_tta.folders.outputs import (
     AUDIT,
@@ -133,7 +133,7 @@ def audit_folder(
     columns = {name: Columns(classifier.targets, keep_beliefs=True) for name in adapters}
     gallery = GroupGallery(list(adapters), classifier.targets)
     total = min(values.rows, limit or values.rows, sample or values.rows)
-    done = 0
+    done = used = 0
     with (
         Store(folder / ROWS, restart=restart) as store,
         whole_file(folder / PROBLEMS) as listed,
@@ -156,13 +156,15 @@ def audit_folder(
                         of.add(row, answer)
                     predictions.add(place, row, answers)
                     gallery.add(row, answers)
-                done += place > 0
+                done, used = done + (place > 0), used + isinstance(row, Record)
                 if progress is not None:
                     progress(done, max(done, total))
         if not any(map(len, columns.values())) and not (folder / AUDIT).exists():
-            os.replace(listed, folder / PROBLEMS)  # for `finish` will fail; an earlier audit stays
+            replace_file(
+                listed, folder / PROBLEMS
+            )  # for `finish` will fail; an earlier audit stays
         said = [f"the first {limit}"] * (limit is not None)
-        said += [f"a sample of {done}"] * (sample is not None)
+        said += [f"a sample of {used}"] * (sample is not None)
         data = {
             "labels": printable(labels.file.name),
             "labels_sha256": values.sha256,

@@ -58,6 +58,10 @@ class Local:
             pool = ProcessPoolExecutor(self.workers, get_context("spawn"), *start)
             try:
                 yield _Processes(pool, 3 * self.workers)
+            except BaseException:  # nobody waits for what they are doing, which may take long
+                for process in [*pool._processes.values()]:
+                    process.kill()
+                raise
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
         else:

@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from dis import get_instructions
 from enum import Enum
 from hashlib import sha256
 from types import CodeType, FunctionType
@@ -25,6 +26,8 @@ from fair_tta.runs.weights_hash import weights_hash
 from fair_tta.text.prompts import Templates
 
 _LASTING = ("fair_tta", "torch", "torchjd", "numpy", "PIL", "builtins", "typing", "functools")
+_PLAIN = (str, bool, int, float, tuple)
+_GLOBAL = "LOAD_GLOBAL"  # not `co_names`: these are names of attributes too
 _DEEPEST = 8  # objects within objects; what is deeper has only its name
 
 
@@ -70,10 +73,10 @@ def plain(value: Any, depth: int = 0) -> Any:
 def _of_object(value: Any, inner: Any) -> Any:
     file = origin(value)
     if isinstance(value, type):
-        settings = file or _class_code(value)
+        settings = file or _class_code(value, inner)
         name = f"{value.__module__}.{value.__qualname__}"
         return {"name": value.__qualname__, "settings": settings} if settings else name
-    settings = {**_settings(value, inner), **(file or _class_code(type(value)))}
+    settings = {**_settings(value, inner), **(file or _class_code(type(value), inner))}
     if not settings and not dataclasses.is_dataclass(value):
         return lasting_name(value)
     name = type(value).__name__ if dataclasses.is_dataclass(value) else lasting_name(value)
@@ -106,15 +109,9 @@ def _settings(value: Any, inner: Any) -> dict[str, Any]:
 
 
 def _of_function(function: FunctionType, inner: Any) -> dict[str, Any]:
-    """Its code, defaults, what it holds, and the plain values and functions it finds around it."""
+    """Its code, defaults, what it holds, and what it finds around it."""
     if origin(function):
         return {}
-    around = {
-        name: _digest(repr(_code(found.__code__))) if inspect.isfunction(found) else inner(found)
-        for name in function.__code__.co_names
-        if (found := function.__globals__.get(name)) is not None
-        and (inspect.isfunction(found) or isinstance(found, str | bool | int | float | tuple))
-    }
     held = []
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # an empty cell
@@ -122,24 +119,41 @@ def _of_function(function: FunctionType, inner: Any) -> dict[str, Any]:
     parts = {
         "defaults": inner([function.__defaults__, function.__kwdefaults__]),
         "held": inner(held),
-        "around": around,
+        "around": _around(function, inner),
     }
     found = {name: part for name, part in parts.items() if part not in ([], {}, [None, None])}
     return {"code_sha256": _digest(repr(_code(function.__code__))), **found}
 
 
-def _class_code(kind: type) -> dict[str, str]:
+def _around(function: FunctionType, inner: Any) -> dict[str, Any]:
+    """The plain values and functions that it names, and those that functions of its module name."""
+    found: dict[str, Any] = {}
+    waiting = [function.__code__]
+    for code in waiting:
+        waiting += [part for part in code.co_consts if isinstance(part, CodeType)]
+        for name in (step.argval for step in get_instructions(code) if step.opname == _GLOBAL):
+            value = None if name in found else function.__globals__.get(name)
+            if isinstance(value, _PLAIN):
+                found[name] = inner(value)
+            elif inspect.isfunction(value):
+                found[name] = _digest(repr(_code(value.__code__)))
+                waiting += [value.__code__] * (value.__globals__ is function.__globals__)
+    return found
+
+
+def _class_code(kind: type, inner: Any) -> dict[str, str]:
     """Of classes of others, whose code may change while their name and fields stay."""
-    codes = [
-        _code(function.__code__)
-        for base in kind.__mro__
-        if base.__module__.split(".")[0] not in _LASTING
-        for member in vars(base).values()
-        if inspect.isfunction(
-            function := getattr(member, "__func__", getattr(member, "fget", member))
-        )
-    ]
-    return {"code_sha256": _digest(repr(codes))} if codes else {}
+    parts: list[Any] = []
+    for base in kind.__mro__:
+        if base.__module__.split(".")[0] in _LASTING:
+            continue
+        for name, member in vars(base).items():
+            function = getattr(member, "__func__", getattr(member, "fget", member))
+            if inspect.isfunction(function):
+                parts += [_code(function.__code__), _around(function, inner)]
+            elif isinstance(member, _PLAIN) and not name.startswith("__"):
+                parts.append([name, inner(member)])
+    return {"code_sha256": _digest(repr(parts))} if parts else {}
 
 
 def lasting_name(value: Any) -> str:

@@ -8,11 +8,13 @@ blanked, and its answer computed again. Of two lines with the same key the last 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +32,7 @@ _EMPTY = b'{"image":"","file":"","content":"'  # how every line begins, and how 
 _TAIL = len(b',"sum":"01234567"}\n')
 _OLD = b'{"journal":'  # of version 0.1
 _SHOWN = 5
+_HELD = {errno.EAGAIN, errno.EACCES}  # a lock, by somebody else; the second on Windows
 _decoder = msgspec.json.Decoder(Answer)
 
 
@@ -230,12 +233,13 @@ def _short(key: Key) -> bytes:
 
 
 def _sync(folder: Path) -> None:
-    """So that a power cut does not take a new file away."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    """So that a power cut does not take a new file away, as far as the disk knows how."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _lock(file: IO[bytes], path: Path) -> None:
@@ -251,7 +255,9 @@ def _lock(file: IO[bytes], path: Path) -> None:
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        raise StoreError(
-            f"{str(path)!r} is in use by another process ({error.strerror or error}): wait for "
-            "it, or choose another place (--out)."
-        ) from error
+        why = error.strerror or error
+        if error.errno in _HELD:
+            text = f"is in use by another process ({why}): wait for it, or choose another place"
+        else:
+            text = f"cannot be locked ({why}): choose a place on a disk that can lock files"
+        raise StoreError(f"{str(path)!r} {text} (--out).") from error
