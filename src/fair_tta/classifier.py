@@ -23,7 +23,7 @@ from fair_tta.errors import FairTTAError, ImageError, check_number, require
 from fair_tta.prediction import Prediction, facts_table
 from fair_tta.text.cache import Cache
 from fair_tta.text.current import CurrentTask
-from fair_tta.text.encoder import unit
+from fair_tta.text.encoder import of_length_one
 from fair_tta.text.prompts import Names, Templates, parse_names, parse_sensitive, parse_template
 from fair_tta.text.task import Task
 from fair_tta.vision.decoding import ahead, are_files, in_turn
@@ -308,7 +308,7 @@ class FairTPTClassifier:
                 )
             if not len(features):
                 return []
-            return self._from_features(task, _of_length_one(features.to(own)))
+            return self._from_features(task, of_length_one(features.to(own)))
 
     def _predict_batch(self, images: list[Image]) -> list[Prediction]:
         """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
@@ -337,12 +337,6 @@ class FairTPTClassifier:
             raise
         check_outcome(self.adapter, adapted, task, len(features))
         return to_predictions(task, zero_shot, adapted, name=type(self.adapter).__name__)
-
-
-def _of_length_one(features: Tensor) -> Tensor:
-    """Unit features; those that are stay as they are, to the last digit."""
-    lengths = features.norm(dim=-1, keepdim=True)
-    return torch.where((lengths - 1).abs() < 1e-3, features, unit(features))
 
 
 def checked_images(images: Any) -> Iterable[Any]:
