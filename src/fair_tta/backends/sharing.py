@@ -67,7 +67,7 @@ class Tree:
                     first.append(row * length + column)
                     ways.append(path.copy())
             paths.append(path)
-        mask = torch.full((len(first), len(first)), -torch.inf)
+        mask = torch.full((len(first), len(first)), -torch.inf, device="cpu")
         for node, way in enumerate(ways):
             mask[node, way] = 0
         device = tokens.ids.device
