@@ -80,6 +80,7 @@ def intervals(metrics: Sequence[Metric], counts: Ints, how: Bootstrap) -> list[A
     alone. By the triangle inequality no gap differs from the true one by more than the gap of its
     noise. Quantiles of resampled gaps would never reach 0, however equal the groups are.
     """
+    check_interval(how)
     observed = [metric.rates(counts.astype(np.float64)) for metric in metrics]
     drawn: list[list[Floats]] = [[] for _ in metrics]
     for tables, expected in _tables(counts, how):
