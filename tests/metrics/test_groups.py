@@ -397,6 +397,11 @@ def test_a_metric_and_its_interval_are_asked_for_by_type() -> None:
         "`metric` should be a Metric, such as definitions.WORST_GROUP_ACCURACY (got 'accuracy')."
     )
     with pytest.raises(FairTTAError) as error:
+        metrics.paired_difference(metrics.definitions.SELECTION_GAPS, *case)
+    assert str(error.value) == (
+        "`metric` should give one number (got 'selection_rate_gaps', which gives 2)."
+    )
+    with pytest.raises(FairTTAError) as error:
         metrics.paired_difference(metrics.definitions.ACCURACY, *case, interval=None)  # type: ignore[arg-type]
     assert str(error.value) == "`interval` should be a Bootstrap (got None)."
     truth, answers, _, values = case
