@@ -602,3 +602,10 @@ def test_nested_features_are_refused(clf: FairTPTClassifier) -> None:
     nested = torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(3, 3)])
     with pytest.raises(FairTTAError, match=r"`features` should be what `encode` gives"):
         clf.predict_encoded(nested)
+
+
+def test_features_without_numbers_to_read_are_refused(clf: FairTPTClassifier) -> None:
+    features = clf.encode([picture()])
+    for other in (features.to_sparse(), features.to("meta")):
+        with pytest.raises(FairTTAError, match=r"`features` should be what `encode` gives"):
+            clf.predict_encoded(other)

@@ -299,7 +299,11 @@ class FairTPTClassifier:
             raise features_will_not_do(self.adapter)
         with self._current.borrow() as task:
             own = task.target_features
-            is_dense = isinstance(features, Tensor) and not features.is_nested
+            is_dense = (
+                isinstance(features, Tensor)
+                and not (features.is_nested or features.is_meta)
+                and features.layout is torch.strided
+            )
             shape = list(features.shape) if is_dense else None
             if shape is None or shape[2:] != [own.shape[1]] or shape[1] == 0:
                 raise FairTTAError(
