@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, dataclass
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +30,7 @@ from fair_tta import (
     Prediction,
     PromptError,
     Templates,
+    Zero,
     ZeroShot,
 )
 from fair_tta.backends import TransformersBackend
@@ -226,10 +228,10 @@ def test_only_where_features_point_to_counts(backend: TransformersBackend) -> No
     features = clf.encode([picture(0), picture(1)])
     expected = clf.predict_encoded(features)
     assert expected == clf.predict([picture(0), picture(1)])
-    scales = torch.tensor([2.0, 0.1, 50.0, 1.0])[None, :, None]
+    scales = torch.tensor([1.0009, 1e-30, 1e25, 1.0])[None, :, None]
     for found, of in zip(clf.predict_encoded(features * scales), expected, strict=True):
         assert found.probabilities == pytest.approx(of.probabilities, abs=1e-4)
-        assert found.zero_shot == pytest.approx(of.zero_shot, abs=1e-5)
+        assert found.zero_shot == pytest.approx(of.zero_shot, abs=1e-6)
 
 
 def test_one_image_is_no_list(clf: FairTPTClassifier) -> None:
@@ -275,6 +277,28 @@ def test_forget_lets_go_of_everything(backend: TransformersBackend) -> None:
     assert clf.task is not task
     assert clf.predict(picture()) == expected
     assert clf.cache.bytes == kept
+
+
+def test_forget_waits_for_a_thread_at_work(backend: TransformersBackend) -> None:
+    """It would keep afterwards what it has made of the weights before."""
+    at_work, go_on = Event(), Event()
+
+    def views(image: Any, generator: np.random.Generator) -> list[Any]:
+        at_work.set()
+        go_on.wait(10)
+        return [image]
+
+    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, adapter=Zero(), views=views)
+    threads = [Thread(target=clf.predict, args=(picture(),)), Thread(target=clf.forget)]
+    threads[0].start()
+    at_work.wait(10)
+    threads[1].start()
+    threads[1].join(0.05)
+    assert threads[1].is_alive()
+    go_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert len(clf.cache) == 0
 
 
 def test_classifiers_may_share_a_cache_or_keep_nothing(backend: TransformersBackend) -> None:
@@ -578,3 +602,10 @@ def test_nested_features_are_refused(clf: FairTPTClassifier) -> None:
     nested = torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(3, 3)])
     with pytest.raises(FairTTAError, match=r"`features` should be what `encode` gives"):
         clf.predict_encoded(nested)
+
+
+def test_features_without_numbers_to_read_are_refused(clf: FairTPTClassifier) -> None:
+    features = clf.encode([picture()])
+    for other in (features.to_sparse(), features.to("meta")):
+        with pytest.raises(FairTTAError, match=r"`features` should be what `encode` gives"):
+            clf.predict_encoded(other)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import io
+import re
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -110,8 +111,15 @@ def test_addresses_are_fetched_only_if_asked_for(plain: FairPipeline, address: s
 
 
 def test_what_is_wrong_is_told(plain: FairPipeline) -> None:
-    with pytest.raises(PromptError, match="`candidate_labels` should be a list of labels"):
-        plain(IMAGES[0], "a,b", SENTENCE)
+    wrong: list[tuple[Any, str]] = [
+        ("a,b", "be a list of names (got 'a,b')"),
+        (None, "be a list of names (got None)"),
+        ([["a"], "b"], "hold non-empty strings (got ['a'])"),
+        (["a"], "name at least two values (got ['a'])"),
+    ]
+    for labels, should in wrong:
+        with pytest.raises(PromptError, match=re.escape(f"`candidate_labels` should {should}.")):
+            plain(IMAGES[0], labels, SENTENCE)
     with pytest.raises(PromptError, match=r"`hypothesis_template` should have \{\} in place of"):
         plain(IMAGES[0], LABELS, "a photo.")
     with pytest.raises(PromptError, match="`slot` should have both"):
@@ -120,3 +128,9 @@ def test_what_is_wrong_is_told(plain: FairPipeline) -> None:
         FairPipeline("miniature", PLACES, device="nowhere")
     with pytest.raises(ImageError, match=r"a row with the columns \['image', 'label'\] is not an"):
         plain([{"image": IMAGES[0], "label": 1}], LABELS, SENTENCE)
+
+
+def test_labels_may_be_a_set(plain: FairPipeline) -> None:
+    found: Any = plain(IMAGES[0], set(LABELS), SENTENCE)  # type: ignore[arg-type]
+    expected = plain(IMAGES[0], LABELS, SENTENCE)
+    assert [score["label"] for score in found] == [score["label"] for score in expected]

@@ -23,7 +23,7 @@ from fair_tta.errors import FairTTAError, ImageError, check_number, require
 from fair_tta.prediction import Prediction, facts_table
 from fair_tta.text.cache import Cache
 from fair_tta.text.current import CurrentTask
-from fair_tta.text.encoder import unit
+from fair_tta.text.encoder import of_length_one
 from fair_tta.text.prompts import Names, Templates, parse_names, parse_sensitive, parse_template
 from fair_tta.text.task import Task
 from fair_tta.vision.decoding import ahead, are_files, in_turn
@@ -299,7 +299,11 @@ class FairTPTClassifier:
             raise features_will_not_do(self.adapter)
         with self._current.borrow() as task:
             own = task.target_features
-            is_dense = isinstance(features, Tensor) and not features.is_nested
+            is_dense = (
+                isinstance(features, Tensor)
+                and not (features.is_nested or features.is_meta)
+                and features.layout is torch.strided
+            )
             shape = list(features.shape) if is_dense else None
             if shape is None or shape[2:] != [own.shape[1]] or shape[1] == 0:
                 raise FairTTAError(
@@ -308,7 +312,7 @@ class FairTPTClassifier:
                 )
             if not len(features):
                 return []
-            return self._from_features(task, _of_length_one(features.to(own)))
+            return self._from_features(task, of_length_one(features.to(own)))
 
     def _predict_batch(self, images: list[Image]) -> list[Prediction]:
         """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
@@ -337,12 +341,6 @@ class FairTPTClassifier:
             raise
         check_outcome(self.adapter, adapted, task, len(features))
         return to_predictions(task, zero_shot, adapted, name=type(self.adapter).__name__)
-
-
-def _of_length_one(features: Tensor) -> Tensor:
-    """Unit features; those that are stay as they are, to the last digit."""
-    lengths = features.norm(dim=-1, keepdim=True)
-    return torch.where((lengths - 1).abs() < 1e-3, features, unit(features))
 
 
 def checked_images(images: Any) -> Iterable[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any
 from urllib.request import urlopen
@@ -16,7 +16,7 @@ from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError, ImageError, PromptError
 from fair_tta.prediction import Score
 from fair_tta.text.cache import Cache
-from fair_tta.text.prompts import Names
+from fair_tta.text.prompts import Names, parse_names
 from fair_tta.vision.images import is_single_image
 from fair_tta.vision.views import AugMix
 
@@ -100,11 +100,10 @@ class FairPipeline:
             ``[{"score": .., "label": ..}]`` for one image, a list of such lists for a list, and a
             lazy iterator for any other iterable.
         """
-        if isinstance(candidate_labels, str):
-            raise PromptError(
-                f"`candidate_labels` should be a list of labels (got {candidate_labels!r})."
-            )
-        classifier = self._classifier(tuple(candidate_labels), hypothesis_template)
+        if isinstance(candidate_labels, Set):  # scores are sorted, so any order will do
+            candidate_labels = sorted(candidate_labels, key=str)
+        labels = tuple(parse_names("candidate_labels", candidate_labels))
+        classifier = self._classifier(labels, hypothesis_template)
         if is_single_image(images):
             return classifier.predict(self._fetched(images)).to_dict()
         stream = self._scores(classifier, checked_images(images))

@@ -194,6 +194,16 @@ def test_the_same_seed_gives_the_same_bits(plain: FairTPTClassifier, adapter: Ad
         assert other != first
 
 
+@pytest.mark.parametrize("name", ["FairTPT super-TS joint", "DeYO", "Tent", "SAR", "TIE", "UMFC"])
+def test_the_default_device_does_not_matter(plain: FairTPTClassifier, name: str) -> None:
+    """As after `torch.set_default_device("cuda")`: what lands there has no numbers here."""
+    settings, image = {"adapter": ADAPTERS[name], "backend": plain.backend}, picture()
+    expected = classifier(**settings).predict(image)
+    with torch.device("meta"):
+        found = classifier(**settings).predict(image)
+    assert found == expected
+
+
 def test_finite_in_half_precision(adapter: Adapter) -> None:
     for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         model, images, tokenizer = families.seeded(families.clip)

@@ -98,6 +98,15 @@ def test_learns_of_labelled_images() -> None:
     torch.testing.assert_close(two.reference.tensors["means.s1"][2], FEATURES[::3, 0].mean(0))
 
 
+def test_only_where_reference_features_point_to_counts() -> None:
+    unit = GroupMeans().fit_encoded(classifier(), FEATURES, LABELS)
+    scales = torch.linspace(0.1, 30, len(FEATURES))[:, None, None]
+    scaled = GroupMeans().fit_encoded(classifier(), FEATURES * scales, LABELS)
+    assert unit.reference is not None
+    assert scaled.reference is not None
+    torch.testing.assert_close(scaled.reference.tensors, unit.reference.tensors)
+
+
 def test_what_is_prepared_is_as_the_task_is() -> None:
     clf = classifier()
     method = GroupMeans().fit_encoded(clf, FEATURES, LABELS)

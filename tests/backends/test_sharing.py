@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -242,3 +243,18 @@ def test_a_second_dtype_still_shares() -> None:
     for dtype in (torch.bfloat16, torch.float16):
         model, *others = families.seeded(families.clip)
         assert TransformersBackend(model.to(dtype), *others).tower.shares_beginnings
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_block_may_be_exchanged(place: int) -> None:
+    model, images, tokenizer = families.seeded(families.clip)
+    backend = TransformersBackend(model, images, tokenizer)
+    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=CropFlip(4))
+    before = clf.predict(picture())
+    layers = model.text_model.encoder.layers
+    layers[place] = copy.deepcopy(layers[place])
+    with torch.no_grad():
+        layers[place].mlp.fc1.weight.mul_(2)
+    backend = TransformersBackend(model, images, tokenizer)
+    anew = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=CropFlip(4))
+    assert clf.predict(picture()) == anew.predict(picture()) != before

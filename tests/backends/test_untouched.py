@@ -6,6 +6,7 @@ import copy
 import pickle
 import random
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -225,6 +226,23 @@ def test_threads_take_turns(loaded: tuple[Any, Any]) -> None:
     with ThreadPoolExecutor(4) as pool:
         jobs = [pool.submit(fresh.predict, p) for p in pictures]
         assert [job.result() for job in jobs] == expected
+
+
+def test_a_thread_that_loads_a_model_leaves_the_filters_of_warnings_alone(
+    loaded: tuple[Any, Any],
+) -> None:
+    """They are those of all threads: of two that set them, the last would take back the first's."""
+    model, parts = loaded
+    seen: list[Any] = []
+    before, norms = list(warnings.filters), (torch.nn.LayerNorm,)
+    for layer in [module for module in model.modules() if isinstance(module, norms)]:
+        layer.register_forward_hook(lambda *_: seen.append(list(warnings.filters)))
+    arguments = (parts, TARGETS, SENSITIVE, TEMPLATE)
+    thread = threading.Thread(target=FairTPTClassifier, args=arguments)
+    thread.start()
+    thread.join(10)
+    assert seen
+    assert all(filters == before for filters in seen)
 
 
 def test_numbers_that_another_thread_draws_do_not_come_twice(loaded: tuple[Any, Any]) -> None:

@@ -198,6 +198,18 @@ def test_strata_of_sensitive_values_only() -> None:
     assert gaps[1].true_positive_rate.low is None
 
 
+def test_strata_of_a_metric_of_ones_own() -> None:
+    own = definitions.Metric("accuracy", definitions.overall, lambda rates: rates)
+    truth, before = np.array([0, 1] * 200), np.ones(400, int)  # class 0 gains, class 1 stays
+    fixed, free = (
+        metrics.paired_difference(own, truth, before, truth, before, interval=Bootstrap(strata=s))
+        for s in Over
+    )
+    assert fixed.value == free.value == 0.5
+    assert width(fixed) < 0.04
+    assert width(free) == pytest.approx(2 * 1.96 * np.sqrt(0.25 / 400), rel=0.1)
+
+
 def test_the_seed_decides() -> None:
     truth, group, (answers,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0)
 

@@ -17,6 +17,7 @@ from fair_tta import metrics
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import Over, SmallGroupWarning, definitions
 from fair_tta.metrics.on_rows import gaps_of_classes
+from fair_tta.metrics.perceived_bootstrap import pseudo_odds
 from fair_tta.metrics.rows import parse_rows
 
 fairlearn: Any = pytest.importorskip("fairlearn.metrics")
@@ -396,8 +397,25 @@ def test_a_metric_and_its_interval_are_asked_for_by_type() -> None:
         "`metric` should be a Metric, such as definitions.WORST_GROUP_ACCURACY (got 'accuracy')."
     )
     with pytest.raises(FairTTAError) as error:
+        metrics.paired_difference(metrics.definitions.SELECTION_GAPS, *case)
+    assert str(error.value) == (
+        "`metric` should give one number (got 'selection_rate_gaps', which gives 2)."
+    )
+    with pytest.raises(FairTTAError) as error:
         metrics.paired_difference(metrics.definitions.ACCURACY, *case, interval=None)  # type: ignore[arg-type]
     assert str(error.value) == "`interval` should be a Bootstrap (got None)."
+    truth, answers, _, values = case
+    sure, beliefs = [0.5, 0.5], [[1, 0], [0, 1]]
+    level: Any = 0.95
+    for measure in (
+        lambda: metrics.accuracy(truth, answers, interval=level),
+        lambda: metrics.class_gaps(truth, answers, values, interval=level),
+        lambda: metrics.expected_calibration_error(truth, answers, sure, interval=level),
+        lambda: pseudo_odds([[0, 1]], beliefs, beliefs, level),
+    ):
+        with pytest.raises(FairTTAError) as error:
+            measure()
+        assert str(error.value) == "`interval` should be a Bootstrap (got 0.95)."
 
 
 def test_missing_values_of_pandas_are_missing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,17 @@ def test_one_view_is_all_that_goes_there_without_views(
     with devices.Traffic(device) as traffic:
         clf.predict([picture(i, (200, 150)) for i in range(16)])
     assert traffic.uploaded == 16 * 32 * 32 * 3 * 4
+
+
+def test_pictures_may_be_preprocessed_there(pairs: dict[str, Pair], device: torch.device) -> None:
+    own: Any = pairs["CLIP"].there
+    there = copy.copy(own)
+    there.preprocess = lambda images: own.preprocess(images).to(device)
+    first, second = (
+        FairTPTClassifier(backend, ["cat", "dog"], adapter=Zero(), views=AugMix(8))
+        for backend in (own, there)
+    )
+    torch.testing.assert_close(second.encode(PICTURES).cpu(), first.encode(PICTURES).cpu())
 
 
 def test_views_of_the_cpu_can_be_asked_for(pairs: dict[str, Pair]) -> None:

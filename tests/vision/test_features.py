@@ -10,7 +10,7 @@ from PIL import Image
 
 import families
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
-from fair_tta import FairTPTClassifier
+from fair_tta import AugMix, Cache, FairTPTClassifier, Zero
 from fair_tta.backends import TransformersBackend
 from fair_tta.vision import features
 
@@ -35,3 +35,18 @@ def test_pictures_alone_go_through_the_tower_some_at_a_time(
     clf.vision.forget()
     torch.testing.assert_close(clf.encode(images, views=False), expected, rtol=0, atol=1e-5)
     assert seen == [3, 3, 1]
+
+
+@pytest.mark.parametrize("with_views", [True, False])
+def test_of_a_batch_no_more_is_held_than_is_kept(with_views: bool) -> None:
+    backend = TransformersBackend(*families.seeded(families.clip))
+    cache = Cache(5000)
+    clf = FairTPTClassifier(
+        backend, TARGETS, SENSITIVE, TEMPLATE, adapter=Zero(), views=AugMix(4), cache=cache
+    )
+    clf.encode([picture(seed) for seed in range(12)], views=with_views)
+    kept = [value for value, _ in cache._kept.values()]
+    assert 0 < len(kept) < 12
+    storages = {value.untyped_storage().data_ptr(): value for value in kept}
+    held = sum(value.untyped_storage().nbytes() for value in storages.values())
+    assert held == sum(value.nbytes for value in kept) < cache.limit

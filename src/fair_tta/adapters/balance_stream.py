@@ -85,7 +85,8 @@ class BalanceStream:
         """Begin again, with what the model is now."""
         self.classifier.encode([], views=False)  # makes it notice that its weights have changed
         self._task = self.classifier.task
-        empty = torch.zeros(0, self._task.target_features.shape[1], dtype=torch.float64)
+        own = self._task.target_features
+        empty = torch.zeros(0, own.shape[1], dtype=torch.float64, device="cpu")
         tensors = self._learn(empty, {})
         self._state = Reference(type(self).__name__, 0, TaskIdentity.of(self._task), tensors)
 

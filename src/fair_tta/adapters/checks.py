@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fair_tta import adapters
 from fair_tta.adapters.chain import Chained
-from fair_tta.adapters.contract import Adapter, Outcome, check_markers, needs_pixels
+from fair_tta.adapters.contract import Adapter, Outcome, check_markers
 from fair_tta.adapters.fitting import FittedMethod
 from fair_tta.errors import FairTTAError, PromptError, TowerError
 from fair_tta.text.task import Task
@@ -28,8 +28,6 @@ def check_adapter(adapter: Any, task: Task) -> Adapter:
         raise PromptError(
             f"{type(adapter).__name__} needs to know what should not matter: pass `sensitive`."
         )
-    if needs_pixels(adapter):
-        adapter.check_task(task)
     if adapter.needs_prompt_gradient:
         try:
             _ = task.context

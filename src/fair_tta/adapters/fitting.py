@@ -183,7 +183,8 @@ class FitsImages(FittedMethod):
 
         Args:
             classifier: whose model and prompts it is for.
-            features: ``[images, views, dim]``, of which the first view counts, or such batches.
+            features: ``[images, views, dim]``, of any length, of which the first view counts, or
+                such batches.
         """
         return self._fit(classifier, as_batches(classifier, features))
 
@@ -224,7 +225,8 @@ class FitsLabelledImages(FittedMethod):
 
         Args:
             classifier: whose model and prompts it is for.
-            features: ``[images, views, dim]``, of which the first view counts, or such batches.
+            features: ``[images, views, dim]``, of any length, of which the first view counts, or
+                such batches.
             sensitive_labels: as for `fit`.
         """
         return self._fit(classifier, as_batches(classifier, features), sensitive_labels)

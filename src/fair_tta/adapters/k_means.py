@@ -28,7 +28,7 @@ def nearest_centre(points: Tensor, centres: Tensor) -> Tensor:
 
 def _spread(points: Tensor, clusters: int, generator: torch.Generator) -> Tensor:
     """Points as centres: each as probable as its squared distance to those before is large."""
-    chosen = [int(torch.randint(len(points), (1,), generator=generator))]
+    chosen = [int(torch.randint(len(points), (1,), generator=generator, device="cpu"))]
     for _ in range(clusters - 1):
         distance = _squares(points, points[chosen]).amin(1)
         weight = distance if float(distance.sum()) > 0 else torch.ones_like(distance)
@@ -38,7 +38,7 @@ def _spread(points: Tensor, clusters: int, generator: torch.Generator) -> Tensor
 
 def _settle(points: Tensor, centres: Tensor) -> Tensor:
     """Move centres to the means of their points until none changes its centre."""
-    before = torch.full((len(points),), -1)
+    before = torch.full((len(points),), -1, device=points.device)
     for _ in range(_ROUNDS):
         nearest = nearest_centre(points, centres)
         if torch.equal(nearest, before):

@@ -59,4 +59,6 @@ class MEMO(WeightTuning):
         def loss(features: Tensor) -> Tensor:
             return entropy(marginal(task.log_probabilities(features, task.target_features)))
 
-        return ViewGradient(tower.gradient(weights, views, loss), torch.tensor(len(views)))
+        return ViewGradient(
+            tower.gradient(weights, views, loss), torch.tensor(len(views), device="cpu")
+        )

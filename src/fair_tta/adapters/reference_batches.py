@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fair_tta.adapters.reference_labels import check_as_many
 from fair_tta.errors import FairTTAError, ImageError, ModelError, require
+from fair_tta.text.encoder import of_length_one
 from fair_tta.text.task import Task
 from fair_tta.vision.images import is_single_image
 
@@ -100,7 +101,7 @@ def checked_batches(
 
 def first_views(task: Task, features: Tensor) -> Tensor:
     """What is learnt from: ``[images, views, dim] -> [images, dim]``, float64, on the CPU."""
-    v = features[:, 0].detach().cpu().double()
+    v = of_length_one(features[:, 0].detach().cpu().double())
     if not bool(v.isfinite().all()):
         raise ModelError(
             f"{task.backend.name} gives features that are not finite; if it runs in half "

@@ -72,4 +72,4 @@ def _places(attribute: str, labels: Any, names: list[str]) -> Tensor:
             f"`sensitive_labels` should have an image of each value of {attribute!r} (none has "
             f"{', '.join(map(repr, absent))})."
         )
-    return torch.tensor([names.index(name) for name in given], dtype=torch.long)
+    return torch.tensor([names.index(name) for name in given], dtype=torch.long, device="cpu")

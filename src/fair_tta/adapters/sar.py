@@ -83,7 +83,7 @@ class SAR(WeightTuning):
         to know how many there are, so there all stay and count nothing.
         """
         if not len(pixels):
-            return pixels, torch.zeros(0, dtype=torch.bool)
+            return pixels, torch.zeros(0, dtype=torch.bool, device=pixels.device)
         log_p = task.log_probabilities(tower.encode(weights, pixels), task.target_features)
         below = entropy(log_p) < self.margin * math.log(log_p.shape[-1])
         below = below if among is None else below & among

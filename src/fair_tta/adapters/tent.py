@@ -51,4 +51,6 @@ class Tent(WeightTuning):
         def loss(features: Tensor) -> Tensor:
             return entropy(task.log_probabilities(features, task.target_features)).mean()
 
-        return ViewGradient(tower.gradient(weights, pixels, loss), torch.tensor(len(pixels)))
+        return ViewGradient(
+            tower.gradient(weights, pixels, loss), torch.tensor(len(pixels), device="cpu")
+        )

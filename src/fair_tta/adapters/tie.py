@@ -111,7 +111,10 @@ def mean_scales(
         task: the text side.
         batches: features ``[images, dim]``, and ``{attribute: [images]}`` which value each has.
     """
-    sums = {name: torch.zeros(2, len(z), dtype=torch.float64) for name, z in task.sensitive.items()}
+    sums = {
+        name: torch.zeros(2, len(z), dtype=torch.float64, device="cpu")
+        for name, z in task.sensitive.items()
+    }
     for v, places in batches:
         for name, place in places.items():
             cosine = (v * task.sensitive_features[name].to(v)[place]).sum(-1)

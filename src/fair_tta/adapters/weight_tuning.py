@@ -126,7 +126,9 @@ class WeightTuning(PixelMethod):
         size, _ = length_and_direction(start[None])
         move = moved / size
         if first is None or stepper is None:
-            return _Fitted(features, torch.zeros_like(move), move, torch.tensor(len(pixels)), {})
+            return _Fitted(
+                features, torch.zeros_like(move), move, torch.tensor(len(pixels), device="cpu"), {}
+            )
         features = _unless(first.is_of_none, tower.encode(weights, pixels[:1]), zero_shot)
         rate, flags = stepper.rate.to(start), dict(stepper.flags)
         if first.is_of_none is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from threading import current_thread, main_thread
 
 import torch
 from torch import nn
@@ -48,3 +50,21 @@ def borrowed(backend: object) -> Iterator[nn.Module | None]:
     module = model if isinstance(model, nn.Module) else None
     with untouched(module), torch.no_grad():
         yield module
+
+
+@contextmanager
+def quiet(module: str = "") -> Iterator[None]:
+    """While it lasts no warnings, in the main thread.
+
+    Filters are those of all threads: what another thread sets or takes back, the caller's code
+    would find or keep. What is done elsewhere warns as the caller's filters say.
+
+    Args:
+        module: a pattern of the names of modules whose warnings are meant; all of them if empty.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=module)
+        yield

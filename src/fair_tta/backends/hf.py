@@ -150,12 +150,12 @@ class TransformersBackend:
         for text, row in zip(texts, rows, strict=True):
             check_length(text, len(row), self._length)
         pad = self._tokenizer.pad_token_id
-        ids = torch.full((len(rows), self._length), 0 if pad is None else pad)
+        ids = torch.full((len(rows), self._length), 0 if pad is None else pad, device="cpu")
         mask = torch.zeros_like(ids, dtype=torch.bool)
         left = getattr(self._tokenizer, "padding_side", "right") == "left"
         for i, row in enumerate(rows):
             columns = slice(self._length - len(row), None) if left else slice(0, len(row))
-            ids[i, columns] = torch.tensor(row)
+            ids[i, columns] = torch.tensor(row, device="cpu")
             mask[i, columns] = True
         return Tokens(ids.to(self.device), mask.to(self.device))
 

@@ -67,7 +67,7 @@ class Tree:
                     first.append(row * length + column)
                     ways.append(path.copy())
             paths.append(path)
-        mask = torch.full((len(first), len(first)), -torch.inf)
+        mask = torch.full((len(first), len(first)), -torch.inf, device="cpu")
         for node, way in enumerate(ways):
             mask[node, way] = 0
         device = tokens.ids.device
@@ -80,12 +80,13 @@ class Sharing:
     """The blocks of a text tower, to be run on trees of prompts.
 
     Args:
-        blocks: layers that are called one after another with hidden states and a mask.
+        blocks: layers that are called one after another with hidden states and a mask; looked at
+            anew each time, as some may be exchanged.
         mask: their name for the mask.
         caller: the module that calls them.
     """
 
-    def __init__(self, blocks: list[nn.Module], mask: str, caller: nn.Module) -> None:
+    def __init__(self, blocks: nn.ModuleList, mask: str, caller: nn.Module) -> None:
         self._blocks = blocks
         self._caller = caller
         self._mask = mask
@@ -103,11 +104,12 @@ class Sharing:
     def on(self, tree: Tree) -> Iterator[None]:
         """While it lasts, the tower takes the prompts of the tree, all of them once or more."""
         mask = tree.mask.reshape(*_MASKS[self._mask], *tree.mask.shape)
+        blocks = list(self._blocks)
 
         def enter(block: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
             given = {**dict(zip(self._names, args, strict=False)), **kwargs}
             states = given.pop(self._names[0])
-            if block is self._blocks[0]:
+            if block is blocks[0]:
                 states = states.reshape(-1, tree.paths.numel(), states.shape[-1])
                 states = states.index_select(1, tree.first)
             given |= {name: None for name in given if name == _CAUSAL}  # ours says it already
@@ -120,9 +122,9 @@ class Sharing:
             return along if isinstance(output, Tensor) else (along, *output[1:])
 
         with ExitStack() as hooks:
-            for block in self._blocks:
+            for block in blocks:
                 hooks.callback(block.register_forward_pre_hook(enter, with_kwargs=True).remove)
-            hooks.callback(self._blocks[-1].register_forward_hook(leave).remove)
+            hooks.callback(blocks[-1].register_forward_hook(leave).remove)
             yield
 
 
@@ -153,5 +155,5 @@ def find_sharing(root: nn.Module, call: Callable[[], object], shape: torch.Size)
             names = inspect.signature(blocks[0].forward).parameters
             mask = next((name for name in _MASKS if name in names), None)
             caller = next((m for m in root.modules() if one in m.children()), root)
-            return None if mask is None else Sharing(blocks, mask, caller)
+            return None if mask is None else Sharing(one, mask, caller)
     return None

@@ -8,7 +8,6 @@ what the tower does with two sentences, not by its name.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 
 from fair_tta.backends.condition import remedy
 from fair_tta.backends.embedding_layer import TextCall, agree, find_embedding, output_replaced
-from fair_tta.backends.guard import untouched
+from fair_tta.backends.guard import quiet, untouched
 from fair_tta.backends.protocol import Tokens
 from fair_tta.backends.sharing import Sharing, Tree, find_sharing
 from fair_tta.errors import ModelError, PromptError, TowerError
@@ -171,12 +170,11 @@ class TextTower:
 
     def _check_gradient(self, probe: Tokens) -> None:
         """A gradient must come back from the features to the embeddings."""
-        with warnings.catch_warnings(), torch.enable_grad():
-            warnings.simplefilter("ignore")  # quantised layers say that they have no gradient
+        with quiet(), torch.enable_grad():  # quantised layers say that they have no gradient
             leaf = self.embed(probe.ids).clone().requires_grad_()
             try:
                 torch.autograd.grad(self._encode_from(probe, leaf).float().sum(), leaf)
-            except RuntimeError as error:
+            except (RuntimeError, Warning) as error:
                 self._layer = None
                 self.reason = f"no gradient comes through it ({str(error).partition('. ')[0]})"
                 if any(tensor.is_inference() for tensor in _tensors(self._root)):

@@ -80,6 +80,7 @@ def intervals(metrics: Sequence[Metric], counts: Ints, how: Bootstrap) -> list[A
     alone. By the triangle inequality no gap differs from the true one by more than the gap of its
     noise. Quantiles of resampled gaps would never reach 0, however equal the groups are.
     """
+    check_interval(how)
     observed = [metric.rates(counts.astype(np.float64)) for metric in metrics]
     drawn: list[list[Floats]] = [[] for _ in metrics]
     for tables, expected in _tables(counts, how):
@@ -103,8 +104,8 @@ def resampled_change(
 ) -> tuple[float, float]:
     """Interval of ``after - before`` for a metric that has no closed form.
 
-    Images are resampled within their class and group, each with both its answers, after two were
-    added to each stratum: one that turns right and one that turns wrong, spread over the wrong
+    Images are resampled within their stratum, each with both its answers, after two were added to
+    each class of each group: one that turns right and one that turns wrong, spread over the wrong
     answers. Quantiles of the resampled differences, so for smooth functions of rates only.
     """
     groups, classes = len(rows.groups), len(rows.targets)
@@ -113,7 +114,7 @@ def resampled_change(
     cells, place = np.unique(np.stack([stratum, *pairs]), axis=1, return_inverse=True)
     shares: Floats = np.bincount(place.ravel(), weight).astype(np.float64)
     figures = []
-    for drawn in _weights(cells[0], shares, how, groups * classes**2):
+    for drawn in _weights(cells[0], shares, how, classes, groups * classes**2):
         tables = [_sums(drawn, index, groups * classes**2) for index in cells[1:]]
         a, b = (table.reshape(-1, groups, classes, classes) for table in tables)
         figures.append(metric(b) - metric(a))
@@ -175,15 +176,20 @@ def _tables(counts: Ints, how: Bootstrap) -> Iterator[tuple[Floats, Floats]]:
         yield tables.reshape(some, *shape).astype(np.float64), expected
 
 
-def _weights(strata: Ints, shares: Floats, how: Bootstrap, width: int) -> Iterator[Floats]:
+def _weights(
+    classes_of_groups: Ints, shares: Floats, how: Bootstrap, classes: int, width: int
+) -> Iterator[Floats]:
     """How often each cell is drawn: ``[some, cells]``, as many as before two were added."""
     generator = np.random.default_rng(how.seed)
+    by_group = how.strata is Over.SENSITIVE
+    strata = classes_of_groups // classes if by_group else classes_of_groups
     starts = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1]])
+    added = [2 * len(np.unique(part)) for part in np.split(classes_of_groups, starts[1:])]
     strata_shares = np.split(shares, starts[1:])
     for some in parts(how.resamples, max(width, len(shares))):
         drawn = [
-            generator.multinomial(max(1, round(p.sum()) - 2), p / p.sum(), some)
-            for p in strata_shares
+            generator.multinomial(max(1, round(p.sum()) - more), p / p.sum(), some)
+            for p, more in zip(strata_shares, added, strict=True)
         ]
         yield np.concatenate(drawn, 1).astype(np.float64)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics.bootstrap import Bootstrap
+from fair_tta.metrics.bootstrap import Bootstrap, check_interval
 from fair_tta.metrics.certainty import check_unit
 from fair_tta.metrics.estimate import Estimate, undefined, warn_small
 from fair_tta.metrics.rows import Column, Floats, Sensitive, Values, parse_rows
@@ -94,6 +94,7 @@ def calibration(right: Any, sure: Floats, bins: int, interval: Bootstrap | None)
     value = min(1.0, float(np.abs(errors.mean(0)).sum()))
     if interval is None:
         return Estimate(value, n)
+    check_interval(interval)
     generator = np.random.default_rng(interval.seed)
     noise = generator.standard_normal((interval.resamples, bins)) @ _root(errors, weights, sure)
     reach = float(np.quantile(np.abs(noise).sum(1), interval.level))

@@ -256,7 +256,8 @@ def paired_difference(
     """How a metric changes from one run to another on the same images, ``after - before``.
 
     Args:
-        metric: one of `fair_tta.metrics.definitions`, or your own function of confusion counts.
+        metric: one of `fair_tta.metrics.definitions` that gives one number, or your own function of
+            confusion counts.
         y_true: true labels.
         before: answers of the run to compare with.
         after: answers of the other run.

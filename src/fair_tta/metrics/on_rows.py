@@ -61,12 +61,18 @@ def differences(
     a, b = rows.counts(before), rows.counts(after)
     found = []
     for metric in metrics:
+        change = metric(b) - metric(a)
+        if np.ndim(change):
+            raise FairTTAError(
+                f"`metric` should give one number (got {metric.name!r}, which gives "
+                f"{np.size(change)})."
+            )
         low, high = (
             resampled_change(metric, rows, before, after, interval)
             if metric.change is None
             else metric.change(rows, before, after, interval.level)
         )
-        found.append(_figure(metric, rows, float(metric(b) - metric(a)), low, high))
+        found.append(_figure(metric, rows, float(change), low, high))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fair_tta.metrics.bootstrap import DEFAULT, Bootstrap, around, parts, quantile
+from fair_tta.metrics.bootstrap import DEFAULT, Bootstrap, around, check_interval, parts, quantile
 from fair_tta.metrics.definitions import EQUALIZED_ODDS
 from fair_tta.metrics.estimate import Estimate, undefined
 from fair_tta.metrics.perceived import WeightedOdds, combined, read_perceived
@@ -51,6 +51,7 @@ def pseudo_odds(
         sensitive: ``[images, values]`` zero-shot probabilities w.
         interval: level, resamples and seed; its strata do not matter.
     """
+    check_interval(interval)
     chosen, q, w = read_perceived(list(runs), target, sensitive)
     n, one_hot = len(q), np.eye(q.shape[1])
     seen = [WeightedOdds(one_hot[answers], q, w).rates(np.ones(n)) for answers in chosen]

@@ -47,13 +47,13 @@ class SharedContext:
         """Tokenise prompts and find the context in them."""
         texts = tuple(prompt.text for prompt in prompts)
         tokens = self._tokenize(texts)
-        slots = torch.full(tokens.ids.shape, -1)
+        slots = torch.full(tokens.ids.shape, -1, device="cpu")
         matches: dict[tuple[int, ...], list[int]] = {}
         for row, (positions, ids) in enumerate(self._find(prompts)):
             if tuple(ids) not in matches:
                 matches[tuple(ids)] = match(ids, self.token_ids)
             columns = tokens.mask[row].nonzero().flatten().cpu()[positions]
-            slots[row, columns] = torch.tensor(matches[tuple(ids)], dtype=slots.dtype)
+            slots[row, columns] = slots.new_tensor(matches[tuple(ids)])
         return PromptSet(texts, tokens, slots.to(tokens.ids.device))
 
     def _find(self, prompts: Sequence[Prompt]) -> list[tuple[list[int], list[int]]]:

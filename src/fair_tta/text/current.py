@@ -38,6 +38,10 @@ class CurrentTask:
             yield self.task
 
     def renew(self) -> None:
-        """Exchange the task, and let go of all that is kept."""
-        self.task.cache.clear()
-        self.task = self.task.anew()
+        """Exchange the task, and let go of all that is kept.
+
+        A thread that is at work would keep what it makes afterwards, so it is waited for.
+        """
+        with borrowed(self.task.backend):
+            self.task.cache.clear()
+            self.task = self.task.anew()

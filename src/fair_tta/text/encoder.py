@@ -15,6 +15,7 @@ from fair_tta.text.prompt_set import PromptSet
 TOKENS_AT_ONCE = 1024
 """How many tokens run through the text tower at once when a gradient is wanted: bounds memory."""
 
+_ROUNDING = 1e-5  # of the length of unit features
 _TOGETHER = 64  # prompts that may share their beginnings: each one more costs some attention
 
 
@@ -136,6 +137,15 @@ def unit(features: Tensor) -> Tensor:
     """Features of length one, in float32 (float64 stays)."""
     wide = features if features.dtype == torch.float64 else features.float()
     return normalize(wide, dim=-1)
+
+
+def of_length_one(features: Tensor) -> Tensor:
+    """Features of any length as unit features; those that are stay so, to the last digit."""
+    is_unit = (features.norm(dim=-1, keepdim=True) - 1).abs() < _ROUNDING
+    if bool(is_unit.all()):
+        return features
+    largest = features.abs().amax(-1, keepdim=True)  # no square is lost or too large
+    return torch.where(is_unit, features, unit(features / largest.where(largest > 0, 1.0)))
 
 
 def _blocks(

@@ -176,8 +176,8 @@ def own_context(prompts: PromptSet, copies: int, vectors: int) -> PromptSet:
     """Prompts that come target by target, those of target y with the y-th copy of the context."""
     if copies == 1:
         return prompts
-    which = torch.arange(copies).repeat_interleave(len(prompts) // copies)
-    return prompts.shift(which.to(prompts.slots.device) * vectors)
+    which = torch.arange(copies, device=prompts.slots.device)
+    return prompts.shift(which.repeat_interleave(len(prompts) // copies) * vectors)
 
 
 def _target(task: Task) -> Term:

@@ -121,8 +121,8 @@ class Vision:
         found = {key: features for key, features in known.items() if features is not None}
         new = {key: image for key, image in zip(keys, images, strict=True) if key not in found}
         for key, features in zip(new, encode(list(new.values())), strict=True):
-            found[key] = features
-            self.cache.keep(self._owner, key, features, features.nbytes)
+            found[key] = own = features.clone()  # a part of a batch would keep the batch alive
+            self.cache.keep(self._owner, key, own, own.nbytes)
         counts = {len(found[key]) for key in keys}
         if len(counts) > 1:
             raise FairTTAError(
@@ -165,7 +165,7 @@ class Vision:
         backend: Any = self.backend
         if uses_tensors(views, backend.device):
             return self._as_tensors(images, views, spec)
-        pixels = torch.empty(len(images), views.n, 3, *spec.size)
+        pixels = torch.empty(len(images), views.n, 3, *spec.size, device="cpu")
         pixels[:, 0] = backend.preprocess(images)
         for image, own in zip(images, pixels, strict=True):
             spec.normalise(self._arrays(image, views, spec.size), out=own[1:])

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import warnings
-from collections.abc import Iterator, Mapping
-from threading import current_thread, main_thread
+from collections.abc import Mapping
 from typing import IO, Any, TypeAlias
 
 import numpy as np
@@ -15,6 +13,7 @@ import numpy.typing as npt
 import torch
 from PIL import Image, UnidentifiedImageError
 
+from fair_tta.backends.guard import quiet
 from fair_tta.errors import ImageError
 from fair_tta.vision.arrays import from_array, to_numpy, to_uint8
 from fair_tta.vision.complaints import describe, explain
@@ -59,7 +58,7 @@ def load_image(image: ImageInput) -> Image.Image:
         image = os.fsdecode(image)
     what = describe(image)
     try:
-        with _quiet():
+        with quiet(r"PIL\b"):  # all of PIL's, no one else's
             if isinstance(image, Image.Image):
                 return _from_pil(image, what)
             if isinstance(image, torch.Tensor):
@@ -88,21 +87,6 @@ def load_image(image: ImageInput) -> Image.Image:
         f"{what} is not an image: pass a PIL image, a path (str or PathLike), the bytes of an "
         "image file, a binary file object, a numpy array or a torch tensor"
     )
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """While it lasts no warnings of PIL, in the main thread.
-
-    Filters are those of all threads: what another thread sets or takes back, the caller's code
-    would find or keep. Pictures that are read elsewhere warn as the caller's filters say.
-    """
-    if current_thread() is not main_thread():
-        yield
-        return
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"PIL\b")  # all of PIL's, no one else's
-        yield
 
 
 def is_single_image(value: object) -> bool:

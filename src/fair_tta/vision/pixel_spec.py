@@ -48,7 +48,7 @@ class PixelSpec:
 
         They have not where channels are mixed or swapped, or shades bent.
         """
-        colours = torch.tensor(_HALVES).float()  # [pictures, 2, 3]
+        colours = torch.tensor(_HALVES, dtype=torch.float32, device=seen.device)  # [pictures, 2, 3]
         expected = self._shift + colours * self._gain
         outer = seen.float()[..., [0, -1]].permute(0, 2, 3, 1)  # [pictures, height, 2, 3]
         a_quarter_of_a_shade = self._gain.abs().max() / 4
