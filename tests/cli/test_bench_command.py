@@ -299,7 +299,9 @@ def test_errors(tmp_path: Path) -> None:
 def test_names_are_no_escape_sequences(name: str, tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
     file.write_text(OWN.replace(name, '"\\u001b[31m"'))
-    with pytest.raises(FairTTAError, match=r"names in a table .* printable text \(got '.*\\x1b\[31m"):
+    with pytest.raises(
+        FairTTAError, match=r"names in a table .* printable text \(got '.*\\x1b\[31m"
+    ):
         read_table(file)
 
 
