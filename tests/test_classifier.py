@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from fair_tta import (
     FairTTAError,
     Identity,
     ImageError,
+    LogitBalance,
     Outcome,
     Prediction,
     PromptError,
@@ -213,6 +215,8 @@ def test_no_images_have_features_too(backend: TransformersBackend, views: Any) -
         (torch.zeros(2, 0, 16), "[2, 0, 16]"),
         (torch.zeros(2, 1, 5), "[2, 1, 5]"),
         ([[1.0]], "list"),
+        (torch.zeros(2, 1, 16, device="meta"), "Tensor that is not dense"),
+        (torch.zeros(2, 1, 16).to_sparse(), "Tensor that is not dense"),
     ],
 )
 def test_features_that_are_none_of_ours(clf: FairTPTClassifier, features: Any, got: str) -> None:
@@ -221,6 +225,8 @@ def test_features_that_are_none_of_ours(clf: FairTPTClassifier, features: Any, g
     dim = clf.encode([picture()]).shape[2]
     should = f"`features` should be what `encode` gives, [images, views, {dim}] (got {got})."
     assert str(error.value) == should
+    with pytest.raises(FairTTAError, match=re.escape(should.partition(" (got")[0])):
+        LogitBalance().fit_encoded(clf, features)
 
 
 def test_only_where_features_point_to_counts(backend: TransformersBackend) -> None:
@@ -425,6 +431,12 @@ def test_what_is_no_image(clf: FairTPTClassifier, wrong: Any) -> None:
         clf.predict([wrong])
 
 
+def test_batches_of_any_size(backend: TransformersBackend, tmp_path: Path) -> None:
+    clf = FairTPTClassifier(backend, TARGETS, adapter=ZeroShot(), batch_size=10**30)
+    picture().save(tmp_path / "a.png")
+    assert len(clf.predict([tmp_path / "a.png"] * 2)) == 2
+
+
 def test_predict_proba(clf: FairTPTClassifier) -> None:
     pictures = [picture(0), picture(1), picture(2)]
     table = clf.predict_proba(pictures)
@@ -517,6 +529,7 @@ def test_scaling_image_features_changes_nothing(backend: TransformersBackend) ->
         ({"batch_size": 0}, FairTTAError, "`batch_size` should be at least 1"),
         ({"scale": 0}, FairTTAError, "`scale` should be a positive number"),
         ({"scale": math.nan}, FairTTAError, "`scale` should be a positive number"),
+        ({"scale": 10**400}, FairTTAError, "`scale` should be a positive number"),
     ],
 )
 def test_clear_errors(
@@ -602,6 +615,8 @@ def test_nested_features_are_refused(clf: FairTPTClassifier) -> None:
     nested = torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(3, 3)])
     with pytest.raises(FairTTAError, match=r"`features` should be what `encode` gives"):
         clf.predict_encoded(nested)
+    with pytest.raises(FairTTAError, match=r"`features` should be what `encode` gives"):
+        LogitBalance().fit_encoded(clf, nested)
 
 
 def test_features_without_numbers_to_read_are_refused(clf: FairTPTClassifier) -> None:

@@ -80,14 +80,16 @@ def test_classifiers_are_kept_for_labels_and_sentences(plain: FairPipeline) -> N
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """A server on this machine that has one picture."""
-    data = io.BytesIO()
+    data, stop = io.BytesIO(), threading.Event()
     IMAGES[0].save(data, "PNG")
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/bird.png" else 404)
+            self.send_response(404 if self.path == "/none.png" else 200)
             self.end_headers()
             self.wfile.write(data.getvalue() if self.path == "/bird.png" else b"")
+            while self.path == "/slow.png" and not stop.wait(0.02):
+                self.wfile.write(b"\0")
 
         def log_message(self, *arguments: object) -> None:
             pass
@@ -96,6 +98,7 @@ def address() -> Iterator[str]:
         thread = threading.Thread(target=partial(server.serve_forever, 0.05), daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
+        stop.set()
         server.shutdown()
         thread.join()
 
@@ -108,24 +111,36 @@ def test_addresses_are_fetched_only_if_asked_for(plain: FairPipeline, address: s
     assert found[0][0]["label"] == found[1][0]["label"]
     with pytest.raises(ImageError, match=r"cannot fetch .*404"):
         asked(f"{address}/none.png", LABELS, SENTENCE)
+    with pytest.raises(ImageError, match=r"cannot fetch 'http://a b': URL can't contain control"):
+        asked("http://a b", LABELS, SENTENCE)
+    asked.timeout = 0.1
+    with pytest.raises(ImageError, match=r"cannot fetch .*it takes longer than `timeout`"):
+        asked(f"{address}/slow.png", LABELS, SENTENCE)
 
 
 def test_what_is_wrong_is_told(plain: FairPipeline) -> None:
-    wrong: list[tuple[Any, str]] = [
+    labels_and_words: list[tuple[Any, str]] = [
         ("a,b", "be a list of names (got 'a,b')"),
         (None, "be a list of names (got None)"),
         ([["a"], "b"], "hold non-empty strings (got ['a'])"),
         (["a"], "name at least two values (got ['a'])"),
     ]
-    for labels, should in wrong:
+    for labels, should in labels_and_words:
         with pytest.raises(PromptError, match=re.escape(f"`candidate_labels` should {should}.")):
             plain(IMAGES[0], labels, SENTENCE)
-    with pytest.raises(PromptError, match=r"`hypothesis_template` should have \{\} in place of"):
-        plain(IMAGES[0], LABELS, "a photo.")
-    with pytest.raises(PromptError, match="`slot` should have both"):
-        FairPipeline("miniature", PLACES, slot="{target}")
-    with pytest.raises(FairTTAError, match="`device` 'nowhere' cannot be used"):
-        FairPipeline("miniature", PLACES, device="nowhere")
+    wrong: Any
+    for wrong in ("a photo.", ["{}"]):
+        with pytest.raises(PromptError, match=r"`hypothesis_template` should have \{\} in place"):
+            plain(IMAGES[0], LABELS, wrong)
+    for wrong in ("{target}", 5):
+        with pytest.raises(PromptError, match="`slot` should have both"):
+            FairPipeline("miniature", PLACES, slot=wrong)
+    for wrong in ("nowhere", "meta", []):
+        with pytest.raises(FairTTAError, match=r"`device` '.*' cannot be used"):
+            FairPipeline("miniature", PLACES, device=wrong)
+    for wrong in ("soon", 0, float("nan")):
+        with pytest.raises(FairTTAError, match="`timeout` should be a positive number of seconds"):
+            FairPipeline("miniature", PLACES, timeout=wrong)
     with pytest.raises(ImageError, match=r"a row with the columns \['image', 'label'\] is not an"):
         plain([{"image": IMAGES[0], "label": 1}], LABELS, SENTENCE)
 

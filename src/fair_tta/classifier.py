@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -17,6 +18,7 @@ from fair_tta.adapters import Adapter, FairTPT, ZeroShot
 from fair_tta.adapters.checks import check_adapter, check_outcome
 from fair_tta.adapters.contract import features_will_not_do, needs_pixels
 from fair_tta.adapters.predictions import not_finite, to_predictions
+from fair_tta.adapters.reference_batches import check_features
 from fair_tta.backends import Backend
 from fair_tta.backends.precision import load, with_compiled_vision
 from fair_tta.errors import FairTTAError, ImageError, check_number, require
@@ -33,6 +35,8 @@ from fair_tta.vision.views import AugMix
 
 if TYPE_CHECKING:
     from fair_tta.auditing import Associations, Audit, Examination
+
+_LARGEST = sys.float_info.max  # less than some whole numbers, which are less than infinity
 
 
 class FairTPTClassifier:
@@ -105,7 +109,7 @@ class FairTPTClassifier:
         if isinstance(scale, Tensor) and scale.numel() == 1:
             scale = scale.item()  # as of model.logit_scale.exp()
         if scale is not None:
-            check_number("scale", scale, "be a positive number", lambda x: 0 < x < float("inf"))
+            check_number("scale", scale, "be a positive number", lambda x: 0 < x <= _LARGEST)
         if not isinstance(cache, Cache | None):
             raise FairTTAError(f"`cache` should be a Cache such as Cache(2**28) (got {cache!r}).")
         self.cache = Cache() if cache is None else cache
@@ -117,7 +121,7 @@ class FairTPTClassifier:
             Task(self.backend, names, attributes, templates, scale, cache=self.cache)
         )
         self.vision = Vision(self.backend, views, seed, self.cache)
-        self.batch_size = batch_size
+        self.batch_size = min(batch_size, sys.maxsize)
         default = FairTPT() if attributes else ZeroShot()
         self.adapter: Adapter = check_adapter(default if adapter is None else adapter, self.task)
 
@@ -299,17 +303,7 @@ class FairTPTClassifier:
             raise features_will_not_do(self.adapter)
         with self._current.borrow() as task:
             own = task.target_features
-            is_dense = (
-                isinstance(features, Tensor)
-                and not (features.is_nested or features.is_meta)
-                and features.layout is torch.strided
-            )
-            shape = list(features.shape) if is_dense else None
-            if shape is None or shape[2:] != [own.shape[1]] or shape[1] == 0:
-                raise FairTTAError(
-                    f"`features` should be what `encode` gives, [images, views, {own.shape[1]}] "
-                    f"(got {shape or type(features).__name__})."
-                )
+            check_features(features, own.shape[1])
             if not len(features):
                 return []
             return self._from_features(task, of_length_one(features.to(own)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
+from http.client import HTTPException
+from time import monotonic
 from typing import Any
 from urllib.request import urlopen
 
@@ -12,8 +14,9 @@ from torch import Tensor
 
 from fair_tta.adapters import Adapter
 from fair_tta.backends import resolve
+from fair_tta.backends.precision import find_device, move
 from fair_tta.classifier import FairTPTClassifier, checked_images
-from fair_tta.errors import FairTTAError, ImageError, PromptError
+from fair_tta.errors import ImageError, PromptError, check_number
 from fair_tta.prediction import Score
 from fair_tta.text.cache import Cache
 from fair_tta.text.prompts import Names, parse_names
@@ -22,6 +25,7 @@ from fair_tta.vision.views import AugMix
 
 _ADDRESSES = ("http://", "https://")
 _MOST_BYTES = 64 * 2**20  # of a picture from an address
+_AT_ONCE = 2**16  # of these bytes
 _KEPT = 16  # classifiers, one for each set of labels and sentence
 
 
@@ -70,13 +74,14 @@ class FairPipeline:
         urls: bool = False,
         timeout: float = 10.0,
     ) -> None:
-        if "{target}" not in slot or "{sensitive}" not in slot:
+        if not isinstance(slot, str) or "{target}" not in slot or "{sensitive}" not in slot:
             raise PromptError(
                 f"`slot` should have both {{target}} and {{sensitive}} (got {slot!r})."
             )
+        check_number("timeout", timeout, "be a positive number of seconds", lambda x: 0 < x < 1e9)
         self.backend = resolve(model, None)
         if device is not None:
-            _move(self.backend, device)
+            move(self.backend, find_device(device))
         self.sensitive, self.adapter, self.slot = sensitive, adapter, slot
         self.urls, self.timeout = urls, timeout
         self._options = {"views": views, "seed": seed, "batch_size": batch_size, "cache": Cache()}
@@ -103,17 +108,13 @@ class FairPipeline:
         if isinstance(candidate_labels, Set):  # scores are sorted, so any order will do
             candidate_labels = sorted(candidate_labels, key=str)
         labels = tuple(parse_names("candidate_labels", candidate_labels))
-        classifier = self._classifier(labels, hypothesis_template)
+        classifier = self._classifier(labels, _sentence(hypothesis_template))
         if is_single_image(images):
             return classifier.predict(self._fetched(images)).to_dict()
         stream = self._scores(classifier, checked_images(images))
         return list(stream) if isinstance(images, Sequence | np.ndarray | Tensor) else stream
 
     def _make(self, labels: tuple[str, ...], sentence: str) -> FairTPTClassifier:
-        if not isinstance(sentence, str) or "{" not in sentence:
-            raise PromptError(
-                f"`hypothesis_template` should have {{}} in place of a label (got {sentence!r})."
-            )
         template = sentence.replace("{}", self.slot)
         return FairTPTClassifier(
             self.backend, labels, self.sensitive, template, adapter=self.adapter, **self._options
@@ -131,16 +132,26 @@ class FairPipeline:
             return image
         try:
             with urlopen(image, timeout=self.timeout) as answer:
-                data: bytes = answer.read(_MOST_BYTES + 1)
-        except (OSError, ValueError) as error:
+                return _read(answer, monotonic() + self.timeout)
+        except (OSError, ValueError, HTTPException) as error:
             raise ImageError(f"cannot fetch {image!r}: {error}") from error
+
+
+def _read(answer: Any, end: float) -> bytes:
+    """All bytes, if they are not too many and come in time: a server may send one now and then."""
+    data = bytearray()
+    while part := answer.read1(_AT_ONCE):
+        data += part
         if len(data) > _MOST_BYTES:
-            raise ImageError(f"cannot fetch {image!r}: it has more than {_MOST_BYTES >> 20} MB")
-        return data
+            raise ValueError(f"it has more than {_MOST_BYTES >> 20} MB")
+        if monotonic() > end:
+            raise TimeoutError("it takes longer than `timeout`")
+    return bytes(data)
 
 
-def _move(backend: Any, device: Any) -> None:
-    try:
-        backend.model.to(device)
-    except (AttributeError, RuntimeError, AssertionError) as error:
-        raise FairTTAError(f"`device` {device!r} cannot be used: {error}") from error
+def _sentence(sentence: Any) -> str:
+    if not isinstance(sentence, str) or "{" not in sentence:
+        raise PromptError(
+            f"`hypothesis_template` should have {{}} in place of a label (got {sentence!r})."
+        )
+    return sentence

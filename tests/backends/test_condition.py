@@ -13,10 +13,11 @@ import pytest
 import torch
 from test_untouched import open_clip_clip, transformers_clip
 from torch import nn
+from transformers import CLIPImageProcessor
 
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from fair_tta import AugMix, FairTPT, FairTPTClassifier, ZeroShot
-from fair_tta.adapters import Adapter
+from fair_tta.adapters import Adapter, Tent
 from fair_tta.backends.condition import explained
 from fair_tta.errors import ModelError, TowerError
 from fair_tta.miniature.model import FOLDER
@@ -43,8 +44,9 @@ def test_a_vision_tower_in_another_precision() -> None:
     model, whole = transformers_clip()
     model.vision_model.half()
     message = r"vision tower of CLIPModel fails: .*\(Its weights are in float16 and float32: give"
-    with pytest.raises(ModelError, match=message):
-        classify(whole)
+    for adapter in (None, Tent()):  # which tunes the tower itself
+        with pytest.raises(ModelError, match=message):
+            classify(whole, adapter)
     model.float()
     classify(whole)
 
@@ -54,6 +56,14 @@ def test_a_text_tower_in_another_precision() -> None:
     model.text_model.bfloat16()
     message = r"does not take sentences: .*\(Its weights are in bfloat16 and float32: give all"
     with pytest.raises(ModelError, match=message):
+        classify(whole)
+
+
+@pytest.mark.parametrize("make", [transformers_clip, open_clip_clip])
+def test_a_logit_scale_that_is_damaged(make: Callable[[], tuple[Any, Any]]) -> None:
+    model, whole = make()
+    model.logit_scale.data.fill_(1e9)
+    with pytest.raises(ModelError, match=r"^the logit scale of .*CLIP.* is too large .*, or pass"):
         classify(whole)
 
 
@@ -149,6 +159,21 @@ def test_damaged_tokenizers(damage: Callable[[Any], str], message: str, tmp_path
     file.write_text(damage(json.loads(file.read_text())))
     with pytest.raises(ModelError, match=message):
         classify(str(tmp_path / "model"))
+
+
+def test_an_image_processor_of_another_model() -> None:
+    _, (model, (_, tokenizer)) = transformers_clip()
+    for adapter in (ZeroShot(), FairTPT(), Tent()):
+        message = r"^CLIPModel takes no pictures \(ValueError: .*: its image processor may be dam"
+        with pytest.raises(ModelError, match=message):
+            classify((model, (CLIPImageProcessor(), tokenizer)), adapter)
+
+
+def test_a_length_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, (model, (images, tokenizer)) = transformers_clip()
+    monkeypatch.setattr(tokenizer, "model_max_length", "x")
+    with pytest.raises(ModelError, match=r"`model_max_length` should be a number \(got 'x'\)"):
+        classify((model, (images, tokenizer)))
 
 
 def test_a_token_that_the_model_does_not_have() -> None:

@@ -51,6 +51,9 @@ def test_auto_on_an_old_card(monkeypatch: pytest.MonkeyPatch) -> None:
     ("more", "message"),
     [
         ({"device": "nix"}, "`device` 'nix' cannot be used: it should be 'auto', 'cpu'"),
+        ({"device": "meta"}, "`device` 'meta' cannot be used: it should be 'auto', 'cpu'"),
+        ({"device": torch.device("meta")}, "`device` 'meta' cannot be used: it should be"),
+        ({"device": "privateuseone"}, "`device` 'privateuseone' cannot be used: "),
         ({"dtype": "int8"}, r"`dtype` should be 'auto', 'float32', .* \(got 'int8'\)"),
         ({"dtype": torch.int8}, r"`dtype` should be 'auto'.*torch.int8"),
         ({"dtype": torch.float8_e4m3fn}, r"`dtype` should be 'auto'.*float8"),

@@ -605,6 +605,11 @@ def test_input_that_cannot_be_used(folder: Path, tiny_model: str) -> None:
     ):
         out = call(*arguments, *more, code=2)
         assert message in " ".join(out.stderr.replace("│", "").split())
+    own = folder / "predictions.csv"  # of an earlier audit, say
+    own.write_bytes((folder / "labels.csv").read_bytes())
+    out = call(*arguments, "--labels", str(own), "--out", str(folder), code=3)
+    assert "`--labels` is a file that the audit would write anew" in out.stderr
+    assert own.read_bytes() == (folder / "labels.csv").read_bytes()
     write_labels(
         folder / "labels.csv", [("gone.png", "cat", "land"), ("broken.png", "cat", "land")]
     )
@@ -640,6 +645,9 @@ def test_report_of_an_audit(many: Path, tiny_model: str) -> None:
     out = call("report", str(path), "--out", str(many / "card.pdf"), code=3)
     assert "`--out` should end in .html or .md" in out.stderr
     assert "this is not JSON" in call("report", str(many / "labels.csv"), code=3).stderr
+    shutil.copy(path, many / "audit.html")
+    out = call("report", str(many / "audit.html"), code=3)
+    assert "`--out` should be another file than the audit" in out.stderr
     path.write_text(json.dumps({"schema": "fair-tta/audit/99"}))
     assert "fair-tta/audit/99" in call("report", str(path), code=3).stderr
 

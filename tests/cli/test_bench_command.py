@@ -295,6 +295,16 @@ def test_errors(tmp_path: Path) -> None:
         paper_reader(tmp_path / "none")
 
 
+@pytest.mark.parametrize("name", ['"pets"', '"strong"', '"animal"'])
+def test_names_are_no_escape_sequences(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(OWN.replace(name, '"\\u001b[31m"'))
+    with pytest.raises(
+        FairTTAError, match=r"names in a table .* printable text \(got '.*\\x1b\[31m"
+    ):
+        read_table(file)
+
+
 def test_tables_that_are_nested_too_deep_or_too_long(tmp_path: Path) -> None:
     file = tmp_path / "deep.toml"
     file.write_text("a = " + "[" * 100_000)
@@ -302,8 +312,13 @@ def test_tables_that_are_nested_too_deep_or_too_long(tmp_path: Path) -> None:
         FairTTAError, match=r"cannot read the table '.*deep.toml': it is nested too"
     ):
         read_table(file)
-    file.write_bytes(b"#" * (2**24 + 1))
-    with pytest.raises(FairTTAError, match="it has more than 16777216 bytes"):
+    deep = "a." * 10_000 + "a"
+    for keys in (f"{deep} = 1", f"[{deep}]", f"b = {{ {deep} = 1 }}"):
+        file.write_text(keys)
+        with pytest.raises(FairTTAError, match="a key in it has more than 100 parts"):
+            read_table(file)
+    file.write_bytes(b"#" * (2**20 + 1))
+    with pytest.raises(FairTTAError, match="it has more than 1048576 bytes"):
         read_table(file)
     if sys.platform != "win32":
         with pytest.raises(FairTTAError, match=r"'/dev/zero': .*not a regular file"):

@@ -312,3 +312,8 @@ def test_errors_speak_of_options(
     (tmp_path / "odd.csv").write_text("x,animal,place\na,cat,sea\nb,dog,land\n")
     out = " ".join(call(*words.split(), code=code, columns=300).stderr.replace("│", "").split())
     assert re.search(message, out), out
+
+
+def test_what_is_said_is_no_escape_sequence(capsys: pytest.CaptureFixture[str]) -> None:
+    say("\x1b]0;name\x07 [red]\nanother line")
+    assert capsys.readouterr().err == "\\x1b]0;name\\x07 [red]\nanother line\n"

@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fair_tta.data.sampling import sample_groups
+from fair_tta.data.sampling import choose, sample_groups
 
 Item = tuple[str, str]
 streams = st.lists(st.sampled_from("aaaaabbc"), max_size=60).map(
@@ -34,6 +34,10 @@ def test_shares(items: list[Item], size: int, seed: int) -> None:
         assert taken[group] <= max(1, exact + 1)
         # the rarest may take from the others
         assert taken[group] >= min(n, exact - len(counts))
+
+
+def test_a_limit_of_any_size() -> None:
+    assert list(choose("ab", 10**30, None, 0, key=str, group=str)) == ["a", "b"]
 
 
 @given(streams, st.integers(1, 20))

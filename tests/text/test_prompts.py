@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -130,6 +132,18 @@ def test_bad_separate_templates() -> None:
 def test_bad_names(names: Any, message: str) -> None:
     with pytest.raises(PromptError, match=message):
         parse_names("x", names)
+
+
+def test_strings_of_other_kinds_become_plain_ones() -> None:
+    class Animal(str, Enum):
+        CAT = "cat"
+        DOG = "dog"
+
+    names: Any
+    for names in (np.array(["cat", "dog"]), list(Animal), {Animal.CAT: "cat", "dog": Animal.DOG}):
+        found = parse_names("targets", names)
+        assert found == {"cat": "cat", "dog": "dog"}
+        assert {type(text) for pair in found.items() for text in pair} == {str}
 
 
 def test_keys_of_a_dict_are_in_order() -> None:

@@ -106,6 +106,15 @@ class Reference:
             )
         return reference, settings
 
+    @staticmethod
+    def is_in(path: str | os.PathLike[str]) -> bool:
+        """Whether a file is one that `save` has written, of any method."""
+        try:
+            with safe_open(path, "pt") as file:
+                return "about" in (file.metadata() or {})
+        except (SafetensorError, OSError):
+            return False
+
     def check(self, method: str, settings: Mapping[str, Any]) -> None:
         """Raise unless it is of a method with these settings."""
         if self.method != method:

@@ -66,7 +66,9 @@ def encode_all(classifier: EncodesImages, images: Any, progress: bool) -> Iterat
 def as_batches(classifier: EncodesImages, features: Tensor | Iterable[Tensor]) -> Iterator[Tensor]:
     """Features of images, all at once or already in batches."""
     _check_classifier(classifier)
-    return iter([features] if isinstance(features, Tensor) else features)
+    if isinstance(features, Tensor) or not isinstance(features, Iterable):  # which is refused
+        return iter([features])
+    return iter(features)
 
 
 def checked_batches(
@@ -85,11 +87,7 @@ def checked_batches(
     for batch in batches:
         if classifier.task is not task:
             raise ModelError(f"the weights of {task.backend.name} changed during `fit`: fit again.")
-        shape = list(batch.shape) if isinstance(batch, Tensor) else type(batch).__name__
-        if not isinstance(batch, Tensor) or shape[1:2] == [0] or shape[2:] != [dim]:
-            raise FairTTAError(
-                f"`features` should be what `encode` gives, [images, views, {dim}] (got {shape})."
-            )
+        check_features(batch, dim)
         v = first_views(task, batch)
         begin, images = images, images + len(v)
         here = {name: places[begin:images] for name, places in values.items()}
@@ -97,6 +95,22 @@ def checked_batches(
             check_as_many(values, images)
         yield ReferenceBatch(v, here)
     check_as_many(values, images)
+
+
+def check_features(features: Any, dim: int) -> None:
+    """Raise unless these are numbers ``[images, views, dim]``, with at least one view."""
+    is_dense = (
+        isinstance(features, Tensor)
+        and not (features.is_nested or features.is_quantized or features.is_meta)
+        and features.layout is torch.strided
+    )
+    shape = list(features.shape) if is_dense else None
+    if shape is None or shape[2:] != [dim] or shape[1] == 0:
+        got = shape or type(features).__name__
+        kind = "" if shape or not isinstance(features, Tensor) else " that is not dense"
+        raise FairTTAError(
+            f"`features` should be what `encode` gives, [images, views, {dim}] (got {got}{kind})."
+        )
 
 
 def first_views(task: Task, features: Tensor) -> Tensor:

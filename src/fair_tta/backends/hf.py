@@ -233,9 +233,15 @@ def _context_length(model: Any, text: nn.Module, tokenizer: Any) -> int:
     """The longest sentence that both the tokenizer and the table of positions admit."""
     config = getattr(model.config, "text_config", model.config)
     positions = getattr(config, "max_position_embeddings", None)
+    longest = tokenizer.model_max_length
+    if not isinstance(longest, int | float):
+        raise ModelError(
+            f"the tokenizer of {type(model).__name__} is damaged, get it again: its "
+            f"`model_max_length` should be a number (got {longest!r})."
+        )
     if positions is None:
-        return int(min(tokenizer.model_max_length, _NO_LIMIT))
+        return int(min(longest, _NO_LIMIT))
     for name, module in text.named_modules():  # RoBERTa's positions start after the padding index
         if "position" in name and isinstance(module, nn.Embedding):
             positions -= 0 if module.padding_idx is None else module.padding_idx + 1
-    return int(min(tokenizer.model_max_length, positions))
+    return int(min(longest, positions))

@@ -95,26 +95,27 @@ def move(backend: Backend, device: torch.device | None, dtype: torch.dtype | Non
         model.to(device=device, dtype=dtype)
         for parameter, value in numbers:
             parameter.data = value.to(parameter.device)
-    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
+    except (RuntimeError, AssertionError, TypeError, ImportError) as error:
         raise FairTTAError(f"`device` {str(device)!r} cannot be used: {error}") from error
 
 
 def find_device(device: str | torch.device) -> torch.device:
     """The device of a name; of "auto" the accelerator of this machine, or its CPU."""
-    if isinstance(device, torch.device):
-        return device
     if device == "auto":
         found = (
             torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         )
         return torch.device("cpu") if found is None else found
     try:
-        return torch.device(device)
+        found = torch.device(device)
+        if found.type == "meta":
+            raise TypeError("it holds no numbers")
     except (RuntimeError, TypeError) as error:
         raise FairTTAError(
-            f"`device` {device!r} cannot be used: it should be 'auto', 'cpu', 'cuda', 'mps' or "
-            "another device of torch."
+            f"`device` {str(device)!r} cannot be used: it should be 'auto', 'cpu', 'cuda', 'mps' "
+            "or another device of torch."
         ) from error
+    return found
 
 
 def find_dtype(dtype: str | torch.dtype, device: torch.device | None) -> torch.dtype:

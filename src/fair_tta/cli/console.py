@@ -51,8 +51,11 @@ T = TypeVar("T")
 
 
 def say(text: str) -> None:
-    """A line on stderr, as it is: brackets in it are no markup."""
-    Console(stderr=True, soft_wrap=True).print(Text(text))
+    """Lines on stderr as they are: brackets in them are no markup, names no escape sequences."""
+    from fair_tta.data.problems import printable
+
+    lines = "\n".join(map(printable, text.split("\n")))
+    Console(stderr=True, soft_wrap=True).print(Text(lines))
 
 
 @contextmanager

@@ -140,7 +140,7 @@ def examine_command(
             answered = runner.stream(
                 chosen(),
                 asked_picture,
-                size=batch_size,
+                size=classifier.batch_size,
                 seed=seed,
                 read_ahead="-" not in images,
             )

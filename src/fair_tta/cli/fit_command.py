@@ -10,6 +10,7 @@ import typer
 from fair_tta.cli import options
 from fair_tta.cli.console import LEFT_OUT, exits, progress_bar, say, usage
 from fair_tta.cli.embedded import embedded_notes
+from fair_tta.errors import FairTTAError
 from fair_tta.text.written_names import sensitive_option, targets_option
 
 
@@ -44,6 +45,7 @@ def fit_command(
     """
     names = options.option_names(context, reference="--images")
     with exits(names=names):
+        _check_out(out)
         from fair_tta.runs.reference_folder import ReferenceFolder, check_fittable
 
         method = usage("--adapter", options.read_adapter, adapter)
@@ -72,3 +74,18 @@ def fit_command(
         say(f"Written: {str(out)!r}.")
     if fitted.left_out:
         raise typer.Exit(LEFT_OUT)
+
+
+def _check_out(out: Path) -> None:
+    """Before any work: there is a place for the file, and what is there is an earlier one."""
+    from fair_tta.adapters.reference import Reference
+
+    if not out.parent.is_dir():
+        raise FairTTAError(f"`out` should be in a folder that exists (got {str(out)!r}).")
+    if out.is_dir():
+        raise FairTTAError(f"`out` should be a file, not a folder (got {str(out)!r}).")
+    if out.is_file() and out.stat().st_size and not Reference.is_in(out):
+        raise FairTTAError(
+            f"`out` should be a new file, or one of `fair-tta fit` (got {str(out)!r}, which is "
+            "something else): choose another name."
+        )

@@ -34,5 +34,9 @@ def report_command(
                 f"{str(audit)!r} is not what an audit has written: {error}"
             ) from None
         path = audit.with_suffix(".html") if out is None else out
+        if path.resolve() == audit.resolve():
+            raise FairTTAError(
+                f"`--out` should be another file than the audit (got {str(path)!r})."
+            )
         write_report(found, path)
         typer.echo(f"Written to {path}")

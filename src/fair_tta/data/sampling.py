@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from itertools import islice
@@ -29,7 +30,7 @@ def choose(
         FairTTAError: a number is not positive.
     """
     check_counts(limit, sample)
-    some = items if limit is None else islice(items, limit)
+    some = items if limit is None else islice(items, min(limit, sys.maxsize))
     return some if sample is None else sample_groups(some, sample, seed, key=key, group=group)
 
 

@@ -25,6 +25,7 @@ from fair_tta.folders.outputs import (
     PREDICTIONS,
     PROBLEMS,
     ROWS,
+    WRITTEN,
     FolderAudit,
     PredictionsFile,
     ProblemsFile,
@@ -105,6 +106,11 @@ def audit_folder(
     parse_harmful(harmful, classifier.targets)  # before any work is done
     check_counts(limit, sample)
     folder, labels = Path(out), values.labels
+    if labels.file.resolve() in {(folder / name).resolve() for name in WRITTEN}:
+        raise FairTTAError(
+            f"`labels_csv` is a file that the audit would write anew (got {str(labels.file)!r}): "
+            "copy it to another place, or choose another place for the audit (--out)."
+        )
     named = {labels.target: classifier.targets} | {
         column: classifier.sensitive.get(column, tuple(values.names(column)))
         for column in labels.sensitive

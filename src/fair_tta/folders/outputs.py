@@ -23,6 +23,7 @@ from fair_tta.runs.answer import Answer
 
 ROWS, PROBLEMS = "rows.jsonl", "problems.csv"
 AUDIT, REPORT, CARD, PREDICTIONS = "audit.json", "report.html", "card.md", "predictions.csv"
+WRITTEN = (ROWS, PROBLEMS, AUDIT, REPORT, CARD, PREDICTIONS)
 
 
 @dataclass(frozen=True, eq=False)

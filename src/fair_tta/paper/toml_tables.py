@@ -27,6 +27,7 @@ Zero-shot is added in front: it is what the others are compared with.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +44,8 @@ from fair_tta.runs.settings import Grid, Setting
 from fair_tta.text.prompts import parse_names
 from fair_tta.vision.files import open_file
 
-_MOST_BYTES = 2**24
+_MOST_BYTES = 2**20
+_MOST_PARTS = 100  # of a key such as a.b.c: reading it takes the square of them in memory
 _FOLDER = ("name", "images", "labels", "target_column", "template", "targets", "sensitive")
 
 
@@ -94,7 +96,10 @@ def read_table(path: str | os.PathLike[str]) -> OwnTable:
             text = source.read(_MOST_BYTES + 1)
         if len(text) > _MOST_BYTES:
             raise ValueError(f"it has more than {_MOST_BYTES} bytes")
-        content = toml.loads(text.decode("utf-8-sig"))
+        words = text.decode("utf-8-sig")
+        if any(_parts(piece) > _MOST_PARTS for piece in re.split(r"[=\n]", words)):
+            raise ValueError(f"a key in it has more than {_MOST_PARTS} parts")
+        content = toml.loads(words)
     except (OSError, ValueError, RecursionError) as error:
         why = "it is nested too deep" if isinstance(error, RecursionError) else error
         raise FairTTAError(f"cannot read the table {str(file)!r}: {why}.") from error
@@ -110,9 +115,16 @@ def read_table(path: str | os.PathLike[str]) -> OwnTable:
         places = {key: str(file.parent / entry[key]) for key in ("images", "labels")}
         folders[str(task)] = {**entry, **places}
     settings = [_setting(entry, file.parent) for entry in _entries(content, "setting")]
+    for shown in (*map(str, tasks), *(setting.name for setting in settings)):
+        if not shown.isprintable():  # in a terminal it may be a command
+            raise FairTTAError(f"names in a table should be printable text (got {shown!r}).")
     first = Setting("ZeroShot", ZeroShot())
     others = [s for s in settings if s.adapter != first.adapter]
     return OwnTable(Grid(file.stem, "", (first, *others), tuple(tasks)), folders)
+
+
+def _parts(piece: str) -> int:
+    return sum(bool(part.strip()) for part in piece.split("."))
 
 
 def _setting(entry: Mapping[str, Any], folder: Path) -> Setting:

@@ -141,7 +141,8 @@ def parse_names(argument: str, names: Names) -> dict[str, str]:
         twice = sorted({text for text in texts if texts.count(text) > 1})
         if twice:
             raise PromptError(f"`{argument}` should have distinct {what} ({twice} came twice).")
-    return {label: phrase.strip() for label, phrase in pairs}
+    # plain strings: those of NumPy and enums cannot be written to files
+    return {str.__str__(label): str.__str__(phrase).strip() for label, phrase in pairs}
 
 
 def parse_sensitive(
@@ -169,4 +170,4 @@ def _attribute(name: str) -> str:
         raise PromptError(f"the attributes of `sensitive` should be strings (got {name!r}).")
     if name != name.encode("utf-8", "ignore").decode():
         raise PromptError(f"the attributes of `sensitive` should be in Unicode (got {name!r}).")
-    return name
+    return str.__str__(name)

@@ -13,6 +13,7 @@ from torch import Tensor
 from fair_tta.backends.guard import borrowed
 from fair_tta.backends.lazy import made_once
 from fair_tta.backends.protocol import Backend
+from fair_tta.errors import ModelError
 from fair_tta.text.cache import Cache, size_of
 from fair_tta.text.context import SharedContext
 from fair_tta.text.encoder import PromptEncoder
@@ -95,7 +96,13 @@ class Task:
     @made_once
     def scale(self) -> float:
         """Inverse temperature of the softmax."""
-        return float(self.backend.scale if self._scale is None else self._scale)
+        try:
+            return float(self.backend.scale if self._scale is None else self._scale)
+        except OverflowError as error:
+            raise ModelError(
+                f"the logit scale of {self.backend.name} is too large for a number, so its weights "
+                "may be damaged: get it again, or pass `scale`."
+            ) from error
 
     @property
     @made_once

@@ -20,7 +20,7 @@ from fair_tta.errors import TowerError
 from fair_tta.text.encoder import unit
 from fair_tta.text.task import Task
 from fair_tta.vision.features import pixels_at_once
-from fair_tta.vision.probe import probe_picture
+from fair_tta.vision.probe import probe_picture, suited
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,10 @@ def _tower(backend: Any) -> nn.Module:
 
 
 def _find(backend: Any, every: bool) -> tuple[str, ...]:
-    tower, pixels = _tower(backend), take_pixels(backend)
+    tower = _tower(backend)
+    with suited(backend):  # the model's own way first: it says what is wrong with the weights
+        pixels = take_pixels(backend)
+        own = unit(backend.encode_pixels(pixels))
     owners = {name for name, module in tower.named_modules() if every or is_norm(module)}
     candidates = {
         name: weight.detach().requires_grad_()
@@ -157,7 +160,7 @@ def _find(backend: Any, every: bool) -> tuple[str, ...]:
     with torch.enable_grad():
         features = functional_call(tower, candidates, (pixels.to(backend.device, backend.dtype),))
         total = features.sum()
-    if not agree(unit(features.detach()), unit(backend.encode_pixels(pixels))):
+    if not agree(unit(features.detach()), own):
         raise TowerError("its features are not those of `encode_pixels`")
     leaves = [*candidates.values()] if features.requires_grad else []
     gradients = torch.autograd.grad(total, leaves, allow_unused=True) if leaves else ()

@@ -23,6 +23,7 @@ from fair_tta.vision.enlarging import MOST_ENLARGED, check_enlarged, enlarged_pi
 from fair_tta.vision.given_views import check_arrays, check_count, listed_views
 from fair_tta.vision.images import ImageInput, load_image
 from fair_tta.vision.pixel_spec import PixelSpec
+from fair_tta.vision.probe import suited
 from fair_tta.vision.renderers import uses_tensors
 from fair_tta.vision.views import Views, content_generator
 
@@ -120,7 +121,9 @@ class Vision:
         known = {key: self.cache.find(self._owner, key) for key in keys}
         found = {key: features for key, features in known.items() if features is not None}
         new = {key: image for key, image in zip(keys, images, strict=True) if key not in found}
-        for key, features in zip(new, encode(list(new.values())), strict=True):
+        with suited(self.backend):
+            made = encode(list(new.values()))
+        for key, features in zip(new, made, strict=True):
             found[key] = own = features.clone()  # a part of a batch would keep the batch alive
             self.cache.keep(self._owner, key, own, own.nbytes)
         counts = {len(found[key]) for key in keys}
