@@ -166,9 +166,8 @@ def audit_folder(
                 if progress is not None:
                     progress(done, max(done, total))
         if not any(map(len, columns.values())) and not (folder / AUDIT).exists():
-            replace_file(
-                listed, folder / PROBLEMS
-            )  # for `finish` will fail; an earlier audit stays
+            # for `finish` will fail; an earlier audit stays
+            replace_file(listed, folder / PROBLEMS)
         said = [f"the first {limit}"] * (limit is not None)
         said += [f"a sample of {used}"] * (sample is not None)
         data = {
