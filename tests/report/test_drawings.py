@@ -7,7 +7,14 @@ from xml.etree import ElementTree
 import pytest
 
 from fair_tta.auditing.document import Difference, Measured
-from fair_tta.report.drawings import DRAWING_WIDTH, Dot, difference_dots, dot_plot, heat_map
+from fair_tta.report.drawings import (
+    DRAWING_WIDTH,
+    Dot,
+    Upright,
+    difference_dots,
+    dot_plot,
+    heat_map,
+)
 
 TABLE = {"on water": {"gull": 0.54, "wren": -0.54}, "on land": {"gull": -0.541, "wren": 0.004}}
 
@@ -72,6 +79,19 @@ def test_dots_lie_where_their_values_are() -> None:
     assert [line.get("class") for line in lines] == ["ci", "ci good"]
     assert chart.alt == "Gap. first: 20.0 [10.0, 30.0]; then: 40.0 [40.0, 50.0]."
     assert "20.0 [10.0, 30.0]" in texts(chart.svg)
+
+
+def test_lines_stand_beside_dots_and_cross_no_words() -> None:
+    dots = [Dot(name, Measured(0.5, 0.4, 0.6, 9, None)) for name in ("first", "then")]
+    lines = [Upright(0.9, "all pictures", "all")]
+    root = ElementTree.fromstring(dot_plot(dots, "Right", most=1.0, lines=lines).svg)
+    found = [line for line in root.iter("line") if line.get("class") == "all"]
+    tops = [float(line.get("y1") or 0) for line in found]
+    dot_ys = [float(circle.get("cy") or 0) for circle in root.iter("circle")]
+    words = [float(t.get("y") or 0) for t in root.iter("text") if t.get("class") == "name halo"]
+    assert len(found) == len(words) == 2
+    assert all(word < top < y for word, top, y in zip(words, tops, dot_ys, strict=True))
+    assert float(found[0].get("y2") or 0) < words[1] - 10  # the height of a letter
 
 
 @pytest.mark.parametrize("high", [0.0, 0.004, 0.03, 0.2, 0.77, 1.0])

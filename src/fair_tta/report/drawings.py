@@ -42,7 +42,7 @@ class Dot(NamedTuple):
 
 
 class Upright(NamedTuple):
-    """A line across a dot plot, such as the accuracy of all.
+    """A line beside each dot of a dot plot, such as the accuracy of all.
 
     Attributes:
         at: where, as a share.
@@ -127,7 +127,7 @@ def dot_plot(
         dots: from top to bottom.
         what: begins the text alternative.
         most: end of the axis; what is needed if None.
-        lines: across all rows.
+        lines: in every row.
     """
     ends = [x for dot in dots for x in (dot.figure.value, dot.figure.high) if x is not None]
     end, step = _axis(max(ends, default=0.0) if most is None else most)
@@ -144,11 +144,11 @@ def dot_plot(
         _add(svg, "line", "grid", x1=x, x2=x, y1=4, y2=bottom)
         anchor = "start" if k == 0 else "end" if k * step >= end - 1e-9 else "middle"
         _text(svg, x, bottom + 16, f"{100 * k * step:g}", anchor, "tick")
-    for line in lines:
-        x = at(line.at)
-        _add(svg, "line", line.kind, x1=x, x2=x, y1=4, y2=bottom)
     for r, dot in enumerate(dots):
         y, figure = _STEP * r + 30, dot.figure
+        for line in lines:  # beside the dots only: they do not cross words and numbers
+            x = at(line.at)
+            _add(svg, "line", line.kind, x1=x, x2=x, y1=y - 9, y2=y + 9)
         shown = f"{percent(figure.value)} {interval(figure)}".strip()
         _text(svg, _EDGE, y - 13, short(dot.name, 50 - len(shown)), "start", "name halo")
         _text(svg, DRAWING_WIDTH - _EDGE, y - 13, shown, "end", "tick halo")
