@@ -38,7 +38,7 @@ def shoot(driver: Any, page: Path, path: Path, width: int, height: int) -> None:
     resize(driver, width, height)
     driver.get(page.resolve().as_uri())
     image = Image.open(BytesIO(driver.get_screenshot_as_png())).convert("RGB")
-    save_png(image, path, 96)
+    save_png(image, path, 256)
 
 
 def run(folder: Path, *arguments: str, columns: int = 104) -> str:
