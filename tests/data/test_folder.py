@@ -391,6 +391,8 @@ def test_a_long_stream_needs_no_more_memory_than_a_short_one(tmp_path: Path) -> 
         tracemalloc.stop()
         return most
 
+    if sys.version_info[:2] == (3, 12):
+        peak(20_000)  # parts of paths are interned by pathlib, and stay for good in this Python
     assert peak(20_000) < peak(5_000) + 100_000
 
 
