@@ -7,6 +7,7 @@ from functools import lru_cache
 from http.client import HTTPException
 from time import monotonic
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import numpy as np
@@ -134,6 +135,8 @@ class FairPipeline:
             with urlopen(image, timeout=self.timeout) as answer:
                 return _read(answer, monotonic() + self.timeout)
         except (OSError, ValueError, HTTPException) as error:
+            if isinstance(error, HTTPError):
+                error.close()  # it holds the answer
             raise ImageError(f"cannot fetch {image!r}: {error}") from error
 
 
