@@ -97,7 +97,7 @@ def test_damaged_shards_are_made_again(seed: int, tmp_path: Path) -> None:
     check(bank, source, NAMES[:3])
     check(bank, source, NAMES[3:])
     source.asked.clear()
-    for path in bank.folder.glob("*.safetensors"):
+    for path in sorted(bank.folder.glob("*.safetensors")):
         data = bytearray(path.read_bytes())
         if seed % 3 == 0:
             data = data[: random.integers(len(data))]  # torn
@@ -109,7 +109,8 @@ def test_damaged_shards_are_made_again(seed: int, tmp_path: Path) -> None:
     check(bank, source, NAMES)  # of a bank that was open
     for _ in range(2):
         check(Bank(tmp_path, FACTS, 0), source, NAMES)
-    assert len(source.asked) <= len(NAMES) + 1
+    # at most twice: a new bank may look for a row in its damaged shard first, and mends that
+    assert len(source.asked) <= 2 * len(NAMES)
     source.asked.clear()
     check(Bank(tmp_path, FACTS, 0), source, NAMES)
     assert source.asked == []
