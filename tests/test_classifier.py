@@ -617,6 +617,8 @@ def test_nested_features_are_refused(clf: FairTPTClassifier) -> None:
         clf.predict_encoded(nested)
     with pytest.raises(FairTTAError, match=r"`features` should be what `encode` gives"):
         LogitBalance().fit_encoded(clf, nested)
+    with pytest.raises(FairTTAError, match=r"`views` should be a strategy such as AugMix"):
+        clf.with_views(nested)
 
 
 def test_features_without_numbers_to_read_are_refused(clf: FairTPTClassifier) -> None:

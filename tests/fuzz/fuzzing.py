@@ -77,7 +77,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for number in numbers:
             for door in doors:
-                print(f"{door} {number}".ljust(40), end="\r", file=sys.stderr, flush=True)
+                if sys.stderr.isatty():
+                    print(f"{door} {number}".ljust(40), end="\r", file=sys.stderr, flush=True)
                 start = time.monotonic()
                 try:
                     found = outcome(door, number, Path(folder))

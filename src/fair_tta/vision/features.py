@@ -244,7 +244,8 @@ def _parse_views(views: Any) -> Views | CustomViews:
     if isinstance(views, Views) and not isinstance(views, type):
         check_count(views)
         return views
-    is_array = isinstance(views, Tensor | np.ndarray) and views.ndim > 0
+    is_nested = isinstance(views, Tensor) and views.is_nested  # it has no shape
+    is_array = isinstance(views, Tensor | np.ndarray) and not is_nested and views.ndim > 0
     if is_array and views.ndim == 3 and {*views.shape[::2]} & {1, 3, 4}:
         raise FairTTAError(
             f"`views` of shape {list(views.shape)} could be one picture: pass several as "
