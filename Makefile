@@ -17,7 +17,7 @@ help:
 	@echo "make demo   every method on the embedded model and world, offline, about two minutes"
 	@echo "make test   run the tests, offline (make test ARGS='-k prompts' passes options to pytest)"
 	@echo "make test-hard  the tests as other machines run them: old and new processors, threads, busy (an hour and a half)"
-	@echo "make fuzz   12,000 damaged and hostile inputs, a quarter of an hour (ARGS='--inputs 100000 --first 12000')"
+	@echo "make fuzz   12,000 damaged and hostile inputs, a minute or two (ARGS='--inputs 100000 --first 12000')"
 	@echo "make chaos  100 kills, full and read-only disks, vanishing folders, two writers, clock jumps (ARGS='--first 100')"
 	@echo "make soak   100,000 predictions in one process: memory, threads, files, hooks (docs/soak.json, docs/soak.svg)"
 	@echo "make lint   check style (ruff), types (mypy) and licences of what users install"
