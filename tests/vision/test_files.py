@@ -240,3 +240,14 @@ def test_a_folder_that_the_disk_does_not_give(
 
     monkeypatch.setattr(os, "scandir", failing)
     assert list(walk(tmp_path)) == [Unlisted(str(tmp_path), "Input/output error")]
+
+
+def test_memory_is_taken_for_what_is_there_only(tmp_path: Path) -> None:
+    """PIL asks for as many bytes as a box of JPEG 2000 says it has."""
+    (tmp_path / "a").write_bytes(b"abcdef")
+    with open_file(tmp_path / "a") as file:
+        assert file.read(2) == b"ab"
+        assert file.read(2**62) == b"cdef"
+        assert file.read(2**62) == b""
+        file.seek(1)
+        assert file.read() == b"bcdef"

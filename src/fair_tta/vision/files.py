@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ ENDINGS = frozenset(
 """Files of a folder that are taken for pictures, in lower case. Files given by name all are."""
 
 _AT_ONCE = 10_000  # names in memory
+_MANY_BYTES = 2**20
 
 
 class NotRegularError(OSError):
@@ -39,13 +41,22 @@ class Unlisted:
 def open_file(path: str | os.PathLike[str]) -> IO[bytes]:
     """A regular file for reading. Anything else is an OSError at once."""
     _check_regular(os.stat(path), path)  # first, for opening a device may do something
-    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115
+    file = _Regular(io.FileIO(os.fspath(path), "rb", opener=_without_waiting))
     try:
         _check_regular(os.fstat(file.fileno()), path)
     except OSError:
         file.close()
         raise
     return file
+
+
+class _Regular(io.BufferedReader):
+    """Takes memory for what is there only, however much a header says that there is."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > _MANY_BYTES:
+            size = max(0, min(size, os.fstat(self.fileno()).st_size - self.tell()))
+        return super().read(size)
 
 
 def walk(folder: str | os.PathLike[str], *, follow_links: bool = False) -> Iterator[str | Unlisted]:
