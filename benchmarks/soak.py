@@ -212,6 +212,7 @@ def counts(model: nn.Module) -> dict[str, Any]:
         for name, value in vars(module).items()
         if name.endswith("_hooks") and isinstance(value, dict)
     )
+    time.sleep(0.5)  # a thread that was waited for may take a moment to go
     states = [random.getstate(), np.random.get_state(), torch.get_rng_state().tolist()]  # noqa: NPY002
     return {
         "threads": len(os.listdir("/proc/self/task")),
