@@ -20,7 +20,7 @@ from cli_fixtures import tiny_model as tiny_model
 from extending_page import documented
 from fair_tta import AugMix, FairTPTClassifier, Zero
 from fair_tta.cli.paths import find_pictures
-from fair_tta.data.problems import printable
+from fair_tta.data.csv_rows import printable
 
 
 @pytest.fixture

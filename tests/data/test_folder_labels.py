@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from cli_fixtures import write_labels
 from fair_tta.data.label_files import check_is_text
-from fair_tta.data.problems import Problem, ProblemKind, Problems, printable
+from fair_tta.data.csv_rows import printable
+from fair_tta.data.problems import Problem, ProblemKind, Problems
 from fair_tta.data.records import DatasetError, Record, collect
 from fair_tta.folders import Labels
 

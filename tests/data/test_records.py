@@ -21,7 +21,7 @@ from fair_tta.data import (
     Problems,
     Record,
 )
-from fair_tta.data.problems import printable
+from fair_tta.data.csv_rows import printable
 from fair_tta.data.records import collect
 
 

@@ -23,7 +23,7 @@ from fair_tta.auditing import Audit, audit, compare
 from fair_tta.auditing.columns import Columns
 from fair_tta.auditing.document import Difference
 from fair_tta.data import Dataset, Record, read_folder
-from fair_tta.data.problems import printable
+from fair_tta.data.csv_rows import printable
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import Estimate
 from fair_tta.paper.bench import bench

@@ -26,7 +26,7 @@ from fair_tta.app.uploads import UploadedFile, header, path_column, pictures_amo
 from fair_tta.errors import FairTTAError
 from fair_tta.miniature import BIRDS
 
-_START = NOTHING_YET.format("How large is the gap, and what do methods make of it? With labels.")
+_AUDIT_START = NOTHING_YET.format("How large is the gap, and what do methods make of it? With labels.")
 
 
 def audit_tab(desk: Desk) -> None:
@@ -54,7 +54,7 @@ def audit_tab(desk: Desk) -> None:
             boxes = fields_boxes(desk, optional=True)
             methods = methods_box(desk, ("zero-shot", "association-correction"))
             button = gr.Button("Audit", variant="primary", elem_classes="fair-tta-run")
-    page = gr.HTML(_START, padding=False, elem_classes="fair-tta-result")
+    page = gr.HTML(_AUDIT_START, padding=False, elem_classes="fair-tta-result")
     downloads = downloads_box(desk)
 
     def audit(
@@ -100,7 +100,7 @@ def audit_tab(desk: Desk) -> None:
                 gr.Dropdown(choices=others, value=guess),
                 gr.Dropdown(choices=others, value=[]),
                 gr.Dropdown(choices=found, value=where),
-                _START,
+                _AUDIT_START,
             )
 
         none = gr.Dropdown(choices=[], value=None)

@@ -23,7 +23,7 @@ from fair_tta.app.uploaded_examination import examine_uploads
 from fair_tta.app.uploads import UploadedFile, pictures_among
 from fair_tta.miniature import BIRDS
 
-_START = NOTHING_YET.format("What the model perceives, and what methods would change: no labels.")
+_EXAMINE_START = NOTHING_YET.format("What the model perceives, and what methods would change: no labels.")
 
 
 def examine_tab(desk: Desk) -> None:
@@ -36,7 +36,7 @@ def examine_tab(desk: Desk) -> None:
             boxes = fields_boxes(desk)
             methods = methods_box(desk)
             button = gr.Button("Examine", variant="primary", elem_classes="fair-tta-run")
-    page = gr.HTML(_START, padding=False, elem_classes="fair-tta-result")
+    page = gr.HTML(_EXAMINE_START, padding=False, elem_classes="fair-tta-result")
     downloads = downloads_box(desk)
 
     def examine(

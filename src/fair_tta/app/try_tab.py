@@ -11,7 +11,7 @@ from fair_tta.app.parts import LOUDLY, NOTHING_YET, QUIETLY, Desk, fields_boxes,
 from fair_tta.app.questions import Fields, chosen_methods
 from fair_tta.errors import FairTTAError
 
-_START = NOTHING_YET.format("Drop a picture or take a drawn one, then press <b>Answer</b>.")
+_TRY_START = NOTHING_YET.format("Drop a picture or take a drawn one, then press <b>Answer</b>.")
 
 
 def try_tab(desk: Desk, examples: list[DrawnExample]) -> None:
@@ -30,7 +30,7 @@ def try_tab(desk: Desk, examples: list[DrawnExample]) -> None:
             methods = methods_box(desk)
             button = gr.Button("Answer", variant="primary", elem_classes="fair-tta-run")
         with gr.Column(scale=3, min_width=300):
-            answers = gr.HTML(_START, padding=False, elem_classes="fair-tta-result")
+            answers = gr.HTML(_TRY_START, padding=False, elem_classes="fair-tta-result")
 
     def answer(path: str | None, targets: str, sensitive: str, template: str, names: Any) -> str:
         def act() -> str:

@@ -97,13 +97,13 @@ def _classifier(
         )
     targets = fields.targets.strip()
     return classifiers.named(
-        read_targets(fields, classifiers.limits) if targets else _found(values, columns.target),
-        {c: told[c] if c in told else _found(values, c) for c in columns.sensitive},
+        read_targets(fields, classifiers.limits) if targets else _found_values(values, columns.target),
+        {c: told[c] if c in told else _found_values(values, c) for c in columns.sensitive},
         fields.template,
     )
 
 
-def _found(values: LabelValues, column: str) -> dict[str, str]:
+def _found_values(values: LabelValues, column: str) -> dict[str, str]:
     names = values.names(column)
     if len(names) < 2:
         raise FairTTAError(

@@ -49,7 +49,7 @@ def harm_of_run(
     return tuple(
         HarmRate(name, group, Measured.of(share_of(bad, mask, level, _called(group))))
         for name, bad in _members(rows, sets, 0)
-        for group, mask in _groups(rows)
+        for group, mask in _harm_groups(rows)
     )
 
 
@@ -61,7 +61,7 @@ def harm_against(
     return tuple(
         HarmChange(name, group, Difference.of(change_of(was, now, mask, level, _called(group))))
         for (name, was), (_, now) in pairs
-        for group, mask in _groups(rows)
+        for group, mask in _harm_groups(rows)
     )
 
 
@@ -70,7 +70,7 @@ def _members(rows: Rows, sets: Mapping[str, Sequence[str]], run: int) -> Iterato
         yield name, np.isin(rows.answers[run], [rows.targets.index(one) for one in classes])
 
 
-def _groups(rows: Rows) -> Iterator[tuple[dict[str, str], Mask]]:
+def _harm_groups(rows: Rows) -> Iterator[tuple[dict[str, str], Mask]]:
     yield {}, np.ones(len(rows.group), np.bool_)
     groups = rows.groups
     for place, (attribute, values) in enumerate(rows.values.items()):

@@ -194,7 +194,7 @@ def audit_command(
 
 def _say_prompts(classifier: FairTPTClassifier) -> None:
     """What the model is asked: names such as 0 and 1 make no sentence, and nobody would notice."""
-    from fair_tta.data.problems import printable
+    from fair_tta.data.csv_rows import printable
     from fair_tta.text.doubts import doubts
 
     task = classifier.task

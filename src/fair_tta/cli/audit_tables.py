@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fair_tta.auditing.document import AuditDocument, EstimateFields
-from fair_tta.data.problems import printable
+from fair_tta.data.csv_rows import printable
 from fair_tta.folders import FolderAudit
 from fair_tta.folders.outputs import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, ROWS
 from fair_tta.report.banners import NamedAudit

@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 def say(text: str) -> None:
     """Lines on stderr as they are: brackets in them are no markup, names no escape sequences."""
-    from fair_tta.data.problems import printable
+    from fair_tta.data.csv_rows import printable
 
     lines = "\n".join(map(printable, text.split("\n")))
     Console(stderr=True, soft_wrap=True).print(Text(lines))

@@ -95,7 +95,7 @@ def examine_command(
         from fair_tta.auditing.changed_pictures import ChangedPictures
         from fair_tta.auditing.perceptions import Perceptions
         from fair_tta.cli.examine_tables import print_examination
-        from fair_tta.data.problems import printable
+        from fair_tta.data.csv_rows import printable
         from fair_tta.metrics.bootstrap import DEFAULT
         from fair_tta.runs.answer import to_prediction
         from fair_tta.runs.job import job_of

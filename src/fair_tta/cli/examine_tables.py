@@ -8,7 +8,7 @@ from rich.text import Text
 from fair_tta.auditing.examination import Examination
 from fair_tta.auditing.examination_document import ExaminationDocument, PerceivedAttribute
 from fair_tta.cli.audit_tables import figure_cell
-from fair_tta.data.problems import printable
+from fair_tta.data.csv_rows import printable
 from fair_tta.report import examination_sentences as sentences
 from fair_tta.report.terminal import Fitted, columns
 
@@ -29,7 +29,7 @@ def print_examination(examination: Examination) -> None:
         for card in sentences.cards(document, attribute):
             console.print(Text(f"{card.heading}: {printable(card.text)}", style=_TONES[card.tone]))
         console.print(Text())
-        console.print(_perceived(attribute, of))
+        console.print(_perceived_attribute(attribute, of))
         console.print(Text(_sureness(of)))
         for sign in of.stop_signs:
             console.print(Text(f"STOP: {printable(sign)}", style="bold red"))
@@ -48,7 +48,7 @@ def print_examination(examination: Examination) -> None:
         console.print(Text(f"Note: {printable(warning)}"))
 
 
-def _perceived(attribute: str, of: PerceivedAttribute) -> Fitted:
+def _perceived_attribute(attribute: str, of: PerceivedAttribute) -> Fitted:
     """Shares of values, and the classes that lean to them most."""
     first = next(iter(of.associations.values()))
     lean = {y: max(abs(row[y]) for row in of.associations.values()) for y in first}

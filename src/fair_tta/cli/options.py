@@ -309,7 +309,7 @@ def fit_on(
 
 def say_fitted(fitted: FittedAdapters) -> None:
     """What methods were fitted on, and what could not be used of it."""
-    from fair_tta.data.problems import printable
+    from fair_tta.data.csv_rows import printable
 
     for sentence in (*fitted.left_out, *fitted.notes):
         say(printable(sentence))

@@ -82,7 +82,7 @@ def predict_command(
     with exits(stopped, options.option_names(context)):
         from fair_tta.adapters.text_form import short_name
         from fair_tta.cli.prediction_output import Csv, JsonLines, PredictionTable
-        from fair_tta.data.problems import printable
+        from fair_tta.data.csv_rows import printable
         from fair_tta.runs.answer import to_prediction
         from fair_tta.runs.job import job_of
         from fair_tta.runs.runner import Runner

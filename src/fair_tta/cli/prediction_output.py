@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fair_tta.data.csv_rows import CsvRows
-from fair_tta.data.problems import printable
+from fair_tta.data.csv_rows import printable
 from fair_tta.errors import ImageError
 from fair_tta.prediction import Prediction
 from fair_tta.report.terminal import Fitted, TableColumn

@@ -13,8 +13,6 @@ import csv
 from collections.abc import Iterable
 from typing import IO
 
-from fair_tta.data.problems import printable
-
 _FORMULA = "=+-@\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}"
 _SIGNS = frozenset(_FORMULA + "\N{FULLWIDTH COMMERCIAL AT}\t\r\n")
 
@@ -40,3 +38,8 @@ def text_cell(cell: object) -> object:
         return cell
     begins = cell.lstrip(" ")[:1]
     return ("'" if begins in _SIGNS and len(cell) > 1 else "") + printable(cell)
+
+
+def printable(text: str) -> str:
+    """Text that any terminal and any file can hold: what is not printable becomes an escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

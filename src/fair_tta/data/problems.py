@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from fair_tta.data.csv_rows import printable
+
 KEPT_EXAMPLES, SHOWN_EXAMPLES = 20, 3
 """How many examples of each kind of problem are kept, and how many are shown."""
 
@@ -116,8 +118,3 @@ class Problems:
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) or "no problems"
-
-
-def printable(text: str) -> str:
-    """Text that any terminal and any file can hold: what is not printable becomes an escape."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -14,7 +14,8 @@ from fair_tta.auditing.columns import Columns
 from fair_tta.auditing.harm_sets import HarmSets, parse_harmful
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.data.folder_labels import LabelValues
-from fair_tta.data.problems import Problem, ProblemKind, Problems, printable
+from fair_tta.data.csv_rows import printable
+from fair_tta.data.problems import Problem, ProblemKind, Problems
 from fair_tta.data.records import Record
 from fair_tta.data.sampling import check_counts, choose
 from fair_tta.errors import FairTTAError

@@ -18,7 +18,7 @@ from fair_tta.report.terminal import Fitted, columns
 ONE_VIEW = {name: adapter for name, adapter in METHODS.items() if not adapter.needs_views}
 SHOWN = tuple(c for c in COLUMNS if c.title in ("Acc", "WGA", "EOD"))
 
-_STYLES = {1: "green", -1: "red", 0: ""}
+_EFFECT_STYLES = {1: "green", -1: "red", 0: ""}
 
 
 def play_one_view(
@@ -65,7 +65,7 @@ def effect_table(audits: Mapping[str, Audit]) -> Fitted:
     """The same for the terminal; + better and - worse, as in the other tables."""
     overview = effect_overview(audits)
     rows = [
-        [Text(text + ("", " +", " -")[side], _STYLES[side]) for text, side in row]
+        [Text(text + ("", " +", " -")[side], _EFFECT_STYLES[side]) for text, side in row]
         for row in overview.rows
     ]
     return Fitted(columns(overview.header, rows, texts=(0, 1)), rows, overview.title)

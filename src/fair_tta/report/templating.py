@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from fair_tta.auditing.label_plans import HALF_WIDTH
-from fair_tta.data.problems import printable
+from fair_tta.data.csv_rows import printable
 from fair_tta.report import meanings, numbers, sentences
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fair_tta.data.problems import printable
+from fair_tta.data.csv_rows import printable
 from fair_tta.prediction import Prediction
 
 

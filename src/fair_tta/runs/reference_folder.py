@@ -19,7 +19,7 @@ from fair_tta.adapters import Adapter, Chained
 from fair_tta.adapters.checks import check_adapter, is_fitted, is_ready, parts_of
 from fair_tta.adapters.fitting import FittedMethod
 from fair_tta.classifier import FairTPTClassifier
-from fair_tta.data.problems import printable
+from fair_tta.data.csv_rows import printable
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.runs.picture_files import AskedPicture, read_picture
 from fair_tta.runs.worker import LoadedPicture, load_picture

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from PIL.Image import Image
+from PIL import Image
 
 from fair_tta.errors import ImageError
 
-Load = Callable[[Any], Image]
+Load = Callable[[Any], Image.Image]
 _THREADS = 8  # at most; decoders let others run meanwhile
 
 
@@ -27,9 +27,9 @@ class LoadedBatch:
         upcoming: the pictures of the next batch, on their way.
     """
 
-    pictures: list[Image]
+    pictures: list[Image.Image]
     error: ImageError | None = None
-    upcoming: Sequence[Future[Image]] = ()
+    upcoming: Sequence[Future[Image.Image]] = ()
 
     def settle(self) -> None:
         """Wait until no thread decodes, so that none runs while the caller's code does."""
@@ -50,7 +50,7 @@ def decoding_threads() -> ThreadPoolExecutor:
 
 def in_turn(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatch]:
     """Batches of so many pictures, each loaded when its turn comes; none after one that fails."""
-    pictures: list[Image] = []
+    pictures: list[Image.Image] = []
     for index, image in enumerate(images):
         try:
             pictures.append(load(image))
@@ -72,7 +72,7 @@ def ahead(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatch]
         taken = list(islice(stream, size))
         upcoming = [pool.submit(load, image) for image in taken]
         while upcoming:
-            pictures: list[Image] = []
+            pictures: list[Image.Image] = []
             for index, future in enumerate(upcoming):
                 try:
                     pictures.append(_result(future, load, taken[index]))
@@ -88,7 +88,7 @@ def ahead(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatch]
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _result(future: Future[Image], load: Load, image: Any) -> Image:
+def _result(future: Future[Image.Image], load: Load, image: Any) -> Image.Image:
     """What a thread has loaded; read here if the caller's filters made a warning an error there."""
     try:
         return future.result()

@@ -20,7 +20,7 @@ from fair_tta.text.cache import Cache
 from fair_tta.text.encoder import unit
 from fair_tta.vision.batch_rendering import render_batch
 from fair_tta.vision.enlarging import MOST_ENLARGED, check_enlarged, enlarged_pixels
-from fair_tta.vision.given_views import check_arrays, check_count, listed_views
+from fair_tta.vision.given_views import check_arrays, check_view_count, listed_views
 from fair_tta.vision.images import ImageInput, load_image
 from fair_tta.vision.pixel_spec import PixelSpec
 from fair_tta.vision.probe import suited
@@ -242,7 +242,7 @@ def _fixed(
 
 def _parse_views(views: Any) -> Views | CustomViews:
     if isinstance(views, Views) and not isinstance(views, type):
-        check_count(views)
+        check_view_count(views)
         return views
     is_nested = isinstance(views, Tensor) and views.is_nested  # it has no shape
     is_array = isinstance(views, Tensor | np.ndarray) and not is_nested and views.ndim > 0

@@ -14,7 +14,7 @@ from fair_tta.vision.views import AugMix, CropFlip, Identity, Views
 _SLACK = 1.0  # how far values may overshoot 0..255, as those of some ways to resize do
 
 
-def check_count(views: Views) -> None:
+def check_view_count(views: Views) -> None:
     """Raise unless `n` is a number of views."""
     if not isinstance(views.n, int) or views.n < 1:
         raise FairTTAError(

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-_EDGE = 96  # of the pictures that show what preprocessing does
+_PROBE_EDGE = 96  # of the pictures that show what preprocessing does
 _HALVES = (((200, 30, 60), (20, 180, 90)), ((128, 128, 128), (60, 60, 220)))
 """Colours of left and right halves, which tell apart channels and shades."""
 
@@ -29,7 +29,7 @@ class PixelSpec:
         preprocess = getattr(backend, "preprocess", None)
         if preprocess is None or not hasattr(backend, "encode_pixels"):
             return None
-        square, flat = (_EDGE, _EDGE), (_EDGE, _EDGE * 2 // 3)
+        square, flat = (_PROBE_EDGE, _PROBE_EDGE), (_PROBE_EDGE, _PROBE_EDGE * 2 // 3)
         black, white, wide = (
             preprocess([Image.new("RGB", size, colour)])
             for size, colour in ((square, "black"), (square, "white"), (flat, "black"))
@@ -67,6 +67,6 @@ class PixelSpec:
 
 def _picture(halves: tuple[tuple[int, int, int], ...]) -> Image.Image:
     left, right = halves
-    picture = Image.new("RGB", (_EDGE, _EDGE), left)
-    picture.paste(right, (_EDGE // 2, 0, _EDGE, _EDGE))
+    picture = Image.new("RGB", (_PROBE_EDGE, _PROBE_EDGE), left)
+    picture.paste(right, (_PROBE_EDGE // 2, 0, _PROBE_EDGE, _PROBE_EDGE))
     return picture
