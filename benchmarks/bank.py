@@ -28,15 +28,20 @@ import torch
 import transformers
 from PIL import Image
 
-from fair_tta.adapters import ZeroShot
-from fair_tta.data import BenchmarkTask, read_folder
-from fair_tta.paper.grids import GRIDS
-from fair_tta.paper.table_run import prepare, run_table
-from fair_tta.runs.local import Local
-from fair_tta.runs.on_ray import OnRay
-from fair_tta.runs.runner import Engine
-from fair_tta.runs.samples import Reader, TaskSamples, gather, miniature_reader, miniature_tasks
-from fair_tta.runs.settings import Grid, Setting
+from fair_tta.lab.bench.grids import GRIDS, Grid, Setting
+from fair_tta.lab.bench.run import prepare, run_table
+from fair_tta.lab.bench.samples import (
+    Reader,
+    TaskSamples,
+    gather,
+    miniature_reader,
+    miniature_tasks,
+)
+from fair_tta.lab.data import BenchmarkTask, read_folder
+from fair_tta.lab.runs.local import Local
+from fair_tta.lab.runs.ray import OnRay
+from fair_tta.lab.runs.runner import Engine
+from fair_tta.methods import ZeroShot
 
 ZERO_ALONE = Grid("zero-alone", "", (GRIDS["main-L14"].settings[2],))
 

@@ -21,10 +21,10 @@ from rich.table import Table
 from scipy.stats import t as student
 
 from fair_tta import ELRA, TPT, FairTPT, FairTPTMO, FixedRate, OrthCali, Zero, ZeroShot
-from fair_tta.adapters import Adapter
+from fair_tta.lab.bench.demo import run_episodes
+from fair_tta.lab.bench.figures import COLUMNS
+from fair_tta.methods import Adapter
 from fair_tta.miniature import TASKS
-from fair_tta.paper.cells import COLUMNS
-from fair_tta.paper.episodes import run_episodes
 
 FIRST_SEED = 1000  # the demo reports seeds 0 to 4, the recipe was chosen on validation pictures
 LAMBDAS = (100.0, 1000.0, 5000.0, math.inf)

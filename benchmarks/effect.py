@@ -32,8 +32,8 @@ from effect_pictures import QUESTIONS, REFERENCE, SEEDS, TEST, VALIDATION, Drawe
 from rich.console import Console
 from rich.progress import track
 
-from fair_tta.adapters.text_form import ADAPTERS, parse_adapters
 from fair_tta.errors import FairTTAError
+from fair_tta.methods.registry import ADAPTERS, parse_adapters
 
 ROOT = Path(__file__).parents[1]
 PARTS = {

@@ -11,10 +11,11 @@ import torch
 from effect_pictures import Pictures, Question
 
 from fair_tta import ZeroShot
-from fair_tta.auditing.known_values import is_untold
-from fair_tta.metrics import Bootstrap, definitions
-from fair_tta.metrics.on_rows import differences
-from fair_tta.metrics.rows import parse_rows
+from fair_tta.auditing.classifier import is_untold
+from fair_tta.metrics import Bootstrap
+from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics._estimates import differences
+from fair_tta.metrics._rows import parse_rows
 
 METRICS = {
     "accuracy": definitions.ACCURACY,

@@ -25,13 +25,12 @@ import torch
 import transformers
 from bank import ZERO_ALONE, photos, vit_b_32
 
-from fair_tta.adapters.contract import needs_pixels
-from fair_tta.backends import resolve
-from fair_tta.paper.field import every_method
-from fair_tta.paper.references import ReferencePictures
-from fair_tta.paper.table_run import prepare, run_table
-from fair_tta.runs.samples import TaskSamples, gather, miniature_reader, miniature_tasks
-from fair_tta.runs.settings import Grid
+from fair_tta.lab.bench.grids import Grid, every_method
+from fair_tta.lab.bench.references import ReferencePictures
+from fair_tta.lab.bench.run import prepare, run_table
+from fair_tta.lab.bench.samples import TaskSamples, gather, miniature_reader, miniature_tasks
+from fair_tta.methods.base import needs_pixels
+from fair_tta.models import resolve
 
 
 def without_gradient() -> Grid:

@@ -16,9 +16,9 @@ from rich.progress import track
 from rich.table import Table
 
 from fair_tta import ELRA, TPT, FairTPT, FairTPTMO, OrthCali
-from fair_tta.adapters import Adapter
+from fair_tta.lab.bench.demo import run_episodes
+from fair_tta.methods import Adapter
 from fair_tta.miniature import TASKS
-from fair_tta.paper.episodes import run_episodes
 
 FIRST_SEED = 1000  # as in claims.py
 METHODS: dict[str, Adapter] = {

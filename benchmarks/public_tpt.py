@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from augmix_reference import reference_views
 from PIL import Image
 from torch import Tensor
-
-from augmix_reference import reference_views
 
 
 class PublicTPT:

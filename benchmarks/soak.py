@@ -41,12 +41,11 @@ from PIL import Image
 from torch import nn
 
 from fair_tta import AugMix, Bootstrap, FairTPTClassifier, ImageError, miniature
-from fair_tta.adapters.text_form import parse_adapter
+from fair_tta._cache import Cache
+from fair_tta._identity import environment, weights_hash
 from fair_tta.auditing import audit_classifier, examine_classifier
-from fair_tta.backends import resolve
-from fair_tta.runs.provenance import environment
-from fair_tta.runs.weights_hash import weights_hash
-from fair_tta.text.cache import Cache
+from fair_tta.methods.registry import parse_adapter
+from fair_tta.models import resolve
 
 BATCH, CACHE = 32, 2**24
 ON_FEATURES = (

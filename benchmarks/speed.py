@@ -46,13 +46,13 @@ from fair_tta import (
     Zero,
     ZeroShot,
 )
-from fair_tta.adapters.contract import needs_pixels
-from fair_tta.auditing.known_values import is_untold
-from fair_tta.backends.precision import find_device
-from fair_tta.vision.batch_rendering import render_batch
-from fair_tta.vision.views import content_generator
+from fair_tta.auditing.classifier import is_untold
+from fair_tta.images._draw import render_batch
+from fair_tta.images.views import content_generator
+from fair_tta.methods.base import needs_pixels
+from fair_tta.models._load import find_device
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
 TARGETS = ["male", "female"]
 SENSITIVE = [
@@ -217,7 +217,7 @@ def public(repeat: int) -> None:
 
 def one_view(repeat: int) -> None:
     """Methods that look at the image alone, against the plain zero-shot pipeline."""
-    from fair_tta import adapters
+    from fair_tta import methods as adapters
 
     model, processor = transformers_model("ViT-B-32")
     images, tokenizer = processor

@@ -19,16 +19,16 @@ import warnings
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1] / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "on_device")]
+sys.path[:0] = [str(TESTS / part) for part in ("helpers", "oracles", "on_device")]
 
 
 def main() -> None:
     import adapters_on_device as methods
-
     import devices
     import families
+
     from fair_tta import AugMix, Renderer
-    from fair_tta.backends import resolve
+    from fair_tta.models import resolve
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--layers", type=int, default=families.LAYERS)

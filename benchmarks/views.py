@@ -25,10 +25,11 @@ import PIL
 import torch
 from PIL import Image
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "oracles"))
 
 from augmix_reference import reference_views
-from fair_tta.vision.views import AugMix, CropFlip, content_generator
+
+from fair_tta.images.views import AugMix, CropFlip, content_generator
 
 SIZE = (224, 224)
 

@@ -1,15 +1,6 @@
 """Every method on four drawn birds, with the embedded model."""
 
-from fair_tta import (
-    TPT,
-    FairTPT,
-    FairTPTClassifier,
-    FairTPTMO,
-    OrthCali,
-    Zero,
-    ZeroShot,
-    miniature,
-)
+from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO, OrthCali, Zero, ZeroShot, miniature
 
 task = miniature.BIRDS
 pictures = task.draw(4, seed=1)  # a water and a land bird, each on water and on land

@@ -9,11 +9,10 @@ import argparse
 import sys
 
 from fair_tta import AugMix, FairTPT, FairTPTMO, Zero, ZeroShot
-from fair_tta.adapters import Adapter
-from fair_tta.data import BenchmarkTask, read_folder
-from fair_tta.paper.bench import bench
-from fair_tta.paper.table_text import tables_by_task
-from fair_tta.runs.settings import Grid, Setting
+from fair_tta.lab.bench.grids import Grid, Setting
+from fair_tta.lab.bench.tables import bench, tables_by_task
+from fair_tta.lab.data import BenchmarkTask, read_folder
+from fair_tta.methods import Adapter
 
 TASK = BenchmarkTask(
     dataset="pets",

@@ -10,11 +10,10 @@ import sys
 from dataclasses import replace
 
 from fair_tta import AugMix
-from fair_tta.data import AgeCut
-from fair_tta.paper.bench import bench
-from fair_tta.paper.grids import GRIDS
-from fair_tta.paper.table_text import legend, tables_by_task
-from fair_tta.runs.samples import paper_reader
+from fair_tta.lab.bench.grids import GRIDS
+from fair_tta.lab.bench.samples import paper_reader
+from fair_tta.lab.bench.tables import bench, legend, tables_by_task
+from fair_tta.lab.data import AgeCut
 
 parser = argparse.ArgumentParser(description="UTKFace in the paper's main table.")
 parser.add_argument("data", help="folder of UTKFace, or of several datasets")

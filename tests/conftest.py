@@ -31,9 +31,8 @@ def _quiet() -> None:
 @pytest.fixture
 def tiny_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where pages name models of the hub and pictures, tiny stand-ins lie in the current folder."""
-    import open_clip
-
     import families
+    import open_clip
     from checks import picture
 
     model, images, tokenizer = families.seeded(families.clip)

@@ -61,7 +61,8 @@ def threads(number: int, **settings: str) -> dict[str, str]:
 OLD = {"MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41"}
 # They compare with rows of other processes, which know nothing of the imitation.
 NOT_IMITATED = [
-    f"--ignore=tests/{n}.py" for n in ("runs/test_on_ray", "runs/test_runner", "cli/test_kill")
+    f"--ignore=tests/{n}.py"
+    for n in ("lab/runs/test_on_ray", "lab/runs/test_runner", "lab/cli/test_kill")
 ]
 MACHINES = {
     "default": Machine(threads(1, ATEN_CPU_CAPABILITY="default", **OLD)),
@@ -97,7 +98,9 @@ def run(name: str, machine: Machine, seed: int) -> bool:
     """One run of the suite, told in one line; whether it passed."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(machine.processes)]
     command += [f"--hypothesis-seed={seed}", *machine.options]
-    path = os.pathsep.join(filter(None, [str(ROOT / "tests"), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(
+        filter(None, [str(ROOT / "tests/helpers"), os.environ.get("PYTHONPATH")])
+    )
     environment = {**os.environ, **machine.settings, "HF_HUB_OFFLINE": "1", "PYTHONPATH": path}
     log, start = LOGS / f"{name}.log", time.monotonic()
     with log.open("w") as file, busy(machine.busy):

@@ -12,13 +12,13 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, ClassVar
 
+import families
 import numpy as np
 import pytest
 import torch
+from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from torch import Tensor
 
-import families
-from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from fair_tta import (
     AugMix,
     Cache,
@@ -35,9 +35,9 @@ from fair_tta import (
     Zero,
     ZeroShot,
 )
-from fair_tta.backends import TransformersBackend
 from fair_tta.metrics import SmallGroupWarning
-from fair_tta.text.task import Task
+from fair_tta.models import TransformersBackend
+from fair_tta.prompts.task import Task
 
 
 @pytest.fixture(scope="module")
@@ -503,7 +503,7 @@ def test_scale(backend: TransformersBackend) -> None:
 def test_scaling_image_features_changes_nothing(backend: TransformersBackend) -> None:
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE)
     features = torch.randn(3, 1, 16, generator=torch.Generator().manual_seed(0))
-    from fair_tta.text.encoder import unit
+    from fair_tta._linalg import unit
 
     a = ZeroShot().adapt(clf.task, unit(features)).probabilities
     b = ZeroShot().adapt(clf.task, unit(7 * features)).probabilities

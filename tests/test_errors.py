@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from checks import TARGETS
 
 import fair_tta
-from checks import TARGETS
 from fair_tta import FairTPTClassifier, FairTTAError
 from fair_tta.errors import check_number
 

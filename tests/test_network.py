@@ -7,10 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import families
 import pytest
 import transformers
-
-import families
 from checks import picture
 
 WATCHED = """
@@ -32,7 +31,7 @@ sys.addaudithook(watch)
 LOCAL = """
 from pathlib import Path
 from fair_tta import AugMix, FairTPTClassifier, FairTTAError, ImageError, miniature
-from fair_tta.cli import app
+from fair_tta.lab.cli import app
 
 folder, pictures = sys.argv[1:]
 paths = sorted(map(str, Path(pictures).iterdir()))

@@ -39,7 +39,7 @@ def test_importing_defines_names_and_does_nothing_else() -> None:
         "state = torch.get_rng_state(), random.getstate()\n"
         "finders = [*sys.meta_path]\n"
         "from fair_tta import *\n"
-        "import fair_tta.adapters.text_form\n"
+        "import fair_tta.methods.registry\n"
         "assert sys.meta_path == finders\n"
         "assert torch.equal(state[0], torch.get_rng_state()) and state[1] == random.getstate()\n"
         "heavy = {'transformers', 'open_clip', 'torchjd', 'torchvision', 'matplotlib'}\n"
@@ -61,7 +61,7 @@ def test_public_names_are_there_when_asked_for() -> None:
         "for name in fair_tta.__all__: getattr(fair_tta, name)\n"
         "assert fair_tta.metrics.simplex.__name__ == 'fair_tta.metrics.simplex'\n"
         "from fair_tta import *\n"
-        "assert audit is fair_tta.auditing.audit"
+        "assert audit is fair_tta.auditing._audit"
     )
     with pytest.raises(AttributeError, match="module 'fair_tta' has no attribute 'FairTPX'"):
         fair_tta.FairTPX  # type: ignore[attr-defined]  # noqa: B018
@@ -70,7 +70,7 @@ def test_public_names_are_there_when_asked_for() -> None:
 def test_nothing_but_the_command_needs_the_command() -> None:
     package = ROOT / "src" / "fair_tta"
     others = [p for p in package.rglob("*.py") if "cli" not in p.parts and p.stem != "__main__"]
-    assert [p for p in others if "fair_tta.cli" in p.read_text("utf-8")] == []
+    assert [p for p in others if "fair_tta.lab.cli" in p.read_text("utf-8")] == []
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)

@@ -13,11 +13,10 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 
 from fair_tta import AugMix, FairTPTClassifier, LogitBalance, ZeroShot, miniature
+from fair_tta.images._draw import render, render_batch
+from fair_tta.images.views import content_generator
 from fair_tta.miniature import MiniatureTask
 from fair_tta.prediction import Prediction
-from fair_tta.vision.batch_rendering import render_batch
-from fair_tta.vision.rendering import render
-from fair_tta.vision.views import content_generator
 from picture_canvas import INK, MUTED, RED, TEAL, Canvas
 
 _GREY = "#7b8794"

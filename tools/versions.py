@@ -31,7 +31,7 @@ NOT_COPIED = (".git", ".venv", ".hard", ".*_cache", ".hypothesis", "site", "dist
 EXTRAS = ("pandas", "pyarrow", "fairlearn", "ray", "sklearn", "gradio", "hypothesis", "pytest")
 # Old versions next to new ones of what they need warn that this will end one day. The app needs a
 # newer transformers than the rest (pyproject.toml).
-OLD = ("-W", "ignore::DeprecationWarning", "-W", "ignore::FutureWarning", "--ignore=tests/app")
+OLD = ("-W", "ignore::DeprecationWarning", "-W", "ignore::FutureWarning", "--ignore=tests/lab/app")
 
 
 @dataclass(frozen=True)

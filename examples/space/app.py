@@ -2,7 +2,7 @@
 
 import os
 
-from fair_tta.app import UploadLimits, serve
+from fair_tta.lab.app import UploadLimits, serve
 
 serve(
     os.environ.get("FAIR_TTA_MODEL", "miniature"),  # or the hub id of a CLIP model

@@ -9,7 +9,23 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fair_tta.adapters import (
+    from fair_tta._cache import Cache
+    from fair_tta.auditing import (
+        Associations,
+        Audit,
+        Examination,
+        Scores,
+        audit,
+        audit_classifier,
+        compare,
+        examine_classifier,
+        predictions_to_dataframe,
+    )
+    from fair_tta.classifier import FairTPTClassifier
+    from fair_tta.errors import FairTTAError, ImageError, ModelError, PromptError, TowerError
+    from fair_tta.images._draw import Renderer
+    from fair_tta.images.views import AugMix, CropFlip, Identity, Views
+    from fair_tta.methods import (
         MEMO,
         SAGE,
         SAR,
@@ -48,33 +64,17 @@ if TYPE_CHECKING:
         Zero,
         ZeroShot,
     )
-    from fair_tta.adapters.loading import load_adapter
-    from fair_tta.auditing import (
-        Associations,
-        Audit,
-        Examination,
-        Scores,
-        audit,
-        audit_classifier,
-        compare,
-        examine_classifier,
-        predictions_to_dataframe,
-    )
-    from fair_tta.backends import Backend, Tokens
-    from fair_tta.classifier import FairTPTClassifier
-    from fair_tta.errors import FairTTAError, ImageError, ModelError, PromptError, TowerError
+    from fair_tta.methods._tuning.directions import Direction
+    from fair_tta.methods._tuning.losses import Loss, Objective, SLoss, SuperTSLoss, Term, TSLoss
+    from fair_tta.methods._tuning.rates import ELRA, FixedRate, RatePolicy, Stepper
+    from fair_tta.methods.field.seraser import DistortedViews, NoisyViews
+    from fair_tta.methods.registry import load_adapter
     from fair_tta.metrics import Bootstrap, Estimate, Over, SmallGroupWarning
+    from fair_tta.models import Backend, Tokens
     from fair_tta.pipeline import FairPipeline
     from fair_tta.prediction import Prediction
-    from fair_tta.text.cache import Cache
-    from fair_tta.text.prompts import Templates
-    from fair_tta.text.task import Task
-    from fair_tta.tuning.directions import Direction
-    from fair_tta.tuning.objectives import Loss, Objective, SLoss, SuperTSLoss, Term, TSLoss
-    from fair_tta.tuning.rates import ELRA, FixedRate, RatePolicy, Stepper
-    from fair_tta.vision.auxiliary import DistortedViews, NoisyViews
-    from fair_tta.vision.renderers import Renderer
-    from fair_tta.vision.views import AugMix, CropFlip, Identity, Views
+    from fair_tta.prompts.task import Task
+    from fair_tta.prompts.templates import Templates
 
 __version__ = "0.2.0"
 
@@ -164,19 +164,97 @@ __all__ = [
     "predictions_to_dataframe",
 ]
 
-_MODULES = (
-    "errors", "text.prompts", "metrics",  # these do without PyTorch
-    "adapters", "adapters.loading", "auditing", "backends", "classifier", "text.cache", "text.task",
-    "tuning.directions", "tuning.objectives", "tuning.rates", "prediction", "vision.auxiliary",
-    "vision.views", "pipeline",
-)  # fmt: skip
+_MODULE_OF = {
+    "Cache": "_cache",
+    "Associations": "auditing",
+    "Audit": "auditing",
+    "Examination": "auditing",
+    "Scores": "auditing",
+    "audit": "auditing",
+    "audit_classifier": "auditing",
+    "compare": "auditing",
+    "examine_classifier": "auditing",
+    "predictions_to_dataframe": "auditing",
+    "FairTPTClassifier": "classifier",
+    "FairTTAError": "errors",
+    "ImageError": "errors",
+    "ModelError": "errors",
+    "PromptError": "errors",
+    "TowerError": "errors",
+    "Renderer": "images._draw",
+    "AugMix": "images.views",
+    "CropFlip": "images.views",
+    "Identity": "images.views",
+    "Views": "images.views",
+    "MEMO": "methods",
+    "SAGE": "methods",
+    "SAR": "methods",
+    "TIE": "methods",
+    "TPT": "methods",
+    "UMFC": "methods",
+    "Adapter": "methods",
+    "AdaptsPixels": "methods",
+    "AssociationCorrection": "methods",
+    "BalanceStream": "methods",
+    "BendVLM": "methods",
+    "Chained": "methods",
+    "DeYO": "methods",
+    "EpisodicTIE": "methods",
+    "FairTPT": "methods",
+    "FairTPTMO": "methods",
+    "FitsImages": "methods",
+    "FitsLabelledImages": "methods",
+    "KLFromUniform": "methods",
+    "KLToUniform": "methods",
+    "LogitBalance": "methods",
+    "OrthCali": "methods",
+    "Outcome": "methods",
+    "PartialProjection": "methods",
+    "PerceptionCLIP": "methods",
+    "Reference": "methods",
+    "ReferenceBatch": "methods",
+    "RoboShot": "methods",
+    "SEraser": "methods",
+    "SmallReferenceWarning": "methods",
+    "StreamGuard": "methods",
+    "Tent": "methods",
+    "Texts": "methods",
+    "TIEStar": "methods",
+    "ViewControl": "methods",
+    "Zero": "methods",
+    "ZeroShot": "methods",
+    "Direction": "methods._tuning.directions",
+    "Loss": "methods._tuning.losses",
+    "Objective": "methods._tuning.losses",
+    "SLoss": "methods._tuning.losses",
+    "SuperTSLoss": "methods._tuning.losses",
+    "Term": "methods._tuning.losses",
+    "TSLoss": "methods._tuning.losses",
+    "ELRA": "methods._tuning.rates",
+    "FixedRate": "methods._tuning.rates",
+    "RatePolicy": "methods._tuning.rates",
+    "Stepper": "methods._tuning.rates",
+    "DistortedViews": "methods.field.seraser",
+    "NoisyViews": "methods.field.seraser",
+    "load_adapter": "methods.registry",
+    "Bootstrap": "metrics",
+    "Estimate": "metrics",
+    "Over": "metrics",
+    "SmallGroupWarning": "metrics",
+    "Backend": "models",
+    "Tokens": "models",
+    "FairPipeline": "pipeline",
+    "Prediction": "prediction",
+    "Task": "prompts.task",
+    "Templates": "prompts.templates",
+}
 
 if not TYPE_CHECKING:  # or a type checker would believe in any name
 
     def __getattr__(name: str) -> object:
         if name in __all__:
-            homes = (vars(import_module(f"fair_tta.{module}")) for module in _MODULES)
-            return globals().setdefault(name, next(home[name] for home in homes if name in home))
+            value = getattr(import_module(f"fair_tta.{_MODULE_OF[name]}"), name)
+            return globals().setdefault(name, value)
         if find_spec(f"fair_tta.{name}") is not None:
             return import_module(f"fair_tta.{name}")
         raise AttributeError(f"module 'fair_tta' has no attribute {name!r}")

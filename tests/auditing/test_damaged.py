@@ -11,12 +11,13 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-
 from cli_fixtures import call
+
 from fair_tta.auditing import Audit, Examination, schema
 from fair_tta.errors import FairTTAError
-from fair_tta.report import charts, html, markdown, tradeoff
-from fair_tta.report.svg import Chart
+from fair_tta.lab.report import charts, html, markdown
+from fair_tta.lab.report import charts as tradeoff
+from fair_tta.lab.report.charts import Chart
 
 SAVED = Path(__file__).parent / "audit-0.1.json"
 TEXT = SAVED.read_text("utf-8")

@@ -8,12 +8,12 @@ import random
 from pathlib import Path
 from typing import Any
 
+import families
 import numpy as np
 import pytest
 import torch
-
-import families
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
+
 from fair_tta import (
     Adapter,
     AugMix,
@@ -29,11 +29,11 @@ from fair_tta import (
     examine_classifier,
     metrics,
 )
-from fair_tta.auditing.examination_document import ExaminationDocument
-from fair_tta.auditing.perceptions import NOTICE, stop_signs
-from fair_tta.backends import TransformersBackend
+from fair_tta.auditing.examination import ExaminationDocument
+from fair_tta.auditing.examine import NOTICE, stop_signs
 from fair_tta.miniature import TASKS
 from fair_tta.miniature.world import WorldSplit
+from fair_tta.models import TransformersBackend
 
 IMAGES = [picture(i) for i in range(10)]
 ADAPTERS: dict[str, Adapter] = {"zero": Zero(), "orth": OrthCali(lam=0), "tuned": FairTPT()}

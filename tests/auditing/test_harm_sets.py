@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from fair_tta import Audit, FairTTAError, audit, compare, metrics, report
+from fair_tta import Audit, FairTTAError, audit, compare, metrics
+from fair_tta.lab import report
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
 

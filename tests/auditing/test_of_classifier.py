@@ -9,25 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import families
 import pytest
 import torch
+from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from torch import nn
 
-import families
-from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from fair_tta import TPT, FairTPTClassifier, FairTTAError, Identity, ZeroShot
-from fair_tta.auditing import (
-    Audit,
-    audit_classifier,
-    compare,
-    predictions_to_dataframe,
-)
-from fair_tta.backends import TransformersBackend
+from fair_tta._identity import model_identity, weights_hash
+from fair_tta.auditing import Audit, audit_classifier, compare, predictions_to_dataframe
+from fair_tta.methods._tuning.rates import FixedRate
 from fair_tta.metrics import Bootstrap, SmallGroupWarning
 from fair_tta.miniature.model import FOLDER
-from fair_tta.runs.provenance import model_identity
-from fair_tta.runs.weights_hash import weights_hash
-from fair_tta.tuning.rates import FixedRate
+from fair_tta.models import TransformersBackend
 
 IMAGES = [picture(i) for i in range(8)]
 LABELS = ["cat", "dog", "bird", "cat"] * 2

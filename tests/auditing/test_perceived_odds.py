@@ -11,8 +11,9 @@ import pytest
 from fair_tta import metrics
 from fair_tta.auditing import Audit, Scores, audit, compare
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics import Bootstrap, definitions, pseudo_odds
-from fair_tta.report import html, markdown
+from fair_tta.lab.report import html, markdown
+from fair_tta.metrics import Bootstrap, pseudo_odds
+from fair_tta.metrics import _definitions as definitions
 
 N, QUICK = 400, Bootstrap(200)
 CLASSES, GENDER, AGE = ["cat", "dog"], ["man", "woman"], ["young", "old"]

@@ -25,20 +25,19 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from fair_tta import FairTPTClassifier, Identity, LogitBalance, ZeroShot, load_adapter, miniature
-from fair_tta.adapters.checks import is_ready, parts_of
-from fair_tta.adapters.reference import _digest
-from fair_tta.adapters.text_form import ADAPTERS, parse_adapter
 from fair_tta.auditing import Audit, Examination, audit
-from fair_tta.backends import Backend, resolve
-from fair_tta.data.problems import Problem
-from fair_tta.folders import Labels
+from fair_tta.images.views import AugMix
+from fair_tta.lab.bench.toml import read_table
+from fair_tta.lab.data.labels import Labels
+from fair_tta.lab.data.records import Problem
+from fair_tta.lab.report import examination_html, html, markdown
+from fair_tta.lab.runs.bank import Bank
+from fair_tta.lab.runs.store import Answer, Key, Store, to_answer
+from fair_tta.methods._checks import is_ready, parts_of
+from fair_tta.methods.reference import _digest
+from fair_tta.methods.registry import ADAPTERS, parse_adapter
 from fair_tta.metrics import Bootstrap
-from fair_tta.paper.toml_tables import read_table
-from fair_tta.report import examination_html, html, markdown
-from fair_tta.runs.answer import Answer, Key, to_answer
-from fair_tta.runs.bank import Bank
-from fair_tta.runs.store import Store
-from fair_tta.vision.views import AugMix
+from fair_tta.models import Backend, resolve
 
 ANSWER, REASON = "answer", "row with a reason"
 Door = Callable[[Random, Path], str]

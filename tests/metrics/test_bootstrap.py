@@ -12,9 +12,10 @@ import pytest
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics import Bootstrap, Estimate, Over, SmallGroupWarning, definitions
-from fair_tta.metrics.on_rows import differences, estimates, shortfall, worst
-from fair_tta.metrics.rows import Floats, Ints, Rows, parse_rows
+from fair_tta.metrics import Bootstrap, Estimate, Over, SmallGroupWarning
+from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics._estimates import differences, estimates, shortfall, worst
+from fair_tta.metrics._rows import Floats, Ints, Rows, parse_rows
 
 
 def noisy(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError
-from fair_tta.tuning.entropy import normalised_entropy
+from fair_tta.methods._tuning.entropy import normalised_entropy
 
 
 def test_indifference_and_confidence_are_mean_entropies() -> None:

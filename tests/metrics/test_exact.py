@@ -109,7 +109,7 @@ def test_errors(call: Any, message: str) -> None:
 
 def test_the_papers_tables_agree_with_our_definitions() -> None:
     """Bias = accuracy - worst-group accuracy <= everything, in all cells but the suspect ones."""
-    text = (files("fair_tta.paper") / "paper_tables.csv").read_text("utf-8")
+    text = (files("fair_tta.lab.bench") / "paper_tables.csv").read_text("utf-8")
     cells = list(csv.DictReader(text.splitlines()))
     assert len(cells) == 1091
     broken = 0

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics import Over, SmallGroupWarning, definitions
-from fair_tta.metrics.on_rows import gaps_of_classes
-from fair_tta.metrics.perceived_bootstrap import pseudo_odds
-from fair_tta.metrics.rows import parse_rows
+from fair_tta.metrics import Over, SmallGroupWarning
+from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics._estimates import gaps_of_classes
+from fair_tta.metrics._rows import parse_rows
+from fair_tta.metrics.perceived import pseudo_odds
 
 fairlearn: Any = pytest.importorskip("fairlearn.metrics")
 sklearn: Any = pytest.importorskip("sklearn.metrics")

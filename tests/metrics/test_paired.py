@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fair_tta.metrics import Bootstrap, definitions, paired_interval, wilson
-from fair_tta.metrics.certainty import mean
-from fair_tta.metrics.on_rows import differences
-from fair_tta.metrics.rows import Rows
+from fair_tta.metrics import Bootstrap, paired_interval, wilson
+from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics._estimates import differences
+from fair_tta.metrics._rows import Rows
+from fair_tta.metrics.calibration import mean
 
 ALL = (
     definitions.ACCURACY,

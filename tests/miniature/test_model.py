@@ -6,15 +6,15 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import families
 import numpy as np
 import pytest
 import torch
 from transformers import AutoProcessor, AutoTokenizer, CLIPModel
 
-import families
 from fair_tta import FairTPTClassifier, FairTTAError, ModelError, ZeroShot
+from fair_tta.lab.bench.demo import run_episodes
 from fair_tta.miniature import FOLDER, TASKS, MiniatureTask, WorldSplit, load_open_clip
-from fair_tta.paper.episodes import run_episodes
 from miniature_vocabulary import templates, tokenizer, words
 from train_miniature import TrainingRecipe, train
 

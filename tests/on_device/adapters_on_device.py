@@ -7,12 +7,12 @@ from dataclasses import is_dataclass
 from inspect import signature
 from typing import Any
 
+import devices
 import pytest
 import torch
-
-import devices
 from checks import picture
 from devices import Pair
+
 from fair_tta import (
     ELRA,
     SAR,
@@ -28,11 +28,11 @@ from fair_tta import (
     SuperTSLoss,
     TSLoss,
     ViewControl,
-    adapters,
 )
-from fair_tta.adapters.contract import needs_pixels
-from fair_tta.adapters.orthcali import calibrate
-from fair_tta.tuning.directions import UPGrad
+from fair_tta import methods as adapters
+from fair_tta.methods._tuning.directions import UPGrad
+from fair_tta.methods.base import needs_pixels
+from fair_tta.methods.paper.orthcali import calibrate
 
 pytest_plugins = ("device_models",)
 

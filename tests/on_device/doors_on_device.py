@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-
 from checks import picture
 from devices import Pair
+
 from fair_tta import (
     Adapter,
     AssociationCorrection,

@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import devices
 import numpy as np
 import pytest
 import torch
-
-import devices
 from checks import picture
 from devices import Pair
+
 from fair_tta import TPT, AugMix, CropFlip, FairTPTClassifier, Renderer, Zero, ZeroShot
-from fair_tta.vision.batch_rendering import render_batch
-from fair_tta.vision.views import content_generator
+from fair_tta.images._draw import render_batch
+from fair_tta.images.views import content_generator
 
 pytest_plugins = ("device_models",)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics.perceived import prompt_associations
-from fair_tta.text.task import Task
+from fair_tta.prompts.task import Task
 
 
 @dataclass(frozen=True)

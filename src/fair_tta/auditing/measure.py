@@ -11,8 +11,11 @@ from typing import Any
 
 from msgspec import structs
 
-from fair_tta.auditing.audits import Audit
-from fair_tta.auditing.comparison import against, corrected_differences
+from fair_tta._identity import ORIGIN, adapter_settings, environment, plain
+from fair_tta.auditing._audit import Audit
+from fair_tta.auditing._compare import against, corrected_differences
+from fair_tta.auditing._json import dump_document, parse_document
+from fair_tta.auditing._run import HarmSets, figures_of_run, parse_harmful
 from fair_tta.auditing.document import (
     SCHEMA_ID,
     AdapterFields,
@@ -24,17 +27,12 @@ from fair_tta.auditing.document import (
     RunFigures,
     RunOrigin,
 )
-from fair_tta.auditing.harm_sets import HarmSets, parse_harmful
-from fair_tta.auditing.json_form import dump_document, parse_document
-from fair_tta.auditing.run_figures import figures_of_run
 from fair_tta.auditing.scores import Scores
 from fair_tta.errors import FairTTAError
+from fair_tta.metrics._estimates import sizes
+from fair_tta.metrics._rows import Column, Rows, Sensitive, Values, parse_rows
 from fair_tta.metrics.bootstrap import DEFAULT, Bootstrap, check_interval
 from fair_tta.metrics.estimate import SMALL, Over, small_groups, warn_small
-from fair_tta.metrics.on_rows import sizes
-from fair_tta.metrics.rows import Column, Rows, Sensitive, Values, parse_rows
-from fair_tta.runs.plain_form import adapter_settings, plain
-from fair_tta.runs.provenance import ORIGIN, environment
 
 
 def audit(
@@ -67,7 +65,7 @@ def audit(
             they are is told by group, see `fair_tta.metrics.harm_rate`.
         interval: how intervals are made.
         adapter: the method, to be written down.
-        provenance: what else to write down, see `fair_tta.runs.provenance`.
+        provenance: what else to write down, see `fair_tta._identity`.
 
     Example:
         >>> y_true = ["cat", "dog"] * 100

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics.certainty import check_probabilities, check_unit, normalised_entropies
-from fair_tta.metrics.rows import Floats, check_length
+from fair_tta.metrics._rows import Floats, check_length
+from fair_tta.metrics.calibration import check_probabilities, check_unit, normalised_entropies
 from fair_tta.prediction import Prediction
 
 

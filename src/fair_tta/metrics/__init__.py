@@ -3,24 +3,18 @@
 Every figure comes as an `Estimate`, with its n, its interval and what it leaves out.
 """
 
-from fair_tta.metrics import definitions
+from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics._definitions import Metric
+from fair_tta.metrics._estimates import Rates
 from fair_tta.metrics.bootstrap import Bootstrap
-from fair_tta.metrics.calibration import expected_calibration_error, group_calibration_error
-from fair_tta.metrics.certainty import (
+from fair_tta.metrics.calibration import (
     average_sensitive_indifference,
     average_target_confidence,
+    expected_calibration_error,
+    group_calibration_error,
     normalised_entropies,
 )
-from fair_tta.metrics.clopper_pearson import clopper_pearson
-from fair_tta.metrics.definitions import Metric
 from fair_tta.metrics.estimate import SMALL, Estimate, Over, SmallGroupWarning
-from fair_tta.metrics.exact import (
-    images_for_change,
-    images_for_half_width,
-    mcnemar,
-    paired_interval,
-    wilson,
-)
 from fair_tta.metrics.groups import (
     accuracy,
     balanced_accuracy,
@@ -35,14 +29,22 @@ from fair_tta.metrics.groups import (
     worst_group_accuracy,
 )
 from fair_tta.metrics.harm import harm_rate, harm_rate_change
-from fair_tta.metrics.on_rows import Rates
+from fair_tta.metrics.intervals import (
+    clopper_pearson,
+    images_for_change,
+    images_for_half_width,
+    mcnemar,
+    paired_interval,
+    wilson,
+)
 from fair_tta.metrics.perceived import (
+    PseudoOdds,
     prompt_associations,
     pseudo_equalized_odds_difference,
+    pseudo_odds,
     pseudo_rates,
     r_squared,
 )
-from fair_tta.metrics.perceived_bootstrap import PseudoOdds, pseudo_odds
 from fair_tta.metrics.ranking import max_skew, ndkl
 
 __all__ = [

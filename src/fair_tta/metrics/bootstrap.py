@@ -13,10 +13,10 @@ from typing import TypeAlias
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics.definitions import Metric
+from fair_tta.metrics._definitions import Metric
+from fair_tta.metrics._rows import Floats, Ints, Rows
 from fair_tta.metrics.estimate import Over
-from fair_tta.metrics.exact import check_share
-from fair_tta.metrics.rows import Floats, Ints, Rows
+from fair_tta.metrics.intervals import check_share
 
 ArrayEnds: TypeAlias = tuple[Floats, Floats]
 

@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics import definitions
-from fair_tta.metrics.bootstrap import DEFAULT, Bootstrap, check_interval
-from fair_tta.metrics.definitions import Metric
-from fair_tta.metrics.estimate import Estimate, Over, label, warn_small
-from fair_tta.metrics.on_rows import (
+from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics._definitions import Metric
+from fair_tta.metrics._estimates import (
     Rates,
     balanced,
     cells,
@@ -30,7 +28,9 @@ from fair_tta.metrics.on_rows import (
     sizes,
     worst,
 )
-from fair_tta.metrics.rows import Column, Rows, Sensitive, Values, parse_rows
+from fair_tta.metrics._rows import Column, Rows, Sensitive, Values, parse_rows
+from fair_tta.metrics.bootstrap import DEFAULT, Bootstrap, check_interval
+from fair_tta.metrics.estimate import Estimate, Over, label, warn_small
 
 Targets = Sequence[Hashable] | None
 
@@ -94,7 +94,7 @@ def balanced_accuracy(
     least `worst_group_accuracy`, and equal to it if all groups fare alike. (What is called balanced
     accuracy elsewhere, as in scikit-learn, is the mean over classes alone.)
 
-    The interval is that of Price and Bonett (2004): see `fair_tta.metrics.balanced`.
+    The interval is that of Price and Bonett (2004): see `fair_tta.metrics.intervals`.
 
     Example:
         >>> names = ["cat", "cat", "cat", "dog"] * 30
@@ -256,8 +256,8 @@ def paired_difference(
     """How a metric changes from one run to another on the same images, ``after - before``.
 
     Args:
-        metric: one of `fair_tta.metrics.definitions` that gives one number, or your own function of
-            confusion counts.
+        metric: one of `fair_tta.metrics._definitions` that gives one number, or your own
+            function of confusion counts.
         y_true: true labels.
         before: answers of the run to compare with.
         after: answers of the other run.

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Hashable
 import numpy as np
 
 from fair_tta.errors import FairTTAError
+from fair_tta.metrics._estimates import rate, sizes
+from fair_tta.metrics._rows import Column, Rows, Sensitive, Values, parse_rows, read_column
 from fair_tta.metrics.estimate import Estimate, Over, label, undefined, warn_small
-from fair_tta.metrics.exact import paired_interval
-from fair_tta.metrics.on_rows import rate, sizes
-from fair_tta.metrics.rows import Column, Rows, Sensitive, Values, parse_rows, read_column
-from fair_tta.metrics.shifts import Mask
+from fair_tta.metrics.intervals import paired_interval
+from fair_tta.metrics.paired import Mask
 
 
 def harm_rate(

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
+from fair_tta.metrics._rows import Column, Floats, Ints, codes_of, distinct_names, read_column
 from fair_tta.metrics.estimate import Estimate
-from fair_tta.metrics.rows import Column, Floats, Ints, codes_of, distinct_names, read_column
 
 
 def max_skew(

@@ -1,0 +1,105 @@
+"""Unit features, lengths of gradients, and the spaces that features of prompts span."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+_UNIT = 1e-5  # how far the length of unit features may be from one
+
+
+def wide(x: Tensor) -> Tensor:
+    """In float64 on the CPU; elsewhere as it is, in float32 at least."""
+    if x.device.type == "cpu":
+        return x.double()
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def length_and_direction(x: Tensor, dims: int = 1) -> tuple[Tensor, Tensor]:
+    """Lengths over all but the first dimensions, and x divided by them.
+
+    Args:
+        x: ``[..., numbers]``
+        dims: how many first dimensions are kept.
+
+    Returns:
+        ``[first dimensions]``, and the shape of `x`: zeros where the length is 0 and NaN where it
+        is not finite.
+    """
+    x = wide(x)
+    flat = x.flatten(dims)
+    largest = flat.abs().amax(-1, keepdim=True)
+    scaled = flat / torch.where(largest == 0, 1.0, largest)
+    length = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
+    direction = scaled / torch.where(length == 0, 1.0, length)
+    return (largest * length).squeeze(-1), direction.view_as(x)
+
+
+_ROUNDING = 1e-6  # a direction that is shorter, or so much shorter than the longest, is none
+
+
+def basis_of(rows: Tensor) -> Tensor:
+    """Orthonormal rows that span what `rows` span: ``[..., n, dim] -> [..., min(n, dim), dim]``.
+
+    In float64 on the CPU. Elsewhere a basis is made row by row, each row twice, in float32. Where
+    rows depend on one another, or are zero, there are rows of zeros.
+    """
+    if not rows.shape[-2]:
+        return wide(rows)
+    if rows.device.type != "cpu":
+        return _row_by_row(wide(rows))
+    _, sizes, basis = torch.linalg.svd(wide(rows), full_matrices=False)
+    rank = sizes > (sizes[..., :1] * _ROUNDING).clamp(min=_ROUNDING)
+    spanned: Tensor = basis * rank.unsqueeze(-1)
+    return spanned
+
+
+def _row_by_row(rows: Tensor) -> Tensor:
+    basis = rows[..., :0, :]
+    longest = torch.linalg.vector_norm(rows, dim=-1, keepdim=True).amax(-2, keepdim=True)
+    for row in rows.split(1, dim=-2):
+        new = row
+        for _ in range(2):
+            new = new - new @ basis.mT @ basis
+        size = torch.linalg.vector_norm(new, dim=-1, keepdim=True)
+        is_new = size > (longest * _ROUNDING).clamp(min=_ROUNDING)
+        new = torch.where(is_new, new / size.clamp(min=_ROUNDING), 0.0)
+        new = new - new @ basis.mT @ basis
+        basis = torch.cat([basis, new], -2)
+    return basis
+
+
+def part_within(x: Tensor, rows: Tensor) -> Tensor:
+    """What of each row of x lies in the span of `rows`, in float64: ``[..., n, dim]``."""
+    basis = basis_of(rows)
+    part: Tensor = wide(x) @ basis.mT @ basis
+    return part
+
+
+def project_out(x: Tensor, rows: Tensor) -> Tensor:
+    """Each row of x without its part in the span of `rows`, in float64: ``[..., n, dim]``."""
+    return wide(x) - part_within(x, rows)
+
+
+def pair_differences(rows: Tensor) -> Tensor:
+    """``z_i - z_j`` of all pairs of rows: ``[..., n, dim] -> [..., n (n - 1) / 2, dim]``."""
+    pairs = combinations(rows.unbind(-2), 2)
+    return torch.stack([first - second for first, second in pairs], -2)
+
+
+def unit(features: Tensor) -> Tensor:
+    """Features of length one, in float32 (float64 stays)."""
+    wide = features if features.dtype == torch.float64 else features.float()
+    return normalize(wide, dim=-1)
+
+
+def of_length_one(features: Tensor) -> Tensor:
+    """Features of any length as unit features; those that are stay so, to the last digit."""
+    is_unit = (features.norm(dim=-1, keepdim=True) - 1).abs() < _UNIT
+    if bool(is_unit.all()):
+        return features
+    largest = features.abs().amax(-1, keepdim=True)  # no square is lost or too large
+    return torch.where(is_unit, features, unit(features / largest.where(largest > 0, 1.0)))

@@ -1,0 +1,375 @@
+"""The audit as an object: a document, read, written, shown, and as data frames."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from fair_tta._io import write_whole
+from fair_tta.auditing._json import dump_document, parse_document, read_file
+from fair_tta.auditing.document import AuditDocument, EstimateFields, RunFigures
+from fair_tta.auditing.scores import Scores
+from fair_tta.errors import FairTTAError, require
+from fair_tta.metrics._rows import Rows
+from fair_tta.metrics.estimate import Estimate, label
+from fair_tta.prediction import Prediction
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def rows_to_dataframe(rows: Rows, runs: Sequence[str]) -> Any:
+    """Columns ``y_true``, ``sensitive: ATTRIBUTE`` and ``y_pred: RUN``."""
+    pandas = require("pandas", "fairlearn")
+    columns = {"y_true": _labels(rows, None)}
+    columns |= {f"sensitive: {a}": column for a, column in _sensitive(rows).items()}
+    columns |= {f"y_pred: {name}": _labels(rows, run) for run, name in enumerate(runs)}
+    return pandas.DataFrame(columns)
+
+
+def metric_frame(rows: Rows, run: int, metrics: Mapping[str, Any] | None) -> Any:
+    """A `fairlearn.metrics.MetricFrame`; accuracy and count if no metrics are given."""
+    pandas = require("pandas", "fairlearn")
+    fairlearn = require("fairlearn.metrics", "fairlearn")
+    if metrics is None:
+        metrics = {"accuracy": _accuracy, "count": fairlearn.count}
+    return fairlearn.MetricFrame(
+        metrics=dict(metrics),
+        y_true=_labels(rows, None),
+        y_pred=_labels(rows, run),
+        sensitive_features=pandas.DataFrame(_sensitive(rows)),
+    )
+
+
+def predictions_to_dataframe(predictions: Sequence[Prediction]) -> Any:
+    """Predictions as a pandas DataFrame, one row each, one column per number."""
+    pandas = require("pandas", "fairlearn")
+    return pandas.DataFrame([_flat(p) for p in predictions])
+
+
+def _flat(prediction: Prediction) -> dict[str, Any]:
+    row: dict[str, Any] = {"label": prediction.label, "flipped": prediction.flipped}
+    for name, value in vars(prediction).items():
+        if name == "label":
+            continue
+        if name == "warnings":
+            row[name] = "; ".join(value)
+        elif isinstance(value, dict):
+            for key, inner in value.items():
+                nested = inner if isinstance(inner, dict) else {None: inner}
+                for last, number in nested.items():
+                    row[": ".join(k for k in (name, key, last) if k is not None)] = number
+        else:
+            row[name] = value
+    return row
+
+
+def _labels(rows: Rows, run: int | None) -> list[Hashable]:
+    codes = rows.truth if run is None else rows.answers[run]
+    return [rows.targets[i] for i in codes]
+
+
+def _sensitive(rows: Rows) -> dict[str, list[Hashable]]:
+    groups = rows.groups
+    return {a: [groups[i][k] for i in rows.group] for k, a in enumerate(rows.values)}
+
+
+def _accuracy(y_true: Any, y_pred: Any) -> float:
+    return float((y_true == y_pred).mean())
+
+
+SHOWN_FIGURES = {
+    "accuracy": "accuracy",
+    "worst_group_accuracy": "worst group",
+    "bias": "gap",
+    "equalized_odds_difference": "EOD",
+}
+"""The figures that fit into a narrow table, and their heads."""
+
+_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_LATEX |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
+
+
+def document_frame(document: AuditDocument) -> Any:
+    """A pandas DataFrame with a row for each figure: those of runs, and accuracy by group."""
+    pandas = require("pandas", "fairlearn")
+    return pandas.DataFrame(list(_figures(document)))
+
+
+def _figures(document: AuditDocument) -> Iterator[dict[str, Any]]:
+    empty = dict.fromkeys(["target", *map(_column, document.data.sensitive)])
+    for run in document.runs:
+        for name, figure in run.metrics.by_name().items():
+            yield {"run": run.name, "figure": name, **empty, **_numbers(figure)}
+        for group in run.groups:
+            names = {_column(attribute): value for attribute, value in group.sensitive.items()}
+            for cell in group.classes:
+                numbers = _numbers(cell.true_positive_rate)
+                about = {"run": run.name, "figure": "group_accuracy", "target": cell.target}
+                yield {**about, **names, **numbers}
+
+
+def _column(attribute: str) -> str:
+    """As `to_dataframe` calls it: no attribute takes the place of a figure."""
+    return f"sensitive: {attribute}"
+
+
+def _numbers(figure: EstimateFields) -> dict[str, float | int | None]:
+    return {"value": figure.value, "low": figure.low, "high": figure.high, "n": figure.n}
+
+
+def plot_groups(run: RunFigures, small: int, axes: Axes | None = None) -> Axes:
+    """Accuracy of each class in each group as dots with intervals, the worst at the bottom.
+
+    Args:
+        run: whose groups.
+        small: groups with fewer images are hollow.
+        axes: of matplotlib, new ones if None.
+    """
+    from matplotlib.figure import Figure
+
+    cells = [
+        (label(cell.target, *group.sensitive.values()), cell.true_positive_rate)
+        for group in run.groups
+        for cell in group.classes
+        if cell.true_positive_rate.value is not None
+    ]
+    cells.sort(key=lambda cell: cell[1].value or 0.0)
+    if axes is None:
+        axes = Figure(figsize=(6.4, 1 + 0.3 * len(cells)), layout="constrained").add_subplot()
+    for y, (_, figure) in enumerate(cells):
+        value, low, high = (100 * (x or 0.0) for x in (figure.value, figure.low, figure.high))
+        axes.plot([low, high], [y, y], color="tab:gray", linewidth=1.5, zorder=1)
+        face = "white" if figure.n < small else "tab:blue"
+        axes.plot([value], [y], "o", color="tab:blue", markerfacecolor=face, zorder=2)
+    if run.metrics.accuracy.value is not None:
+        axes.axvline(100 * run.metrics.accuracy.value, color="tab:orange", label="accuracy of all")
+        axes.legend(loc="best", frameon=False)
+    axes.set_yticks(range(len(cells)), [name for name, _ in cells], parse_math=False)
+    axes.set_xlabel("right answers, percent")
+    axes.set_title(run.name, parse_math=False)
+    return axes
+
+
+def to_latex(document: AuditDocument) -> str:
+    """A table of the runs for LaTeX (package booktabs): percent with intervals."""
+    head = " & ".join(["", *map(_escaped, SHOWN_FIGURES.values())])
+    lines = [rf"\begin{{tabular}}{{l{'r' * len(SHOWN_FIGURES)}}}", r"\toprule", rf"{head} \\"]
+    lines.append(r"\midrule")
+    for run in document.runs:
+        cells = [_escaped(run.name), *_row(run.metrics.by_name())]
+        lines.append(" & ".join(cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def to_html_table(document: AuditDocument) -> str:
+    """The same for notebooks, and what a reader must know."""
+    heads = "".join(f"<th>{escape(head)}</th>" for head in ("", *SHOWN_FIGURES.values()))
+    rows = "".join(
+        f"<tr><th>{escape(run.name)}</th>"
+        + "".join(f"<td>{cell}</td>" for cell in _row(run.metrics.by_name()))
+        + "</tr>"
+        for run in document.runs
+    )
+    notes = "".join(f"<p>{escape(sentence)}</p>" for sentence in document.warnings)
+    level = f"{100 * document.settings.level:g}"
+    caption = f"<p>{document.data.n} images; percent with {level} % intervals</p>"
+    return f"{caption}<table><tr>{heads}</tr>{rows}</table>{notes}"
+
+
+def _row(figures: Mapping[str, EstimateFields]) -> Sequence[str]:
+    return [_shown(figures[name]) for name in SHOWN_FIGURES]
+
+
+def _shown(figure: EstimateFields) -> str:
+    if figure.value is None or math.isnan(figure.value):
+        return "n/a"
+    text = f"{100 * figure.value:.1f}"
+    if figure.low is None or figure.high is None:
+        return text
+    return f"{text} [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"[\\~^&%$#_{}]", lambda sign: _LATEX[sign.group()], " ".join(text.split()))
+
+
+_SHOWN = (
+    "accuracy",
+    "balanced_accuracy",
+    "worst_group_accuracy",
+    "bias",
+    "equalized_odds_difference",
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit:
+    """Group-wise figures of one or more runs on the same images.
+
+    `audit` and `compare` make it. It holds a document of constant size, whatever the number of
+    images; one that was just made also holds the rows, for `compare` and for data frames. Two
+    audits are equal if their documents are, apart from time and cost.
+
+    Args:
+        document: all figures; its fields are those of `audit.json`.
+        rows: the images as numbers, None after `load`.
+        scores: what each run says besides its answers.
+    """
+
+    document: AuditDocument
+    rows: Rows | None = None
+    scores: tuple[Scores, ...] = ()
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Names of the runs; the first is what others are compared with."""
+        return tuple(run.name for run in self.document.runs)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader of the figures must know."""
+        return self.document.warnings
+
+    def estimate(self, metric: str, run: str | None = None) -> Estimate:
+        """A figure of a run (the first if None), such as ``"worst_group_accuracy"``."""
+        metrics = self.document.runs[self._position(run)].metrics.by_name()
+        if metric not in metrics:
+            raise FairTTAError(f"`metric` should be one of {list(metrics)} (got {metric!r}).")
+        return metrics[metric].estimate
+
+    def difference(self, metric: str, run: str) -> Estimate:
+        """How a figure of a run differs from that of the first, with its paired interval.
+
+        The interval is of this comparison alone, at the level asked for. Of several runs, reports
+        show wider ones that allow for their number: ``document.comparisons[i].corrected``.
+        """
+        others = {c.run: c.differences.by_name() for c in self.document.comparisons}
+        if run not in others:
+            raise FairTTAError(f"`run` should be one of {list(others)} (got {run!r}).")
+        if metric not in others[run]:
+            raise FairTTAError(f"`metric` should be one of {list(others[run])} (got {metric!r}).")
+        return others[run][metric].estimate
+
+    def to_json(self) -> str:
+        """The document as JSON."""
+        return dump_document(self.document)
+
+    @classmethod
+    def from_json(cls, text: str) -> Audit:
+        """Read and check what `to_json` wrote."""
+        return cls(parse_document(text))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document as plain dictionaries and lists."""
+        plain: dict[str, Any] = json.loads(self.to_json())
+        return plain
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Audit:
+        """Read and check what `to_dict` gave."""
+        try:
+            text = json.dumps(dict(document))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise FairTTAError(f"this is not what JSON can hold: {error}.") from error
+        return cls.from_json(text)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the document to a file."""
+        write_whole(path, f"{self.to_json()}\n".encode())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Audit:
+        """Read and check a file that `save` wrote."""
+        return cls(parse_document(read_file(path)))
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with a row for each figure and group, also of a loaded audit."""
+        return document_frame(self.document)
+
+    def plot(self, run: str | None = None, axes: Axes | None = None) -> Axes:
+        """Accuracy of each group with its interval: matplotlib axes, also of a loaded audit.
+
+        Args:
+            run: its name, the first if None.
+            axes: where to draw, new ones if None; ``axes.figure.savefig(path)`` saves these.
+        """
+        chosen = self.document.runs[self._position(run)]
+        return plot_groups(chosen, self.document.settings.small, axes)
+
+    def to_latex(self) -> str:
+        """A table of the runs for LaTeX, with intervals (package booktabs)."""
+        return to_latex(self.document)
+
+    def _repr_html_(self) -> str:
+        return to_html_table(self.document)
+
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame with a row per image: label, sensitive values, answers of each run."""
+        return rows_to_dataframe(self.need_rows("to_dataframe"), self.runs)
+
+    def to_metric_frame(
+        self, run: str | None = None, metrics: Mapping[str, Any] | None = None
+    ) -> Any:
+        """A `fairlearn.metrics.MetricFrame` of a run (the first if None).
+
+        Args:
+            run: its name.
+            metrics: functions of y_true and y_pred; accuracy and count if None.
+        """
+        rows = self.need_rows("to_metric_frame")
+        return metric_frame(rows, self._position(run), metrics)
+
+    def need_rows(self, what: str) -> Rows:
+        """The rows, or an error that says why `what` cannot be had."""
+        if self.rows is None:
+            raise FairTTAError(
+                f"`{what}` needs the rows, which a saved audit does not hold: use the audit as "
+                "`audit` made it."
+            )
+        return self.rows
+
+    def _position(self, run: str | None) -> int:
+        if run is None:
+            return 0
+        if run not in self.runs:
+            raise FairTTAError(f"`run` should be one of {list(self.runs)} (got {run!r}).")
+        return self.runs.index(run)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Audit):
+            return NotImplemented
+        return _timeless(self.document) == _timeless(other.document)
+
+    def __hash__(self) -> int:
+        return hash(dump_document(_timeless(self.document)))
+
+    def __repr__(self) -> str:
+        return f"Audit(runs={list(self.runs)}, n={self.document.data.n})"
+
+    def __str__(self) -> str:
+        lines = [f"{self.document.data.n} images"]
+        for run in self.document.runs:
+            figures = run.metrics.by_name()  # older audits lack some
+            lines.append(run.name)
+            lines += [f"  {m:27}{_show(figures[m].estimate)}" for m in _SHOWN if m in figures]
+        return "\n".join([*lines, *self.warnings])
+
+
+def _timeless(document: AuditDocument) -> AuditDocument:
+    runs = tuple(replace(run, cost=None) for run in document.runs)
+    return replace(document, provenance={**document.provenance, "time": ""}, runs=runs)
+
+
+def _show(figure: Estimate) -> str:
+    if figure.low is None or figure.high is None:
+        return f"{figure.reason}" if figure.value != figure.value else f"{figure.value:.1%}"
+    return f"{figure.value:6.1%}  [{figure.low:.1%}, {figure.high:.1%}]  n = {figure.n}"

@@ -1,1 +1,0 @@
-"""How files are written: whole or not at all; nothing of what is in them."""

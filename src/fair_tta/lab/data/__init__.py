@@ -1,0 +1,101 @@
+"""Records of the paper's four datasets and of any folder with a CSV of labels; no answers.
+
+Nothing is downloaded and no image is opened: label files and folders are read, what is wrong
+with them is counted, and what remains are records.
+
+Example:
+    >>> from fair_tta.lab.data import find_task, read_dataset
+    >>> task = find_task("CelebA", "hair color", "gender")
+    >>> faces = read_dataset(task, "data").sample(1000, seed=0)  # doctest: +SKIP
+    >>> print(faces.problems)  # doctest: +SKIP
+    no problems
+"""
+
+from __future__ import annotations
+
+import os
+
+from fair_tta.lab.data.celeba import read_celeba
+from fair_tta.lab.data.fairface import Padding, read_fairface
+from fair_tta.lab.data.labels import iter_folder, read_folder
+from fair_tta.lab.data.records import (
+    Dataset,
+    DatasetError,
+    Problem,
+    ProblemKind,
+    Problems,
+    Record,
+    Split,
+)
+from fair_tta.lab.data.tasks import (
+    DEFAULT_AGES,
+    MAIN_TASKS,
+    MORE_TASKS,
+    PAPER_TASKS,
+    AgeCut,
+    BenchmarkTask,
+    find_task,
+)
+from fair_tta.lab.data.utkface import read_utkface
+from fair_tta.lab.data.waterbirds import read_waterbirds
+
+__all__ = [
+    "MAIN_TASKS",
+    "MORE_TASKS",
+    "PAPER_TASKS",
+    "AgeCut",
+    "BenchmarkTask",
+    "Dataset",
+    "DatasetError",
+    "Padding",
+    "Problem",
+    "ProblemKind",
+    "Problems",
+    "Record",
+    "Split",
+    "find_task",
+    "iter_folder",
+    "read_celeba",
+    "read_dataset",
+    "read_fairface",
+    "read_folder",
+    "read_utkface",
+    "read_waterbirds",
+]
+
+
+def read_dataset(
+    task: BenchmarkTask,
+    root: str | os.PathLike[str],
+    *,
+    split: Split | None = None,
+    ages: AgeCut = DEFAULT_AGES,
+    check_images: bool = True,
+) -> Dataset:
+    """Read the dataset that a task belongs to.
+
+    Args:
+        task: one of `TASKS`, or your own on one of the four datasets.
+        root: the folder of the dataset, or one with several datasets by their names.
+        split: the part to read; if None the test split of CelebA and Waterbirds, the validation
+            split of FairFace (its test split is not public) and all of UTKFace (it has none).
+        ages: who is young and who is old, where the task asks for age.
+        check_images: whether images must be there; False reads labels only.
+    """
+    if task.dataset == "CelebA":
+        return read_celeba(root, task, split=split or Split.TEST, check_images=check_images)
+    if task.dataset == "Waterbirds":
+        return read_waterbirds(root, task, split=split or Split.TEST, check_images=check_images)
+    if task.dataset == "FairFace":
+        part = split or Split.VALIDATION
+        return read_fairface(root, task, split=part, ages=ages, check_images=check_images)
+    if task.dataset == "UTKFace":
+        if split not in (None, Split.ALL):
+            raise DatasetError(
+                f"`split` should be ALL or None: UTKFace has no splits (got {split})."
+            )
+        return read_utkface(root, task, ages=ages, check_images=check_images)
+    raise DatasetError(
+        "`task` should belong to CelebA, FairFace, UTKFace or Waterbirds; for images of your own "
+        f"use `read_folder` (got {task.dataset!r})."
+    )

@@ -1,0 +1,151 @@
+"""The paper's 13 pairs of target and sensitive attribute, with their prompts.
+
+Names and templates of the first six pairs are in the paper's tables of prompts and of names. Its
+table of further attributes gives no names: those of gender, race and age are taken over from the
+first six, those of makeup and glasses are chosen here, in the manner of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fair_tta.errors import FairTTAError
+
+
+@dataclass(frozen=True)
+class AgeCut:
+    """Who is young and who is old; anyone in between is left out and counted.
+
+    The paper does not tell its cut, and public code has no common rule: some take 20 and over
+    against 10 and under, some make three groups with cuts at 20 and 40.
+
+    Args:
+        young_below: the young are younger than this, in years.
+        old_from: the old are at least so old; the same age if None, so that nobody is left out.
+    """
+
+    young_below: int = 40
+    old_from: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.young_below < 1:
+            raise FairTTAError(f"`young_below` should be at least 1 (got {self.young_below!r}).")
+        if self.old_from is not None and self.old_from < self.young_below:
+            raise FairTTAError(
+                f"`old_from` should be at least `young_below`, {self.young_below} "
+                f"(got {self.old_from!r})."
+            )
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """Both limits, to be recorded."""
+        old_from = self.young_below if self.old_from is None else self.old_from
+        return {"young_below": self.young_below, "old_from": old_from}
+
+    def splits(self, youngest: int, oldest: float) -> bool:
+        """Whether a limit falls inside an age bracket, both ends of which belong to it."""
+        return any(youngest < limit <= oldest for limit in self.limits.values())
+
+    def label(self, age: int) -> str | None:
+        """`"young"`, `"old"`, or None in between."""
+        if age < self.limits["young_below"]:
+            return "young"
+        return "old" if age >= self.limits["old_from"] else None
+
+
+DEFAULT_AGES = AgeCut()
+"""Young is below 40: an edge of FairFace's brackets, and one cut for both datasets with ages."""
+
+
+@dataclass(frozen=True)
+class BenchmarkTask:
+    """What is asked of a dataset, in words that `FairTPTClassifier` takes.
+
+    Attributes:
+        dataset: the name of the dataset.
+        target: the name of the target attribute, as in the paper's tables.
+        targets: ``{label: phrase}``.
+        sensitive: ``{attribute: {label: phrase}}``; one attribute in the paper.
+        template: a sentence with the slots ``{target}`` and ``{sensitive}``.
+        harmful: ``{name: classes}``, sets of targets that nobody should be answered with.
+
+    Example:
+        >>> task = find_task("CelebA", "hair color", "gender")
+        >>> print(task)
+        CelebA hair color x gender
+        >>> task.arguments()["template"]
+        'A photo of a {sensitive} celebrity {target}.'
+    """
+
+    dataset: str
+    target: str
+    targets: Mapping[str, str]
+    sensitive: Mapping[str, Mapping[str, str]]
+    template: str
+    harmful: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def arguments(self) -> dict[str, object]:
+        """For the classifier: ``FairTPTClassifier(model, **task.arguments())``."""
+        return {
+            "targets": dict(self.targets),
+            "sensitive": {name: dict(values) for name, values in self.sensitive.items()},
+            "template": self.template,
+        }
+
+    def __str__(self) -> str:
+        return f"{self.dataset} {self.target} x {', '.join(self.sensitive)}"
+
+
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+GENDERS = _same("male", "female")
+AGES = _same("young", "old")
+RACES_4 = _same("White", "Black", "Asian", "Indian")
+RACES_7 = _same(
+    "White", "Southeast Asian", "Middle Eastern", "Black", "Indian", "Latino Hispanic", "East Asian"
+)
+HAIR = {"dark": "with dark hair", "blond": "with blond hair"}
+SMILING = _same("smiling", "not smiling")
+MAKEUP = {"makeup": "wearing makeup", "no makeup": "not wearing makeup"}
+GLASSES = {"glasses": "wearing glasses", "no glasses": "not wearing glasses"}
+BIRD_NAMES = {"water bird": "of a water bird", "land bird": "of a land bird"}
+BACKGROUNDS = {"water": "on water", "land": "on land"}
+
+PERSON = "A photo of a {sensitive} {target} person."
+CELEBRITY = "A photo of a {sensitive} celebrity {target}."
+PICTURE = "This is a picture {target} {sensitive}."
+
+PAPER_TASKS = (
+    BenchmarkTask("FairFace", "gender", GENDERS, {"race": RACES_7}, PERSON),
+    BenchmarkTask("CelebA", "hair color", HAIR, {"gender": GENDERS}, CELEBRITY),
+    BenchmarkTask("CelebA", "smiling", SMILING, {"gender": GENDERS}, CELEBRITY),
+    BenchmarkTask("Waterbirds", "bird type", BIRD_NAMES, {"background": BACKGROUNDS}, PICTURE),
+    BenchmarkTask("UTKFace", "age", AGES, {"race": RACES_4}, PERSON),
+    BenchmarkTask("UTKFace", "gender", GENDERS, {"race": RACES_4}, PERSON),
+    BenchmarkTask("FairFace", "age", AGES, {"race": RACES_7}, PERSON),
+    BenchmarkTask("FairFace", "age", AGES, {"gender": GENDERS}, PERSON),
+    BenchmarkTask("FairFace", "race", RACES_7, {"gender": GENDERS}, PERSON),
+    BenchmarkTask("CelebA", "makeup", MAKEUP, {"gender": GENDERS}, CELEBRITY),
+    BenchmarkTask("CelebA", "glasses", GLASSES, {"gender": GENDERS}, CELEBRITY),
+    BenchmarkTask("UTKFace", "age", AGES, {"gender": GENDERS}, PERSON),
+    BenchmarkTask("UTKFace", "race", RACES_4, {"gender": GENDERS}, PERSON),
+)
+"""All 13, the six of the main tables first."""
+
+MAIN_TASKS = PAPER_TASKS[:6]
+"""The six of the main tables and the ablations."""
+
+MORE_TASKS = PAPER_TASKS[6:]
+"""The seven of the table of further attributes."""
+
+
+def find_task(dataset: str, target: str, sensitive: str) -> BenchmarkTask:
+    """The pair that the paper's tables call so."""
+    for task in PAPER_TASKS:
+        if (task.dataset, task.target, *task.sensitive) == (dataset, target, sensitive):
+            return task
+    known = "; ".join(map(str, PAPER_TASKS))
+    raise FairTTAError(f"no task is called '{dataset} {target} x {sensitive}'. There are: {known}.")

@@ -1,0 +1,349 @@
+"""Audit a folder, row by row: what is finished is on disk and is not computed again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from fair_tta._identity import classifier_provenance
+from fair_tta._io import CsvRows, printable, replace_file, sweep, whole_file
+from fair_tta.auditing import Audit, compare
+from fair_tta.auditing._run import HarmSets, parse_harmful
+from fair_tta.classifier import FairTPTClassifier
+from fair_tta.errors import FairTTAError
+from fair_tta.lab.data.labels import LabelValues
+from fair_tta.lab.data.records import Problem, ProblemKind, Problems, Record
+from fair_tta.lab.data.sampling import check_counts, choose
+from fair_tta.lab.gallery import GroupGallery
+from fair_tta.lab.report import Picture, write_report
+from fair_tta.lab.runs.bank import AskedPicture
+from fair_tta.lab.runs.columns import Columns
+from fair_tta.lab.runs.job import job_of
+from fair_tta.lab.runs.local import Local
+from fair_tta.lab.runs.reference import Tell, fit_adapters
+from fair_tta.lab.runs.runner import Engine, Progress, Runner
+from fair_tta.lab.runs.store import Answer, Store
+from fair_tta.lab.runs.worker import Answered
+from fair_tta.methods import Adapter
+from fair_tta.metrics.bootstrap import DEFAULT, Bootstrap
+
+ROWS, PROBLEMS = "rows.jsonl", "problems.csv"
+AUDIT, REPORT, CARD, PREDICTIONS = "audit.json", "report.html", "card.md", "predictions.csv"
+WRITTEN = (ROWS, PROBLEMS, AUDIT, REPORT, CARD, PREDICTIONS)
+
+
+@dataclass(frozen=True, eq=False)
+class FolderAudit:
+    """What came of a folder.
+
+    Attributes:
+        audit: the figures. Warnings of small groups are in `Audit.warnings` only.
+        problems: what was left out.
+        out: the folder of the files.
+    """
+
+    audit: Audit
+    problems: Problems
+    out: Path
+
+
+def finish(
+    columns: Mapping[str, Columns],
+    problems: Problems,
+    out: Path,
+    *,
+    named: Mapping[str, Sequence[str]],
+    adapters: Mapping[str, Adapter],
+    interval: Bootstrap,
+    provenance: Mapping[str, Any],
+    harmful: HarmSets | None = None,
+    gallery: Sequence[Picture] = (),
+    notes: Sequence[str] = (),
+    named_problems: bool = True,
+) -> FolderAudit:
+    """Measure answers and write all files; a file is there as a whole or not at all.
+
+    Args:
+        columns: the answers, by the names of the runs.
+        problems: what was left out.
+        out: where files go.
+        named: ``{column: all labels}``, of sensitive columns and others.
+        adapters: by the names of the runs.
+        interval: how intervals are made.
+        provenance: what to write down besides.
+        harmful: sets of classes, see `fair_tta.audit`.
+        gallery: pictures for the report.
+        notes: sentences to begin `Audit.warnings` with.
+        named_problems: whether the audit names pictures that were left out, or counts them only.
+    """
+    if not len(next(iter(columns.values()))):
+        listed = "\n".join(problems.lines())
+        raise FairTTAError(f"no row could be used.\n{listed}".rstrip())
+    audits = [
+        of.audit(
+            name,
+            adapters[name],
+            values=named,
+            harmful=harmful,
+            interval=interval,
+            provenance={**provenance, "problems": problems.to_dict(named=named_problems)},
+        )
+        for name, of in columns.items()
+    ]
+    together = audits[0] if len(audits) == 1 else compare(audits)
+    if notes:
+        told = structs.replace(together.document, warnings=(*notes, *together.warnings))
+        together = replace(together, document=told)
+    together.save(out / AUDIT)
+    write_report(together, out / REPORT, gallery=gallery)
+    write_report(together, out / CARD)
+    return FolderAudit(together, problems, out)
+
+
+class _Csv:
+    """A file that grows row by row."""
+
+    def __init__(self, path: Path, header: Sequence[str]) -> None:
+        self._file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115
+        self._rows = CsvRows(self._file)
+        self._rows.add(header)
+
+    def close(self) -> None:
+        """There are no more rows."""
+        self._file.close()
+
+
+class ProblemsFile(_Csv):
+    """What was left out, with the numbers of rows."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, ["row", "problem", "what"])
+
+    def add(self, row: int, problem: Problem) -> None:
+        """One more; what is about the whole label file has row 0."""
+        self._rows.add([row or "", problem.kind.value, problem.what])
+
+
+class PredictionsFile(_Csv):
+    """A row for each picture: labels, and what each run says.
+
+    Args:
+        path: where to write it.
+        runs: by their names.
+        attributes: the sensitive columns.
+    """
+
+    def __init__(self, path: Path, runs: Mapping[str, Columns], attributes: Iterable[str]) -> None:
+        self._targets = next(iter(runs.values())).targets
+        header = ["image", "row", "target", *(f"sensitive: {a}" for a in attributes)]
+        for name in runs:
+            header += [f"{name}: answer", f"{name}: confidence", f"{name}: probability of target"]
+        super().__init__(path, header)
+
+    def add(self, row: int, record: Record, answers: Sequence[Answer]) -> None:
+        """One more picture."""
+        cells = [record.key, row, record.target, *record.sensitive.values()]
+        own = self._targets.index(record.target)
+        for answer in answers:
+            confidence = answer.probabilities[self._targets.index(answer.label)]
+            cells += [answer.label, confidence, answer.probabilities[own]]
+        self._rows.add(cells)
+
+
+NumberedRow = tuple[int, Record | Problem]
+"""A row of the label file with its number; what is about the whole file has number 0."""
+
+
+def audit_folder(
+    classifier: FairTPTClassifier,
+    adapters: Mapping[str, Adapter],
+    values: LabelValues,
+    out: str | os.PathLike[str],
+    *,
+    skip_unknown: bool = False,
+    limit: int | None = None,
+    sample: int | None = None,
+    harmful: HarmSets | None = None,
+    interval: Bootstrap = DEFAULT,
+    engine: Engine | None = None,
+    model: Any = None,
+    restart: bool = False,
+    pictures: bool = True,
+    reference: str | os.PathLike[str] | None = None,
+    reference_is_data: bool = False,
+    notes: Sequence[str] = (),
+    progress: Progress | None = None,
+    fitting: Tell = lambda *_: None,
+) -> FolderAudit:
+    """Classify the pictures of a folder with several adapters and measure the answers.
+
+    Images pass by in batches; what stays in memory of each is a few numbers. Finished answers are
+    in ``rows.jsonl`` of `out`: the same call goes on from there after Ctrl-C, a kill or a power
+    cut, and ends with the same rows; a call with one more adapter asks that one alone. An answer
+    belongs to the content of a picture, the model, the prompts, the method and the seed, so nothing
+    else has to be as it was. Rows and pictures that cannot be used are left out, listed in
+    ``problems.csv``, and tried again by the next call.
+
+    Args:
+        classifier: its adapter does not matter. Its targets are the labels of the target column;
+            an attribute of the name of a sensitive column has the labels of that column.
+        adapters: by the names that the runs will have; the first is what others are compared with.
+        values: ``Labels(...).scan()``.
+        out: a folder, made if it is not there, for ``rows.jsonl``, ``audit.json``,
+            ``report.html``, ``card.md``, ``predictions.csv`` and ``problems.csv``.
+        skip_unknown: leave rows out whose values were not named, instead of an error.
+        limit: the first so many rows only.
+        sample: so many pictures only, of each group its share and at least one; the classifier's
+            seed chooses them.
+        harmful: classes that should not be answered, see `fair_tta.audit`.
+        interval: how intervals are made.
+        engine: who does the work: `Local()`, `Local(workers=2)` or `OnRay()`.
+        model: how other processes load the model, such as the string that the classifier was made
+            of; if None it is sent to them.
+        restart: throw away answers that are there.
+        pictures: show a few of each group in the report; False leaves neither pictures nor their
+            names in it, nor in ``audit.json``.
+        reference: a folder of pictures; adapters that need a reference and have none are fitted on
+            them first. The audit says which, and how many of them were audited.
+        reference_is_data: allow the reference to have audited pictures; else they are refused.
+        notes: sentences that the audit's warnings are to begin with.
+        progress: is told after each row how many are finished, and how many there are.
+        fitting: is told how many pictures of the reference are finished.
+    """
+    if not adapters:
+        raise FairTTAError("`adapters` should name at least one adapter (got none).")
+    parse_harmful(harmful, classifier.targets)  # before any work is done
+    check_counts(limit, sample)
+    folder, labels = Path(out), values.labels
+    if labels.file.resolve() in {(folder / name).resolve() for name in WRITTEN}:
+        raise FairTTAError(
+            f"`labels_csv` is a file that the audit would write anew (got {str(labels.file)!r}): "
+            "copy it to another place, or choose another place for the audit (--out)."
+        )
+    named = {labels.target: classifier.targets} | {
+        column: classifier.sensitive.get(column, tuple(values.names(column)))
+        for column in labels.sensitive
+    }
+    allowed = values.allowed(named, skip_unknown=skip_unknown)
+    seed = classifier.vision.seed
+
+    def chosen() -> Iterable[NumberedRow]:
+        rows = _numbered(values.unique(labels.rows(allowed)))
+        if limit is not None:
+            rows = takewhile(lambda row: row[0] <= limit, rows)  # what is about the file has 0
+        return choose(rows, None, sample, seed, key=_name, group=_group)
+
+    fitted = fit_adapters(
+        classifier,
+        adapters,
+        reference,
+        lambda: (asked for row in chosen() if (asked := _picture(row)) is not None),
+        reference_is_data=reference_is_data,
+        progress=fitting,
+    )
+    adapters = fitted.adapters
+    folder.mkdir(parents=True, exist_ok=True)
+    sweep(folder)
+    problems = Problems()
+    columns = {name: Columns(classifier.targets, keep_beliefs=True) for name in adapters}
+    gallery = GroupGallery(list(adapters), classifier.targets)
+    total = min(values.rows, limit or values.rows, sample or values.rows)
+    done = used = 0
+    with (
+        Store(folder / ROWS, restart=restart) as store,
+        whole_file(folder / PROBLEMS) as listed,
+        whole_file(folder / PREDICTIONS) as predicted,
+    ):
+        runner = Runner(job_of(classifier, adapters.values(), model), engine or Local(), store)
+        size = classifier.batch_size
+        answered = runner.stream(chosen(), _picture, size=size, seed=seed, read_ahead=True)
+        with (
+            closing(ProblemsFile(listed)) as listing,
+            closing(PredictionsFile(predicted, columns, labels.sensitive)) as predictions,
+        ):
+            for (place, row), answers in answered:
+                problem = _problem(row, answers)
+                if problem is not None:
+                    problems = problems.add(problem)
+                    listing.add(place, problem)
+                elif isinstance(row, Record) and not isinstance(answers, str):
+                    for of, answer in zip(columns.values(), answers, strict=True):
+                        of.add(row, answer)
+                    predictions.add(place, row, answers)
+                    gallery.add(row, answers)
+                done, used = done + (place > 0), used + isinstance(row, Record)
+                if progress is not None:
+                    progress(done, max(done, total))
+        if not any(map(len, columns.values())) and not (folder / AUDIT).exists():
+            # for `finish` will fail; an earlier audit stays
+            replace_file(listed, folder / PROBLEMS)
+        said = [f"the first {limit}"] * (limit is not None)
+        said += [f"a sample of {used}"] * (sample is not None)
+        data = {
+            "labels": printable(labels.file.name),
+            "labels_sha256": values.sha256,
+            "images": printable(labels.images.resolve().name),
+            "target_column": labels.target,
+            "sensitive_columns": list(labels.sensitive),
+            "path_column": labels.path,
+            "rename": {column: dict(names) for column, names in labels.rename.items()},
+            "limit": limit,
+            "sample": sample,
+        }
+        provenance = {**classifier_provenance(classifier), "data": data}
+        if fitted.provenance:
+            provenance["reference"] = fitted.provenance
+        return finish(
+            columns,
+            problems,
+            folder,
+            named=named,
+            adapters=adapters,
+            harmful=harmful,
+            interval=interval,
+            provenance=provenance,
+            gallery=gallery.pictures() if pictures else [],
+            named_problems=pictures,
+            notes=[*notes, *fitted.notes, *(f"Not all rows were used: {what}." for what in said)],
+        )
+
+
+def _numbered(rows: Iterable[Record | Problem]) -> Iterator[NumberedRow]:
+    place = 0
+    for row in rows:
+        is_row = isinstance(row, Record) or not row.kind.is_of_file
+        place += is_row
+        yield place if is_row else 0, row
+
+
+def _problem(row: Record | Problem, answers: Answered) -> Problem | None:
+    if isinstance(row, Problem) or not isinstance(answers, str):
+        return row if isinstance(row, Problem) else None
+    why = answers.replace(repr(_source(row)), "it")
+    return Problem(ProblemKind.UNREADABLE, f"{row.key}: {why}")
+
+
+def _name(row: NumberedRow) -> str:
+    of = row[1]
+    return of.what if isinstance(of, Problem) else of.key
+
+
+def _group(row: NumberedRow) -> tuple[str, ...] | None:
+    of = row[1]
+    return None if isinstance(of, Problem) else of.group
+
+
+def _picture(row: NumberedRow) -> AskedPicture | None:
+    of = row[1]
+    return None if isinstance(of, Problem) else AskedPicture(of.key, _source(of))
+
+
+def _source(record: Record) -> str:
+    return str(record.path.absolute())  # other processes may be elsewhere

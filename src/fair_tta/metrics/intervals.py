@@ -1,0 +1,302 @@
+"""Intervals and tests of rates and means, Holm's correction, and sample sizes.
+
+Every group counts alike, however many images it has. Its images are taken as drawn on their own, so
+variances add up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from statistics import NormalDist
+
+import numpy as np
+
+from fair_tta.errors import FairTTAError
+from fair_tta.metrics._rows import Floats
+
+
+def quantile_of_normal(level: float) -> float:
+    """How many standard deviations a two-sided interval reaches: 1.96 for 0.95."""
+    check_share("level", level)
+    return NormalDist().inv_cdf(min((1 + level) / 2, math.nextafter(1, 0)))
+
+
+def wilson(correct: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval of a rate, which is honest for few images and for rates of 0 and 1.
+
+    Example:
+        >>> low, high = wilson(0, 5)
+        >>> round(low, 2), round(high, 2)
+        (0.0, 0.43)
+    """
+    if not 0 <= correct <= n or n == 0:
+        raise FairTTAError(f"`correct` should lie from 0 to a positive `n` (got {correct} of {n}).")
+    low, high = wilson_ends(np.float64(correct), np.float64(n), level)
+    return float(low), float(high)
+
+
+def wilson_ends(correct: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
+    """`wilson` of many rates at once."""
+    z = quantile_of_normal(level)
+    rate, extra = correct / n, z * z / n
+    middle = (rate + extra / 2) / (1 + extra)
+    half = z * np.sqrt(rate * (1 - rate) / n + extra / (4 * n)) / (1 + extra)
+    # the ends are exact where nothing or everything is correct; the estimate itself lies inside
+    low, high = np.minimum(middle - half, rate), np.maximum(middle + half, rate)
+    return np.maximum(0.0, low), np.minimum(1.0, high)
+
+
+def paired_interval(
+    right_to_wrong: int, wrong_to_right: int, n: int, level: float = 0.95
+) -> tuple[float, float]:
+    """Interval of a change of accuracy on the same images (Bonett and Price, 2012).
+
+    Wald's interval with one image added to each kind of change, so that it has a width even where
+    nothing changed.
+    """
+    _check_changes(right_to_wrong, wrong_to_right, n)
+    counts = np.float64(right_to_wrong), np.float64(wrong_to_right), np.float64(n)
+    low, high = paired_ends(*counts, level)
+    return max(-1.0, float(low)), min(1.0, float(high))
+
+
+def paired_ends(loss: Floats, gain: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
+    """`paired_interval` of many rates at once, also beyond -1 and 1: distances may be added up."""
+    up, down = (gain + 1) / (n + 2), (loss + 1) / (n + 2)
+    spread = np.maximum(0.0, up + down - (up - down) ** 2)
+    half = quantile_of_normal(level) * np.sqrt(spread / (n + 2))
+    observed = (gain - loss) / n
+    return np.minimum(up - down - half, observed), np.maximum(up - down + half, observed)
+
+
+def mcnemar(right_to_wrong: int, wrong_to_right: int) -> float:
+    """Exact two-sided p-value of McNemar's test: are both kinds of change equally likely?
+
+    Answers that stayed right or stayed wrong do not matter. The p-value is the probability that
+    as many fair coins as answers changed fall at least as unevenly, 1 if nothing changed.
+
+    Example:
+        >>> mcnemar(right_to_wrong=1, wrong_to_right=9)
+        0.021484375
+    """
+    if min(right_to_wrong, wrong_to_right) < 0:
+        raise FairTTAError(
+            "`right_to_wrong` and `wrong_to_right` should be counts "
+            f"(got {right_to_wrong} and {wrong_to_right})."
+        )
+    n, k = right_to_wrong + wrong_to_right, min(right_to_wrong, wrong_to_right)
+    if n <= 1000:  # exact in whole numbers
+        tail = float(sum(math.comb(n, i) for i in range(k + 1)) / 2**n)
+    else:
+        logs = [
+            math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) - n * math.log(2)
+            for i in range(k + 1)
+        ]
+        top = max(logs)
+        tail = math.exp(top) * math.fsum(math.exp(x - top) for x in logs)
+    return min(1.0, 2 * tail)
+
+
+def images_for_half_width(rate: float, half_width: float, level: float = 0.95) -> int:
+    """How many images of a group it takes to know its rate up to `half_width`, approximately.
+
+    ``n = z^2 r (1 - r) / h^2``, Wald's formula. It takes `rate` for the truth, so it is a plan and
+    not a promise; for rates within `half_width` of 0 or 1 it is too small.
+
+    Example:
+        >>> images_for_half_width(0.6, 0.05)
+        369
+    """
+    check_share("rate", rate, closed=True)
+    check_share("half_width", half_width)
+    return max(1, math.ceil((quantile_of_normal(level) / half_width) ** 2 * rate * (1 - rate)))
+
+
+def images_for_change(
+    right_to_wrong: int, wrong_to_right: int, n: int, level: float = 0.95, power: float = 0.8
+) -> int | None:
+    """How many images it would take to show a change of accuracy, approximately.
+
+    If changes keep happening at the rates that were seen on `n` images, McNemar's test on so many
+    images finds them significant at `1 - level` with probability `power` (Connor, 1987)::
+
+        n = (z_level sqrt(b + c) + z_power sqrt(b + c - (b - c)^2))^2 / (b - c)^2
+
+    with b and c the rates of both kinds of change. None if both are equal: then no number will do.
+    The observed rates are uncertain themselves, most of all in small groups: it is a plan and not
+    a promise.
+
+    Example:
+        >>> images_for_change(right_to_wrong=4, wrong_to_right=12, n=100)
+        194
+    """
+    _check_changes(right_to_wrong, wrong_to_right, n)
+    check_share("power", power)
+    if right_to_wrong == wrong_to_right:
+        return None
+    either, net = (right_to_wrong + wrong_to_right) / n, (wrong_to_right - right_to_wrong) / n
+    z_level, z_power = quantile_of_normal(level), NormalDist().inv_cdf(power)
+    root = z_level * math.sqrt(either) + z_power * math.sqrt(max(0.0, either - net**2))
+    return max(1, math.ceil((root / net) ** 2))
+
+
+def check_share(argument: str, value: float, closed: bool = False) -> None:
+    """Refuse what is not between 0 and 1."""
+    try:
+        inside = 0 <= value <= 1 if closed else 0 < value < 1
+    except TypeError:  # not a number
+        inside = False
+    if not inside:
+        raise FairTTAError(f"`{argument}` should lie between 0 and 1 (got {value!r}).")
+
+
+def _check_changes(right_to_wrong: int, wrong_to_right: int, n: int) -> None:
+    if min(right_to_wrong, wrong_to_right) < 0 or n < max(1, right_to_wrong + wrong_to_right):
+        raise FairTTAError(
+            "changes should be counts of at most `n` images in all "
+            f"(got {right_to_wrong} and {wrong_to_right} of {n})."
+        )
+
+
+_STEPS = 60  # of bisection
+_PRECISE = 1e-14
+_TINY = 1e-300
+
+
+def clopper_pearson(correct: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """The rates at which so few, or so many, right answers would just be too unlikely.
+
+    Wider than Wilson's, which is right on average over rates and too narrow at some of them: where
+    many intervals are to hold together, those are the ones that fail.
+
+    Example:
+        >>> low, high = clopper_pearson(3, 5)
+        >>> round(low, 3), round(high, 3)
+        (0.147, 0.947)
+    """
+    if not 0 <= correct <= n or n == 0:
+        raise FairTTAError(f"`correct` should lie from 0 to a positive `n` (got {correct} of {n}).")
+    check_share("level", level)
+    tail = (1 - level) / 2
+    low = 0.0 if correct == 0 else _quantile(tail, correct, n - correct + 1)
+    high = 1.0 if correct == n else 1 - _quantile(tail, n - correct, correct + 1)
+    return low, high
+
+
+def _quantile(share: float, a: float, b: float) -> float:
+    """Below which lies a share of the beta distribution."""
+    low, high = 0.0, 1.0
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _below(middle, a, b) < share else (low, middle)
+    return (low + high) / 2
+
+
+def _below(x: float, a: float, b: float) -> float:
+    """The share of the beta distribution below x (the regularised incomplete beta function)."""
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _below(1 - x, b, a)  # the fraction converges quickly on this side
+    if x <= 0:
+        return 0.0
+    log = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x)
+    return math.exp(log + b * math.log1p(-x)) * _fraction(x, a, b) / a
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    """Its continued fraction, from front to back (Lentz)."""
+    c, d = 1.0, 1 / _not_zero(1 - (a + b) * x / (a + 1))
+    value, m = d, 0
+    while True:
+        m += 1
+        for term in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d, c = 1 / _not_zero(1 + term * d), _not_zero(1 + term / c)
+            value *= c * d
+        if abs(c * d - 1) < _PRECISE:
+            return value
+
+
+def _not_zero(x: float) -> float:
+    return x if abs(x) > _TINY else _TINY
+
+
+def holm_errors(is_shown: Callable[[int, float], bool], count: int, error: float) -> list[float]:
+    """The error at which each of several comparisons is to be judged.
+
+    With all of them judged so, a comparison without a difference is called different with at most
+    the probability `error`, whichever they are. First each has its share of the error; those that
+    show a difference leave, and the others share it again, until none is left that does.
+
+    Args:
+        is_shown: whether a comparison, by its place, shows a difference at an error.
+        count: how many comparisons there are.
+        error: of all together, such as 0.05.
+
+    Example:
+        >>> p_values = [0.012, 0.2, 0.03]
+        >>> holm_errors(lambda i, error: p_values[i] <= error, 3, 0.06)
+        [0.02, 0.06, 0.03]
+    """
+    errors, left = [error] * count, list(range(count))
+    while left:
+        share = error / len(left)
+        shown = [i for i in left if is_shown(i, share)]
+        for i in shown or left:
+            errors[i] = share
+        left = [i for i in left if i not in shown] if shown else []
+    return errors
+
+
+def mean_rate_ends(correct: Floats, n: Floats, level: float) -> tuple[float, float]:
+    """Interval of the mean of independent rates (Price and Bonett, 2004).
+
+    Wald's interval after two images that are right and two that are wrong were added, spread over
+    all groups: with k groups ``(r + 2/k) / (n + 4/k)`` in each. Of one group it is the interval of
+    Agresti and Coull. They meant groups of about one size. Where one small group brings most of
+    the variance, the mean is as uncertain as that group alone, so k is the number of groups that
+    matter, ``(sum 1/n)^2 / sum 1/n^2``: from 1 to the number of groups, which it is if all are
+    equal.
+
+    Args:
+        correct: ``[groups]`` right answers.
+        n: ``[groups]`` images, at least one in each.
+        level: how often such intervals should hold the truth.
+    """
+    k = _groups_that_matter(n)
+    size = n + 4 / k
+    rate = (correct + 2 / k) / size
+    return _ends(rate, rate * (1 - rate) / size, float((correct / n).mean()), level)
+
+
+def mean_change_ends(loss: Floats, gain: Floats, n: Floats, level: float) -> tuple[float, float]:
+    """Interval of the mean of changes of rates, each on the same images before and after.
+
+    What Bonett and Price (2012) do for one rate, with the images that they add spread over all
+    groups: with k groups, counted as for `mean_rate_ends`, ``1/k`` of each kind of change in each.
+    Of one group it is theirs.
+
+    Args:
+        loss: ``[groups]`` images that are no longer right.
+        gain: ``[groups]`` images that are right now and were not.
+        n: ``[groups]`` images, at least one in each.
+        level: how often such intervals should hold the truth.
+    """
+    k = _groups_that_matter(n)
+    size = n + 2 / k
+    down, up = (loss + 1 / k) / size, (gain + 1 / k) / size
+    spread = np.maximum(0.0, up + down - (up - down) ** 2) / size
+    return _ends(up - down, spread, float(((gain - loss) / n).mean()), level)
+
+
+def _groups_that_matter(n: Floats) -> float:
+    return float((1 / n).sum() ** 2 / (1 / n**2).sum())
+
+
+def _ends(parts: Floats, variances: Floats, seen: float, level: float) -> tuple[float, float]:
+    """Of the mean of the parts; what was seen lies inside."""
+    half = quantile_of_normal(level) * float(np.sqrt(variances.sum())) / len(parts)
+    middle = float(parts.mean())
+    return min(middle - half, seen), max(middle + half, seen)

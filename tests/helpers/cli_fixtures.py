@@ -1,0 +1,98 @@
+"""A tiny model on disk, a folder of pictures with labels, and a way to call the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import families
+import pytest
+import transformers
+from checks import picture
+from typer.testing import CliRunner
+
+from fair_tta.lab.cli import app
+
+NAMES = [
+    *("--targets", "cat=of a cat", "--targets", "dog=of a dog, black"),
+    *("--sensitive", "water=on water", "--sensitive", "land=on land"),
+    *("--template", "a photo {target} {sensitive}."),
+]
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a tiny random CLIP."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    model, images, tokenizer = families.seeded(families.clip)
+    model.save_pretrained(folder)
+    transformers.CLIPProcessor(images, tokenizer).save_pretrained(folder)
+    return str(folder)
+
+
+def write_labels(path: Path, rows: Sequence[Sequence[str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("file", "animal", "place"), *rows])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Eleven pictures with a group of one, odd names, and everything that can be wrong."""
+    (tmp_path / "pics" / "sub").mkdir(parents=True)
+    rows = []
+    for i in range(11):
+        name = f"sub/[red] ünï, {i}.png" if i % 3 == 0 else f"{i}.png"
+        picture(i).save(tmp_path / "pics" / name)
+        place = "water" if i in (1, 3, 5, 7, 8) else "land"
+        rows.append((name, "cat" if i < 8 else "dog", place))
+    assert [row[1:] for row in rows].count(("dog", "water")) == 1
+    (tmp_path / "pics" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n nonsense")
+    (tmp_path / "pics" / "empty.png").touch()
+    wrong = [
+        ("broken.png", "cat", "land"), ("empty.png", "cat", "land"), ("missing.png", "dog", "land"),
+        rows[4], ("2.png", "dog", "land"), ("5.png", "", "land"),
+    ]  # fmt: skip
+    write_labels(tmp_path / "labels.csv", [*rows[:6], *wrong, *rows[6:]])
+    return tmp_path
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    (tmp_path / "pics").mkdir()
+    rows = []
+    for i in range(48):
+        picture(i).save(tmp_path / "pics" / f"{i}.png")
+        rows.append((f"{i}.png", "cat" if i % 3 else "dog", "water" if i % 2 else "land"))
+    write_labels(tmp_path / "labels.csv", rows)
+    return tmp_path
+
+
+USABLE = [0, 1, 3, 4, 5, 6, 7, 8, 9, 10]
+"""Which of the eleven count: number 2 comes again with another label."""
+
+
+def audit_arguments(folder: Path, model: str, out: str = "out") -> list[str]:
+    return [
+        *("audit", "--images", str(folder / "pics"), "--labels", str(folder / "labels.csv")),
+        *("--target-column", "animal", "--sensitive-column", "place", "--model", model),
+        *("--out", str(folder / out), "--views", "4", "--batch-size", "4", *NAMES),
+    ]
+
+
+def call(*arguments: str, stdin: bytes | None = None, code: int = 0, columns: int = 120) -> Any:
+    """Run the command in this process; the result has stdout and stderr."""
+    result = CliRunner().invoke(app, list(arguments), input=stdin, env={"COLUMNS": str(columns)})
+    assert result.exit_code == code, (result.exit_code, result.output, result.exception)
+    return result
+
+
+def rows_of(out: Path) -> list[dict[str, Any]]:
+    """Finished answers without the time that they took and that of their files."""
+    rows = [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
+    for row in rows:
+        assert row.pop("seconds") > 0
+        del row["file"], row["sum"]
+    return rows

@@ -1,0 +1,27 @@
+"""Classes of docs/extending.md as a file of one's own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+HEAD = """
+from dataclasses import dataclass, field
+from typing import ClassVar
+from fair_tta import FairTPTMO, Outcome, TPT, ZeroShot
+"""
+
+
+def documented(*names: str) -> str:
+    """Classes of the page, with what they import."""
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    classes = [
+        re.search(
+            rf"^@dataclass[^\n]*\nclass {name}:.*?(?=^\S|\Z)", block, re.DOTALL | re.MULTILINE
+        )
+        for name in names
+        for block in blocks
+        if f"class {name}:" in block
+    ]
+    return HEAD + "\n\n".join(found[0] for found in classes if found)

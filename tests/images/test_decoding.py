@@ -1,0 +1,137 @@
+"""Pictures in batches: order, memory, errors, and threads that end."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checks import picture
+from PIL import Image
+
+from fair_tta import FairTPTClassifier, ImageError
+from fair_tta.images._load import ahead, are_files, in_turn, load_image
+
+BOTH = pytest.mark.parametrize("batches", [ahead, in_turn])
+
+
+def load(number: Any) -> Image.Image:
+    """The smaller, the slower, so that later ones are done first."""
+    time.sleep(0.02 if number % 4 == 0 else 0)
+    if number == 11:
+        raise ImageError("broken")
+    return Image.new("L", (1 + number, 1))
+
+
+@BOTH
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 9])
+def test_order_is_kept(batches: Any, count: int) -> None:
+    found = [[p.width - 1 for p in batch.pictures] for batch in batches(range(count), load, 4)]
+    assert [number for batch in found for number in batch] == list(range(count))
+    assert all(len(batch) == 4 for batch in found[:-1])
+
+
+@BOTH
+def test_what_comes_before_an_error_is_not_lost(batches: Any) -> None:
+    *whole, last = batches(range(8, 30), load, 2)
+    assert [len(batch.pictures) for batch in whole] == [2]
+    assert [p.width for p in last.pictures] == [11]
+    assert str(last.error) == "image 3: broken"
+    assert isinstance(last.error.__cause__, ImageError)
+
+
+def test_no_more_than_one_batch_ahead() -> None:
+    seen: list[int] = []
+
+    def note(number: int) -> Image.Image:
+        seen.append(number)
+        return Image.new("L", (1, 1))
+
+    before = set(threading.enumerate())  # other tests may have left some
+    stream = ahead(range(100), note, 5)
+    for batches in (1, 2, 3):
+        batch = next(stream)
+        batch.settle()
+        assert len(seen) == 5 * (batches + 1)
+    stream.close()  # type: ignore[attr-defined]
+    assert not {t for t in threading.enumerate() if "decode" in t.name} - before
+
+
+def test_ctrl_c_ends_the_threads() -> None:
+    before = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt):
+        for batch in ahead(range(100), load, 2):
+            assert batch.pictures
+            raise KeyboardInterrupt
+    del batch
+    assert not {t for t in threading.enumerate() if "decode" in t.name} - before
+
+
+def test_files_are_told_from_pictures(tmp_path: Path) -> None:
+    assert are_files(["a.png", tmp_path, b"..."])
+    assert not are_files([picture()])
+    assert not are_files(iter(["a.png"]))  # somebody may still be making them
+    assert not are_files("a.png")
+
+
+def test_a_classifier_answers_files_as_it_answers_pictures(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{i}.png" for i in range(5)]
+    for i, path in enumerate(paths):
+        picture(i).save(path)
+    clf = FairTPTClassifier("miniature", ["circle", "square"], batch_size=2)
+    expected = clf.predict([picture(i) for i in range(5)])
+    assert clf.predict(paths) == expected
+    assert clf.predict([path.read_bytes() for path in paths]) == expected
+    with pytest.raises(ImageError, match=r"image 2: .*nix"):
+        clf.predict([*paths[:2], "nix.png"])
+
+
+def test_a_thread_that_reads_leaves_the_filters_of_the_caller_alone() -> None:
+    """They are those of all threads: what it takes back the caller would set again at the end."""
+    reading, go_on = threading.Event(), threading.Event()
+    data = io.BytesIO()
+    picture().save(data, "PNG")
+
+    class Slow(io.BytesIO):
+        def read(self, *args: Any) -> bytes:
+            reading.set()
+            go_on.wait(10)
+            return super().read(*args)
+
+    before = list(warnings.filters)
+    thread = threading.Thread(target=load_image, args=(Slow(data.getvalue()),), daemon=True)
+    thread.start()
+    assert reading.wait(10)
+    with warnings.catch_warnings():  # as in views of one's own
+        assert list(warnings.filters) == before
+        go_on.set()
+        thread.join(10)
+        assert not thread.is_alive()
+    assert list(warnings.filters) == before
+
+
+@pytest.mark.parametrize("action", ["error", "ignore"])
+def test_filters_of_the_caller_do_not_change_what_is_read(tmp_path: Path, action: Any) -> None:
+    """Here the EXIF data say which way up, and end too early, of which PIL warns."""
+    exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x02\x01\x12\0\x03\0\0\0\x01\0\x06\0\0"
+    picture(0, (52, 40)).save(tmp_path / "a.jpg", exif=exif)
+    with pytest.warns(UserWarning, match="EXIF"), Image.open(tmp_path / "a.jpg") as image:
+        image.getexif()
+    alone = load_image(tmp_path / "a.jpg")
+    assert alone.size == (40, 52)
+    with warnings.catch_warnings():
+        warnings.simplefilter(action)
+        found = [p for b in ahead([tmp_path / "a.jpg"] * 3, load_image, 2) for p in b.pictures]
+    assert found == [alone] * 3
+
+
+def test_many_threads_leave_the_filters_of_warnings_as_they_were(tmp_path: Path) -> None:
+    picture().save(tmp_path / "a.png")
+    before = list(warnings.filters)
+    for _ in ahead([tmp_path / "a.png"] * 64, load_image, 16):
+        pass
+    assert warnings.filters == before

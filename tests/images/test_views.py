@@ -1,0 +1,324 @@
+"""Views: drawn once, made anywhere; the same pictures as the slow PIL reference makes."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import io
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from augmix_reference import WARP_LEVELS, reference_views, replay
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from fair_tta.errors import FairTTAError
+from fair_tta.images._draw import Recipe, render, resize
+from fair_tta.images._load import load_image
+from fair_tta.images.views import AugMix, CropFlip, Identity, Views, content_generator
+
+light = settings(max_examples=40, deadline=None, database=None)
+STRATEGIES: list[Views] = [Identity(), CropFlip(5), AugMix(5), AugMix(5, severity=10, width=2)]
+ROUNDED = ("shear_x", "shear_y", "rotate")  # operations that are not quite PIL's
+
+
+def photo(width: int = 150, height: int = 100, seed: int = 0) -> Image.Image:
+    """Coarse and fine structure over the whole range of levels."""
+    rng = np.random.default_rng(seed)
+    noise = Image.fromarray(rng.integers(0, 256, (5, 7, 3), dtype=np.uint8))
+    smooth = np.asarray(noise.resize((width, height), Image.Resampling.BICUBIC), float)
+    return Image.fromarray((smooth + rng.normal(0, 8, smooth.shape)).clip(0, 255).astype(np.uint8))
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("views", STRATEGIES, ids=str)
+@pytest.mark.parametrize("size", [(224, 224), (256, 256), (336, 336), (384, 384), (200, 300)])
+def test_shape_and_range(views: Views, size: tuple[int, int]) -> None:
+    pixels = views(photo(), size, rng())
+    assert isinstance(views, Views)
+    assert pixels.shape == (views.n - 1, *size, 3)
+    assert pixels.dtype == np.float32
+    assert pixels.size == 0 or (pixels.min() >= 0 and pixels.max() <= 255 and pixels.std() > 10)
+
+
+@light
+@given(st.integers(1, 50), st.integers(1, 50), st.integers(1, 40), st.integers(1, 40))
+def test_any_size_of_image_and_view(width: int, height: int, rows: int, columns: int) -> None:
+    pixels = AugMix(4, severity=10)(photo(width, height), (rows, columns), rng())
+    assert pixels.shape == (3, rows, columns, 3)
+    assert np.isfinite(pixels).all()
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 500), (500, 1), (2, 3)])
+def test_tiny_images_are_enlarged(size: tuple[int, int]) -> None:
+    pixels = CropFlip(9)(Image.new("RGB", size, (10, 20, 30)), (224, 224), rng())
+    assert (pixels == np.array([10, 20, 30], np.float32)).all()
+
+
+def test_white_stays_in_range() -> None:
+    pixels = AugMix(64)(Image.new("RGB", (40, 40), "white"), (32, 32), rng())
+    assert pixels.max() <= 255
+
+
+@pytest.mark.parametrize("size", [(224, 224), (200, 300)])
+def test_crops_are_those_of_the_reference(size: tuple[int, int]) -> None:
+    recipes = CropFlip(33).draw(photo(), size, rng())
+    difference = np.abs(render(photo(), size, recipes) - replay(photo(), size, recipes))
+    assert difference.max() <= 1
+    assert difference.mean() < 0.2
+
+
+@pytest.mark.parametrize("severity", [1.0, 10.0])
+@pytest.mark.parametrize("size", [(224, 224), (200, 300)])
+def test_views_are_those_of_the_reference(severity: float, size: tuple[int, int]) -> None:
+    """A level more or less decides at thresholds, so single pixels may differ by much."""
+    recipes = AugMix(33, severity=severity).draw(photo(), size, rng())
+    difference = np.abs(render(photo(), size, recipes) - replay(photo(), size, recipes))
+    assert difference.mean() < 0.2
+    assert (difference > 1).mean() < 0.02
+
+
+@pytest.mark.parametrize("severity", [1.0, 10.0])
+def test_mixtures_of_equal_crops_differ_by_rounding_only(severity: float) -> None:
+    """No resizing, and nothing after the first operation that rounds: no threshold in between."""
+    image, size = photo(120, 90), (90, 120)
+    for recipe in AugMix(33, severity=severity).draw(image, size, rng()):
+        chains = tuple(chain[: _first_rounded(chain)] for chain in recipe.chains)
+        recipe = dataclasses.replace(recipe, box=(0, 0, 90, 120), chains=chains)
+        difference = np.abs(render(image, size, [recipe]) - replay(image, size, [recipe]))
+        assert difference.max() <= WARP_LEVELS
+        if not any(step.func.__name__ in ROUNDED for chain in chains for step in chain):
+            assert difference.max() < 1e-3
+
+
+def _first_rounded(chain: tuple[Any, ...]) -> int:
+    names = [step.func.__name__ in ROUNDED for step in chain]
+    return names.index(True) + 1 if True in names else len(names)
+
+
+def test_statistics_are_those_of_the_public_recipe() -> None:
+    """The reference draws on its own, so only means over many views can agree."""
+    image, size = photo(), (48, 48)
+    ours = AugMix(801)(image, size, rng(1)) / 255
+    theirs = reference_views(image, 801, size, rng(2)).permute(0, 2, 3, 1).numpy()
+    mean, std = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+    theirs = theirs * np.array(std, np.float32) + np.array(mean, np.float32)
+    for reduce in (np.mean, np.std):
+        a, b = reduce(ours, axis=(1, 2)), reduce(theirs, axis=(1, 2))
+        error = np.sqrt((a.var(0) + b.var(0)) / 800)
+        assert (np.abs(a.mean(0) - b.mean(0)) < 4 * error).all()
+
+
+@light
+@given(st.integers(1, 600), st.integers(1, 600), st.integers(1, 300), st.integers(1, 300))
+def test_resize_is_that_of_pil(width: int, height: int, rows: int, columns: int) -> None:
+    pixels = np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    pil = Image.fromarray(pixels).resize((columns, rows), Image.Resampling.BILINEAR)
+    assert np.abs(resize(pixels, (rows, columns)).astype(int) - np.asarray(pil)).max() <= 1
+
+
+def test_a_part_of_an_image_is_resized_as_if_alone() -> None:
+    pixels = np.asarray(photo())
+    part = pixels[10:80, 20:130]
+    assert (resize(part, (50, 60)) == resize(part.copy(), (50, 60))).all()
+
+
+def _bits(views: Views, seed: int = 0) -> bytes:
+    return views(photo(), (40, 30), rng(seed)).tobytes()
+
+
+@pytest.mark.parametrize("views", STRATEGIES[1:], ids=str)
+def test_the_generator_decides(views: Views, threads: None) -> None:
+    first = _bits(views)
+    assert _bits(views, seed=1) != first
+    for other in STRATEGIES:
+        _bits(other)
+    for count in (1, 2, 3, 8):
+        torch.set_num_threads(count)
+        assert _bits(views) == first
+
+
+def test_global_random_states_are_not_used() -> None:
+    states = torch.get_rng_state(), str(np.random.get_state())
+    _bits(AugMix(5))
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert states[1] == str(np.random.get_state())
+
+
+@pytest.mark.parametrize("kind", [CropFlip, AugMix])
+def test_fewer_views_are_the_first_of_more(kind: Any) -> None:
+    many = kind(9)(photo(), (40, 30), rng())
+    assert (kind(4)(photo(), (40, 30), rng()) == many[:3]).all()
+
+
+def test_the_image_is_left_alone() -> None:
+    image = photo()
+    before = image.tobytes()
+    AugMix(5)(image, (32, 32), rng())
+    assert image.tobytes() == before
+
+
+def test_content_and_seed_decide_the_generator() -> None:
+    def number(image: Image.Image, seed: int = 0) -> float:
+        return float(content_generator(image, seed).random())
+
+    buffer = io.BytesIO()
+    photo().save(buffer, "PNG")
+    same = [photo(), load_image(buffer.getvalue()), Image.open(buffer), photo().convert("RGBA")]
+    assert {number(image) for image in same} == {number(photo())}
+    black = [Image.new("RGB", size) for size in ((2, 6), (3, 4), (4, 3), (6, 2))]
+    others = [photo(seed=1), photo().rotate(180), *black]
+    assert len({number(image) for image in [photo(), *others]}) == 7
+    assert len({number(photo(), seed) for seed in (-1, 0, 1, 2**70)}) == 4
+
+
+def test_different_images_have_different_views() -> None:
+    a, b = photo(seed=0), photo(seed=1)
+    views = [AugMix(5).draw(image, (32, 32), content_generator(image, 0)) for image in (a, b)]
+    assert [r.box for r in views[0]] != [r.box for r in views[1]]
+
+
+def test_crops_cover_the_ranges_evenly() -> None:
+    image = Image.new("RGB", (1000, 1000))
+    boxes = np.array([recipe.box for recipe in CropFlip(4001).draw(image, (32, 32), rng())])
+    top, left, height, width = boxes.T
+    area, ratio = height * width / 1e6, width / height
+    assert 0.079 < area.min() < 0.09
+    assert 0.95 < area.max() <= 1
+    assert 0.745 < ratio.min() < 0.76  # the sides are whole pixels
+    assert 1.32 < ratio.max() < 1.34
+    assert abs(np.log(ratio).mean()) < 0.02
+    assert min(top.min(), left.min()) == 0
+    assert (top + height).max() == (left + width).max() == 1000
+    centre = (left + width / 2) / 1000
+    assert abs(centre.mean() - 0.5) < 0.01
+
+
+def test_every_crop_lies_inside() -> None:
+    for width, height in [(1, 1), (3, 2), (500, 375), (1, 500), (900, 40)]:
+        for recipe in CropFlip(200).draw(Image.new("RGB", (width, height)), (8, 8), rng()):
+            top, left, h, w = recipe.box
+            assert 0 <= top <= top + h <= height
+            assert 0 <= left <= left + w <= width
+            assert h > 0
+            assert w > 0
+
+
+@pytest.mark.parametrize(
+    ("size", "box"),
+    [((500, 1), (0, 249, 1, 1)), ((900, 30), (0, 430, 30, 40)), ((30, 900), (430, 0, 40, 30))],
+)
+def test_narrow_images_are_cropped_in_the_centre(
+    size: tuple[int, int], box: tuple[int, int, int, int]
+) -> None:
+    recipes = CropFlip(50).draw(Image.new("RGB", size), (8, 8), rng())
+    assert box in {recipe.box for recipe in recipes}
+
+
+def _recipes(**options: Any) -> list[Recipe]:
+    return AugMix(3001, **options).draw(Image.new("RGB", (500, 375)), (224, 448), rng())
+
+
+def test_flips_operations_and_depths_are_equally_frequent() -> None:
+    recipes = _recipes()
+    chains = [chain for recipe in recipes for chain in recipe.chains]
+    steps = collections.Counter(step.func.__name__ for chain in chains for step in chain)
+    depths = collections.Counter(map(len, chains))
+    assert abs(sum(recipe.flip for recipe in recipes) / 3000 - 0.5) < 0.03
+    assert sorted(depths) == [1, 2, 3]
+    assert max(depths.values()) / min(depths.values()) < 1.1
+    assert len(steps) == 9
+    assert max(steps.values()) / min(steps.values()) < 1.15
+
+
+def _values(recipes: list[Recipe], name: str) -> npt.NDArray[np.float64]:
+    steps = (step for recipe in recipes for chain in recipe.chains for step in chain)
+    return np.array([next(iter(s.keywords.values())) for s in steps if s.func.__name__ == name])
+
+
+def test_parameters_at_severity_one() -> None:
+    recipes = _recipes()
+    assert set(_values(recipes, "posterize")) == {4}
+    assert set(_values(recipes, "rotate")) == {-2, -1, 0, 1, 2}
+    assert set(_values(recipes, "solarize")) == set(range(256 - 25, 256 - 1))
+    assert set(_values(recipes, "translate_x")) == {*range(-14, 15)} - {0}
+    assert set(_values(recipes, "translate_y")) == {*range(-7, 8)}
+    for name in ("shear_x", "shear_y"):
+        shear = _values(recipes, name)
+        assert 0.003 <= np.abs(shear).min() < 0.0032
+        assert 0.0297 < np.abs(shear).max() <= 0.03
+        assert abs((shear > 0).mean() - 0.5) < 0.05
+
+
+def test_parameters_at_severity_ten() -> None:
+    recipes = _recipes(severity=10)
+    assert set(_values(recipes, "posterize")) == {1, 2, 3, 4}
+    assert set(_values(recipes, "rotate")) == set(range(-29, 30))
+    assert np.abs(_values(recipes, "shear_x")).max() <= 0.3
+    assert _values(recipes, "solarize").min() >= 1
+    assert np.abs(_values(recipes, "translate_y")).max() == 74
+
+
+def test_weights_add_up_and_are_uniform() -> None:
+    weights = np.array([recipe.weights for recipe in _recipes()])
+    assert weights.shape == (3000, 4)
+    assert np.allclose(weights.sum(1), 1)
+    skip, chains = weights[:, 0], weights[:, 1:] / (1 - weights[:, :1])
+    assert abs(skip.mean() - 1 / 2) < 0.02  # Beta(1, 1): variance 1/12
+    assert abs(skip.var() - 1 / 12) < 0.005
+    assert np.abs(chains.mean(0) - 1 / 3).max() < 0.02  # Dirichlet(1, 1, 1): variance 1/18
+    assert np.abs(chains.var(0) - 1 / 18).max() < 0.005
+
+
+def test_width_is_the_number_of_chains() -> None:
+    assert {len(recipe.chains) for recipe in AugMix(9, width=1).draw(photo(), (8, 8), rng())} == {1}
+    assert {len(recipe.chains) for recipe in AugMix(9, width=5).draw(photo(), (8, 8), rng())} == {5}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (CropFlip, {"n": 0}, "`n` should be at least 1 (got 0)."),
+        (AugMix, {"n": -3}, "`n` should be at least 1 (got -3)."),
+        (AugMix, {"n": 2.5}, "`n` should be a whole number (got 2.5)."),
+        (AugMix, {"width": 0}, "`width` should be at least 1 (got 0)."),
+        (AugMix, {"severity": 0}, "`severity` should be above 0 and at most 10 (got 0)."),
+        (AugMix, {"severity": 11.0}, "`severity` should be above 0 and at most 10 (got 11.0)."),
+        (
+            AugMix,
+            {"severity": float("nan")},
+            "`severity` should be above 0 and at most 10 (got nan).",
+        ),
+    ],
+)
+def test_bad_values(kind: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(FairTTAError, match=f"^{re.escape(message)}$"):
+        kind(**options)
+
+
+def test_one_view_is_the_image_itself() -> None:
+    for views in (Identity(), CropFlip(1), AugMix(1)):
+        assert views.n == 1
+        assert views(photo(), (20, 30), rng()).shape == (0, 20, 30, 3)
+
+
+def test_strategies_are_frozen() -> None:
+    assert AugMix(8) == AugMix(8) != AugMix(9)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        AugMix().n = 3  # type: ignore[misc]

@@ -1,0 +1,128 @@
+"""Answers as HTML: every method, escaped names, a certificate that says what is true."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fair_tta import AugMix, FairTPTClassifier, FairTTAError, ImageError, OrthCali, Zero
+from fair_tta.images.views import content_generator
+from fair_tta.lab.app.answers import (
+    answers_html,
+    certificate,
+    draw_examples,
+    draw_folder,
+    kept_views,
+)
+from fair_tta.lab.app.questions import METHODS, Classifiers, Fields, chosen_methods, sandboxed
+from fair_tta.miniature import BIRDS
+
+
+@pytest.fixture(scope="module")
+def birds() -> FairTPTClassifier:
+    classifiers = Classifiers(views=8)
+    return classifiers.named(BIRDS.targets, BIRDS.sensitive, BIRDS.template)
+
+
+@pytest.fixture(scope="module")
+def picture(tmp_path_factory: pytest.TempPathFactory) -> str:
+    paths, _ = draw_folder(tmp_path_factory.mktemp("drawn"), 3)
+    return paths[2]
+
+
+def test_every_method_answers(birds: FairTPTClassifier, picture: str) -> None:
+    html = answers_html(birds, chosen_methods(list(METHODS)), picture)
+    assert re.findall(r'data-method="([^"]+)"', html) == list(METHODS)
+    assert 'role="alert"' not in html
+    for words in ("before", "after", "perceived: background", "a change takes at least"):
+        assert words in html
+
+
+def test_the_hour_of_a_picture_begins_again(birds: FairTPTClassifier, picture: str) -> None:
+    os.utime(picture, (0, 0))
+    answers_html(birds, chosen_methods(["zero-shot"]), picture)
+    assert os.path.getmtime(picture) > 0
+
+
+def test_html_shows_what_predict_says(birds: FairTPTClassifier, picture: str) -> None:
+    (method,) = chosen_methods(["fair-tpt"]).values()
+    prediction = birds.with_adapter(method).predict(picture)
+    html = answers_html(birds, {"fair-tpt": method}, picture)
+    assert prediction._repr_html_() in html
+    assert f"{prediction.views_kept} of 8 views were kept" in html
+    assert html.count("<figure>") == prediction.views_kept
+
+
+def test_what_a_method_needs_is_told_beside_what_others_answer(picture: str) -> None:
+    plain = Classifiers(views=4).of(Fields("water bird, land bird"))
+    html = answers_html(plain, chosen_methods(["zero-shot", "fair-tpt"]), picture)
+    assert "FairTPT needs to know what should not matter" in html
+    assert 'data-method="zero-shot"' in html
+
+
+def test_names_are_text_and_not_markup(picture: str) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    hostile = Classifiers(views=4).of(Fields(f"{evil.replace('=', chr(92) + '=')}\ncat"))
+    html = answers_html(hostile, chosen_methods(["zero"]), picture)
+    assert "<img src=x" not in html
+    assert "&lt;img src=x onerror=alert(1)&gt;" in html
+
+
+def test_what_cannot_be_answered_is_an_error(birds: FairTPTClassifier, tmp_path: Path) -> None:
+    with pytest.raises(FairTTAError, match="choose at least one method"):
+        answers_html(birds, {}, "a.png")
+    (tmp_path / "broken.png").write_bytes(b"nonsense")
+    with pytest.raises(ImageError, match=re.escape("broken.png")):
+        answers_html(birds, chosen_methods(["zero"]), tmp_path / "broken.png")
+
+
+def test_kept_views_are_those_with_the_most_certain_answers(
+    birds: FairTPTClassifier, picture: str
+) -> None:
+    image, method = birds.vision.load(picture), Zero(rho=0.5)
+    prediction = birds.with_adapter(method).predict(image)
+    kept = kept_views(birds, method, image, prediction)
+    assert len(kept) == prediction.views_kept == 4
+    # an independent way: each view as a picture of its own
+    views = AugMix(8)(image, (64, 64), content_generator(image, birds.vision.seed))
+    rendered = [np.asarray(image), *views.round().clip(0, 255).astype(np.uint8)]
+    log_p = birds.task.log_probabilities(birds.encode([image]), birds.task.target_features)
+    p = log_p.exp()[0].numpy()
+    entropy = -(p * np.log(p)).sum(1)
+    assert [view.place for view in kept] == np.argsort(entropy, kind="stable")[:4].tolist()
+    for view in kept:
+        assert np.array_equal(np.asarray(view.image), rendered[view.place])
+        assert view.probability == pytest.approx(p[view.place].max(), abs=1e-6)
+        assert view.label == birds.targets[p[view.place].argmax()]
+    assert kept_views(birds, OrthCali(), image, prediction) == []
+
+
+def test_the_certificate_says_which_of_the_three_it_is(
+    birds: FairTPTClassifier, picture: str
+) -> None:
+    (method,) = chosen_methods(["zero-shot"]).values()
+    same = birds.with_adapter(method).predict(picture)
+    assert certificate(same).startswith("Certified: the answer could not change.")
+    open_ = replace(same, certified_unchanged=False, distance=0.4, flip_margin=0.1)
+    assert "not certified: the probabilities moved by 0.400, and 0.100" in certificate(open_)
+    other = next(name for name in birds.targets if name != same.label)
+    flipped = replace(open_, label=other)
+    assert f"The answer changed from {same.label} to {other}" in certificate(flipped)
+
+
+def test_pages_inside_may_do_nothing() -> None:
+    html = sandboxed('<p title="a">\'</p><script>1</script>', 'A "report"')
+    assert 'sandbox=""' in html
+    assert "<script>" not in html
+    assert "&quot;a&quot;" in html
+
+
+def test_examples_are_of_every_world_and_of_different_groups(tmp_path: Path) -> None:
+    examples = draw_examples(tmp_path / "examples")
+    assert len({example.fields for example in examples}) == 3
+    assert len({example.path.read_bytes() for example in examples}) == len(examples) == 12

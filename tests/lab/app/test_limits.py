@@ -1,0 +1,35 @@
+"""Limits are told with what is allowed and what came."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from fair_tta import FairTTAError
+from fair_tta.lab.app import UploadLimits
+
+
+def test_ten_thousand_files_are_refused_in_words() -> None:
+    limits = UploadLimits()
+    with pytest.raises(
+        FairTTAError, match=re.escape("at most 1,000 pictures at once (got 10,000)")
+    ):
+        limits.check_files(["a.jpg"] * 10_000)
+    with pytest.raises(FairTTAError, match="there are no pictures yet"):
+        limits.check_files([])
+    limits.check_files(["a.jpg"] * 1000)
+
+
+def test_fields_and_names_have_an_end() -> None:
+    limits = UploadLimits(names=3, characters=5)
+    with pytest.raises(FairTTAError, match=re.escape("`Classes` should have at most 5 characters")):
+        limits.check_text("Classes", "x" * 6)
+    with pytest.raises(FairTTAError, match=re.escape("at most 3 names (got 4)")):
+        limits.check_names("Classes", 4)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5])
+def test_limits_are_whole_numbers(value: float) -> None:
+    with pytest.raises(FairTTAError, match="`files` should be a whole number from 1 on"):
+        UploadLimits(files=value)  # type: ignore[arg-type]

@@ -1,0 +1,79 @@
+"""Fields become classifiers, few of which are kept; methods are names and nothing else."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from fair_tta import FairTTAError, ZeroShot
+from fair_tta.lab.app.answers import fields_of
+from fair_tta.lab.app.questions import (
+    METHODS,
+    MOST_CLASSIFIERS,
+    Classifiers,
+    Fields,
+    chosen_methods,
+)
+from fair_tta.lab.app.server import UploadLimits
+from fair_tta.miniature import TASKS
+
+
+@pytest.fixture(scope="module")
+def classifiers() -> Classifiers:
+    return Classifiers(views=4, limits=UploadLimits(names=6))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_fields_of_drawn_worlds_ask_what_the_worlds_ask(
+    name: str, classifiers: Classifiers
+) -> None:
+    task, asked = TASKS[name], classifiers.of(fields_of(TASKS[name])).task
+    assert dict(asked.targets) == task.targets
+    assert {a: dict(names) for a, names in asked.sensitive.items()} == task.sensitive
+    assert asked.templates.sentences["joint"] == task.template
+
+
+def test_classifiers_are_kept_and_share_the_model(classifiers: Classifiers) -> None:
+    first = classifiers.of(Fields("cat, dog", "day, night"))
+    assert classifiers.of(Fields("cat\ndog", "day\nnight", " ")) is first
+    assert first.backend is classifiers.of(Fields("cat, dog")).backend
+    assert isinstance(first.adapter, ZeroShot)
+    for place in range(MOST_CLASSIFIERS):
+        classifiers.of(Fields(f"cat, dog {place}"))
+        assert len(classifiers) <= MOST_CLASSIFIERS
+    assert classifiers.of(Fields("cat, dog", "day, night")) is not first
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (Fields(""), "`--targets`"),
+        (Fields("cat"), "at least two"),
+        (Fields("cat, dog", "day"), "at least two"),
+        (Fields("cat, dog", "", "no slots"), "slot"),
+        (Fields("a,b,c,d,e,f,g"), "`Classes` should have at most 6 names (got 7)."),
+        (Fields("a, b", "c,d,e,f,g,h,i"), "`What should not matter` should have at most 6 names"),
+        (Fields("a, b", "", "x" * 20_000), "`Sentence` should have at most 10,000 characters"),
+        (Fields("x" * 20_000), "`Classes` should have at most 10,000 characters"),
+        (Fields("a, b", "x" * 20_000), "`What should not matter` should have at most 10,000"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(
+    fields: Fields, message: str, classifiers: Classifiers
+) -> None:
+    with pytest.raises(FairTTAError, match=re.escape(message)):
+        classifiers.of(fields)
+
+
+@pytest.mark.parametrize(
+    "name", ["my_file.py:Method", "tie:reference=/etc/passwd", "fair-tpt:lam=10", "logit-balance"]
+)
+def test_only_names_of_methods_are_taken(name: str) -> None:
+    with pytest.raises(FairTTAError, match="choose methods from"):
+        chosen_methods(["tpt", name])
+
+
+def test_methods_come_with_defaults_in_the_order_asked_for() -> None:
+    assert list(chosen_methods(["tpt", "zero-shot", "tpt"])) == ["tpt", "zero-shot"]
+    assert {"zero-shot", "fair-tpt", "association-correction"} <= set(METHODS)

@@ -1,0 +1,183 @@
+"""The folder of uploads, signals, and what is said when Gradio is missing or a port is taken."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from fair_tta import FairTTAError
+from fair_tta.lab.app import server as serving
+from fair_tta.lab.app.page import is_embedded
+from fair_tta.lab.app.parts import Desk, read_files
+from fair_tta.lab.app.server import UploadLimits, private_folder
+from fair_tta.lab.cli import app
+from fair_tta.miniature import FOLDER
+
+
+def test_the_folder_is_private_and_goes_with_all_that_is_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GRADIO_TEMP_DIR", "before")
+    with private_folder() as folder:
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert os.environ["GRADIO_TEMP_DIR"] == str(folder / "uploads")
+        (folder / "uploads" / "a.png").write_bytes(b"x")
+    assert not folder.exists()
+    assert os.environ["GRADIO_TEMP_DIR"] == "before"
+    monkeypatch.delenv("GRADIO_TEMP_DIR")
+    with pytest.raises(KeyboardInterrupt), private_folder() as folder:
+        raise KeyboardInterrupt
+    assert not folder.exists()
+    assert "GRADIO_TEMP_DIR" not in os.environ
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_signals_end_it_quietly_and_handlers_come_back(name: str) -> None:
+    one = getattr(signal, name)
+    before = signal.getsignal(one)
+    with serving._stoppable() as stop:
+        assert not stop.is_set()
+        os.kill(os.getpid(), one)
+        assert stop.wait(10)
+    assert signal.getsignal(one) is before
+
+
+def test_in_another_thread_signals_are_left_alone() -> None:
+    found = []
+
+    def run() -> None:
+        with serving._stoppable() as stop:
+            found.append(stop.is_set())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert found == [False]
+
+
+class TakenPort:
+    """Gradio's blocks where the port is taken."""
+
+    def launch(self, **options: Any) -> None:
+        self.options = options
+        raise OSError("Cannot find empty port in range: 1-1.")
+
+
+def test_a_taken_port_is_told_and_nothing_is_opened_that_was_not_asked_for(tmp_path: Path) -> None:
+    blocks = TakenPort()
+    with pytest.raises(FairTTAError, match=r"`port` should be free \(got 1\): choose another"):
+        serving.launch(blocks, tmp_path, UploadLimits(file_bytes=7), port=1)
+    asked = blocks.options
+    assert asked["server_name"] == "127.0.0.1"
+    assert asked["allowed_paths"] == []
+    assert asked["max_file_size"] == 7
+    for quiet in (
+        "share",
+        "inbrowser",
+        "show_error",
+        "enable_monitoring",
+        "mcp_server",
+        "ssr_mode",
+    ):
+        assert asked[quiet] is False
+
+
+def test_without_gradio_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    result = CliRunner().invoke(app, ["app", "--no-open"])
+    assert result.exit_code == 3
+    assert "pip install 'fair-tta[app]'" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_nothing_imports_gradio_before_the_app_is_built() -> None:
+    code = (
+        "import sys, fair_tta, fair_tta.lab.app, fair_tta.lab.app.page, fair_tta.lab.cli\n"
+        "print('gradio' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_each_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    desk = Desk(None, None, tmp_path, [], True)  # type: ignore[arg-type]
+    one, other = desk.new_folder(), desk.new_folder()
+    assert one.parent != other.parent
+    assert one.parent.parent == other.parent.parent == tmp_path
+
+
+class QuietBlocks:
+    """Gradio's blocks that serve nothing."""
+
+    def close(self, verbose: bool) -> None:
+        pass
+
+
+def test_it_sweeps_while_it_serves_and_ends_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting has an end: one without cannot be interrupted on Windows."""
+    swept: list[Path] = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            return len(swept) == 4
+
+    @contextmanager
+    def stoppable() -> Iterator[threading.Event]:
+        yield Stop()
+
+    monkeypatch.setattr(serving, "_stoppable", stoppable)
+    monkeypatch.setattr(serving, "require", lambda *_: None)
+    monkeypatch.setattr(serving, "launch", lambda *_: "http://here")
+    monkeypatch.setattr(serving, "sweep_uploads", lambda folder, _: swept.append(folder))
+    monkeypatch.setattr(serving, "sweep_runs", swept.append)
+    monkeypatch.setattr("fair_tta.lab.app.page.build_interface", lambda *_, **__: QuietBlocks())
+    told: list[str] = []
+    serving.serve(views=2, ready=told.append)
+    assert told == ["http://here"]
+    assert [folder.name for folder in swept] == ["uploads", "runs"] * 2
+
+
+@pytest.mark.parametrize(
+    ("host", "is_local"),
+    [("127.0.0.1", True), ("localhost", True), ("LocalHost", True), ("::1", True), ("[::1]", True),
+     ("127.0.0.2", True), ("0.0.0.0", False), ("::", False), ("192.168.0.1", False),
+     ("localhost.example", False), ("", False)],
+)  # fmt: skip
+def test_names_of_this_machine_are_local(host: str, is_local: bool, tmp_path: Path) -> None:
+    blocks = TakenPort()
+    with pytest.raises(FairTTAError, match="`port` should be free"):
+        serving.launch(blocks, tmp_path, UploadLimits(), host)
+    (gate,) = blocks.options["app_kwargs"]["middleware"]
+    assert (gate.kwargs["hosts"] is not None) == is_local
+    assert gate.kwargs["frames"] != is_local
+    with pytest.raises(FairTTAError, match="`port` should be free"):
+        serving.launch(blocks, tmp_path, UploadLimits(), host, share=True)
+    (gate,) = blocks.options["app_kwargs"]["middleware"]
+    assert gate.kwargs["hosts"] is None
+
+
+def test_files_are_read_as_gradio_hands_them_over() -> None:
+    one = SimpleNamespace(path="/up/12ab/a_b.png", orig_name="a&b.png")
+    bare = SimpleNamespace(path="/up/34cd/c.png", orig_name=None)
+    assert read_files(None) == []
+    assert read_files(one) == [("/up/12ab/a_b.png", "a&b.png")]
+    assert read_files(SimpleNamespace(root=[one, bare]))[1].name == "c.png"
+
+
+def test_the_embedded_model_is_known_by_its_name() -> None:
+    assert is_embedded("miniature")
+    assert is_embedded(FOLDER)
+    assert not is_embedded("openai/clip-vit-base-patch32")

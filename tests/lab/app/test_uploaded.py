@@ -1,0 +1,201 @@
+"""Examinations and audits of uploads: the same figures as without the app, and no more files."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from fair_tta import Audit, Examination, FairTTAError
+from fair_tta.lab.app.answers import draw_folder, fields_of
+from fair_tta.lab.app.questions import Classifiers, Fields, chosen_methods
+from fair_tta.lab.app.server import OLD
+from fair_tta.lab.app.uploads import LabelColumns, UploadedFile, audit_uploads, examine_uploads
+from fair_tta.miniature import BIRDS
+
+COLUMNS = LabelColumns("class", ("background",))
+
+
+def rows(predictions: Path) -> int:
+    return len(predictions.read_text("utf-8").splitlines()) - 1
+
+
+@pytest.fixture(scope="module")
+def classifiers() -> Classifiers:
+    return Classifiers(views=4)
+
+
+@pytest.fixture
+def drawn(tmp_path: Path) -> tuple[list[UploadedFile], str]:
+    paths, labels = draw_folder(tmp_path / "drawn", 12)
+    return [UploadedFile(path, Path(path).name) for path in paths], labels
+
+
+def test_an_examination_is_that_of_the_classifier(
+    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
+) -> None:
+    classifier = classifiers.of(fields_of(BIRDS))
+    methods = chosen_methods(["zero-shot", "orthcali"])
+    told: list[tuple[int, int]] = []
+    page, document = examine_uploads(
+        classifier,
+        methods,
+        drawn[0],
+        tmp_path / "out",
+        notes=["A note."],
+        progress=lambda done, total: told.append((done, total)),
+    )
+    found = Examination.load(document).document
+    other = classifier.examine([f.path for f in drawn[0]], {"orthcali": methods["orthcali"]})
+    assert found.attributes == other.document.attributes
+    assert [a.changed for a in found.adapters] == [a.changed for a in other.document.adapters]
+    assert found.warnings[0] == "A note."
+    assert told[-1] == (12, 12)
+    assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_uploads_that_an_examination_goes_on_with_stay(
+    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
+) -> None:
+    """Also those that it has read: the page shows some of them at the end."""
+    classifier = classifiers.of(fields_of(BIRDS))
+    files = [*drawn[0], *drawn[0]]
+    long_ago = time.time() - 2 * OLD
+    oldest = []
+
+    def wait(done: int, total: int) -> None:
+        if done % classifier.batch_size in (0, total):
+            oldest.append(min(os.path.getmtime(file.path) for file in files))
+            for file in files:
+                os.utime(file.path, (long_ago, long_ago))
+
+    wait(0, len(files))
+    examine_uploads(classifier, {}, files, tmp_path / "out", progress=wait)
+    assert len(oldest) > 1
+    assert min(oldest) > long_ago + OLD
+
+
+def test_broken_pictures_are_told_on_the_page_by_their_names(
+    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
+) -> None:
+    bad = tmp_path / (r"12\ab" if os.sep == "/" else "12ab")  # as every path on Windows
+    bad.write_bytes(b"nonsense")
+    files = [*drawn[0], *[UploadedFile(str(bad), f"<b>{i}</b>.png") for i in range(7)]]
+    page, _ = examine_uploads(classifiers.of(fields_of(BIRDS)), {}, files, tmp_path / "out")
+    text = page.read_text("utf-8")
+    assert "7 of 19 pictures could not be used." in text
+    assert "and 2 more." in text
+    assert "<b>0" not in text
+    assert str(tmp_path) not in text
+    with pytest.raises(FairTTAError, match="no picture could be used: cannot read"):
+        examine_uploads(classifiers.of(fields_of(BIRDS)), {}, files[-1:], tmp_path / "none")
+
+
+def test_an_examination_needs_an_attribute(classifiers: Classifiers, tmp_path: Path) -> None:
+    with pytest.raises(FairTTAError, match="`What should not matter` should name at least two"):
+        examine_uploads(classifiers.of(Fields("cat, dog")), {}, [], tmp_path / "out")
+
+
+@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+def test_an_audit_has_the_figures_of_an_audit(
+    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
+) -> None:
+    files = audit_uploads(
+        classifiers,
+        chosen_methods(["zero-shot", "orthcali"]),
+        drawn[0],
+        drawn[1],
+        COLUMNS,
+        fields_of(BIRDS),
+        tmp_path / "out",
+        notes=["A note."],
+    )
+    names = ["report.html", "audit.json", "card.md", "predictions.csv", "problems.csv"]
+    assert [file.name for file in files] == names[: len(files)]
+    audit = Audit.load(files[1])
+    pictures = BIRDS.draw(12)
+    direct = classifiers.of(fields_of(BIRDS)).audit(
+        [f.path for f in drawn[0]],
+        [p.target for p in pictures],
+        {"background": [p.sensitive["background"] for p in pictures]},
+    )
+    mine, theirs = audit.document.runs[0], direct.document.runs[0]
+    assert mine.metrics.accuracy.value == theirs.metrics.accuracy.value
+    assert rows(files[3]) == 12
+    assert not (tmp_path / "out" / "pictures").exists()
+    assert "A note." in files[0].read_text("utf-8")
+
+
+def test_names_come_from_the_columns_if_none_are_written(
+    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
+) -> None:
+    uploads = [drawn[1], *(file.path for file in drawn[0])]
+    for path in uploads:
+        os.utime(path, (0, 0))
+    files = audit_uploads(
+        classifiers, chosen_methods(["zero-shot"]), *drawn, COLUMNS, Fields(""), tmp_path / "out"
+    )
+    assert all(os.path.getmtime(path) > 0 for path in uploads), "their hour begins again"
+    origin = Audit.load(files[1]).to_dict()["provenance"]["prompts"]
+    assert origin["targets"] == {"land bird": "land bird", "water bird": "water bird"}
+    assert origin["sensitive"] == {"background": {"land": "land", "water": "water"}}
+
+
+def test_labels_that_lead_elsewhere_lead_nowhere(
+    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
+) -> None:
+    """A path of a picture on the server's disk, in a visitor's CSV file."""
+    hidden = tmp_path / "hidden.png"
+    hidden.write_bytes(Path(drawn[0][0].path).read_bytes())
+    labels = tmp_path / "evil.csv"
+    text = Path(drawn[1]).read_text()
+    labels.write_text(f"{text}{hidden},water bird,land\n../hidden.png,land bird,water\n")
+    files = audit_uploads(
+        classifiers,
+        chosen_methods(["zero-shot"]),
+        drawn[0],
+        str(labels),
+        COLUMNS,
+        fields_of(BIRDS),
+        tmp_path / "out",
+    )
+    assert rows(files[3]) == 12
+    problems = files[-1].read_text("utf-8")
+    assert problems.count("not uploaded: hidden.png") == 2
+    assert all(str(tmp_path) not in file.read_text("utf-8") for file in files)
+
+
+@pytest.mark.parametrize(
+    ("columns", "fields", "message"),
+    [
+        (LabelColumns("", ("background",)), Fields(""), "choose the column of classes"),
+        (LabelColumns("class", ()), Fields(""), "choose the column of classes"),
+        (LabelColumns("klass", ("background",)), Fields(""), "lacks ['klass']"),
+        (LabelColumns("class", ("class",)), Fields(""), "columns should differ"),
+        (COLUMNS, Fields("", "time: day, night"), "attributes are the chosen columns"),
+        (COLUMNS, Fields("cat"), "at least two"),
+    ],
+)
+def test_what_cannot_be_audited_is_told(
+    columns: LabelColumns,
+    fields: Fields,
+    message: str,
+    classifiers: Classifiers,
+    drawn: tuple[list[UploadedFile], str],
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(FairTTAError, match=re.escape(message)):
+        audit_uploads(classifiers, {}, *drawn, columns, fields, tmp_path / "out")
+
+
+def test_a_column_needs_two_values(
+    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
+) -> None:
+    labels = tmp_path / "one.csv"
+    labels.write_text("file,class,background\nbird-00.png,water bird,water\n")
+    message = "column 'class' should hold at least two different values (it holds ['water bird'])."
+    with pytest.raises(FairTTAError, match=re.escape(message)):
+        audit_uploads(classifiers, {}, drawn[0], str(labels), COLUMNS, Fields(""), tmp_path / "out")

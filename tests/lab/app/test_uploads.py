@@ -1,0 +1,187 @@
+"""Names of visitors are text: no path leads out of the folder that they are staged in."""
+
+from __future__ import annotations
+
+import csv
+import re
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fair_tta.lab.app.uploads import (
+    UploadedFile,
+    header,
+    path_column,
+    pictures_among,
+    plain_name,
+    stage,
+    write_staged_labels,
+)
+from fair_tta.lab.data.records import DatasetError
+
+
+@given(st.text())
+def test_a_plain_name_is_one_part_of_a_path(name: str) -> None:
+    plain = plain_name(name)
+    assert plain
+    assert Path(plain).name == plain
+    assert plain not in (".", "..")
+    assert not plain.startswith(".")
+    assert plain.isprintable()
+    assert len(plain.encode("utf-8", "surrogatepass")) <= 160
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("..\\..\\windows\\a.png", "a.png"),
+        ("/", "_"),
+        (".htaccess", "_htaccess"),
+        ("a\x00b\n.png", "a_b_.png"),
+        ("猫.jpg", "猫.jpg"),
+        ('a:b?"c".png', "a_b__c_.png"),
+    ],
+)
+def test_plain_names(name: str, plain: str) -> None:
+    assert plain_name(name) == plain
+
+
+def uploads(folder: Path, *names: str) -> list[UploadedFile]:
+    folder.mkdir()
+    made = []
+    for place, name in enumerate(names):
+        path = folder / str(place)
+        path.write_bytes(str(place).encode())
+        made.append(UploadedFile(str(path), name))
+    return made
+
+
+def test_uploads_stay_in_the_folder_they_are_staged_in(tmp_path: Path) -> None:
+    files = uploads(tmp_path / "up", "../../evil.png", "b/1.png", "c/1.PNG", "/etc/x.png")
+    staged = stage(files, tmp_path / "in" / "here")
+    assert sorted(staged) == ["1.png", "2-1.PNG", "evil.png", "x.png"]
+    assert sorted(p.name for p in (tmp_path / "in" / "here").iterdir()) == sorted(staged)
+    for name, file in staged.items():
+        assert (tmp_path / "in" / "here" / name).read_text() == Path(file.path).name
+    assert {p.name for p in tmp_path.iterdir()} == {"up", "in"}
+
+
+def test_no_upload_takes_the_place_of_another(tmp_path: Path) -> None:
+    names = ["a.jpg", "2-a.jpg", "a.jpg", "A.JPG", "3-a.jpg", "fr\u00fch.jpg", "fru\u0308h.jpg"]
+    files = uploads(tmp_path / "up", *names, *["a.jpg"] * 3)
+    staged = stage(files, tmp_path / "in")
+    assert len(staged) == 10
+    for place, (name, file) in enumerate(staged.items()):
+        assert (tmp_path / "in" / name).read_text() == Path(file.path).read_text() == str(place)
+    assert list(staged)[:3] == ["a.jpg", "2-a.jpg", "2-2-a.jpg"]
+
+
+def test_a_disk_that_takes_two_names_for_one_overwrites_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def there(*_: object) -> None:
+        raise FileExistsError(17, "File exists")
+
+    monkeypatch.setattr("os.link", there)
+    with pytest.raises(FileExistsError):
+        stage(uploads(tmp_path / "up", "a.jpg"), tmp_path / "in")
+
+
+def test_on_another_disk_uploads_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def far(*_: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr("os.link", far)
+    stage(uploads(tmp_path / "up", "a.jpg"), tmp_path / "in")
+    assert (tmp_path / "in" / "a.jpg").read_text() == "0"
+
+
+def test_a_path_of_very_many_parts_costs_no_more_than_another(tmp_path: Path) -> None:
+    deep = "a/" * 60_000
+    tracemalloc.start()
+    rows = rewritten(
+        tmp_path, f"file,class,place\n{deep}1.png,cat,home\n", (f"{deep}1.png", "2.png")
+    )
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert rows[1:] == [["1.png", "cat", "home"]]
+    assert peak < 20 * 2**20
+
+
+def test_other_files_of_a_folder_are_not_pictures() -> None:
+    names = ["a.JPG", "labels.csv", ".DS_Store", "b.webp", "c"]
+    found = pictures_among(UploadedFile("x", name) for name in names)
+    assert [file.name for file in found] == ["a.JPG", "b.webp"]
+
+
+def rewritten(
+    tmp_path: Path, text: str, names: tuple[str, ...], paths: str | None = None
+) -> list[list[str]]:
+    labels = tmp_path / "given.csv"
+    labels.write_text(text, "utf-8")
+    staged = stage(uploads(tmp_path / "up", *names), tmp_path / "in")
+    write_staged_labels(labels, ["class", "place"], paths, staged, tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_paths_in_labels_stand_for_uploads_only(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(b"secret")
+    rows = rewritten(
+        tmp_path,
+        "file,other,class,place\n"
+        "/home/me/data/cat/1.png,x,cat,home\n"
+        "C:\\data\\2.png,x,dog,home\n"
+        f"{secret},x,cat,street\n"
+        "../secret.png,x,cat,street\n"
+        "../../../etc/passwd,x,cat,street\n"
+        "..,x,cat,street\n"
+        "3.png,x,cat\n"
+        ",x,cat,street\n",
+        ("1.png", "2.png", "3.png"),
+    )
+    assert rows[0] == ["picture", "class", "place"]
+    assert [row[0] for row in rows[1:]] == [
+        "1.png",
+        "2.png",
+        "not uploaded: secret.png",
+        "not uploaded: secret.png",
+        "not uploaded: passwd",
+        "not uploaded: _",
+        "not as long as the header",
+        "",
+    ]
+    assert rows[7] == ["not as long as the header"]
+
+
+def test_uploads_of_the_same_name_are_told_apart_by_folders_or_not_at_all(tmp_path: Path) -> None:
+    rows = rewritten(
+        tmp_path,
+        "path;class;place\na/1.png;cat;home\nx/b/1.png;dog;home\n1.png;cat;home\n",
+        ("data/a/1.png", "data/b/1.png"),
+    )
+    assert [row[0] for row in rows[1:]] == ["1.png", "1-1.png", "several uploads are called 1.png"]
+
+
+def test_the_column_of_paths_is_known_or_chosen(tmp_path: Path) -> None:
+    text = "photo,class,place\n1.png,cat,home\n"
+    with pytest.raises(DatasetError, match=re.escape("has no column of paths that is known")):
+        rewritten(tmp_path, text, ("1.png",))
+    (tmp_path / "again").mkdir()
+    assert rewritten(tmp_path / "again", text, ("1.png",), "photo")[1][0] == "1.png"
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_the_header_is_found_with_any_separator(separator: str, tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text(separator.join(["Class", "File"]) + "\n" + separator.join("ab") + "\n")
+    assert header(file) == ["Class", "File"]
+    assert path_column(header(file)) == "File"
+    assert path_column(["class"]) is None

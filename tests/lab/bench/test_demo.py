@@ -1,0 +1,228 @@
+"""The demo: every method on every task, the same digits each time, a page that needs nothing."""
+
+from __future__ import annotations
+
+import time
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from report_samples import Page
+from rich.console import Console
+from typer.testing import CliRunner
+
+from fair_tta import TPT, Adapter, LogitBalance, Zero, ZeroShot
+from fair_tta.auditing import Audit
+from fair_tta.lab.bench.demo import (
+    METHODS,
+    ONE_VIEW,
+    REFERENCE_PICTURES,
+    Episode,
+    demo_tables,
+    effect,
+    effect_overview,
+    effect_table,
+    gallery,
+    play,
+    play_one_view,
+    run_episodes,
+    to_audit,
+    to_audits,
+    to_html,
+    to_rich,
+)
+from fair_tta.lab.bench.figures import COLUMNS, cell, shown_figure
+from fair_tta.lab.cli import app
+from fair_tta.lab.report.numbers import times
+from fair_tta.metrics import Estimate
+from fair_tta.metrics.estimate import undefined
+from fair_tta.miniature import TASKS
+
+
+@pytest.fixture(scope="module")
+def episodes() -> list[Episode]:
+    return play(seeds=2, pictures=12)
+
+
+@pytest.fixture(scope="module")
+def audits(episodes: list[Episode]) -> dict[str, Audit]:
+    return to_audits(episodes)
+
+
+def test_every_method_runs_on_every_task_and_seed(episodes: list[Episode]) -> None:
+    found = {(e.task.name, e.method, e.seed) for e in episodes}
+    assert found == {(t, m, s) for t in TASKS for m in METHODS for s in range(2)}
+
+
+def test_a_second_run_gives_the_same_digits(episodes: list[Episode]) -> None:
+    again, before = play(seeds=1, pictures=12), [e for e in episodes if e.seed == 0]
+    assert [e.predictions for e in again] == [e.predictions for e in before]
+    found = [demo_tables(some, to_audits(some)) for some in (again, before)]
+    for a, b in zip(*found, strict=True):
+        assert a.cells == b.cells
+
+
+def test_figures_are_those_of_the_predictions(
+    episodes: list[Episode], audits: dict[str, Audit]
+) -> None:
+    for table in demo_tables(episodes, audits):
+        for method, cells in table.cells.items():
+            mine = [e for e in episodes if e.task is table.task and e.method == method]
+            rows = [row for e in mine for row in e.rows]
+            right = [answer.label == record.target for record, answer in rows]
+            assert cells["accuracy"][0].value == pytest.approx(np.mean(right))
+            groups: dict[tuple[str, ...], list[bool]] = {}
+            for (record, _), is_right in zip(rows, right, strict=True):
+                groups.setdefault(record.group, []).append(is_right)
+            lowest = min(np.mean(group) for group in groups.values())
+            assert cells["worst_group_accuracy"][0].value == pytest.approx(lowest)
+
+
+def test_one_worst_group_one_number(episodes: list[Episode], audits: dict[str, Audit]) -> None:
+    """The terminal, the overview, and the pages below it tell the same."""
+    page = Page(to_html(episodes, audits))
+    for number, table in enumerate(demo_tables(episodes, audits), start=1):
+        overview = page.tables[f"table {number}"]
+        below = page.tables[f"audit-{number}-table-metrics"]
+        (wga,) = (row for row in below if row[0].startswith("Worst-group accuracy (class / group)"))
+        console = Console(width=200, record=True, file=StringIO())
+        console.print(to_rich(table))
+        terminal = console.export_text()
+        for row, cell_below in zip(overview[1:], wga[1:], strict=True):
+            value = 100 * audits[table.task.name].estimate("worst_group_accuracy", row[0]).value
+            shown = row[2].partition("]")[0] + "]"
+            assert shown.startswith(f"{value:.1f} [")
+            assert cell_below.startswith(shown)
+            (line,) = (x for x in terminal.splitlines() if x.startswith(f"{row[0]} "))
+            assert f" {value:.1f} [" in line
+
+
+def test_logit_balance_is_fitted_for_each_task_and_not_on_what_is_asked(
+    episodes: list[Episode],
+) -> None:
+    fitted = {e.task.name: e.adapter for e in episodes if e.method == "LogitBalance"}
+    assert set(fitted) == set(TASKS)
+    for adapter in fitted.values():
+        assert isinstance(adapter, LogitBalance)
+        assert adapter.reference is not None
+        assert adapter.reference.images == REFERENCE_PICTURES
+    assert len({hash(adapter) for adapter in fitted.values()}) == len(TASKS)
+
+
+def test_cost_is_told_against_zero_shot(episodes: list[Episode], audits: dict[str, Audit]) -> None:
+    for table in demo_tables(episodes, audits):
+        assert table.cost["ZeroShot"] == 1
+    assert [times(cost)[:-2] for cost in (1.0, 1.14, 47.6)] == ["1.0", "1.1", "48"]
+
+
+def test_views_are_part_of_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the time of this process alone: a busy machine may take longer for anything."""
+    monkeypatch.setattr("fair_tta.lab.runs.worker.time.perf_counter", time.process_time)
+    methods: dict[str, Adapter] = {"one": ZeroShot(), "many": Zero()}
+    one, many = run_episodes([TASKS["badges"]], methods, seeds=[0], pictures=12)
+    assert many.seconds > one.seconds
+
+
+def test_tables_fit_a_narrow_terminal(episodes: list[Episode], audits: dict[str, Audit]) -> None:
+    for table in demo_tables(episodes, audits):
+        console = Console(width=80, record=True, file=StringIO())
+        console.print(to_rich(table))
+        text = console.export_text()
+        assert "…" not in text
+        assert text.count("method") == 1, "one table, not two"
+        assert all(method in text for method in METHODS)
+        assert all(column.title in text for column in COLUMNS if column.key != "bias")
+
+
+def test_cells_are_marked_as_the_paired_interval_of_the_audit_says(
+    episodes: list[Episode], audits: dict[str, Audit]
+) -> None:
+    for table in demo_tables(episodes, audits):
+        audit = audits[table.task.name]
+        assert all(mark == 0 for _, mark in table.cells["ZeroShot"].values())
+        told = {c.run: c.told.by_name() for c in audit.document.comparisons}
+        for method in audit.runs[1:]:
+            for column in COLUMNS[:4]:
+                change = told[method][column.key]
+                assert change.low is not None
+                assert change.high is not None
+                up = 1 if change.low > 0 else -1 if change.high < 0 else 0
+                assert table.cells[method][column.key][1] == column.better * up
+
+
+def test_effects_have_their_intervals_and_fit() -> None:
+    audits = to_audits(play_one_view(seeds=1, pictures=36))
+    overview = effect_overview(audits)
+    assert "36 pictures of each task" in overview.title
+    assert len(overview.rows) == len(TASKS) * (len(ONE_VIEW) - 1)
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(effect_table(audits))
+    text = console.export_text()
+    for task, method, *cells in overview.rows:
+        comparisons = {c.run: c for c in audits[task[0]].document.comparisons}
+        change = comparisons[method[0]].told.equalized_odds_difference.estimate
+        assert change.low is not None
+        assert change.high is not None
+        assert cells[-1] == (effect(change), -(change.low > 0) or int(change.high < 0))
+        assert method[0] in text
+    assert effect(Estimate(-0.053, 9, -0.079, -0.028)) == "-5.3 [-7.9, -2.8]"
+    assert effect(Estimate(0.5, 9)) == "n/a"
+
+
+def test_cells_as_text() -> None:
+    assert str(cell([50.0, 56.0])) == "53.0 ±3.0"
+    assert shown_figure(Estimate(0.53, 9, 0.4, 0.6), 1) == "53.0 [40.0, 60.0] +"
+    assert shown_figure(Estimate(0.53, 9, 0.4, 0.6), -1, digits=0) == "53.0 [40, 60] -"
+    assert shown_figure(Estimate(0.53, 9)) == "53.0"
+    assert shown_figure(undefined("no images")) == "n/a"
+    assert str(cell([50.0])) == "50.0"
+    assert str(cell([0.0, 100.0])) == "50.0 ±50"
+    assert str(cell([float("nan")])) == "n/a"
+
+
+def test_the_audit_pools_the_seeds(episodes: list[Episode]) -> None:
+    task = TASKS["birds"]
+    audit = to_audit(episodes, task)
+    assert list(audit.runs) == list(METHODS)
+    assert audit.document.data.n == 24
+
+
+def test_the_page_shows_tables_and_changed_pictures(
+    episodes: list[Episode], audits: dict[str, Audit]
+) -> None:
+    page = to_html(episodes, audits)
+    assert page.startswith("<!DOCTYPE html>")
+    for table in demo_tables(episodes, audits):
+        for cells in table.cells.values():
+            assert all(
+                shown_figure(figure).partition(" ")[0] in page for figure, _ in cells.values()
+            )
+    changed = sum(len(gallery(episodes, task)) for task in TASKS.values())
+    assert page.count("data:image/png") == changed
+
+
+def test_other_methods_can_be_compared() -> None:
+    (zero_shot, tpt) = run_episodes(
+        [TASKS["badges"]], {"a": ZeroShot(), "b": TPT()}, seeds=[7], pictures=2
+    )
+    assert (zero_shot.method, tpt.method, tpt.seed) == ("a", "b", 7)
+    assert all(p.learning_rate is None for p in zero_shot.predictions)
+    assert all(p.learning_rate is not None for p in tpt.predictions)
+    assert Zero in {type(adapter) for adapter in METHODS.values()}
+
+
+def test_the_command_writes_the_report(tmp_path: Path) -> None:
+    out = tmp_path / "demo.html"
+    few = ["demo", "--out", str(out), "--one-view", "9"]
+    result = CliRunner().invoke(app, [*few, "--seeds", "1", "--pictures", "4"])
+    assert result.exit_code == 0, result.output
+    assert "FairTPT-MO" in result.stdout
+    assert "One view, 9 pictures of each task" in result.stdout.replace("\n", " ")
+    assert out.read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_a_folder_that_is_not_there_is_noticed_before_the_work(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "no" / "demo.html")])
+    assert result.exit_code == 3
+    assert "`--out` should be in a folder that exists" in result.stderr

@@ -1,0 +1,93 @@
+"""Every example runs on a small copy of its dataset, with the embedded model."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import bench_tiny
+import dataset_fixtures
+import pytest
+
+from fair_tta import miniature
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+DATASETS = {
+    "celeba": ("CelebA hair color x gender", dataset_fixtures.celeba_official),
+    "utkface": ("UTKFace age x race", dataset_fixtures.utkface),
+    "fairface": ("FairFace gender x race", dataset_fixtures.fairface),
+    "waterbirds": ("Waterbirds bird type x background", dataset_fixtures.waterbirds),
+}
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray and of what it imports
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    if miniature.FOLDER.is_dir():
+        return "miniature"
+    return bench_tiny.save_model(tmp_path_factory.mktemp("model") / "clip")
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    ray = import_module("ray")
+    ray.init(
+        num_cpus=1,
+        object_store_memory=100 * 2**20,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
+    yield ray
+    ray.shutdown()
+
+
+def start(name: str, *words: object) -> None:
+    before = sys.argv
+    sys.argv = [name, *map(str, words)]
+    try:
+        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    finally:
+        sys.argv = before
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_a_dataset(
+    name: str, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    title, write = DATASETS[name]
+    data = write(tmp_path / "data")
+    start(
+        name, data, "--model", model, "--images", 6, "--seeds", 2, "--views", 4,
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    text = capsys.readouterr().out
+    assert f"\n{title}\nsetting | Acc | Acc, paper | WGA | " in text
+    assert "FairTPT-MO" in text
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_own_folder(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images, labels = dataset_fixtures.folder(tmp_path / "pets", 8)
+    start("own_folder", images, labels, "--model", model, "--views", 4, "--out", tmp_path / "out")
+    assert "FairTPT" in capsys.readouterr().out
+
+
+def test_on_ray(
+    cluster: Any, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = dataset_fixtures.waterbirds(tmp_path / "data")
+    start(
+        "on_ray", "zero-scan", data, "--model", model, "--images", 4, "--seeds", 1, "--views", 4,
+        "--workers", 1, "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert "## Waterbirds bird type x background" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", [*DATASETS, "own_folder", "on_ray"])
+def test_examples_are_short(name: str) -> None:
+    assert len((EXAMPLES / f"{name}.py").read_text("utf-8").splitlines()) <= 60

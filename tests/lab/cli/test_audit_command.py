@@ -1,0 +1,657 @@
+"""`fair-tta audit`: the figures of the API, kills and all that folders hold."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import re
+import shutil
+import sys
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checks import picture
+from cli_fixtures import USABLE, audit_arguments, call, rows_of, write_labels
+from cli_fixtures import folder as folder
+from cli_fixtures import many as many
+from cli_fixtures import tiny_model as tiny_model
+from extending_page import documented
+
+from fair_tta import AugMix, FairTPT, FairTPTClassifier, ZeroShot
+from fair_tta.auditing import Audit, audit_classifier, compare
+from fair_tta.miniature.model import FOLDER
+
+ADAPTERS = ("--adapters", "zero-shot,fair-tpt:lam=10,rho=0.5")
+
+
+def table_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.filterwarnings("ignore::fair_tta.metrics.SmallGroupWarning")
+def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> None:
+    out = call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
+    clf = FairTPTClassifier(
+        tiny_model,
+        {"cat": "of a cat", "dog": "of a dog, black"},
+        {"place": {"water": "on water", "land": "on land"}},
+        "a photo {target} {sensitive}.",
+        views=AugMix(4),
+        batch_size=4,
+    )
+    labels = ["cat" if i < 8 else "dog" for i in USABLE]
+    places = ["water" if i in (1, 3, 5, 7, 8) else "land" for i in USABLE]
+    wanted = compare(
+        [
+            audit_classifier(
+                clf.with_adapter(adapter), [picture(i) for i in USABLE], labels, places, name=name
+            )
+            for name, adapter in (
+                ("zero-shot", ZeroShot()),
+                ("fair-tpt:lam=10,rho=0.5", FairTPT(lam=10.0, rho=0.5)),
+            )
+        ]
+    )
+    found = Audit.load(folder / "out" / "audit.json")
+    assert found.document.data == wanted.document.data
+    for mine, theirs in zip(found.to_dict()["runs"], wanted.to_dict()["runs"], strict=True):
+        assert mine["groups"] == approx(theirs["groups"])
+        assert mine["metrics"] == approx(theirs["metrics"])
+        assert mine["sensitive_indifference"] == approx(theirs["sensitive_indifference"])
+        assert mine["zero_shot_scores"] == approx(theirs["zero_shot_scores"])
+        assert mine["adapter"] == theirs["adapter"]
+        assert mine["cost"]["seconds"] > 0
+    assert found.to_dict()["comparisons"] == approx(wanted.to_dict()["comparisons"])
+    assert "dog / water (n = 1)" in out.stdout
+    assert "10 pictures" in out.stdout
+    assert {p.name for p in (folder / "out").iterdir()} == {
+        "rows.jsonl", "audit.json", "report.html", "card.md", "predictions.csv", "problems.csv",
+    }  # fmt: skip
+    predictions = table_of(folder / "out" / "predictions.csv")
+    assert [row["target"] for row in predictions] == labels
+    assert [row["sensitive: place"] for row in predictions] == places
+    assert predictions[0]["image"] == "sub/[red] ünï, 0.png"
+    answers = [p.label for p in clf.with_adapter(FairTPT(lam=10.0, rho=0.5)).predict(
+        [picture(i) for i in USABLE])]  # fmt: skip
+    assert [row["fair-tpt:lam=10,rho=0.5: answer"] for row in predictions] == answers
+
+
+def approx(value: Any, within: float = 2e-4) -> Any:
+    """Numbers nearly, everything else exactly, however deep.
+
+    The batches of command and API differ, and between batches probabilities agree to 1e-4; the
+    calibration error may enlarge that 31 times. A picture more or less would be 0.1.
+    """
+    if isinstance(value, dict):
+        return {k: approx(v, 4e-3 if "calibration" in k else within) for k, v in value.items()}
+    if isinstance(value, list):
+        return [approx(item, within) for item in value]
+    return pytest.approx(value, abs=within) if isinstance(value, float) else value
+
+
+def test_problems_are_listed(folder: Path, tiny_model: str) -> None:
+    out = call(*audit_arguments(folder, tiny_model), "--adapters", "zero-shot", code=4)
+    problems = table_of(folder / "out" / "problems.csv")
+    listed = sorted((p["row"], p["what"].split(":")[0]) for p in problems)
+    assert listed == [
+        ("10", "4.png"), ("11", "2.png"), ("12", "labels.csv line 13 (animal)"), ("3", "2.png"),
+        ("7", "broken.png"), ("8", "empty.png"), ("9", "missing.png"),
+    ]  # fmt: skip
+    kinds = Audit.load(folder / "out" / "audit.json").to_dict()["provenance"]["problems"]
+    assert {kind: found["count"] for kind, found in kinds.items()} == {
+        "image came again with other labels": 2,
+        "image came again with the same labels (kept once)": 1,
+        "image file is empty (0 bytes)": 1,
+        "image file is missing": 1,
+        "value is missing": 1,
+        "picture cannot be read": 1,
+    }
+    assert "7 rows were left out, 1 of them because the picture is counted already:" in out.stdout
+    assert "1 x image file is missing: missing.png" in out.stdout
+    assert "Prompts, targets: 'a photo of a cat.', 'a photo of a dog, black.'" in out.stderr
+
+
+def test_what_is_about_the_label_file_is_no_row(many: Path, tiny_model: str) -> None:
+    (many / "pics" / "7.png").rename(many / "pics" / "ä.png")
+    labels = many / "labels.csv"
+    labels.write_bytes(labels.read_text("utf-8").replace("\n7.png", "\nä.png").encode("cp1252"))
+    out = call(*audit_arguments(many, tiny_model), "--adapters", "zero-shot", "--progress")
+    assert "No row was left out, but:\n  1 x file is not UTF-8 and was read as" in out.stdout
+    assert "48 of 48 rows" in out.stderr
+    (problem,) = table_of(many / "out" / "problems.csv")
+    assert (problem["row"], problem["what"]) == ("", "labels.csv")
+    rows = [row["row"] for row in table_of(many / "out" / "predictions.csv")]
+    assert rows == [str(i) for i in range(1, 49)]
+
+
+def test_a_limit_counts_rows_and_not_what_is_about_the_file(many: Path, tiny_model: str) -> None:
+    labels = many / "labels.csv"
+    labels.write_bytes(labels.read_bytes().replace(b"water", b"w\xe4ter"))  # Windows-1252
+    names = ["--rename", "place: wäter=water", "--adapters", "zero-shot"]
+    for more, count in ((["--limit", "1"], 1), (["--limit", "6", "--sample", "4"], 4)):
+        call(*audit_arguments(many, tiny_model), *names, *more)
+        assert len(table_of(many / "out" / "predictions.csv")) == count
+        assert [row["row"] for row in table_of(many / "out" / "problems.csv")] == [""]
+
+
+def test_problems_are_listed_if_no_row_can_be_used(folder: Path, tiny_model: str) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / "problems.csv").write_text("of an earlier run")
+    write_labels(
+        folder / "labels.csv", [("gone.png", "cat", "land"), ("broken.png", "dog", "water")]
+    )
+    call(*audit_arguments(folder, tiny_model), "--adapters", "zero-shot", code=3)
+    listed = table_of(folder / "out" / "problems.csv")
+    assert [row["what"].split(":")[0] for row in listed] == ["gone.png", "broken.png"]
+
+
+def test_a_method_of_a_file_of_ones_own(
+    folder: Path, tiny_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answers are not used when the file has changed."""
+    file = folder / "own" / "soft_vote.py"
+    file.parent.mkdir()
+    file.write_text(documented("SoftVote"))
+    monkeypatch.chdir(folder)
+    arguments = [*audit_arguments(folder, tiny_model)]
+    arguments += ["--adapters", "zero-shot,own/soft_vote.py:SoftVote"]
+    call(*arguments, code=4)
+    run = Audit.load(folder / "out" / "audit.json").to_dict()["runs"][1]
+    assert run["name"] == "soft_vote.py:SoftVote"
+    digest = f"sha256:{sha256(file.read_bytes()).hexdigest()}"
+    assert run["adapter"] == {
+        "name": "SoftVote", "repr": "SoftVote()", "settings": {"soft_vote.py": digest},
+    }  # fmt: skip
+    assert digest in (folder / "out" / "report.html").read_text("utf-8")
+    file.write_text(file.read_text() + "\n# another\n")
+    before = len(rows_of(folder / "out"))
+    call(*arguments, code=4)
+    assert len(rows_of(folder / "out")) == before + len(USABLE), "those of the method alone"
+    arguments[-1] += ",own/none.py:A"
+    assert "there is no file" in call(*arguments, code=2).stderr
+
+
+def test_the_same_command_changes_nothing_and_asks_nothing(
+    folder: Path, tiny_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
+    rows = (folder / "out" / "rows.jsonl").read_bytes()
+    audit = Audit.load(folder / "out" / "audit.json")
+    monkeypatch.setattr(FairTPTClassifier, "predict_encoded", None)
+    again = call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
+    assert again.stdout == first.stdout
+    assert (folder / "out" / "rows.jsonl").read_bytes() == rows
+    assert Audit.load(folder / "out" / "audit.json") == audit
+
+
+def test_what_kills_left_is_swept(many: Path, tiny_model: str) -> None:
+    (many / "out").mkdir()
+    left = many / "out" / ".0123.part"
+    left.touch()
+    os.utime(left, (0, 0))
+    call(*audit_arguments(many, tiny_model), "--limit", "2")
+    assert not left.exists()
+
+
+def test_cut_anywhere_the_run_ends_with_the_same_rows(folder: Path, tiny_model: str) -> None:
+    call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
+    whole = (folder / "out" / "rows.jsonl").read_bytes()
+    rows = rows_of(folder / "out")
+    predictions = (folder / "out" / "predictions.csv").read_bytes()
+    audit = Audit.load(folder / "out" / "audit.json")
+    first = whole.index(b"\n") + 1
+    randomly = random.Random(0)
+    for cut in (first - 1, *(randomly.randrange(first, len(whole)) for _ in range(3))):
+        (folder / "out" / "rows.jsonl").write_bytes(whole[:cut])
+        call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
+        assert rows_of(folder / "out") == rows  # to the last bit
+        assert (folder / "out" / "predictions.csv").read_bytes() == predictions
+        assert Audit.load(folder / "out" / "audit.json") == audit
+
+
+def test_a_repaired_picture_is_taken_up(folder: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
+    call(*arguments, code=4)
+    picture(50).save(folder / "pics" / "broken.png")
+    picture(51).save(folder / "pics" / "missing.png")
+    call(*arguments, code=4)
+    repaired = Audit.load(folder / "out" / "audit.json")
+    assert repaired.document.data.n == 12
+    call(*audit_arguments(folder, tiny_model, "fresh"), "--adapters", "zero-shot", code=4)
+    fresh = Audit.load(folder / "fresh" / "audit.json")
+    assert fresh.document.data == repaired.document.data  # in the order of the file
+
+
+def test_a_picture_that_was_written_over_is_done_again(folder: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
+    call(*arguments, code=4)
+    before = (folder / "out" / "rows.jsonl").read_bytes()
+    picture(50).save(folder / "pics" / "4.png")
+    call(*arguments, code=4)
+    after = (folder / "out" / "rows.jsonl").read_bytes()
+    assert after.startswith(before)
+    assert after[len(before) :].count(b"\n") == 2, "the answers of two methods"
+    call(*audit_arguments(folder, tiny_model, "fresh"), *ADAPTERS, code=4)
+    found, fresh = (Audit.load(folder / out / "audit.json") for out in ("out", "fresh"))
+    assert found == fresh
+    call(*arguments, code=4)
+    assert (folder / "out" / "rows.jsonl").read_bytes() == after
+
+
+def test_a_picture_that_is_gone_or_broken_since_is_left_out(folder: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
+    call(*arguments, code=4)
+    content = (folder / "pics" / "4.png").read_bytes()
+    (folder / "pics" / "4.png").unlink()
+    (folder / "pics" / "5.png").write_bytes(b"broken")
+    out = call(*arguments, code=4)
+    assert "8 pictures" in out.stdout
+    call(*audit_arguments(folder, tiny_model, "fresh"), *ADAPTERS, code=4)
+    found, fresh = (Audit.load(folder / out / "audit.json") for out in ("out", "fresh"))
+    assert found == fresh
+    (folder / "pics" / "4.png").write_bytes(content)
+    assert "9 pictures" in call(*arguments, code=4).stdout
+
+
+def test_an_adapter_that_is_added_runs_alone(
+    folder: Path, tiny_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    predict = FairTPTClassifier.predict_encoded
+
+    def noted(self: Any, features: Any) -> Any:
+        asked.append(type(self.adapter).__name__)
+        return predict(self, features)
+
+    monkeypatch.setattr(FairTPTClassifier, "predict_encoded", noted)
+    arguments = audit_arguments(folder, tiny_model)
+    call(*arguments, "--adapters", "zero-shot", code=4)
+    assert set(asked) == {"ZeroShot"}
+    asked.clear()
+    call(*arguments, "--adapters", "zero-shot,zero,tpt", code=4)
+    assert set(asked) == {"Zero", "TPT"}
+    assert Audit.load(folder / "out" / "audit.json").runs == ("zero-shot", "zero", "tpt")
+    asked.clear()
+    call(*arguments, "--adapters", "tpt,zero-shot", code=4)  # another reference
+    assert not asked
+
+
+def test_a_first_try_that_failed_blocks_nothing(folder: Path, tiny_model: str) -> None:
+    (folder / "empty").mkdir()
+    arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
+    wrong = call(*arguments, "--images", str(folder / "empty"), code=3)
+    assert "no row could be used" in wrong.stderr
+    call(*arguments, "--template", "a picture of a place with {target} {sensitive}.", code=4)
+    call(*arguments, "--seed", "1", "--views", "5", code=4)
+    call(*arguments, code=4)
+    call(*audit_arguments(folder, tiny_model, "fresh"), "--adapters", "zero-shot", code=4)
+    found, fresh = (Audit.load(folder / out / "audit.json") for out in ("out", "fresh"))
+    assert found == fresh
+    labels = folder / "labels.csv"
+    rows = (folder / "out" / "rows.jsonl").read_bytes()
+    labels.write_bytes(labels.read_bytes() + b"9.png,dog,land\n")
+    call(*arguments, code=4)
+    assert (folder / "out" / "rows.jsonl").read_bytes() == rows
+    call(*arguments, "--restart", "--seed", "1", code=4)
+    assert Audit.load(folder / "out" / "audit.json").to_dict()["provenance"]["seed"] == 1
+    assert len(rows_of(folder / "out")) == len(USABLE)
+
+
+def test_the_order_of_names_is_part_of_the_question(many: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot", "--limit", "9"]
+    swapped = [*arguments]
+    first, second = (i + 1 for i, word in enumerate(arguments) if word == "--targets")
+    swapped[first], swapped[second] = arguments[second], arguments[first]
+    call(*arguments)
+    before = table_of(many / "out" / "predictions.csv")
+    call(*swapped)
+    after = table_of(many / "out" / "predictions.csv")
+    for a, b in zip(before, after, strict=True):
+        assert a["zero-shot: answer"] == b["zero-shot: answer"]
+        for column in ("confidence", "probability of target"):
+            x, y = (float(row[f"zero-shot: {column}"]) for row in (a, b))
+            assert x == pytest.approx(y, abs=1e-4)
+
+
+def test_a_run_that_fails_leaves_the_files_of_the_one_before(folder: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
+    call(*arguments, code=4)
+    before = {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
+    (folder / "empty").mkdir()
+    call(*arguments, "--images", str(folder / "empty"), code=3)
+    assert {path.name: path.read_bytes() for path in (folder / "out").iterdir()} == before
+
+
+@pytest.mark.filterwarnings("default::fair_tta.lab.runs.store.DamagedRowWarning")
+def test_damage_is_told_and_mended(folder: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
+    first = call(*arguments, code=4)
+    path = folder / "out" / "rows.jsonl"
+    data = path.read_bytes()
+    place = data.index(b'"label":"') + 9
+    path.write_bytes(data[:place] + b"X" + data[place + 1 :])
+    again = call(*arguments, code=4)
+    assert _without_times(again.stdout) == _without_times(first.stdout)
+    assert "line 1 is not what was written there" in again.stderr
+    assert "Warning" not in again.stderr
+    assert "line 1" not in call(*arguments, code=4).stderr
+    path.write_bytes(b'{"journal": "fair-tta/journal/1", "facts": {}}\n{"key": "a"}\n')
+    assert "holds rows of fair-tta 0.1" in call(*arguments, code=3).stderr
+
+
+def test_limits_and_samples(many: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot"]
+    assert "10 pictures" in call(*arguments, "--limit", "10").stdout
+    out = call(*arguments, "--sample", "12", "--progress")
+    assert "12 pictures" in out.stdout
+    assert "12 of 12 rows" in out.stderr
+    audit = Audit.load(many / "out" / "audit.json")
+    assert "Not all rows were used: a sample of 12." in audit.warnings
+    assert audit.to_dict()["provenance"]["data"]["sample"] == 12
+    rows = table_of(many / "out" / "predictions.csv")
+    groups = Counter((row["target"], row["sensitive: place"]) for row in rows)
+    assert groups == {
+        ("cat", "water"): 4,
+        ("cat", "land"): 4,
+        ("dog", "water"): 2,
+        ("dog", "land"): 2,
+    }
+    few = call(*arguments, "--sample", "3", "--progress")
+    assert "4 pictures" in few.stdout, "one of each group"
+    assert "4 of 4 rows" in few.stderr
+
+
+def test_rows_that_are_left_out_are_not_in_the_sample(folder: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
+    call(*arguments, "--sample", "4", code=4)
+    audit = Audit.load(folder / "out" / "audit.json")
+    assert "Not all rows were used: a sample of 4." in audit.warnings
+
+
+def test_processes_give_the_rows_of_one(many: Path, tiny_model: str) -> None:
+    short = ["--limit", "12"]
+    call(*audit_arguments(many, tiny_model), *ADAPTERS, *short)
+    call(*audit_arguments(many, tiny_model, "two"), *ADAPTERS, *short, "--workers", "2")
+    one, two = (Audit.load(many / out / "audit.json").to_dict() for out in ("out", "two"))
+    assert one["data"] == two["data"]
+    for mine, theirs in zip(one["runs"], two["runs"], strict=True):
+        assert mine["metrics"] == approx(theirs["metrics"])
+
+
+def test_files_name_no_place_of_the_machine(folder: Path, tiny_model: str) -> None:
+    model = folder / "here" / "tiny"
+    shutil.copytree(tiny_model, model)
+    call(*audit_arguments(folder, str(model)), "--adapters", "zero-shot", code=4)
+    for path in (folder / "out").iterdir():
+        assert str(folder) not in path.read_text(encoding="utf-8"), path.name
+    document = Audit.load(folder / "out" / "audit.json").to_dict()
+    assert document["provenance"]["model"]["name"] == "CLIPModel (tiny)"
+    assert document["provenance"]["data"]["images"] == "pics"
+    rows = (folder / "out" / "rows.jsonl").read_bytes()
+    moved = folder / "there" / "other name"
+    shutil.copytree(model, moved)
+    shutil.rmtree(model)
+    call(*audit_arguments(folder, str(moved)), "--adapters", "zero-shot", code=4)
+    assert (folder / "out" / "rows.jsonl").read_bytes() == rows
+    (folder / "second").mkdir()
+    (folder / "pics").rename(folder / "second" / "pics")
+    arguments = [*audit_arguments(folder, str(moved)), "--adapters", "zero-shot"]
+    call(*arguments, "--images", str(folder / "second" / "pics"), code=4)
+    assert (folder / "out" / "rows.jsonl").read_bytes() == rows, "they are the same pictures"
+    (config,) = moved.glob("p*rocessor_config.json")  # its name depends on transformers
+    config.write_text(config.read_text().replace("0.48145466", "0.3"))
+    (folder / "second" / "pics").rename(folder / "pics")
+    call(*arguments, code=4)
+    assert len(rows_of(folder / "out")) == 2 * len(USABLE), "the model sees them otherwise"
+
+
+def test_the_embedded_model_says_what_it_is(many: Path) -> None:
+    labels = many / "labels.csv"
+    labels.write_text("".join(labels.read_text().splitlines(keepends=True)[:7]))
+    arguments = [*audit_arguments(many, "miniature"), "--adapters", "zero-shot"]
+    note = "no --model: the embedded miniature model, which knows drawn pictures only"
+    assert note not in call(*arguments).stderr
+    assert note not in Audit.load(many / "out" / "audit.json").warnings
+    place = arguments.index("--model")
+    del arguments[place : place + 2]
+    out = call(*arguments)
+    assert out.stderr.count(note) == 1
+    assert note in Audit.load(many / "out" / "audit.json").warnings
+    for path in (many / "out").iterdir():
+        assert str(FOLDER.parent) not in path.read_text(encoding="utf-8"), path.name
+
+
+def test_names_are_the_values_of_the_columns(many: Path, tiny_model: str) -> None:
+    arguments = audit_arguments(many, tiny_model)
+    del arguments[arguments.index("--targets") :]
+    call(*arguments, "--adapters", "zero-shot")
+    prompts = Audit.load(many / "out" / "audit.json").to_dict()["provenance"]["prompts"]
+    assert prompts["targets"] == {"cat": "cat", "dog": "dog"}
+    assert prompts["sensitive"] == {"place": {"land": "land", "water": "water"}}
+    assert prompts["template"]["joint"] == "a photo of a {sensitive} {target}."
+
+
+def test_renaming_merging_and_leaving_out(tmp_path: Path, tiny_model: str) -> None:
+    (tmp_path / "pics").mkdir()
+    values = [("0", "sea"), ("1", "lake"), ("0", "land"), ("1", "moon"), ("0", "sea")]
+    rows = []
+    for i, pair in enumerate(values):
+        picture(i).save(tmp_path / "pics" / f"{i}.png")
+        rows.append((f"{i}.png", *pair))
+    write_labels(tmp_path / "labels.csv", rows)
+    arguments = [*audit_arguments(tmp_path, tiny_model), "--adapters", "zero-shot"]
+    out = call(*arguments, code=3)
+    assert (
+        "'labels.csv' holds values that were not named: animal '0' (3 rows), animal '1' (2 rows), "
+        "place 'sea' (2 rows), place 'lake' (1 row), place 'moon' (1 row)."
+    ) in out.stderr
+    renamed = [
+        *arguments, "--rename", "animal: 0=cat", "--rename", "animal: 1=dog",
+        "--rename", "place: sea=water", "--rename", "place: lake=water",
+    ]  # fmt: skip
+    assert "place 'moon' (1 row). Name them" in call(*renamed, code=3).stderr
+    call(*renamed, "--skip-unknown", code=4)
+    found = table_of(tmp_path / "out" / "predictions.csv")
+    assert [(row["target"], row["sensitive: place"]) for row in found] == [
+        ("cat", "water"), ("dog", "water"), ("cat", "land"), ("cat", "water"),
+    ]  # fmt: skip
+    out = call(*arguments, "--rename", "animal: 7=cat", code=3)
+    assert "which holds ['0', '1'] (got ['7'])" in out.stderr
+    out = call(*arguments, "--rename", "file: 7=cat", code=3)
+    assert "`--rename` should be about the columns ['animal', 'place'] (got ['file'])" in out.stderr
+
+
+def test_a_method_that_is_not_fitted(many: Path, tiny_model: str) -> None:
+    out = call(*audit_arguments(many, tiny_model), "--adapters", "zero-shot,logit-balance", code=2)
+    assert "'logit-balance' has to be fitted: name a folder" in " ".join(out.stderr.split())
+
+
+def test_several_attributes(many: Path, tiny_model: str) -> None:
+    with (many / "labels.csv").open() as file:
+        rows = list(csv.reader(file))
+    with (many / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [*r, "time" if i == 0 else "day" if i % 5 else "night"] for i, r in enumerate(rows)
+        )
+    arguments = [
+        *audit_arguments(many, tiny_model), "--sensitive-column", "time",
+        "--adapters", "orthcali",
+    ]  # fmt: skip
+    out = call(*arguments, code=2)  # names without an attribute: of which column?
+    assert "attributes are the sensitive columns" in " ".join(out.stderr.replace("│", "").split())
+    names = ["--sensitive", "place: water=on water", "--sensitive", "place: land=on land"]
+    start = arguments.index("--sensitive")
+    arguments[start : start + 4] = names
+    call(*arguments)
+    document = Audit.load(many / "out" / "audit.json").to_dict()
+    assert document["data"]["sensitive"] == {"place": ["water", "land"], "time": ["day", "night"]}
+    assert len(document["runs"][0]["groups"]) == 4
+    assert document["provenance"]["prompts"]["sensitive"]["time"] == {
+        "day": "day",
+        "night": "night",
+    }
+
+
+def test_pictures_are_left_out_if_asked(many: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot,orthcali:lam=0"]
+    page = many / "out" / "report.html"
+    call(*arguments)
+    assert "data:image/" in page.read_text("utf-8").replace('href="data:,"', "")
+    call(*arguments, "--no-pictures")
+    text = page.read_text("utf-8")
+    assert "data:image/" not in text
+    assert ".png" not in text
+
+
+def test_no_names_of_pictures_that_were_left_out(folder: Path, tiny_model: str) -> None:
+    """Neither in the report nor in what a report is made of."""
+    arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
+    files = [folder / "out" / name for name in ("report.html", "audit.json", "card.md")]
+    call(*arguments, code=4)
+    assert "missing.png" in files[0].read_text("utf-8")
+    call(*arguments, "--no-pictures", code=4)
+    for file in files:
+        assert ".png" not in file.read_text("utf-8")
+    assert len(table_of(folder / "out" / "problems.csv")) == 7
+    found = Audit.load(files[1]).document.provenance["problems"]["image file is missing"]
+    assert found == {"count": 1, "examples": []}
+
+
+def test_folders_can_be_the_labels(tmp_path: Path, tiny_model: str) -> None:
+    for i in range(8):
+        home = tmp_path / "pics" / ("cat", "dog")[i % 2] / ("0", "land")[i // 4]
+        home.mkdir(parents=True, exist_ok=True)
+        picture(i).save(home / f"{i}.png")
+    out = call(
+        *("audit", "--images", str(tmp_path / "pics"), "--sensitive-column", "place"),
+        *("--out", str(tmp_path / "out"), "--model", tiny_model, "--adapters", "zero-shot"),
+    )
+    told = " ".join(out.stderr.split())
+    assert "8 pictures have the names of their folders (class / place)" in told
+    assert "Is that meant? '0' is a number" in told
+    assert "--sensitive 'place: 0=...'" in told
+    document = Audit.load(tmp_path / "out" / "audit.json").document
+    assert document.data.n == 8
+    assert document.data.targets == ("cat", "dog")
+    assert document.data.sensitive == {"place": ("0", "land")}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are Unicode there")
+def test_what_folders_do_not_label_is_listed(tmp_path: Path, tiny_model: str) -> None:
+    home = tmp_path / "pics"
+    for i in range(4):
+        (home / ("cat", "dog")[i % 2] / "früh").mkdir(parents=True, exist_ok=True)
+        picture(i).save(home / ("cat", "dog")[i % 2] / "früh" / f"{i}.png")
+    picture(4).save(home / "stray.png")
+    with (home / "cat" / "früh" / os.fsdecode(b"caf\xe9.png")).open("wb") as file:
+        picture(5).save(file, "png")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "labels.csv").write_text("mine")
+    arguments = [
+        *("audit", "--images", str(home), "--sensitive-column", "place", "--model", tiny_model),
+        *("--out", str(tmp_path / "out"), "--adapters", "zero-shot", "--sensitive", "früh,spät"),
+    ]
+    out = call(*arguments, code=4)
+    assert "2 rows were left out" in out.stdout
+    listed = {(p["row"], p["what"]): p["problem"] for p in table_of(tmp_path / "out/problems.csv")}
+    assert listed == {
+        ("5", "cat/früh/caf\\udce9.png"): "file name is not Unicode (rename the file)",
+        ("6", "stray.png"): "picture lies above the folders that are the labels",
+    }
+    assert len(table_of(tmp_path / "out" / "predictions.csv")) == 4
+    assert (tmp_path / "out" / "labels.csv").read_text() == "mine"
+    (tmp_path / "out" / "folder-labels.csv").write_text("mine too")
+    assert "has other columns than it would get" in call(*arguments, code=3).stderr
+
+
+def test_sets_of_harmful_classes(many: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot,orthcali:lam=0"]
+    out = call(*arguments, "--harmful", "crime: thief,burglar=a burglar", code=2)
+    assert "several names, some with phrases" in " ".join(out.stderr.replace("│", "").split())
+    out = call(*arguments, "--harmful", "crime: ", code=2)
+    assert "a set needs classes" in " ".join(out.stderr.replace("│", "").split())
+    sets = ("crime: thief", "crime: burglar=a burglar", "cat")
+    out = call(*arguments, *(text for one in sets for text in ("--harmful", one)))
+    assert "Answers in the set crime (thief, burglar)" in " ".join(out.stdout.split())
+    document = Audit.load(many / "out" / "audit.json").document
+    assert document.data.targets == ("cat", "dog", "thief", "burglar")
+    assert document.data.harmful == {"crime": ("thief", "burglar"), "harmful": ("cat",)}
+    assert document.provenance["prompts"]["targets"]["burglar"] == "a burglar"
+    found = [h for h in document.runs[0].harm if h.classes == "harmful"]
+    assert [h.sensitive for h in found] == [{}, {"place": "water"}, {"place": "land"}]
+    answers = [row["zero-shot: answer"] for row in table_of(many / "out" / "predictions.csv")]
+    assert found[0].rate.value == answers.count("cat") / len(answers)
+
+
+def test_input_that_cannot_be_used(folder: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
+    for more, message in (
+        (["--images", str(folder / "nowhere")], "`--images` should be a folder"),
+        (["--labels", str(folder / "nowhere")], "`--labels` should be a file"),
+        (["--target-column", "nix"], "lacks ['nix']"),
+        (["--path-column", "nix"], "lacks ['nix']"),
+        (["--sensitive-column", "animal"], "columns should differ (got ['animal', 'place', 'ani"),
+    ):
+        assert message in call(*arguments, *more, code=3).stderr
+    for more, message in (
+        (["--adapters", "nix"], "there is no adapter 'nix'"),
+        (["--rename", "nix"], "a renaming is written"),
+    ):
+        out = call(*arguments, *more, code=2)
+        assert message in " ".join(out.stderr.replace("│", "").split())
+    own = folder / "predictions.csv"  # of an earlier audit, say
+    own.write_bytes((folder / "labels.csv").read_bytes())
+    out = call(*arguments, "--labels", str(own), "--out", str(folder), code=3)
+    assert "`--labels` is a file that the audit would write anew" in out.stderr
+    assert own.read_bytes() == (folder / "labels.csv").read_bytes()
+    write_labels(
+        folder / "labels.csv", [("gone.png", "cat", "land"), ("broken.png", "cat", "land")]
+    )
+    out = call(*arguments, code=3)
+    assert "Error: no row could be used." in out.stderr
+    assert "1 x image file is missing: gone.png" in out.stderr
+    del arguments[arguments.index("--targets") : arguments.index("--targets") + 4]
+    out = call(*arguments, code=3)
+    assert (
+        "column 'animal' should hold at least two different values (it holds ['cat'])" in out.stderr
+    )
+    write_labels(folder / "labels.csv", [(f"{i}.png", str(i), "land") for i in range(1001)])
+    assert "holds more than 1000 different values" in call(*arguments, code=3).stderr
+
+
+def test_progress_in_a_log(many: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot"]
+    out = call(*arguments, "--progress")
+    assert "48 of 48 rows" in out.stderr
+    assert "rows/s" in out.stderr
+    assert "48 of 48" not in call(*arguments).stderr
+
+
+def test_report_of_an_audit(many: Path, tiny_model: str) -> None:
+    call(*audit_arguments(many, tiny_model), *ADAPTERS, "--no-pictures")  # no document has them
+    path = many / "out" / "audit.json"
+    call("report", str(path))
+    assert (many / "out" / "audit.html").read_text() == (many / "out" / "report.html").read_text()
+    out = call("report", str(path), "--out", str(many / "card.md"))
+    assert (many / "card.md").read_text() == (many / "out" / "card.md").read_text()
+    assert "Written to" in out.stdout
+    assert "Error: " in call("report", str(many / "nix.json"), code=3).stderr
+    out = call("report", str(path), "--out", str(many / "card.pdf"), code=3)
+    assert "`--out` should end in .html or .md" in out.stderr
+    assert "this is not JSON" in call("report", str(many / "labels.csv"), code=3).stderr
+    shutil.copy(path, many / "audit.html")
+    out = call("report", str(many / "audit.html"), code=3)
+    assert "`--out` should be another file than the audit" in out.stderr
+    path.write_text(json.dumps({"schema": "fair-tta/audit/99"}))
+    assert "fair-tta/audit/99" in call("report", str(path), code=3).stderr
+
+
+def _without_times(text: str) -> str:
+    """What was answered anew takes another time, and cost is told in zero-shot calls."""
+    return re.sub(r"[\d.]+ with ", "some with ", " ".join(text.split()))

@@ -1,0 +1,319 @@
+"""The small commands, help, completion, exit codes; and what importing costs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from cli_fixtures import call
+
+import fair_tta
+from fair_tta.errors import FairTTAError
+from fair_tta.lab.bench.grids import GRIDS
+from fair_tta.lab.bench.printed import paper_tables
+from fair_tta.lab.cli import app, console
+from fair_tta.lab.cli.console import exits, progress_bar, say, usage
+from fair_tta.methods.registry import ADAPTERS
+
+ROOT = Path(__file__).parents[3]
+COMMANDS = ("", *(command.name or "" for command in app.registered_commands))
+
+
+def test_ctrl_c_says_whether_finished_answers_are_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fair_tta.lab.cli.options.make_classifier", interrupted)
+    for command in ("predict", "examine"):
+        names = [command, "a.png", "--targets", "cat,dog", "--sensitive", "x,y"]
+        assert "goes on" not in call(*names, code=130).stderr
+        kept = call(*names, "--out", str(tmp_path), code=130).stderr
+        assert "The same command goes on from there." in " ".join(kept.split())
+
+
+def test_a_file_that_cannot_be_replaced_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), exits():
+        raise PermissionError(13, "Access is denied", ".0a1b.part", None, "report.html")
+    assert "cannot use 'report.html' (Access is denied)" in capsys.readouterr().err
+
+
+def test_version_and_help() -> None:
+    assert call("--version").stdout == f"fair-tta {fair_tta.__version__}\n"
+    text = " ".join(call("--help").stdout.split())
+    for command in COMMANDS[1:]:
+        assert f" {command} " in text
+        assert "Usage" in call(command, "--help").stdout
+    assert "130 stopped by Ctrl-C" in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_terminal(command: str) -> None:
+    """No line is longer than the terminal is wide, and no name or sentence is cut."""
+    text = call(*command.split(), "--help", columns=80).stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+    assert not re.search(r"\w\.\.\.$", text, re.MULTILINE)
+
+
+def test_adapters_are_listed_with_their_settings() -> None:
+    flat = "".join(call("adapters", columns=600).stdout.split())
+    for name, kind in ADAPTERS.items():
+        assert name in flat
+        assert "".join((kind.__doc__ or "").split("\n")[0].split()) in flat
+    assert "lam=100,loss=s,loss.joint=false,loss.separate=false,rate=elra" in flat
+    assert "--sensitive,referencestrength=1.5,keep_prior=1,reference=FILE" in flat
+
+
+def test_citations_are_those_of_the_citation_file() -> None:
+    text = call("cite").stdout
+    facts = (ROOT / "CITATION.cff").read_text()
+    families = re.findall(r"family-names: (.*)", facts)
+    given = re.findall(r"given-names: (.*)", facts)
+    people = [f"{family}, {name}" for family, name in zip(families, given, strict=True)]
+    assert " and ".join(people) in " ".join(text.split())
+    for title in re.findall(r"^ *title: (.*)", facts, re.MULTILINE):
+        assert f"{{{title}}}" in text
+    (year,) = re.findall(r"year: (\d+)", facts)
+    assert f"{{{year}}}" in text
+    assert f"version = {{{fair_tta.__version__}}}" in text
+    assert "{MIT}" in text
+    assert text.count("{") == text.count("}")
+
+
+def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    for error, code, message in (
+        (FairTTAError("[red]too[/red] much"), 3, "Error: [red]too[/red] much"),
+        (FileNotFoundError(2, "No such file", "x"), 3, "No such file"),
+        (OSError(28, "No space left"), 3, "make room and run the same command again"),
+        (ImportError("pip install y"), 3, "Error: pip install y"),
+        (KeyboardInterrupt(), 130, "go on so"),
+    ):
+        with pytest.raises(typer.Exit) as caught, exits(lambda: "go on so"):
+            raise error
+        assert caught.value.exit_code == code
+        assert message in capsys.readouterr().err
+    with pytest.raises(ZeroDivisionError), exits():
+        raise ZeroDivisionError  # a bug has a traceback
+    with pytest.raises(BrokenPipeError), exits():
+        raise BrokenPipeError
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such pipes")
+@pytest.mark.parametrize("words", ["adapters", "cite", "--help", "audit --help", "--version"])
+def test_every_command_ends_quietly_where_the_reader_has_enough(words: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)  # as `true` does
+    with os.fdopen(writing, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "fair_tta", *words.split()],
+            stdout=closed, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_closed"),
+    [(OSError(errno.EPIPE, "x"), True), (OSError(errno.EIO, "x"), False),
+     (OSError(errno.EINVAL, "x"), sys.platform == "win32")],
+)  # fmt: skip
+def test_how_a_closed_pipe_is_told(error: OSError, is_closed: bool) -> None:
+    """By Python, or by typer and rich, who make an exit of it. Other failures are as they are."""
+    assert console.is_closed_pipe(error) == is_closed
+    with pytest.raises(SystemExit) as caught:
+        try:
+            raise error
+        except OSError:
+            sys.exit(1)
+    assert console.is_closed_pipe(caught.value) == is_closed
+    assert not console.is_closed_pipe(SystemExit(1))
+
+
+def test_windows_has_another_number_for_a_closed_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert console.is_closed_pipe(OSError(errno.EINVAL, "x"))
+    assert not console.is_closed_pipe(OSError(errno.EINVAL, "x", "file"))
+    assert not console.is_closed_pipe(OSError(errno.EIO, "x"))
+
+
+IDLE = (
+    "predict pics --targets a,b", "examine pics --targets a,b --sensitive c,d",
+    "audit --images pics --labels l.csv --sensitive-column s --out o", "bench main-L14 --data d",
+    "bench --table t.toml",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "why"),
+    [
+        *((f"{command} {option}", option.split()[0], "it is for --engine ray.")
+          for command in IDLE for option in ("--cores 7", "--address 1.2.3.4:5")),
+        *((f"{command} --reference-is-data", "--reference-is-data", "there is no --reference.")
+          for command in IDLE[:3]),
+        *((f"{command} --restart", "--restart", "there is nothing to throw away without --out.")
+          for command in IDLE[:2]),
+        *((f"{command} --null", "--null", "no paths are read from stdin: name - as IMAGE.")
+          for command in IDLE[:2]),
+        (f"{IDLE[1]} --no-pictures", "--no-pictures", "there is no page without --out."),
+        (f"{IDLE[2].replace('--labels l.csv', '')} --path-column p", "--path-column",
+         "there is no --labels: the folders are the labels."),
+        (f"{IDLE[4]} --adapters zero-shot", "--adapters", "the file of --table says that."),
+        (f"{IDLE[4]} --harmful a:b,c", "--harmful", "the file of --table says that."),
+        *((f"bench {table} {option}", option.split()[0],
+           "it is for the datasets in a folder of --data.")
+          for table in ("--table t.toml", "main-L14 --data miniature")
+          for option in ("--split test", "--young-below 3", "--old-from 60")),
+    ],
+)  # fmt: skip
+def test_an_option_that_has_nothing_to_act_on_is_refused(words: str, option: str, why: str) -> None:
+    out = call(*words.split(), code=2, columns=300).stderr
+    assert f"Invalid value for {option}: {why}" in " ".join(out.replace("│", "").split())
+
+
+def test_usage_names_the_option() -> None:
+    def fails(text: str) -> None:
+        raise FairTTAError(text)
+
+    with pytest.raises(typer.BadParameter, match="wrong") as caught:
+        usage("--option", fails, "wrong")
+    assert caught.value.param_hint == "--option"
+
+
+def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with progress_bar(None, "rows") as tell:
+        tell(5, 10)
+    assert capsys.readouterr().err == ""
+    clock = iter([0.0, 10.0, 11.0, 20.0])
+    monkeypatch.setattr("fair_tta.lab.cli.console.time.monotonic", lambda: next(clock))
+    with progress_bar(True, "rows") as tell:
+        for done in (100, 120, 121, 140):  # a hundred were finished before
+            tell(done, 140)
+    assert capsys.readouterr().err.splitlines() == [
+        "120 of 140 rows, 2.00 rows/s, 10 s left",
+        "140 of 140 rows, 2.00 rows/s",
+    ]
+
+
+def test_progress_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress_bar(None, "rows") as tell:
+        tell(5, 10)
+        tell(10, 10)
+    with progress_bar(False, "rows") as tell:
+        tell(5, 10)
+    say("done")
+    assert "done" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (
+            "fair-tta audit --adapters zero-shot,fair",
+            ["zero-shot,fair-tpt", "zero-shot,fair-tpt-mo"],
+        ),
+        ("fair-tta predict --adapter ort", ["orthcali"]),
+    ],
+)
+def test_shell_completion(words: str, offered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_FAIR_TTA_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    process = subprocess.run([sys.executable, "-m", "fair_tta"], capture_output=True, text=True)
+    assert process.stdout.split() == offered, process.stderr
+
+
+@pytest.mark.parametrize("words", ["--help", "--version", "cite", "audit --help", "bench --help"])
+def test_what_needs_no_model_does_not_wait_for_one(words: str) -> None:
+    code = (
+        "import sys\n"
+        "from fair_tta.lab.cli import app\n"
+        "app(sys.argv[1:], standalone_mode=False)\n"
+        "print(sorted({'torch', 'transformers', 'PIL', 'cv2', 'matplotlib'} & set(sys.modules)))"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code, *words.split()], capture_output=True, text=True
+    )
+    assert process.stdout.endswith("\n[]\n"), (process.stdout, process.stderr)
+
+
+def test_the_tables_of_the_help_are_those_there_are() -> None:
+    assert tuple(GRIDS) == paper_tables()
+    told = " ".join(call("bench", "--help", columns=600).stdout.split())
+    assert f"A table of the paper: {', '.join(GRIDS)}; or every method" in told
+    assert "(field), or the CLIP paper's bias experiment (clip-bias)." in told
+
+
+def test_the_package_does_without_the_command_line() -> None:
+    code = (
+        "import sys; from fair_tta import *\n"
+        "print({'typer', 'rich', 'matplotlib'} & set(sys.modules))"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert process.stdout == "set()\n", process.stderr
+
+
+A = (
+    "audit --images pics --labels labels.csv --target-column animal --sensitive-column place "
+    "--out o"
+)
+P = "predict pics --targets cat,dog"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (f"{P} --model none", 3, "`--model 'none'` could not be loaded"),
+        (f"{P} --sensitive water", 2, "`--sensitive` should name at least two values"),
+        (f"{P} --sensitive x:water", 2, "`--sensitive x:` should name at least two values"),
+        (f"{P} --template photo", 2, "`--template` should have a slot for the target"),
+        (f"{P} --template {{}}", 3, "`--template` should have words besides its slots"),
+        (f"{P} --template a{{}} --sensitive a,b", 3, "put `{sensitive}` where they belong."),
+        (f"{P} --adapter fair-tpt", 2, "--adapter: it needs to know .* with --sensitive"),
+        (f"{P} --adapter tpt+orthcali", 2, "--adapter: it needs to know .* with --sensitive"),
+        ("predict empty --targets a,b", 3, "no picture was found: name files, folders"),
+        (A.replace("pics", "none"), 3, "`--images` should be a folder"),
+        (A.replace("labels.csv", "none"), 3, "`--labels` should be a file"),
+        (A.replace("labels.csv", "odd.csv"), 3, "give it as `--path-column`"),
+        (f"{A} --rename x:a=b", 3, "`--rename` should be about the columns"),
+        (f"{A} --rename animal:7=b", 3, "`--rename` should name values of the column"),
+        (f"{A} --targets cat,cow", 3, r"\(`--rename`\) or leave .* \(`--skip-unknown`\)"),
+        (f"{A} --template a{{}}", 3, "`--sensitive` names were given, but `--template` has no"),
+        (A.replace("--out o", "--out labels.csv"), 3, r"cannot use 'labels.csv' \(File exists\)"),
+        ("report labels.csv", 3, "'labels.csv' is not what an audit has written: this is not JSON"),
+        ("report none.json", 3, r"cannot use 'none.json' \(No such file or directory\)"),
+        ("demo --out pics", 3, "`--out` should be a file, not a folder"),
+        ("bench none", 2, "`TABLE` should be one of main-L14"),
+        ("bench main-L14 --data none", 3, "`--data` should be the folder of the datasets"),
+        ("bench runtime --data . --young-below 0", 3, "`--young-below` should be at least 1"),
+        (
+            "bench runtime --data . --old-from 3",
+            3,
+            "`--old-from` should be at least `--young-below`",
+        ),
+    ],
+)
+def test_errors_speak_of_options(
+    words: str, code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pics").mkdir()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "labels.csv").write_text("file,animal,place\na,cat,sea\nb,dog,land\n")
+    (tmp_path / "odd.csv").write_text("x,animal,place\na,cat,sea\nb,dog,land\n")
+    out = " ".join(call(*words.split(), code=code, columns=300).stderr.replace("│", "").split())
+    assert re.search(message, out), out
+
+
+def test_what_is_said_is_no_escape_sequence(capsys: pytest.CaptureFixture[str]) -> None:
+    say("\x1b]0;name\x07 [red]\nanother line")
+    assert capsys.readouterr().err == "\\x1b]0;name\\x07 [red]\nanother line\n"

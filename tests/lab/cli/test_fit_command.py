@@ -1,0 +1,227 @@
+"""References on the command line: a folder, or a file; and what must not be shared."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checks import picture
+from cli_fixtures import NAMES, audit_arguments, call, rows_of
+from cli_fixtures import many as many
+from cli_fixtures import tiny_model as tiny_model
+
+from fair_tta import Audit, Examination, FairTPTClassifier, LogitBalance, ZeroShot, load_adapter
+from fair_tta.methods.registry import parse_adapter, parse_adapters, short_name
+
+pytestmark = pytest.mark.filterwarnings("always::fair_tta.SmallReferenceWarning")
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> Path:
+    """Twelve pictures, one of which is broken."""
+    folder = tmp_path / "reference pictures"
+    (folder / "sub").mkdir(parents=True)
+    for i in range(11):
+        picture(100 + i).save(folder / ("sub" if i % 2 else "") / f"{i}.png")
+    (folder / "broken.jpg").write_bytes(b"nonsense")
+    return folder
+
+
+def fit(reference: Path, model: str, *more: str, code: int = 4) -> Any:
+    arguments = ["fit", "--adapter", "logit-balance:strength=1", "--images", str(reference), *NAMES]
+    return call(
+        *arguments, "--model", model, "--out", str(reference.parent / "b"), *more, code=code
+    )
+
+
+def classifier(model: str) -> FairTPTClassifier:
+    return FairTPTClassifier(
+        model,
+        {"cat": "of a cat", "dog": "of a dog, black"},
+        {"sensitive": {"water": "on water", "land": "on land"}},
+        "a photo {target} {sensitive}.",
+        adapter=ZeroShot(),
+    )
+
+
+def test_the_file_is_what_python_fits(reference: Path, tiny_model: str) -> None:
+    out = fit(reference, tiny_model)
+    said = " ".join(out.stderr.split())
+    assert "Note: LogitBalance was fitted on 11 images; with fewer than 300" in said
+    assert "broken.jpg': not an image format that PIL knows" in said
+    assert "fitted on 11 pictures of 'reference pictures'; " in said
+    assert "1 could not be used." in said
+    clf = classifier(tiny_model)
+    pictures = sorted(reference.rglob("*.png"))
+    with pytest.warns(match="fitted on 11 images"):
+        expected = LogitBalance(strength=1).fit(clf, pictures)
+    path = reference.parent / "b"
+    found = load_adapter(path)
+    assert isinstance(found, LogitBalance)
+    assert found.strength == 1
+    ours, theirs = (
+        clf.with_adapter(m).predict(picture(0)).probabilities for m in (found, expected)
+    )
+    assert ours == pytest.approx(theirs, abs=1e-5)
+    assert parse_adapter(f"logit-balance:reference={path}") == found
+    assert parse_adapter("logit-balance:reference=b", path.parent) == found
+    changed = parse_adapter(f"logit-balance:keep_prior=0.5,reference={path}")
+    assert changed == LogitBalance(1.0, 0.5, found.reference)
+    assert list(parse_adapters([f"zero-shot,logit-balance:reference={path},strength=2"])) == [
+        "zero-shot",
+        "logit-balance:reference=b,strength=2",
+    ]
+
+
+def test_a_path_of_a_reference_may_have_plus_signs(reference: Path, tiny_model: str) -> None:
+    fit(reference, tiny_model)
+    found = load_adapter(reference.parent / "b")
+    for name in ("a+b", "c++", "a+tpt", "x +y+ z"):
+        path = reference.parent / name / "b"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes((reference.parent / "b").read_bytes())
+        text = f"logit-balance:reference={path}"
+        assert parse_adapter(text) == found
+        assert short_name(text) == "logit-balance:reference=b"
+
+
+def predict(pictures: Path, model: str, *more: str, code: int = 0) -> Any:
+    arguments = ["predict", str(pictures), "--model", model, *NAMES, "--json", *more]
+    return call(*arguments, code=code)
+
+
+def answers(out: Any) -> list[Any]:
+    return [json.loads(line)["probabilities"] for line in out.stdout.splitlines()]
+
+
+def test_file_and_folder_give_the_same_answers(
+    many: Path, reference: Path, tiny_model: str
+) -> None:
+    fit(reference, tiny_model)
+    pics, file = many / "pics", reference.parent / "b"
+    by_file = predict(pics, tiny_model, "--adapter", f"logit-balance:reference={file}")
+    folder = ["--adapter", "logit-balance:strength=1", "--reference", str(reference)]
+    by_folder = predict(pics, tiny_model, *folder)
+    assert answers(by_file) == answers(by_folder)
+    assert "none of the pictures answered here are among them" in " ".join(by_folder.stderr.split())
+    plain = predict(pics, tiny_model, "--adapter", "zero-shot")
+    assert answers(by_file) != answers(plain)
+
+
+def test_other_references_never_share_answers(many: Path, reference: Path, tiny_model: str) -> None:
+    arguments = ["--adapter", "logit-balance", "--limit", "4", "--out", str(many / "out")]
+    first = predict(many / "pics", tiny_model, *arguments, "--reference", str(reference))
+    again = predict(many / "pics", tiny_model, *arguments, "--reference", str(reference))
+    assert answers(first) == answers(again)
+    assert len(rows_of(many / "out")) == 4  # found again
+    picture(999).save(reference / "more.png")
+    other = predict(many / "pics", tiny_model, *arguments, "--reference", str(reference))
+    rows = rows_of(many / "out")
+    assert len(rows) == 8
+    assert len({row["setting"] for row in rows}) == 2
+    assert answers(other) != answers(first)
+
+
+def test_pictures_that_are_answered_are_refused(
+    many: Path, reference: Path, tiny_model: str
+) -> None:
+    shutil.copy(many / "pics" / "3.png", reference / "copy under another name.png")
+    shutil.copy(many / "pics" / "4.png", reference / "sub" / "4.png")
+    options = ["--adapter", "logit-balance", "--reference", str(reference)]
+    out = predict(many / "pics", tiny_model, *options, code=3)
+    said = " ".join(out.stderr.split())
+    assert (
+        "`--reference` 'reference pictures' has 2 of the pictures that are to be answered" in said
+    )
+    assert "allow it with `--reference-is-data`" in said
+    paths = "".join(f"{many / 'pics' / f'{i}.png'}\n" for i in (3, 5)).encode()
+    stdin = ["predict", "-", "--model", tiny_model, *NAMES, *options]
+    assert "has 1 of the pictures" in " ".join(call(*stdin, stdin=paths, code=3).stderr.split())
+    out = call(*stdin, "--reference-is-data", "--json", stdin=paths)
+    assert len(out.stdout.splitlines()) == 2
+    assert "; 1 of the pictures answered here are among them" in " ".join(out.stderr.split())
+    assert len(answers(predict(many / "pics", tiny_model, *options, "--limit", "1"))) == 1
+
+
+def test_an_audit_says_which_reference(many: Path, reference: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot,logit-balance"]
+    call(*arguments, "--reference", str(reference))
+    audit = Audit.load(many / "out" / "audit.json").document
+    told = audit.provenance["reference"]
+    assert (told["folder"], told["images"], told["left_out"]) == ("reference pictures", 11, 1)
+    assert (told["shared"], told["methods"]) == (0, ["logit-balance"])
+    note = "logit-balance: fitted on 11 pictures of 'reference pictures'; none of the pictures "
+    assert any(text.startswith(note) for text in audit.warnings)
+    page = (many / "out" / "report.html").read_text()
+    assert "fitted on 11 pictures of" in page
+    assert told["sha256"] in page
+    shutil.copy(many / "pics" / "7.png", reference)
+    out = call(*arguments, "--reference", str(reference), code=3)
+    assert "has 1 of the pictures that are to be answered" in " ".join(out.stderr.split())
+    call(*arguments, "--reference", str(reference), "--reference-is-data")
+    audit = Audit.load(many / "out" / "audit.json").document
+    assert audit.provenance["reference"]["shared"] == 1
+    assert any(
+        "; 1 of the pictures answered here are among them" in text for text in audit.warnings
+    )
+
+
+def test_an_audit_with_a_file_says_that_sharing_is_not_known(
+    many: Path, reference: Path, tiny_model: str
+) -> None:
+    """An audit calls the attribute by its column."""
+    names = [n.replace("water=", "place: water=").replace("land=", "place: land=") for n in NAMES]
+    arguments = ["fit", "--adapter", "logit-balance", "--images", str(reference), *names]
+    call(*arguments, "--model", tiny_model, "--out", str(many / "b"), code=4)
+    method = f"logit-balance:reference={many / 'b'}"
+    call(*audit_arguments(many, tiny_model), "--adapters", f"zero-shot,{method}")
+    audit = Audit.load(many / "out" / "audit.json").document
+    assert [run.name for run in audit.runs] == ["zero-shot", "logit-balance:reference=b"]
+    assert any("whether some of them are answered here is not known" in t for t in audit.warnings)
+    assert "reference" not in audit.provenance
+    fit(reference, tiny_model)  # with another name of the attribute
+    method = f"logit-balance:reference={reference.parent / 'b'}"
+    out = call(*audit_arguments(many, tiny_model), "--adapters", f"zero-shot,{method}", code=3)
+    assert "Error: this LogitBalance was fitted with another `--sensitive`" in out.stderr
+
+
+def test_examine_takes_a_reference(many: Path, reference: Path, tiny_model: str) -> None:
+    arguments = ["examine", str(many / "pics"), "--model", tiny_model, *NAMES, "--json"]
+    arguments += ["--views", "4", "--adapters", "logit-balance", "--reference", str(reference)]
+    found = Examination.from_json(call(*arguments).stdout).document
+    assert found.provenance["reference"]["images"] == 11
+    assert any("logit-balance: fitted on 11 pictures" in text for text in found.warnings)
+
+
+def test_usage_errors(many: Path, reference: Path, tiny_model: str) -> None:
+    def said(*arguments: str, code: int = 2) -> str:
+        return " ".join(call(*arguments, code=code).stderr.replace("│", " ").split())
+
+    options = ["predict", str(many / "pics"), "--model", tiny_model, *NAMES]
+    nothing = "a reference goes with a method that is to be fitted (got"
+    assert f"{nothing} zero)" in said(*options, "--adapter", "zero", "--reference", str(reference))
+    assert f"{nothing} no method)" in said(*options, "--reference", str(reference))
+    for folder in ("nowhere", str(many / "labels.csv")):
+        wrong = [*options, "--adapter", "logit-balance", "--reference", folder]
+        assert "`--reference` should be a folder of pictures (got" in said(*wrong, code=3)
+    (many / "empty").mkdir()
+    wrong = [*options, "--adapter", "logit-balance", "--reference", str(many / "empty")]
+    assert "has no picture that can be read" in said(*wrong, code=3)
+    fits = ["fit", "--images", str(reference), "--out", str(many / "b"), "--model", tiny_model]
+    assert f"{nothing} tpt)" in said(*fits, *NAMES, "--adapter", "tpt")
+    assert "it needs to know what should not matter" in said(
+        *fits, "--targets", "cat,dog", "--adapter", "logit-balance"
+    )
+    assert "`--images` should be a folder" in said(
+        *fits, *NAMES, "--adapter", "logit-balance", "--images", "nowhere", code=3
+    )
+    assert not (many / "b").exists()
+    fits += [*NAMES, "--adapter", "logit-balance", "--out"]
+    assert "`--out` should be in a folder that exists" in said(*fits, "no/b", code=3)
+    assert "`--out` should be a file, not a folder" in said(*fits, str(many), code=3)
+    before = (reference / "0.png").read_bytes()
+    assert "which is something else): choose" in said(*fits, str(reference / "0.png"), code=3)
+    assert (reference / "0.png").read_bytes() == before

@@ -1,0 +1,279 @@
+"""`fair-tta predict`: the answers of the classifier, whatever the way in and out."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checks import picture
+from cli_fixtures import NAMES, call
+from cli_fixtures import tiny_model as tiny_model
+from extending_page import documented
+
+from fair_tta import AugMix, FairTPTClassifier, Zero
+from fair_tta._io import printable
+from fair_tta.lab.cli.paths import find_pictures
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    for i, name in enumerate(["b.png", "[bold]ü, 'x'\n\x1b[31m.PNG", "deep/er/a.jpg"]):
+        picture(i).save(tmp_path / name)
+    (tmp_path / "notes.txt").write_text("no picture")
+    return tmp_path
+
+
+def options(model: str) -> list[str]:
+    return ["--model", model, "--views", "4", *NAMES]
+
+
+def expected(model: str, path: str, **more: Any) -> Any:
+    clf = FairTPTClassifier(
+        model,
+        {"cat": "of a cat", "dog": "of a dog, black"},
+        {"sensitive": {"water": "on water", "land": "on land"}},
+        "a photo {target} {sensitive}.",
+        views=AugMix(4),
+        **more,
+    )
+    return clf.predict(path)
+
+
+def test_json_lines_are_the_predictions(pictures: Path, tiny_model: str) -> None:
+    out = call("predict", str(pictures), *options(tiny_model), "--json")
+    rows = [json.loads(line) for line in out.stdout.splitlines()]
+    names = ["[bold]ü, 'x'\n\x1b[31m.PNG", "b.png", "deep/er/a.jpg"]
+    assert [row["image"] for row in rows] == [str(pictures / name) for name in names]
+    for row in rows:
+        wanted = expected(tiny_model, row["image"])
+        assert row["error"] is None
+        assert row["label"] == wanted.label
+        assert row["probabilities"] == pytest.approx(wanted.probabilities, abs=1e-5)
+        assert row["sensitive_entropy"] == pytest.approx(wanted.sensitive_entropy, abs=1e-5)
+
+
+def test_csv_and_the_adapter(pictures: Path, tiny_model: str) -> None:
+    out = call("predict", str(pictures), *options(tiny_model), "--csv", "--adapter", "zero:rho=0.5")
+    rows = list(csv.DictReader(io.StringIO(out.stdout, newline="")))
+    assert len(rows) == 3
+    names = {printable(str(path)): str(path) for path in pictures.rglob("*")}
+    for row in rows:
+        wanted = expected(tiny_model, names[row["image"]], adapter=Zero(rho=0.5))
+        assert row["label"] == wanted.label
+        assert float(row["p: dog"]) == pytest.approx(wanted.probabilities["dog"])
+        assert row["error"] == ""
+        assert row["zero-shot label"] == max(wanted.zero_shot, key=lambda t: wanted.zero_shot[t])
+
+
+def test_a_method_of_a_file_of_ones_own(pictures: Path, tiny_model: str) -> None:
+    (pictures / "own.py").write_text(documented("SoftVote"))
+    arguments = ["predict", str(pictures), *options(tiny_model), "--csv", "--adapter"]
+    out = call(*arguments, f"{pictures}/own.py:SoftVote")
+    rows = list(csv.DictReader(io.StringIO(out.stdout, newline="")))
+    names = {printable(str(path)): str(path) for path in pictures.rglob("*")}
+    for row in rows:
+        wanted = expected(tiny_model, names[row["image"]], adapter=Zero(rho=1))
+        assert 0 < float(row["p: dog"]) < 1
+        assert row["zero-shot label"] == max(wanted.zero_shot, key=lambda t: wanted.zero_shot[t])
+    out = call(*arguments, f"{pictures}/own.py:Hard", code=2, columns=300)
+    assert "'own.py' has no 'Hard': it has SoftVote." in out.stderr
+
+
+def test_table_shows_every_picture_and_no_markup(pictures: Path, tiny_model: str) -> None:
+    for i in range(20):  # more than a batch
+        picture(i).save(pictures / f"z{i}.png")
+    out = call("predict", str(pictures), *options(tiny_model), "--adapter", "zero-shot",
+               columns=300)  # fmt: skip
+    assert out.stdout.count("picture ") == 1
+    assert "\x1b" not in out.stdout
+    flat = "".join(out.stdout.split())
+    assert r"[bold]ü,'x'\n\x1b[31m.PNG" in flat
+    assert all(f"z{i}.png" in flat for i in range(20))
+
+
+def test_broken_pictures_do_not_stop_the_others(pictures: Path, tiny_model: str) -> None:
+    (pictures / "broken.png").write_bytes(b"GIF89a")
+    files = [str(pictures / n) for n in ("broken.png", "notes.txt", "gone.png", "b.png")]
+    for way in ("--json", "--csv"):
+        out = call("predict", *files, *options(tiny_model), way, code=4)
+        assert "3 of 4 pictures could not be used." in out.stderr
+        if way == "--json":
+            rows = [json.loads(line) for line in out.stdout.splitlines()]
+        else:
+            rows = list(csv.DictReader(io.StringIO(out.stdout)))
+        assert [bool(row["error"]) for row in rows] == [True, True, True, False]
+        assert "no such file" in rows[2]["error"]
+    out = call("predict", *files, *options(tiny_model), code=4)
+    assert out.stdout.count("unreadable") == 3
+    assert out.stderr.count("cannot read") == 3
+
+
+def test_paths_from_stdin(pictures: Path, tiny_model: str) -> None:
+    lines = f"{pictures / 'b.png'}\r\n\n{pictures / 'deep'}".encode()
+    out = call("predict", "-", *options(tiny_model), "--json", stdin=lines)
+    assert len(out.stdout.splitlines()) == 2
+    null = b"\0".join(os.fsencode(p) for p in pictures.glob("*.[pP][nN][gG]")) + b"\0"
+    out = call("predict", "-", "--null", *options(tiny_model), "--json", stdin=null)
+    assert len(out.stdout.splitlines()) == 2
+
+
+def test_paths_in_the_code_page_of_a_windows_console(monkeypatch: pytest.MonkeyPatch) -> None:
+    def oem(name: str) -> codecs.CodecInfo | None:
+        return codecs.lookup("cp850") if name == "oem" else None
+
+    monkeypatch.setattr("os.fsdecode", lambda path: path.decode("utf-8", "surrogatepass"))
+    monkeypatch.setattr(
+        "sys.stdin", io.TextIOWrapper(io.BytesIO("a.png\r\n\xfc.png".encode("cp850")))
+    )
+    codecs.register(oem)
+    try:
+        assert list(find_pictures(["-"])) == ["a.png", "\xfc.png"]
+    finally:
+        codecs.unregister(oem)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
+def test_names_that_are_not_utf8(tmp_path: Path, tiny_model: str) -> None:
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe.png")
+    with open(name, "wb") as file:
+        picture().save(file, "png")
+    out = call("predict", str(tmp_path), *options(tiny_model), "--json")
+    assert json.loads(out.stdout)["image"] == name
+    out = call("predict", str(tmp_path), *options(tiny_model), "--csv")
+    assert r"/\udcff\udcfe.png," in out.stdout  # see fair_tta._io
+    call("predict", str(tmp_path), *options(tiny_model))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such pipes")
+def test_a_reader_that_has_enough(pictures: Path, tiny_model: str) -> None:
+    arguments = ["predict", str(pictures), *options(tiny_model), "--adapter", "zero-shot"]
+    reading, writing = os.pipe()
+    os.close(reading)  # as `head` does
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "fair_tta", *arguments, *way],
+            stdout=writing, stderr=subprocess.PIPE, text=True,
+        )
+        for way in ([], ["--json"])
+    ]  # fmt: skip
+    os.close(writing)
+    for process in processes:
+        assert process.stderr is not None
+        with process.stderr as said:
+            assert "rror" not in said.read()  # transformers 4 has words of its own there
+        assert process.wait() == 141
+
+
+def test_names_that_a_pipe_cannot_show(pictures: Path, tiny_model: str) -> None:
+    """As on Windows, where files and pipes are not UTF-8."""
+    names = ["--targets", "猫", "--targets", "犬", "--template", "a photo of {target}"]
+    arguments = ["predict", str(pictures / "b.png"), "--model", tiny_model, *names]
+    done = subprocess.run(
+        [sys.executable, "-m", "fair_tta", *arguments, "--adapter", "zero-shot"],
+        capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "cp1252"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert r"\u732b" in done.stdout or r"\u72ac" in done.stdout
+
+
+def test_the_embedded_model_says_what_it_is(pictures: Path) -> None:
+    arguments = ["predict", str(pictures / "b.png"), *NAMES, "--adapter", "zero-shot", "--json"]
+    note = "no --model: the embedded miniature model, which knows drawn pictures only\n"
+    assert call(*arguments).stderr == note
+    assert call(*arguments, "--model", "miniature").stderr == ""
+
+
+def test_usage_errors(pictures: Path, tiny_model: str) -> None:
+    one = str(pictures / "b.png")
+    for arguments, message in (
+        ([one], "--targets"),
+        ([one, "--targets", "cat"], "at least two values"),
+        ([one, "--targets", "a,b", "--sensitive", "x"], "at least two values"),
+        ([one, "--targets", "a,b", "--adapter", "nix"], "there is no adapter"),
+        ([one, "--targets", "a,b", "--template", "no slot"], "slot for the target"),
+        ([one, "--targets", "a,b", "--json", "--csv"], "choose one of"),
+    ):
+        out = call("predict", *arguments, "--model", tiny_model, code=2)
+        assert message in " ".join(out.stderr.replace("│", "").split())
+
+
+def test_input_that_cannot_be_used(pictures: Path, tiny_model: str, tmp_path: Path) -> None:
+    targets = ("--targets", "a,b")
+    out = call("predict", str(pictures / "notes.txt"), *targets, "--model", "/no/model", code=3)
+    assert out.stderr.startswith("Error: `--model '/no/model'` could not be loaded")
+    out = call("predict", "x", *targets, "--model", tiny_model, "--adapter", "fair-tpt", code=2)
+    assert "it needs to know what should not matter" in out.stderr
+    (tmp_path / "nothing").mkdir()
+    out = call("predict", str(tmp_path / "nothing"), *targets, "--model", tiny_model, code=3)
+    assert "Error: no picture was found: name files" in out.stderr
+    out = call("predict", "x", *targets, "--model", tiny_model, "--device", "nix", code=3)
+    assert "Error: `--device` 'nix' cannot be used" in out.stderr
+    out = call("predict", "x", *targets, "--model", tiny_model, "--dtype", "int8", code=3)
+    assert "Error: `--dtype` should be 'auto', 'float32', 'float16'" in out.stderr
+
+
+@pytest.mark.parametrize("more", [[], ["--workers", "2"]])
+def test_precision(pictures: Path, tiny_model: str, tmp_path: Path, more: list[str]) -> None:
+    """Workers load the model as the driver does: another precision would be another model."""
+    arguments = ["predict", str(pictures), *options(tiny_model), "--adapter", "zero-shot", "--csv"]
+    half = call(*arguments, "--dtype", "bfloat16", "--out", str(tmp_path / "half"), *more)
+    full = call(*arguments)
+    assert half.stdout.count("\n") == full.stdout.count("\n")
+    assert half.stdout != full.stdout
+
+
+@pytest.mark.parametrize("more", [[], ["--workers", "2"]])
+def test_a_method_that_is_not_fitted(pictures: Path, tiny_model: str, more: list[str]) -> None:
+    arguments = ["predict", str(pictures), *options(tiny_model), "--adapter", "logit-balance"]
+    out = call(*arguments, *more, code=2)
+    assert "'logit-balance' has to be fitted: name a folder" in " ".join(out.stderr.split())
+
+
+def test_large_folders_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for i in range(25):
+        (tmp_path / f"{i:02d}.png").touch()
+    everything = [str(tmp_path / f"{i:02d}.png") for i in range(25)]
+    assert list(find_pictures([str(tmp_path)])) == everything
+    monkeypatch.setattr("fair_tta._io._AT_ONCE", 4)
+    assert sorted(map(str, find_pictures([str(tmp_path)]))) == everything
+
+
+def test_kept_answers_samples_and_messages(pictures: Path, tiny_model: str, tmp_path: Path) -> None:
+    arguments = ["predict", str(pictures), "--model", tiny_model, "--views", "4", "--csv", *NAMES]
+
+    def rows(*more: str) -> list[list[str]]:
+        return [row[:2] for row in csv.reader(io.StringIO(call(*arguments, *more).stdout))][1:]
+
+    whole = rows()
+    for _ in range(2):
+        assert rows("--out", str(tmp_path / "out")) == whole
+    assert rows("--limit", "2") == whole[:2]
+    assert len(rows("--sample", "2")) == 2
+    assert "there is nothing to throw away" in call(*arguments, "--restart", code=2).stderr
+    wrong = [*arguments, "--targets", os.fsdecode(b"\xff,b")]
+    assert "should hold text in Unicode" in call(*wrong, code=2).stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
+def test_names_in_csv_are_text_and_in_json_as_they_are(
+    tmp_path: Path, tiny_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ["=1.png", os.fsdecode(b"caf\xe9.png"), "\x1b[2J.png"]
+    for name in names:
+        with open(name, "wb") as file:
+            picture().save(file, "png")
+    arguments = ["predict", *names, *options(tiny_model), "--adapter", "zero-shot"]
+    rows = csv.DictReader(io.StringIO(call(*arguments, "--csv").stdout, newline=""))
+    assert [row["image"] for row in rows] == ["'=1.png", r"caf\udce9.png", r"\x1b[2J.png"]
+    lines = call(*arguments, "--json").stdout.splitlines()
+    assert [json.loads(line)["image"] for line in lines] == names

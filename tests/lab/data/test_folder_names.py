@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from checks import picture
+
+from fair_tta._io import Unlisted
+from fair_tta.lab.data import DatasetError, Problem, ProblemKind
+from fair_tta.lab.data import labels as module
+from fair_tta.lab.data.labels import FOLDER_LABELS, write_labels_of_folders
+
+
+def draw(photos: Path, *places: str) -> None:
+    for place in places:
+        (photos / place).parent.mkdir(parents=True, exist_ok=True)
+        with (photos / place).open("wb") as file:
+            picture(0).save(file, "png")
+
+
+def test_folders_are_labels_the_outermost_first(tmp_path: Path) -> None:
+    draw(tmp_path / "photos", "cat/in/1.png", "cat/out/deep/2.png", "dog/in/3.png")
+    draw(tmp_path / "photos", "stray.png", "cat/4.png")
+    made = write_labels_of_folders(tmp_path / "photos", ["animal", "place"], tmp_path / "out")
+    assert (made.file, made.pictures) == (tmp_path / "out" / FOLDER_LABELS, 3)
+    assert sorted(made.problems, key=str) == [
+        Problem(ProblemKind.TOO_HIGH, "cat/4.png"), Problem(ProblemKind.TOO_HIGH, "stray.png"),
+    ]  # fmt: skip
+    with made.file.open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["path", "animal", "place"]
+    assert sorted(rows[1:]) == [
+        ["cat/in/1.png", "cat", "in"],
+        ["cat/out/deep/2.png", "cat", "out"],
+        ["dog/in/3.png", "dog", "in"],
+    ]
+
+
+def test_pictures_that_lie_too_high(tmp_path: Path) -> None:
+    draw(tmp_path / "photos", "cat/1.png")
+    message = r"photos/ANIMAL/PLACE/picture.jpg \(1 pictures lie higher, none so deep\)"
+    with pytest.raises(DatasetError, match=message):
+        write_labels_of_folders(tmp_path / "photos", ["animal", "place"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(DatasetError, match="`images` should be a folder"):
+        write_labels_of_folders(tmp_path / "none", ["animal"], tmp_path / "out")
+
+
+def test_closed_folders_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [str(tmp_path / "cat" / "1.png"), Unlisted(str(tmp_path / "dog"), "Permission denied")]
+    monkeypatch.setattr(module, "pictures_below", lambda _: iter(found))
+    made = write_labels_of_folders(tmp_path, ["animal"], tmp_path / "out")
+    assert made.pictures == 1
+    assert made.problems == (Problem(ProblemKind.CLOSED_FOLDER, "dog (Permission denied)"),)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are Unicode there")
+def test_a_name_that_is_not_unicode_costs_its_picture_only(tmp_path: Path) -> None:
+    odd = os.fsdecode(b"cat/caf\xe9.png")
+    draw(tmp_path / "photos", "cat/fr\u00fch.png", odd)
+    made = write_labels_of_folders(tmp_path / "photos", ["animal"], tmp_path)
+    assert made.problems == (Problem(ProblemKind.NOT_UNICODE, odd),)
+    assert made.file.read_text("utf-8") == "path,animal\ncat/fr\u00fch.png,cat\n"
+
+
+def test_a_file_of_somebody_else_stays(tmp_path: Path) -> None:
+    draw(tmp_path / "photos", "cat/1.png")
+    made = write_labels_of_folders(tmp_path / "photos", ["animal"], tmp_path)
+    again = write_labels_of_folders(tmp_path / "photos", ["animal"], tmp_path)
+    assert made == again
+    made.file.write_text("mine")
+    with pytest.raises(DatasetError, match=r"folder-labels.csv' is there and has other columns"):
+        write_labels_of_folders(tmp_path / "photos", ["animal"], tmp_path)
+    assert made.file.read_text() == "mine"

@@ -1,0 +1,432 @@
+"""The HTML page: its structure, its numbers, and names that try to break it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from report_samples import HOSTILE, Page, sample
+
+from fair_tta import FairTTAError, metrics
+from fair_tta.auditing import Audit
+from fair_tta.auditing.document import Measured
+from fair_tta.lab.report import Picture, html, html_many, write_report
+from fair_tta.lab.report.numbers import duration, interval, p_value, percent
+from fair_tta.lab.report.sentences import clean, document_of
+from fair_tta.metrics.intervals import mean_rate_ends
+
+THREE = {"age": ["young", "middle", "old"], "gender": ["man", "woman"], "hat": ["hat", "bare"]}
+
+
+def picture(size: tuple[int, int] = (24, 12), caption: str = "a bird") -> Picture:
+    return Picture(Image.new("RGB", size, "red"), caption, "dark", "blond", "blond", 0.61, 0.73)
+
+
+@pytest.fixture(scope="module")
+def audits() -> dict[str, Audit]:
+    return {
+        "one run": sample(runs=["ZeroShot"]),
+        "one run, no scores": sample(n=30, runs=["ZeroShot"], scores=False),
+        "three runs": sample(),
+        "three attributes, twelve groups": sample(sensitive=THREE, targets="abc"),
+        "absent values": sample(n=60, sensitive={"age": ["young", "old", "unseen"]}, absent=True),
+        "hostile": sample(
+            n=100,
+            sensitive=HOSTILE,
+            runs=["<b>ZeroShot</b>", "a" * 300, "x\x07y"],
+            targets=["</style><script>x</script>", "#010101 url(#a)"],
+        ),
+        "one image": sample(n=1, runs=["a", "b"], targets=["x"], sensitive={"s": ["u", "v"]}),
+        "many runs": sample(n=60, runs=[f"run {i}" for i in range(12)]),
+        "many groups": sample(
+            n=200, runs=["a", "b"], targets="abcdef", sensitive={"s": [f"s{i}" for i in range(20)]}
+        ),
+    }
+
+
+@pytest.fixture(scope="module")
+def pages(audits: dict[str, Audit]) -> dict[str, str]:
+    pages = {name: html(audit) for name, audit in audits.items()}
+    pages["many"] = html_many(
+        "Several <tasks>",
+        [(name, audits[name], [picture()]) for name in ("three runs", "one run", "hostile")],
+        intro="First.\n\nSecond <i>.",
+    )
+    return pages
+
+
+NAMES = [
+    "one run",
+    "one run, no scores",
+    "three runs",
+    "three attributes, twelve groups",
+    "absent values",
+    "hostile",
+    "one image",
+    "many runs",
+    "many groups",
+    "many",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_is_well_formed(pages: dict[str, str], name: str) -> None:
+    page = Page(pages[name])
+    assert pages[name].startswith("<!DOCTYPE html>\n")
+    assert len(set(page.ids)) == len(page.ids)
+    for tag, attributes in page.tags:
+        for reference in re.findall(r"#([^)]+)\)", attributes.get("clip-path") or ""):
+            assert reference in page.ids
+        if tag in ("a", "use"):
+            assert (attributes.get("href") or "").removeprefix("#") in page.ids
+    for tag in ("main", "header", "footer", "h1", "title"):
+        assert len(page.all(tag)) == 1
+    assert page.all("html") == [{"lang": "en"}]
+    assert any(meta.get("name") == "viewport" for meta in page.all("meta"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_headings_do_not_skip_a_level(pages: dict[str, str], name: str) -> None:
+    levels = [int(tag[1]) for tag, _ in Page(pages[name]).tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(b <= a + 1 for a, b in pairwise(levels))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_loaded_and_nothing_runs(pages: dict[str, str], name: str) -> None:
+    page = Page(pages[name])
+    assert not page.all("script")
+    assert not page.all("iframe")
+    assert "@import" not in pages[name]
+    for tag, attributes in page.tags:
+        for key, value in attributes.items():
+            assert not key.startswith("on"), (tag, key)
+            if key in ("src", "href", "xlink:href", "srcset", "data", "action"):
+                assert (value or "").startswith(("#", "data:")), (tag, key, value)
+            if key != "aria-label" and key != "alt":
+                assert "http" not in (value or "") or tag == "meta"
+    assert not re.search(r"url\((?!#)", re.sub(r"<style>.*?</style>", "", pages[name]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pictures_and_tables_can_be_read_aloud(pages: dict[str, str], name: str) -> None:
+    page = Page(pages[name])
+    assert len(page.all("svg")) >= 2
+    for svg in page.all("svg"):
+        assert svg["role"] == "img"
+        assert len(svg["aria-label"] or "") > 40
+    assert all(len(image["alt"] or "") > 10 for image in page.all("img"))
+    assert all(th.get("scope") in ("row", "col") for th in page.all("th"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_of_a_table_are_equally_long(pages: dict[str, str], name: str) -> None:
+    for table in Page(pages[name]).tables.values():
+        lengths = {len(row) for row in table if "calibration error" not in "".join(row)}
+        assert len(lengths) == 1
+
+
+def shown(figure: dict[str, Any], signed: bool = False) -> str:
+    """How a figure must look, computed on its own."""
+
+    def one(share: float) -> str:
+        text = f"{100 * abs(share):.1f}"
+        if text == "0.0" and abs(share) > 1e-6:
+            text = f"{100 * abs(share):.1g}"
+        sign = "-" if share < -1e-6 else "+" if signed and share > 1e-6 else ""
+        return sign + text
+
+    if figure["value"] is None:
+        return f"n/a{figure['reason']}"
+    ends = "" if figure["low"] is None else f" [{one(figure['low'])}, {one(figure['high'])}]"
+    return one(figure["value"]) + ends
+
+
+def told(cell: str) -> str:
+    return cell.replace("\N{MINUS SIGN}", "-")
+
+
+def test_every_number_of_the_metrics_is_that_of_the_document(
+    audits: dict[str, Audit], pages: dict[str, str]
+) -> None:
+    for name in ("one run", "one run, no scores", "three runs", "absent values", "many runs"):
+        document = audits[name].to_dict()
+        rows = Page(pages[name]).tables["audit-table-metrics"]
+        assert len(rows) == 12
+        for row, metric in zip(rows[1:], document["runs"][0]["metrics"], strict=True):
+            for i, (cell, run) in enumerate(zip(row[1:], document["runs"], strict=True)):
+                figure = run["metrics"][metric]
+                expected = shown(figure)
+                assert told(cell).startswith(expected), (name, metric)
+                if i and metric != "expected_calibration_error" and figure["value"] is not None:
+                    comparison = document["comparisons"][i - 1]
+                    several = len(document["comparisons"]) > 1
+                    difference = comparison["corrected" if several else "differences"][metric]
+                    assert shown(difference, signed=True) in told(cell)
+                    excludes = difference["low"] > 0 or difference["high"] < 0
+                    words = "better|worse|higher|lower"
+                    assert bool(re.search(words, cell)) == excludes
+                    assert ("not distinguishable" in cell) != excludes
+
+
+def test_every_number_of_the_groups_is_that_of_the_document(
+    audits: dict[str, Audit], pages: dict[str, str]
+) -> None:
+    for name in ("one run", "three attributes, twelve groups", "absent values"):
+        document = audits[name].to_dict()
+        page = Page(pages[name])
+        groups = page.tables["audit-table-groups"][1:]
+        assert len(groups) == len(document["runs"][0]["groups"])
+        for g, row in enumerate(groups):
+            group = document["runs"][0]["groups"][g]
+            assert row[0].startswith(" / ".join(group["sensitive"].values()))
+            assert ("few images" in row[0]) == (0 < group["n"] < 30)
+            assert row[1] == str(group["n"])
+            for run, cell in zip(document["runs"], row[2:], strict=True):
+                found = run["groups"][g]
+                right = f"{found['correct']} right" if found["n"] else ""
+                assert cell == shown(found["accuracy"]) + right
+        cells = page.tables["audit-table-cells"][1:]
+        ordered = [
+            (target, g, c)
+            for c, target in enumerate(document["data"]["targets"])
+            for g in range(len(groups))
+        ]
+        assert len(cells) == len(ordered)
+        for row, (target, g, c) in zip(cells, ordered, strict=True):
+            assert row[0].startswith(target + " / ")
+            for run, text in zip(document["runs"], row[2:], strict=True):
+                cell = run["groups"][g]["classes"][c]
+                assert text.startswith(shown(cell["true_positive_rate"]))
+                worst = run["worst_group"]["(y, s)"]
+                here = (target, run["groups"][g]["sensitive"])
+                assert ("worst group" in text) == ((worst["target"], worst["sensitive"]) == here)
+
+
+def test_intervals_are_named_as_they_were_made() -> None:
+    found = sample(runs=["ZeroShot"])
+    page = Page(html(found)).text
+    named = page[page.index("Of a run: ") :]
+    run, level = found.document.runs[0], found.document.settings.level
+    cells = [cell for group in run.groups for cell in group.classes]
+
+    def ends(figure: Measured) -> Any:
+        assert figure.low is not None
+        assert figure.high is not None
+        return pytest.approx((figure.low, figure.high))
+
+    assert "Wilson for rates of groups" in named
+    for cell in cells:
+        assert metrics.wilson(cell.correct, cell.n, level) == ends(cell.true_positive_rate)
+    assert "Clopper and Pearson for the worst group and the gap to it" in named
+    together = 1 - (1 - level) / len(cells)
+    exact = [metrics.clopper_pearson(cell.correct, cell.n, together) for cell in cells]
+    lowest = tuple(min(every) for every in zip(*exact, strict=True))
+    assert lowest == ends(run.metrics.worst_group_accuracy)
+    mean = run.metrics.accuracy.value or 0.0
+    assert (mean - lowest[1], mean - lowest[0]) == ends(run.metrics.bias)
+    assert "Price and Bonett for balanced accuracy" in named
+    right, n = (np.array([getattr(c, key) for c in cells], float) for key in ("correct", "n"))
+    assert run.metrics.balanced_accuracy is not None
+    assert mean_rate_ends(right, n, level) == ends(run.metrics.balanced_accuracy)
+    resampled = "for accuracy and for gaps between groups (equalized odds, equal opportunity"
+    assert "200 resamples (seed 0" in named
+    assert resampled in named
+    assert "draws of noise for the calibration error" in named
+    assert "Wald with an image added at either end for ATC and ASI" in named
+    assert "Holm" not in named[: named.index("Settings of each run")]
+
+
+def test_changes_and_confusions_are_those_of_the_document(
+    audits: dict[str, Audit], pages: dict[str, str]
+) -> None:
+    document = audits["three runs"].to_dict()
+    tables = list(Page(pages["three runs"]).tables.values())
+    overall = [row for table in tables for row in table if row[0] == "All images"]
+    assert len(overall) == 2
+    for row, comparison in zip(overall, document["comparisons"], strict=True):
+        changes = comparison["changes"]
+        keys = ("n", "changed", "wrong_to_right", "right_to_wrong", "wrong_to_wrong")
+        assert row[1:6] == [str(changes[key]) for key in keys]
+        assert told(row[6]).startswith(shown(comparison["corrected"]["accuracy"], signed=True))
+        assert float(row[7]) == pytest.approx(changes["mcnemar_p"], rel=0.06)
+        needed = changes["images_needed"]
+        assert row[8] == ("n/ano net change" if needed is None else f"{needed:,}")
+    confusions = [table for table in tables if table[0][0] == "true \\ answer"]
+    expected = [group["confusion"] for run in document["runs"] for group in run["groups"]]
+    assert [[[int(x) for x in row[1:]] for row in t[1:]] for t in confusions] == expected
+
+
+def test_what_one_image_of_the_worst_group_is_worth(pages: dict[str, str]) -> None:
+    document = sample().to_dict()
+    worst = document["runs"][0]["metrics"]["worst_group_accuracy"]
+    text = Page(pages["three runs"]).text
+    assert f"is worth {100 / worst['n']:.1f} points of that group's accuracy" in text
+    assert "On 1 image, a gave" in Page(pages["one image"]).text
+    assert "One image of x / v is worth 100.0 points" in Page(pages["one image"]).text
+
+
+def test_what_is_absent_has_a_reason(pages: dict[str, str]) -> None:
+    page = Page(pages["absent values"])
+    assert page.tables["audit-table-groups"][3][2].startswith("n/ano images: unseen")
+    assert "unseenno images" in page.tables["audit-table-groups"][3][0].replace(" no", "no")
+    bare = Page(pages["one run, no scores"])
+    for told_of in ("not recorded", "not timed", "no scores were passed", "One run only"):
+        assert told_of in bare.text
+    assert "None" not in bare.text
+    assert not re.search(r"\bnan\b", bare.text.lower())
+
+
+def test_provenance_is_told(pages: dict[str, str]) -> None:
+    text = Page(pages["three runs"]).text
+    for told_of in (
+        "CLIPModel (tiny)",
+        "ab" * 32,
+        "151,277,313",
+        "A photo {target}.",
+        "with blond hair",
+        "man: of a man",
+        "AugMix(n=64)",
+        "fair-tta audit --images faces",
+        "rate.beta = 0.01",
+        sample().document.data.hash,
+    ):
+        assert told_of in text
+
+
+def test_what_differs_between_runs_is_told() -> None:
+    document = sample(n=60, runs=["a", "b"]).to_dict()
+    origin = {key: document["provenance"][key] for key in ("model", "prompts", "views")}
+    document["runs"][1] |= {
+        "provenance": {**origin, "seed": 99},
+        "warnings": {"the step was bounded": 3},
+        "worst_group": {"(y, s)": None, "s": None},
+    }
+    text = Page(html(document)).text
+    assert "differs from the others in seed: 99" in text
+    assert "the step was bounded (3 images)" in text
+
+
+def test_no_promise(pages: dict[str, str]) -> None:
+    for text in (Page(page).text for page in pages.values()):
+        assert "does not establish compliance" in text
+        assert "can serve as evidence for" in text
+        assert "Article 10" in text
+        assert "Article 15" in text
+        assert "MEASURE 2.11" in text
+        assert not re.search(
+            "guarantee|unbiased|debias|remov\\w+ bias|compliant|is fair", text.lower()
+        )
+
+
+def test_names_cannot_break_the_page(pages: dict[str, str]) -> None:
+    page = Page(pages["hostile"])
+    text = page.text
+    for name in ("a<script>alert(1)</script>", "{{ 7 * 7 }}", "$x^{$", "b & | `c` *d* # e"):
+        assert name in text
+    assert "49" not in re.sub(r"[\d.]{3,}", "", text[:2000])
+    assert {attributes.get("src") for attributes in page.all("img")} == set()
+    pages["hostile"].encode()  # no lone surrogates
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f]", pages["hostile"])
+    assert "東京" in text
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.lists(st.text(min_size=1, max_size=20), min_size=4, max_size=4, unique_by=clean))
+def test_any_name_will_do(names: list[str]) -> None:
+    a, b, c, d = names
+    Page(html(sample(n=20, runs=["r"], targets=[a, b], sensitive={"s": [c, d]}, scores=False)))
+
+
+def test_the_same_audit_gives_the_same_bytes(tmp_path: Path) -> None:
+    """In another process too, where sets have another order."""
+    audit = sample(n=60, runs=["a", "b"])
+    audit.save(tmp_path / "audit.json")
+    code = (
+        "import sys; from fair_tta.auditing import Audit;"
+        "from fair_tta.lab.report import write_report;"
+        "write_report(Audit.load('audit.json'), 'page.html');"
+        "assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    environment = os.environ | {"PYTHONHASHSEED": "1"}
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=environment)
+    assert (tmp_path / "page.html").read_bytes() == html(audit).encode()
+
+
+def test_pictures_are_embedded() -> None:
+    page = Page(html(sample(n=60, runs=["a"]), gallery=[picture(), picture((600, 300), '"<big>')]))
+    small, big = page.all("img")
+    assert (small["width"], small["height"], small["class"]) == ("128", "64", "pixelated")
+    assert (big["width"], big["height"]) == ("256", "128")
+    assert "class" not in big
+    assert (small["src"] or "").startswith("data:image/png;base64,")
+    assert big["alt"] == (
+        '"<big>. Before: dark (61.0 %). After: blond (73.0 %). Truth: blond. From wrong to right.'
+    )
+    odd = [Image.fromarray(np.zeros((3, 5), np.uint8)), "c", "dark", "dark", "blond", 1, 0]
+    assert "Unchanged, wrong" in html(sample(n=60, runs=["a"]), gallery=[tuple(odd)])
+
+
+def test_several_audits(pages: dict[str, str]) -> None:
+    page = Page(pages["many"])
+    assert "Several <tasks>" in page.text
+    assert "Second <i>." in page.text
+    assert {"overview", "audit-1", "audit-2", "audit-3", "limits", "evidence"} <= set(page.ids)
+    assert len(page.all("img")) == 3
+    assert page.text.count("Not distinguishable is not equal") == 1
+
+
+def test_a_document_will_do(audits: dict[str, Audit], pages: dict[str, str]) -> None:
+    assert html(audits["one run"].to_dict()) == pages["one run"]
+
+
+def test_write_report(tmp_path: Path, audits: dict[str, Audit], pages: dict[str, str]) -> None:
+    write_report(audits["one run"], tmp_path / "a.HTML")
+    assert (tmp_path / "a.HTML").read_text("utf-8") == pages["one run"]
+    write_report(audits["one run"], str(tmp_path / "a.md"), title="Mine")
+    assert (tmp_path / "a.md").read_text("utf-8").startswith("## Mine\n")
+    with pytest.raises(FairTTAError, match=r"^`path` should end in .html or .md \(got 'a.pdf'\).$"):
+        write_report(audits["one run"], "a.pdf")
+
+
+def test_what_is_refused(audits: dict[str, Audit]) -> None:
+    audit: Any = "audit.json"
+    with pytest.raises(FairTTAError, match=r"^`audit` should be an Audit or its document \(got st"):
+        html(audit)
+    with pytest.raises(FairTTAError, match=r"Expected `array` of length >= 1 - at `\$.runs`.$"):
+        html({**audits["one run"].to_dict(), "runs": []})
+    with pytest.raises(FairTTAError, match=r"^`audits` should have at least one entry \(got none"):
+        html_many("t", [])
+    with pytest.raises(FairTTAError, match=r"^an item of `gallery` should be \(image, caption, be"):
+        html(audits["one run"], gallery=[("a.png", "b")])
+    with pytest.raises(FairTTAError, match="missing required field `data`"):
+        document_of({"schema": "fair-tta/audit/1"})
+
+
+def test_numbers() -> None:
+    assert [percent(x) for x in (0.81249, 1.0, 0.0, 1e-9, 0.0003, None)] == [
+        *("81.2", "100.0", "0.0", "0.0", "0.03", "n/a")
+    ]
+    assert percent(-0.1, signed=True) == "\N{MINUS SIGN}10.0"
+    assert [percent(x, signed=True) for x in (0.1, 0.0)] == ["+10.0", "0.0"]
+    assert interval(Measured(0.5, None, None, 1, None)) == ""
+    assert [p_value(p) for p in (None, 1.0, 0.0149, 0.00015)] == ["n/a", "1.00", "0.015", "0.00015"]
+    assert p_value(1e-9) == "<\N{NO-BREAK SPACE}0.0001"
+    shown = [duration(s).replace("\N{NO-BREAK SPACE}", " ") for s in (None, 0.0123, 2.5, 12345.6)]
+    assert shown == ["n/a", "12.3 ms", "2.5 s", "12,346 s"]
+
+
+def test_text_that_no_file_can_hold() -> None:
+    assert clean({"a\nb": ["c\r\n", "d\x00", 1, None, "\ud800"]}) == {
+        "a b": ["c", "d\N{REPLACEMENT CHARACTER}", 1, None, "\N{REPLACEMENT CHARACTER}"]
+    }

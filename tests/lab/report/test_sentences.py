@@ -1,0 +1,215 @@
+"""Words, colours, charts and the Markdown block of reports."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from xml.etree import ElementTree
+
+import matplotlib
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from report_samples import HOSTILE, Page, sample
+
+from fair_tta.auditing.document import Difference
+from fair_tta.lab.report import charts, markdown, sentences
+from fair_tta.lab.report import glossary as meanings
+from fair_tta.lab.report.page import for_markdown
+from fair_tta.metrics import images_for_half_width
+
+
+def difference(low: float | None, high: float | None) -> Difference:
+    middle = None if low is None or high is None else (low + high) / 2
+    return Difference(middle, low, high, 10, None)
+
+
+@pytest.mark.parametrize(
+    ("metric", "ends", "says"),
+    [
+        ("accuracy", (0.01, 0.2), "better"),
+        ("accuracy", (-0.2, -0.01), "worse"),
+        ("bias", (-0.2, -0.01), "better"),
+        ("bias", (0.01, 0.2), "worse"),
+        ("bias", (-0.01, 0.2), "unclear"),
+        ("bias", (0.0, 0.2), "unclear"),
+        ("average_target_confidence", (0.01, 0.2), "higher"),
+        ("average_target_confidence", (-0.2, -0.1), "lower"),
+        ("bias", (None, None), "unknown"),
+    ],
+)
+def test_verdicts(metric: str, ends: tuple[float | None, float | None], says: str) -> None:
+    assert meanings.verdict(metric, difference(*ends)) == says
+    assert says in meanings.MARKS
+
+
+def test_no_difference_no_verdict() -> None:
+    assert meanings.verdict("accuracy", None) == "unknown"
+
+
+def test_every_metric_of_an_audit_has_words() -> None:
+    assert list(meanings.METRICS) == list(sample(n=30).document.runs[0].metrics.by_name())
+
+
+def contrast(a: str, b: str) -> float:
+    """As WCAG 2 defines it."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    dark, light = sorted([luminance(a), luminance(b)])
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_colours_can_be_told_from_the_paper() -> None:
+    style = (files("fair_tta.lab.report") / "templates" / "style.css").read_text("utf-8")
+    sets = [dict(re.findall(r"(--[\w-]+): (#\w{6});", s)) for s in style.split(":root {")[1:]]
+    assert len(sets) == 3  # light, dark, print
+    for colours in sets:
+        for name in ("--ink", "--muted", "--link", "--good", "--bad"):
+            assert contrast(colours[name], colours["--paper"]) >= 4.5, name
+        assert contrast(colours["--ink"], colours["--warn"]) >= 4.5
+        for i in range(8):
+            assert contrast(colours[f"--edge-{i}"], colours["--paper"]) >= 3
+
+
+def test_charts_use_colours_of_the_page_and_leave_matplotlib_alone() -> None:
+    document = sample(n=60).document
+    matplotlib.rcParams["font.size"] = 30
+    before = dict(matplotlib.rcParams)
+    one = charts.bars(document, "a")
+    assert dict(matplotlib.rcParams) == before
+    matplotlib.rcdefaults()
+    assert charts.bars(document, "a") == one
+    root = ElementTree.fromstring(one.svg)
+    styles = " ".join(element.get("style", "") for element in root.iter())
+    assert "var(--ink)" in styles
+    assert "var(--series-2)" in styles
+    assert not re.search("#[0-9a-f]{6}", styles)
+    assert "font-family" not in styles
+    assert all(element.get("id", "a-0").startswith("a-") for element in root.iter())
+    assert not {element.tag for element in root.iter()} & {"metadata", "style", "script"}
+
+
+def test_charts_say_what_they_show() -> None:
+    document = sample().document
+    plane = charts.accuracy_against_gap(document, "a")
+    for run in document.runs:
+        assert f"{run.name}: accuracy {100 * float(run.metrics.accuracy.estimate):.1f} [" in (
+            plane.alt
+        )
+    worst = sentences.worst_group_of(document.runs[0])
+    assert worst is not None
+    assert f"ZeroShot: lowest {worst[0]} with" in charts.bars(document, "a").alt
+    assert charts.differences_chart(sample(runs=["a"]).document, "a") is None
+    told = charts.differences_chart(document, "a")
+    assert told is not None
+    assert told.alt.startswith("Differences from ZeroShot in points, with paired intervals.")
+
+
+def test_too_many_groups_are_not_all_drawn() -> None:
+    document = sample(targets="abcdef", sensitive={"s": [f"s{i}" for i in range(20)]}).document
+    drawn = charts.bars(document, "a")
+    assert "Drawn are the 24 worst of 120." in drawn.alt
+    assert drawn.svg.count("n = ") == 24
+
+
+def test_long_names_keep_both_ends() -> None:
+    assert charts.short("short") == "short"
+    assert charts.short("a" * 40 + "b" * 40, 11) == "aaaaa\N{HORIZONTAL ELLIPSIS}bbbbb"
+
+
+def test_how_many_images_a_claim_would_need() -> None:
+    document = sample().document
+    for need, run in zip(sentences.needs(document), document.runs, strict=True):
+        worst = run.metrics.worst_group_accuracy.estimate
+        assert need["n"] == worst.n
+        assert need["one"] == 1 / worst.n
+        assert need["figure"].value == worst.value
+        assert need["images"] == images_for_half_width(worst.value, 0.05)
+    hopeless = sample(n=1, runs=["a"], targets=["x"], sensitive={"s": ["u"]}).document
+    (need,) = sentences.needs(hopeless)
+    assert need["figure"].value in (0.0, 1.0)
+    assert need["images"] == images_for_half_width(0.05, 0.05)  # not 1, which the formula gives
+
+
+def test_settings_are_flattened() -> None:
+    rate = {"name": "ELRA", "settings": {"beta": 0.01, "steps": [1, {"a": None}]}}
+    assert list(sentences.flat({"lam": 100.0, "rate": rate})) == [
+        ("lam", "100.0"),
+        ("rate", "ELRA"),
+        ("rate.beta", "0.01"),
+        ("rate.steps", "1; none"),
+    ]
+
+
+def rendered(text: str) -> str:
+    return str(MarkdownIt("commonmark").enable("table").render(text))
+
+
+def test_the_markdown_block_has_the_figures() -> None:
+    audit = sample()
+    document, text = audit.document, markdown(audit)
+    metrics, groups = Page(f"<div>{rendered(text)}</div>").tables.values()
+    assert [row[0] for row in metrics[1:]] == [m.name for m in meanings.METRICS.values()]
+    for row, key in zip(metrics[1:], meanings.METRICS, strict=True):
+        for cell, run in zip(row[1:], document.runs, strict=True):
+            figure = run.metrics.by_name()[key].estimate
+            assert figure.low is not None
+            assert figure.high is not None
+            low, high = 100 * figure.low, 100 * figure.high
+            assert cell.startswith(f"{100 * figure.value:.1f} [{low:.1f}, {high:.1f}]")
+    cells = [
+        (f"{one.target} / {group.sensitive['gender']}", str(one.n))
+        for group in document.runs[0].groups
+        for one in group.classes
+    ]
+    assert [(row[0], row[1]) for row in groups[1:]] == cells
+    assert document.data.hash in text
+    assert "do not show the model to be fair" in text
+    assert "None" not in text
+    assert len(text) < 6000
+
+
+def test_the_markdown_block_of_many_groups_is_short() -> None:
+    text = markdown(sample(targets="abcdef", sensitive={"s": [f"s{i}" for i in range(20)]}))
+    assert "The 24 worst groups; 96 more are in the audit." in text
+
+
+def test_names_cannot_break_the_markdown_block() -> None:
+    audit = sample(n=60, sensitive=HOSTILE, runs=["<b>|`r`", "[x](http://y)"], targets=["*a*", "_"])
+    page = Page(f"<div>{rendered(markdown(audit, title='# <script>'))}</div>")
+    tags = {tag for tag, _ in page.tags}
+    assert not tags & {"script", "img", "b", "a", "em", "code"}
+    assert page.text.splitlines()[0] == "# <script>"
+    metrics, groups = page.tables.values()
+    assert metrics[0] == ["metric", "<b>|`r`", "[x](http://y)"]
+    assert {len(row) for row in groups} == {4}
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1))
+def test_any_name_survives_markdown(name: str) -> None:
+    table = rendered(f"| x{for_markdown(name)} |\n|---|\n")
+    assert Page(f"<div>{table}</div>").tables["table 0"] == [["x" + name]]
+
+
+def test_foreign_documents_bring_no_tags_and_no_links() -> None:
+    """Not even in the fields that we write ourselves."""
+    hostile = "<script>x</script> ![i](http://y/z) www.evil.example a@evil.example\n\n# h"
+    document = sample(n=60).to_dict()
+    document["provenance"] |= {
+        "fair_tta": hostile,
+        "python": hostile,
+        "packages": {"torch": hostile},
+    }
+    document["provenance"]["model"]["name"] = hostile
+    text = markdown(document)
+    page = Page(f"<div>{rendered(text)}</div>")
+    assert not {tag for tag, _ in page.tags} & {"script", "img", "a"}
+    assert page.text.count("www.evil.example a@evil.example # h") >= 4
+    assert not re.search(r"://|www\.|@", text)  # what some readers make links of
+    assert not any(line.startswith("# h") for line in text.splitlines())
+    assert for_markdown("{: onclick=x }") == "&#123;: onclick=x &#125;"

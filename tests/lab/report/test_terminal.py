@@ -1,0 +1,209 @@
+"""No number is cut, at any width; names are what gives way."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from cli_fixtures import call
+from rich.console import Console
+from rich.text import Text
+
+from fair_tta import Prediction
+from fair_tta.auditing.document import Difference
+from fair_tta.errors import ImageError
+from fair_tta.lab.bench.demo import TaskTable, to_rich
+from fair_tta.lab.bench.figures import COLUMNS, SECONDS, Cell, Figure, shown_figure
+from fair_tta.lab.bench.grids import GRIDS, Setting
+from fair_tta.lab.bench.printed import Printed
+from fair_tta.lab.bench.tables import Published, shown_cell
+from fair_tta.lab.cli import console as progress
+from fair_tta.lab.cli import predict as predict_output
+from fair_tta.lab.cli.bench import _print
+from fair_tta.lab.cli.tables import SHOWN_METRICS, _table
+from fair_tta.lab.report.numbers import duration
+from fair_tta.lab.report.terminal import Fitted, columns, plain_number
+from fair_tta.metrics.estimate import Estimate, undefined
+from fair_tta.miniature import TASKS
+
+WIDTHS = [60, 80, 120]
+NAMES = [
+    "Zero",
+    "fair-tpt:lam=1000,rho=0.5,rate.beta=0.01",
+    "a_name_of_forty_letters_that_never_ends_",
+]
+MILLISECONDS = [0.01, 0.999, 9.96, 99.6, 12_345.6, 999_999.0, 1e6]
+
+
+def printed(what: Any, width: int) -> str:
+    console = Console(width=width, file=io.StringIO())
+    console.print(what)
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    assert max(map(len, text.splitlines())) <= width
+    return text
+
+
+def test_names_are_broken_after_a_mark_in_them() -> None:
+    names = ["logit-balance", "orthcali:lam=0", "association-correction", "zero-shot, time"]
+    figures = [Text("80.5 [76.9, 83.9]") for _ in range(3)]
+    rows = [[Text(name, "red"), *figures] for name in names]
+    text = printed(Fitted(columns(["method", "a", "b", "c"], rows), rows), 54)
+    firsts = [line[:12].strip() for line in text.splitlines()[2:]]
+    assert firsts == [
+        "logit-", "balance", "orthcali:", "lam=0", "association-", "correction", "zero-shot,",
+        "time",
+    ]  # fmt: skip
+
+
+def all_there(numbers: Iterable[str], text: str) -> None:
+    """Every number stands between spaces, as often as it should."""
+    wanted = Counter(word for number in numbers for word in number.split())
+    assert not [word for word in wanted if re.search(r"\de[+-]?\d", word)]
+    assert not wanted - Counter(text.split())
+
+
+def a_figure(i: int) -> Estimate:
+    value = (1.0, 0.0, 0.999, float("nan"))[i % 4]
+    return Estimate(value, 9, *((0.0, 1.0), (0.123, 0.456), (None, None))[i % 3])
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_demo(width: int) -> None:
+    cells = {
+        f"{name} {i}": {c.key: (a_figure(i + k), i % 3 - 1) for k, c in enumerate(COLUMNS)}
+        for i, name in enumerate(NAMES + NAMES + NAMES[:1])
+    }
+    table = TaskTable(TASKS["scenes"], cells, dict(zip(cells, MILLISECONDS, strict=True)))
+    text = printed(to_rich(table), width)
+    figures = [
+        shown_figure(figure if column.better else Estimate(figure.value, 9), side, digits=0)
+        for row in cells.values()
+        for column, (figure, side) in zip(COLUMNS, row.values(), strict=True)
+        if column.key != "bias"
+    ]
+    times = ["0.01 ×", "1.0 ×", "10 ×", "100 ×", "12346 ×", "999999 ×", "1000000 ×"]
+    all_there([*figures, *times], text)
+    assert all(column.title in text.split() for column in COLUMNS if column.key != "bias")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_audit(width: int) -> None:
+    figures = [
+        Estimate(1.0, 9, 0.999, 1.0),
+        Estimate(-1.0, 9, -1.0, -0.123),
+        Estimate(0.5, 9),
+        undefined("no images: a_name_of_forty_letters_that_never_ends_ / 12"),
+    ]
+    runs = {
+        name: {key: Difference.of(figures[(i + k) % 4]) for k, key in enumerate(SHOWN_METRICS)}
+        for i, name in enumerate(NAMES)
+    }
+    text = printed(_table("10000000 pictures", runs, "+"), width)
+    wanted = ["+100.0", "[+99.9, +100.0]", "-100.0", "[-100.0, -12.3]", "+50.0"]
+    all_there(["10000000 pictures", *wanted * 3], text)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_bench(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = GRIDS["main-L14"].tasks[0]
+    figures = []
+    for i, name in enumerate(NAMES):
+        setting = Setting(name, GRIDS["main-L14"].settings[0].adapter)
+        for k, column in enumerate(COLUMNS):
+            paper = Printed(99.9, suspect=k % 2 == 0)
+            cell = Cell(50.0, float("nan"), 5, (i + k) % 3 - 1)
+            pooled = a_figure(i + k)
+            figures.append(
+                Figure(setting, task, column.key, 10**7, cell, printed=paper, pooled=pooled)
+            )
+        seconds = Cell((0.000012, 0.9996, 12_345.6)[i], float("nan"), 5, 0)
+        paper = Printed((1.0, 0.05, 2.5)[i], suspect=False)
+        figures.append(Figure(setting, task, SECONDS, 10**7, seconds, printed=paper))
+    monkeypatch.setenv("COLUMNS", str(width))
+    _print(Published(figures, {}, [], []))
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= width
+    cells = [shown_cell(figure) for figure in figures]
+    assert cells[len(COLUMNS) :: len(COLUMNS) + 1] == ["0.000012", "1", "12346"]
+    all_there([*cells, *["99.9?", "99.9"] * 9, "0.05", "2.5"], text)
+    for interval in re.findall(r"\[[^\]]*\]", " ".join(cells)):
+        assert interval in text, "an interval is on one line"
+
+
+def prediction(p: float, attributes: Iterable[str]) -> Prediction:
+    pairs = {"a_label_of_thirty_letters_or_so": p, "b": 1 - p}
+    values = {attribute: {"x": 0.5, "y": 0.5} for attribute in attributes}
+    entropies = dict.fromkeys(values, 1.0)
+    return Prediction(
+        label="b", probabilities=pairs, zero_shot=pairs, sensitive=values,
+        sensitive_zero_shot=values, entropy=0.5, entropy_zero_shot=0.5,
+        sensitive_entropy=entropies, sensitive_entropy_zero_shot=dict.fromkeys(values, 0.0),
+        distance=0.0, flip_margin=1.0, certified_unchanged=True, learning_rate=None,
+        relative_step=None, views_kept=None, warnings=(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("many", [0, 1, 2, 6])
+def test_predict(width: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    attributes = tuple(f"an attribute {i}" for i in range(many))
+    console = Console(width=width, file=io.StringIO(), force_terminal=True, no_color=True)
+    monkeypatch.setattr(predict_output, "Console", lambda: console)
+    table = predict_output.PredictionTable(("a_label_of_thirty_letters_or_so", "b"), attributes)
+    for batch in range(2):
+        table.add(f"a/folder/of/pictures/{batch}.png", prediction(0.125, attributes))
+        table.add("x.png", ImageError("no"))
+        table.flush()
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    text = re.sub(r"\x1b\[[\d;]*m", "", text)
+    assert max(map(len, text.splitlines())) <= width
+    all_there(["0.875"] * 2 + ["0.00 -> 1.00"] * 2 * many, text)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_adapters(width: int) -> None:
+    text = call("adapters", columns=width).stdout
+    whole = call("adapters", columns=1000).stdout
+    settings = [word for word in whole.split() if "=" in word]
+    assert "rate.max_relative_step=2," in settings
+    all_there(settings, text)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_progress(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress._Rate, "render", lambda *_: Text("123456.78/s"))
+    console = Console(width=width, file=io.StringIO())
+    bar = progress._bar(console)
+    bar.add_task("pictures", total=10**7, completed=9_876_543)
+    all_there(["9876543/10000000", "123456.78/s", "-:--:--"], printed(bar.get_renderable(), width))
+
+
+def test_names_give_way_before_numbers_are_wrapped() -> None:
+    rows = [[Text("n" * 60), Text("[12.3, 45.6]")]]
+    assert "[12.3, 45.6]" in printed(Fitted(columns(["name", "figure"], rows), rows), 30)
+    assert printed(Fitted(columns(["name", "figure"], []), []), 30).split()[:2] == [
+        "name",
+        "figure",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (0.01, "0.01"), (0.99951, "1"), (999.7, "1000"), (1e6, "1000000"),
+     (-12.345, "-12.3"), (1e-7, "0.0000001"), (float("nan"), "n/a"), (float("inf"), "n/a")],
+)  # fmt: skip
+def test_numbers_have_no_exponent(value: float, text: str) -> None:
+    assert plain_number(value) == text
+
+
+def test_durations_have_no_exponent() -> None:
+    times = (1e-8, 0.0246, 0.99996, 1.234, 999.4, 999.9, 1e6)
+    assert [duration(t).replace("\N{NO-BREAK SPACE}", " ") for t in times] == [
+        "0.00001 ms", "24.6 ms", "1000 ms", "1.23 s", "999 s", "1,000 s", "1,000,000 s",
+    ]  # fmt: skip

@@ -1,0 +1,87 @@
+"""Processes of this machine: none outlives its driver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from checks import picture
+from cli_fixtures import tiny_model as tiny_model
+
+from fair_tta.lab.runs import local
+
+DRIVER = """
+import sys, time
+from fair_tta import FairTPTClassifier, Zero
+from fair_tta.lab.runs.job import WorkUnit, job_of
+from fair_tta.lab.runs.local import Local
+from fair_tta.lab.runs.bank import AskedPicture
+from fair_tta.lab.runs.runner import Runner
+
+if __name__ == "__main__":
+    clf = FairTPTClassifier(sys.argv[1], ["cat", "dog"])
+    job = job_of(clf, [Zero()], sys.argv[1], is_kept=False)
+    with Local(workers=2).open(job) as pool:
+        unit = WorkUnit((AskedPicture("a", sys.argv[2]),), 0, job.questions())
+        pool.submit(unit).result()
+        print(*pool.pool._processes, flush=True)
+        time.sleep(600)
+"""
+
+
+def is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_workers_end_with_a_killed_driver(tiny_model: str, tmp_path: Path) -> None:
+    picture(0).save(tmp_path / "a.png")
+    (tmp_path / "driver.py").write_text(DRIVER)
+    command = [sys.executable, str(tmp_path / "driver.py"), tiny_model, str(tmp_path / "a.png")]
+    driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    workers = [int(word) for word in driver.stdout.readline().split()]
+    assert workers
+    assert all(map(is_there, workers))
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    driver.stdout.close()
+    end = time.monotonic() + 60
+    while any(map(is_there, workers)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(map(is_there, workers))
+
+
+def test_workers_leave_ctrl_c_to_their_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows does not hand on what the driver has said of it."""
+    monkeypatch.setattr(local, "start_worker", lambda job, threads: (job, threads))
+    monkeypatch.setattr(local, "_worker", None, raising=False)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        local._start("job", 1)  # type: ignore[arg-type]
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_workers_do_not_finish_what_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Ctrl-C their units could take minutes, and what comes of them would be thrown away."""
+    pool = mock.Mock(_processes={1: mock.Mock(), 2: mock.Mock()})
+    monkeypatch.setattr(local, "ProcessPoolExecutor", lambda *_: pool)
+    with local.Local(workers=2).open(mock.Mock()):
+        pass
+    assert not any(process.kill.called for process in pool._processes.values())
+    with pytest.raises(KeyboardInterrupt), local.Local(workers=2).open(mock.Mock()):
+        raise KeyboardInterrupt
+    assert all(process.kill.called for process in pool._processes.values())
+    assert pool.shutdown.call_count == 2

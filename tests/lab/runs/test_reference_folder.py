@@ -1,0 +1,181 @@
+"""Fitting on a folder: once for all methods, parts of chains, and what cannot be fitted there."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from checks import picture
+from torch import Tensor
+
+from fair_tta import (
+    FairTPT,
+    FairTPTClassifier,
+    FairTTAError,
+    FitsImages,
+    FitsLabelledImages,
+    LogitBalance,
+    Outcome,
+    Reference,
+    ReferenceBatch,
+    Task,
+    ZeroShot,
+)
+from fair_tta.lab.runs.bank import AskedPicture
+from fair_tta.lab.runs.job import WorkUnit, job_of
+from fair_tta.lab.runs.reference import ReferenceFolder, fit_adapters
+from fair_tta.lab.runs.worker import start_worker
+
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+
+
+@dataclass(frozen=True)
+class Centre(FitsImages):
+    """Knows the mean of the reference, as a second stage may."""
+
+    reference: Reference | None = None
+    needs_sensitive: ClassVar[bool] = False
+    needs_prompt_gradient: ClassVar[bool] = False
+    needs_views: ClassVar[bool] = False
+
+    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+        return {"mean": torch.cat([batch.features for batch in batches]).mean(0)}
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        return ZeroShot().adapt(task, features)
+
+    def adapt_texts(self, task: Task, features: Tensor, texts: Any) -> Outcome:
+        return self.adapt(task, features)
+
+
+@dataclass(frozen=True)
+class Labelled(FitsLabelledImages):
+    """Cannot do without labels."""
+
+    reference: Reference | None = None
+    needs_sensitive: ClassVar[bool] = True
+    needs_prompt_gradient: ClassVar[bool] = False
+    needs_views: ClassVar[bool] = False
+    adapt = Centre.adapt
+
+
+@dataclass(frozen=True)
+class InItsOwnWay:
+    """Is fitted, but not as the others are."""
+
+    reference: None = None
+    needs_reference: ClassVar[bool] = True
+    needs_sensitive: ClassVar[bool] = True
+    needs_prompt_gradient: ClassVar[bool] = False
+    needs_views: ClassVar[bool] = False
+    adapt = Centre.adapt
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for i in range(7):
+        picture(i).save(tmp_path / f"{i}.png")
+    (tmp_path / "broken.png").write_bytes(b"nonsense")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def clf() -> FairTPTClassifier:
+    return FairTPTClassifier(
+        "miniature", ["cat", "dog"], ["day", "night"], adapter=ZeroShot(), batch_size=3
+    )
+
+
+def test_pictures_are_encoded_once_for_all_methods(clf: FairTPTClassifier, folder: Path) -> None:
+    seen: list[int] = []
+    model: Any = clf.backend.model  # type: ignore[attr-defined]
+    hook = model.vision_model.register_forward_pre_hook(lambda _, args, more: seen.append(1),
+                                                        with_kwargs=True)  # fmt: skip
+    told: list[tuple[int, int | None]] = []
+    adapters: dict[str, Any] = {
+        "zero-shot": ZeroShot(), "balance": LogitBalance(), "chain": FairTPT() >> Centre(),
+    }  # fmt: skip
+    found = ReferenceFolder.scan(folder).fit(
+        clf, adapters, progress=lambda done, total: told.append((done, total))
+    )
+    hook.remove()
+    assert len(seen) <= 3 + 2  # batches, and the picture by which each method knows the model
+    assert told == [(3, None), (6, None), (7, None)]
+    assert found.adapters["zero-shot"] == ZeroShot()
+    pictures = [folder / f"{i}.png" for i in range(7)]
+    balance, chain = LogitBalance().fit(clf, pictures), found.adapters["chain"]
+    ours: Any = found.adapters["balance"]
+    for name, value in balance.reference.tensors.items():  # type: ignore[union-attr]
+        torch.testing.assert_close(ours.reference.tensors[name], value, rtol=1e-4, atol=1e-5)
+    assert chain.then.reference.images == 7  # type: ignore[attr-defined]
+    assert found.provenance["images"] == 7
+    assert found.provenance["methods"] == ["balance", "chain"]
+    assert [("broken.png" in text) for text in found.left_out] == [True]
+
+
+def test_the_digest_is_of_contents_whatever_their_names(
+    clf: FairTPTClassifier, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    for i in range(7):
+        (other / f"{9 - i}.png").write_bytes((folder / f"{i}.png").read_bytes())
+    digests = {
+        ReferenceFolder.scan(f).fit(clf, {"b": LogitBalance()}).provenance["sha256"]
+        for f in (folder, other)
+    }
+    assert len(digests) == 1
+
+
+def test_what_was_learnt_goes_to_other_processes(clf: FairTPTClassifier, folder: Path) -> None:
+    balance = LogitBalance().fit(clf, [picture(i) for i in range(9)])
+    job = job_of(clf, [balance], "miniature")
+    unit = WorkUnit((AskedPicture("x", str(folder / "3.png")),), 0, job.questions())
+    sent = pickle.loads(pickle.dumps(job))
+    assert sent.settings == job.settings
+    assert sent.digests == job.digests
+    (answers,) = start_worker(sent, torch.get_num_threads())(unit)
+    assert not isinstance(answers, str)
+    (answer,) = answers
+    expected = clf.with_adapter(balance).predict(folder / "3.png")
+    assert answer.probabilities == pytest.approx([*expected.probabilities.values()], abs=1e-4)
+    other = job_of(clf, [LogitBalance().fit(clf, [picture(i) for i in range(8)])], "miniature")
+    assert other.digests[:2] == job.digests[:2]
+    assert other.digests[2] != job.digests[2]
+
+
+def test_shared_pictures_are_known_by_content(folder: Path) -> None:
+    found = ReferenceFolder.scan(folder)
+    path = folder / "3.png"
+    padded = folder / "padded"  # as long as another, and not the same
+    padded.write_bytes(path.read_bytes()[:-1] + b"?")
+    asked = [AskedPicture("x", str(p)) for p in (path, padded, folder / "missing")]
+    assert found.shared(asked, is_allowed=True) == 1
+    with pytest.raises(FairTTAError, match=r"has 1 of the pictures that are to be answered"):
+        found.shared(asked, is_allowed=False)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "message"),
+    [
+        (Labelled(), r"'m' needs the sensitive values of its reference pictures, .*reference=FILE"),
+        (InItsOwnWay(), "'m' cannot be fitted on a folder: no `fit_encoded`"),
+        (ZeroShot(), r"a reference goes with a method that is to be fitted \(got m\)"),
+    ],
+)
+def test_what_cannot_be_fitted_on_a_folder(
+    clf: FairTPTClassifier, folder: Path, adapter: Any, message: str
+) -> None:
+    with pytest.raises(FairTTAError, match=message):
+        fit_adapters(clf, {"m": adapter}, folder, list)
+
+
+def test_unfitted_methods_are_refused_before_any_work(clf: FairTPTClassifier) -> None:
+    with pytest.raises(FairTTAError, match="LogitBalance has seen no reference images yet"):
+        fit_adapters(clf, {"m": LogitBalance()}, None, list)
+    with pytest.raises(FairTTAError, match="LogitBalance has seen no reference images yet"):
+        clf.examine(iter([]), [LogitBalance()])

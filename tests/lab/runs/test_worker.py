@@ -1,0 +1,231 @@
+"""Worker: the answers of `predict`, each at its cost; a picture that fails stays alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from checks import picture
+from cli_fixtures import tiny_model as tiny_model
+
+from fair_tta import TPT, Adapter, AugMix, FairTPT, FairTPTClassifier, ModelError, ZeroShot
+from fair_tta.lab.runs import bank as picture_files
+from fair_tta.lab.runs.bank import AskedPicture
+from fair_tta.lab.runs.job import Job, WorkUnit, job_of
+from fair_tta.lab.runs.store import to_prediction
+from fair_tta.lab.runs.worker import Answered, Worker
+
+METHODS: tuple[Adapter, ...] = (ZeroShot(), TPT(), FairTPT())
+
+
+@pytest.fixture
+def classifier(tiny_model: str) -> FairTPTClassifier:
+    return FairTPTClassifier(
+        tiny_model, ["cat", "dog"], ["water", "land"], "{target} on {sensitive}", views=AugMix(3)
+    )
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> list[AskedPicture]:
+    found = []
+    for i in range(3):
+        picture(i).save(tmp_path / f"{i}.png")
+        found.append(AskedPicture(f"{i}.png", str(tmp_path / f"{i}.png")))
+    return found
+
+
+def ask(job: Job, *pictures: AskedPicture, known: Sequence[int] = ()) -> list[Answered]:
+    every = frozenset(job.questions())
+    left = tuple(frozenset() if i in known else every for i, _ in enumerate(pictures))
+    return Worker(job)(WorkUnit(pictures, 0, job.questions(), left if known else None))
+
+
+def test_answers_are_those_of_predict(
+    classifier: FairTPTClassifier, pictures: list[AskedPicture], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views: list[int] = []
+    encode = FairTPTClassifier.encode
+
+    def counted(self: Any, images: Any, **options: Any) -> Any:
+        found = encode(self, images, **options)
+        views.append(found.shape[0] * found.shape[1])
+        return found
+
+    monkeypatch.setattr(FairTPTClassifier, "encode", counted)
+    broken = AskedPicture("x", b"nonsense")
+    found = ask(job_of(classifier, METHODS), pictures[0], broken, pictures[1])
+    assert sorted(views) == [2, 6], "the picture alone, and its views, once for all methods"
+    assert isinstance(found[1], str)
+    assert found[1].startswith("cannot read bytes of length 8")
+    for source, answers in zip(pictures, (found[0], found[2]), strict=False):
+        assert isinstance(answers, list)
+        for adapter, answer in zip(METHODS, answers, strict=True):
+            assert answer.image == source.name
+            prediction = to_prediction(answer, classifier.targets, classifier.sensitive)
+            alone = classifier.with_adapter(adapter).predict(source.source)
+            assert prediction.probabilities == pytest.approx(alone.probabilities, abs=1e-4)
+            assert prediction.sensitive_entropy == pytest.approx(alone.sensitive_entropy, abs=1e-4)
+    assert ask(job_of(classifier, METHODS)) == []
+
+
+def test_keys_are_of_the_content(
+    classifier: FairTPTClassifier, pictures: list[AskedPicture]
+) -> None:
+    job = job_of(classifier, METHODS)
+    again = AskedPicture("again", Path(str(pictures[0].source)).read_bytes())
+    first, second, other = ask(job, pictures[0], again, pictures[1])
+    assert [a.key for a in first] == [a.key for a in second]  # type: ignore[union-attr]
+    keys = {a.key for some in (first, other) for a in some}  # type: ignore[union-attr]
+    assert len(keys) == 6
+    for same in (job, job_of(classifier, METHODS)):
+        assert ask(same, pictures[0])[0][0].key == first[0].key  # type: ignore[union-attr]
+    unlike = [
+        job_of(classifier.with_views(AugMix(4)), METHODS),
+        job_of(classifier, [TPT(rho=0.5)]),
+        job_of(FairTPTClassifier(classifier.backend, ["cat", "cow"]), METHODS[:2]),
+        job_of(FairTPTClassifier(classifier.backend, ["cat", "dog"], scale=3.0), METHODS[:2]),
+        job_of(FairTPTClassifier(classifier.backend, ["dog", "cat"]), METHODS[:2]),
+    ]
+    digests = {job.digests, *(other.digests for other in unlike)}
+    assert len(digests) == 6
+    with torch.no_grad():
+        next(classifier.backend.model.parameters()).add_(1)  # type: ignore[attr-defined]
+    assert job_of(classifier, METHODS).digests not in digests
+
+
+def test_models_differ_in_more_than_weights(classifier: FairTPTClassifier) -> None:
+    model: Any = classifier.backend.model  # type: ignore[attr-defined]
+    before = job_of(classifier, METHODS).digests
+    model.vision_model.encoder.layers[0].mlp.activation_fn = torch.nn.Tanh()
+    assert job_of(classifier, METHODS).digests[0] != before[0], "another activation"
+    tokenize = classifier.backend.tokenize
+
+    def otherwise(texts: Any) -> Any:
+        return tokenize([text.replace("dog", "cow") for text in texts])
+
+    classifier.backend.tokenize = otherwise  # type: ignore[method-assign]
+    again = FairTPTClassifier(
+        classifier.backend, ["cat", "dog"], ["water", "land"], "{target} on {sensitive}"
+    )
+    assert job_of(again, METHODS).digests[1] != before[1], "another tokenizer"
+
+
+def test_each_method_is_charged_what_it_looks_at(
+    classifier: FairTPTClassifier, pictures: list[AskedPicture], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that moves when pictures are encoded and when a method works."""
+    now = [0.0]
+    monkeypatch.setattr("fair_tta.lab.runs.worker.time.perf_counter", lambda: now[0])
+    encode, predict = FairTPTClassifier.encode, FairTPTClassifier.predict_encoded
+
+    def encoding(self: Any, images: Any, **options: Any) -> Any:
+        found = encode(self, images, **options)
+        now[0] += found.shape[0] * found.shape[1]
+        return found
+
+    def working(self: Any, features: Any) -> Any:
+        now[0] += {ZeroShot: 0.2, TPT: 20.0, FairTPT: 40.0}[type(self.adapter)]
+        return predict(self, features)
+
+    monkeypatch.setattr(FairTPTClassifier, "encode", encoding)
+    monkeypatch.setattr(FairTPTClassifier, "predict_encoded", working)
+    for methods in (METHODS, METHODS[::-1], METHODS[:1], METHODS[2:]):
+        for answers in ask(job_of(classifier, methods), *pictures[:2]):
+            assert isinstance(answers, list)
+            expected = {ZeroShot: 1.1, TPT: 13.0, FairTPT: 23.0}
+            found = [answer.seconds for answer in answers]
+            assert found == pytest.approx([expected[type(m)] for m in methods])
+
+
+def test_what_is_known_is_not_done_for_pictures_that_cannot_be_read(
+    classifier: FairTPTClassifier, pictures: list[AskedPicture], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of(classifier, METHODS[:1])
+    missing = AskedPicture("gone", "gone.png")
+    whole = ask(job, *pictures[:2], known=[0])
+    assert [len(answers) for answers in whole] == [1, 1], "the batch as a whole"
+    monkeypatch.setattr(FairTPTClassifier, "encode", None)
+    found = ask(job, pictures[0], missing, pictures[1], known=[0, 2])
+    assert found[0] == found[2] == []
+    assert "cannot read 'gone.png': no such file" in found[1]
+
+
+def test_large_files_are_no_pictures(
+    classifier: FairTPTClassifier, pictures: list[AskedPicture], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(picture_files, "MOST_BYTES", 100)
+    (found,) = ask(job_of(classifier, METHODS[:1]), pictures[0])
+    assert "it has more than 100 bytes" in found
+
+
+def test_a_picture_that_the_model_cannot_use_fails_alone(
+    classifier: FairTPTClassifier, pictures: list[AskedPicture], tmp_path: Path
+) -> None:
+    encode = classifier.backend.encode_images
+
+    def picky(images: Any) -> Any:
+        if any(image.width == 1 for image in images):
+            raise RuntimeError("too thin")
+        return encode(images)
+
+    classifier.backend.encode_images = picky  # type: ignore[method-assign]
+    picture(1, (1, 9)).save(tmp_path / "thin.png")
+    thin = AskedPicture("thin.png", str(tmp_path / "thin.png"))
+    job = job_of(classifier, METHODS[:1])
+    found = ask(job, pictures[0], thin, pictures[2])
+    assert [type(answers) for answers in found] == [list, str, list]
+    assert found[1] == "the model cannot use this picture of 1 x 9 pixels (RuntimeError: too thin)"
+    assert ask(job, thin) == [found[1]]
+
+
+def test_a_picture_without_finite_features_is_left_out(
+    classifier: FairTPTClassifier, pictures: list[AskedPicture]
+) -> None:
+    encode = classifier.backend.encode_images
+
+    def broken(images: Any) -> Any:
+        found = encode(images)
+        found[len(images) // 2] = float("nan")
+        return found
+
+    classifier.backend.encode_images = broken  # type: ignore[method-assign]
+    found = ask(job_of(classifier, METHODS[:1]), *pictures)
+    assert [type(answers) for answers in found] == [list, str, list]
+    assert "its features are not finite" in found[1]
+    with pytest.raises(ModelError, match="if it runs in half precision"):
+        ask(job_of(classifier, METHODS[:1]), pictures[0])
+
+
+def test_a_program_that_fails_with_all_pictures_stops(
+    classifier: FairTPTClassifier, pictures: list[AskedPicture]
+) -> None:
+    def broken(*_: Any) -> None:
+        raise AttributeError("no such method")
+
+    classifier.backend.encode_images = broken  # type: ignore[method-assign,assignment]
+    with pytest.raises(AttributeError, match="no such method"):
+        ask(
+            job_of(classifier, METHODS[:1]),
+            pictures[0],
+            AskedPicture("x", b"nonsense"),
+            pictures[1],
+        )
+
+
+@pytest.mark.parametrize("kind", ["OutOfMemoryError", "AcceleratorError", "ModelError"])
+def test_a_device_that_fails_is_no_fault_of_the_picture(
+    classifier: FairTPTClassifier, pictures: list[AskedPicture], kind: str
+) -> None:
+    error = ModelError if kind == "ModelError" else getattr(torch, kind, None)
+    if error is None:
+        pytest.skip("an older torch")
+
+    def full(*_: Any) -> None:
+        raise error("CUDA out of memory")
+
+    classifier.backend.encode_images = full  # type: ignore[method-assign,assignment]
+    with pytest.raises(error, match="CUDA out of memory"):
+        ask(job_of(classifier, METHODS[:1]), pictures[0])

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from checks import picture
+
+from fair_tta.lab.data.records import Record
+from fair_tta.lab.gallery import MOST_IN_GALLERY, OF_EACH_KIND, GroupGallery
+from fair_tta.lab.runs.store import Answer
+
+
+def answer(label: str, probability: float) -> Answer:
+    other = 1 - probability
+    values: dict[str, Any] = {
+        field.name: field.default if field.default is not msgspec.NODEFAULT else None
+        for field in msgspec.structs.fields(Answer)
+    }
+    values |= {
+        "label": label,
+        "probabilities": [probability, other] if label == "cat" else [other, probability],
+    }
+    return Answer(**values)
+
+
+def record(folder: Path, i: int, target: str, place: str) -> Record:
+    path = folder / f"{i}.png"
+    picture(i).save(path)
+    return Record(path, target, {"place": place}, path.name)
+
+
+@pytest.fixture
+def gallery() -> GroupGallery:
+    return GroupGallery(["ZeroShot", "Other"], ["cat", "dog"])
+
+
+def test_changed_and_surely_wrong_of_each_group(gallery: GroupGallery, tmp_path: Path) -> None:
+    for i in range(6):
+        gallery.add(
+            record(tmp_path, i, "cat", "in"), [answer("dog", 0.6), answer("cat", 0.5 + i / 20)]
+        )
+    gallery.add(record(tmp_path, 6, "dog", "out"), [answer("cat", 0.9), answer("cat", 0.7)])
+    gallery.add(record(tmp_path, 7, "dog", "out"), [answer("cat", 0.6), answer("cat", 0.7)])
+    gallery.add(record(tmp_path, 8, "dog", "out"), [answer("dog", 0.9), answer("dog", 0.9)])
+    found = gallery.pictures()
+    assert [one.caption for one in found] == [
+        "cat / in: changed (Other), 5.png",
+        "cat / in: changed (Other), 4.png",
+        "dog / out: surely wrong (ZeroShot; after: Other), 6.png",
+    ]
+    assert len([one for one in found if one.truth == "cat"]) == OF_EACH_KIND
+    assert (found[0].before, found[0].after, found[0].after_probability) == ("dog", "cat", 0.75)
+    assert (found[2].before, found[2].before_probability) == ("cat", 0.9)
+
+
+def test_a_picture_is_not_shown_twice_with_the_same_answers(
+    gallery: GroupGallery, tmp_path: Path
+) -> None:
+    gallery.add(record(tmp_path, 0, "cat", "in"), [answer("dog", 0.9), answer("cat", 0.7)])
+    assert [one.caption for one in gallery.pictures()] == ["cat / in: changed (Other), 0.png"]
+
+
+def test_a_single_run_has_no_after(tmp_path: Path) -> None:
+    alone = GroupGallery(["ZeroShot"], ["cat", "dog"])
+    alone.add(record(tmp_path, 0, "cat", "in"), [answer("dog", 0.9)])
+    assert [one.caption for one in alone.pictures()] == ["cat / in: surely wrong (ZeroShot), 0.png"]
+
+
+def test_not_too_many_and_none_that_is_gone(gallery: GroupGallery, tmp_path: Path) -> None:
+    for i in range(60):
+        row = record(tmp_path, i, "cat", f"place {i // 2}")
+        gallery.add(row, [answer("dog", 0.6), answer("cat", 0.6)])
+    assert len(gallery.pictures()) == MOST_IN_GALLERY
+    for path in tmp_path.iterdir():
+        path.unlink()
+    assert gallery.pictures() == []

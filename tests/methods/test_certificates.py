@@ -1,0 +1,80 @@
+"""Certificates hold for our own corrections: what moved less than its margin has not flipped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from random_task import Drawn, EncodedClassifier, drawn
+from torch import Tensor
+
+from fair_tta import (
+    AssociationCorrection,
+    LogitBalance,
+    Prediction,
+    StreamGuard,
+    ViewControl,
+    ZeroShot,
+)
+from fair_tta.methods._predictions import to_predictions
+
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+
+VIEWS = 5
+
+
+def of_adapter(adapter: Any, case: Drawn) -> list[Prediction]:
+    task = case.task
+    return to_predictions(task, *(m.adapt(task, case.features) for m in (ZeroShot(), adapter)))
+
+
+def of_balance(case: Drawn) -> list[Prediction]:
+    classifier = EncodedClassifier(case.task)
+    return of_adapter(LogitBalance().fit_encoded(classifier, case.features), case)
+
+
+def of_stream(case: Drawn) -> list[Prediction]:
+    guard = StreamGuard(least=2, window=2, most_entropy=9, most_r_squared=9, drift=1e9)
+    stream = LogitBalance().online(EncodedClassifier(case.task), guard=guard)
+    images: list[Tensor] = list(case.features[:, :1])
+    return list(stream.predict(images))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda case: of_adapter(AssociationCorrection(strength=3), case),
+        lambda case: of_adapter(ViewControl(), case),
+        of_balance,
+        of_stream,
+    ],
+    ids=["AssociationCorrection", "ViewControl", "LogitBalance", "online"],
+)
+@settings(max_examples=25)
+@given(case=drawn(VIEWS))
+def test_certificates(answer: Any, case: Drawn) -> None:
+    for prediction in answer(case):
+        p, q = (list(x.values()) for x in (prediction.zero_shot, prediction.probabilities))
+        moved = sum(abs(a - b) for a, b in zip(p, q, strict=True)) / 2
+        first, second = sorted(p, reverse=True)[:2]
+        assert prediction.distance == pytest.approx(moved, abs=1e-12)
+        assert prediction.flip_margin == pytest.approx((first - second) / 2, abs=1e-12)
+        assert prediction.certified_unchanged == (prediction.distance < prediction.flip_margin)
+        names = list(prediction.zero_shot)
+        assert prediction.flipped == (prediction.label != names[p.index(first)])
+        assert not (prediction.certified_unchanged and prediction.flipped)
+
+
+def test_both_kinds_of_answer_occur() -> None:
+    """Of the strong correction some flip and some are certified, so the above says something."""
+    generator = torch.Generator().manual_seed(0)
+    target, values, features = (
+        torch.nn.functional.normalize(torch.randn(n, 24, generator=generator).double(), dim=-1)
+        for n in (3, 2, 200)
+    )
+    case = Drawn(target, {"s": values}, features.unsqueeze(1))
+    found = of_adapter(AssociationCorrection(strength=3), case)
+    assert any(p.flipped for p in found)
+    assert any(p.certified_unchanged for p in found)

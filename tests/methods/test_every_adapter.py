@@ -1,0 +1,479 @@
+"""What every adapter must satisfy (STYLE.md), as named asserts over all of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import families
+import numpy as np
+import pytest
+import torch
+from checks import picture
+from torch import Tensor
+
+from fair_tta import (
+    ELRA,
+    MEMO,
+    SAGE,
+    SAR,
+    TIE,
+    TPT,
+    UMFC,
+    Adapter,
+    AssociationCorrection,
+    AugMix,
+    BendVLM,
+    Chained,
+    DeYO,
+    DistortedViews,
+    EpisodicTIE,
+    FairTPT,
+    FairTPTClassifier,
+    FairTPTMO,
+    FairTTAError,
+    FixedRate,
+    Identity,
+    KLToUniform,
+    LogitBalance,
+    NoisyViews,
+    OrthCali,
+    PartialProjection,
+    PerceptionCLIP,
+    Prediction,
+    PromptError,
+    RoboShot,
+    SEraser,
+    SLoss,
+    SuperTSLoss,
+    Templates,
+    Tent,
+    TIEStar,
+    TSLoss,
+    ViewControl,
+    Zero,
+    ZeroShot,
+)
+from fair_tta._linalg import unit
+from fair_tta.auditing.scores import Scores
+from fair_tta.methods import registry as text_form
+from fair_tta.methods._tuning.rates import BOUNDED
+from fair_tta.models import TransformersBackend
+
+TARGETS = ["cat", "black dog", "water bird"]
+SENSITIVE = {"sex": ["male", "female"], "age": ["young", "old", "not old"]}
+TEMPLATE = "a photo of a {sensitive} {target}."
+
+ADAPTERS: dict[str, Any] = {
+    "ZeroShot": ZeroShot(),
+    "TPT": TPT(),
+    "TPT ELRA": TPT(rate=ELRA()),
+    "TPT Adafactor": TPT(rate=FixedRate(0.05, torch.optim.Adafactor)),
+    "Zero": Zero(),
+    "OrthCali": OrthCali(),
+    "FairTPT": FairTPT(),
+    "FairTPT inf": FairTPT(lam=math.inf),
+    "FairTPT fixed": FairTPT(rate=FixedRate(5e-3), steps=2),
+    "FairTPT TS": FairTPT(loss=TSLoss()),
+    "FairTPT super-TS joint": FairTPT(loss=SuperTSLoss(joint=True)),
+    "FairTPTMO": FairTPTMO(),
+    "FairTPTMO joint": FairTPTMO(loss=SLoss(joint=True), steps=2),
+    "FairTPT >> OrthCali": FairTPT() >> OrthCali(lam=0),
+    "super-TS >> OrthCali": FairTPT(loss=SuperTSLoss()) >> OrthCali(lam=10),
+    "AssociationCorrection": AssociationCorrection(),
+    "ViewControl": ViewControl(),
+    "LogitBalance": LogitBalance(),
+    "SEraser": SEraser(auxiliary=DistortedViews(4), steps=4),
+    "SEraser noisy": SEraser(auxiliary=NoisyViews(3), loss=KLToUniform(hold=True), steps=2),
+    "DeYO": DeYO(margin=1.1, least_drop=-1.0),
+    "Tent": Tent(),
+    "MEMO": MEMO(every_weight=True),
+    "SAR": SAR(margin=1.1),
+    "OrthCali PRISM-mini": OrthCali(lam=0, renormalise=False),
+    "RoboShot": RoboShot(),
+    "RoboShot own pairs": RoboShot(reject=[("cat", "dog")], accept=[("a bird", "no bird")]),
+    "PerceptionCLIP": PerceptionCLIP(),
+    "PerceptionCLIP without class": PerceptionCLIP(temperature=3.0, with_class=False),
+    "SAGE": SAGE(),
+    "SAGE 2": SAGE(templates=["a {}.", "a photo of a {}.", "a drawing of a {}"], keep=2),
+    "PartialProjection": PartialProjection(),
+    "EpisodicTIE": EpisodicTIE(),
+    "TIE": TIE(),
+    "TIEStar": TIEStar(),
+    "BendVLM": BendVLM(neighbours=3),
+    "UMFC": UMFC(),
+    "UMFC perceived": UMFC(perceived=True),
+    "FairTPT >> AssociationCorrection": FairTPT() >> AssociationCorrection(),
+    "FairTPT >> RoboShot": FairTPT() >> RoboShot(),
+    "super-TS >> PartialProjection": FairTPT(loss=SuperTSLoss()) >> PartialProjection(),
+    "super-TS >> ViewControl": FairTPT(loss=SuperTSLoss()) >> ViewControl(),
+}
+
+REFERENCE = [picture(100 + i) for i in range(12)]
+
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+
+
+def classifier(**more: Any) -> FairTPTClassifier:
+    backend = more.pop("backend", None) or TransformersBackend(*families.seeded(families.clip))
+    settings: dict[str, Any] = {
+        "targets": TARGETS,
+        "sensitive": SENSITIVE,
+        "template": TEMPLATE,
+        "scale": 30.0,
+    }
+    settings |= {"views": AugMix(8)} | more
+    adapter = settings.pop("adapter", None)
+    if not needs_fit(adapter):
+        return FairTPTClassifier(backend, adapter=adapter, **settings)
+    return fitted(FairTPTClassifier(backend, adapter=ZeroShot(), **settings), adapter)
+
+
+def needs_fit(adapter: Any) -> bool:
+    return bool(getattr(adapter, "needs_reference", False))
+
+
+def fitted(clf: FairTPTClassifier, adapter: Any) -> FairTPTClassifier:
+    """With a method that is fitted to the model and the prompts."""
+    labels = {a: [*names, *names * 9][: len(REFERENCE)] for a, names in SENSITIVE.items()}
+    more = (labels,) if adapter.needs_labels else ()
+    method = adapter.fit(clf, REFERENCE, *more)
+    if isinstance(method, TIE):
+        method = method.knowing(*(SENSITIVE[attribute][1] for attribute in clf.sensitive))
+    return clf.with_adapter(method)
+
+
+@pytest.fixture(scope="module")
+def plain() -> FairTPTClassifier:
+    return classifier()
+
+
+@pytest.fixture(params=ADAPTERS)
+def adapter(request: pytest.FixtureRequest) -> Adapter:
+    chosen: Adapter = ADAPTERS[request.param]
+    return chosen
+
+
+def test_every_method_is_here() -> None:
+    tested = {type(method) for method in ADAPTERS.values()}
+    assert tested == {*text_form.ADAPTERS.values(), Chained}
+
+
+def test_is_a_frozen_strategy(adapter: Adapter) -> None:
+    assert isinstance(adapter, Adapter)
+    assert hash(adapter) == hash(adapter)
+    with pytest.raises(AttributeError):
+        adapter.rho = 1  # type: ignore[attr-defined]
+    assert type(adapter).__doc__
+
+
+def test_batch_order_and_history_do_not_matter(plain: FairTPTClassifier, adapter: Adapter) -> None:
+    pictures = [picture(i, (40 + i, 30)) for i in range(5)]
+    alone = [classifier(adapter=adapter, backend=plain.backend).predict(p) for p in pictures]
+    clf = classifier(adapter=adapter, backend=plain.backend, batch_size=3)
+    together = clf.predict(pictures)
+    backwards = clf.with_views(AugMix(8)).predict(pictures[::-1])[::-1]
+    again = clf.predict(pictures[2])
+    for one, many, other in zip(alone, together, backwards, strict=True):
+        for two in (many, other):
+            assert one.label == two.label
+            assert one.probabilities == pytest.approx(two.probabilities, abs=1e-4)
+            for attribute in SENSITIVE:
+                assert one.sensitive[attribute] == pytest.approx(two.sensitive[attribute], abs=1e-3)
+    assert again.label == alone[2].label
+    assert again.probabilities == pytest.approx(alone[2].probabilities, abs=1e-4)
+
+
+def test_the_same_seed_gives_the_same_bits(plain: FairTPTClassifier, adapter: Adapter) -> None:
+    pictures = [picture(i) for i in range(3)]
+    first = classifier(adapter=adapter).predict(pictures)
+    second = classifier(adapter=adapter).predict(pictures)
+    assert first == second
+    if adapter.needs_views and not isinstance(adapter, Zero):  # whose votes may be the same
+        other = classifier(adapter=adapter, seed=1, backend=plain.backend).predict(pictures)
+        assert other != first
+
+
+@pytest.mark.parametrize(
+    "adapter",
+    [
+        *(ADAPTERS[name] for name in ("FairTPT super-TS joint", "SAR", "TIE", "UMFC")),
+        # Adam of torch 2.6 counts its steps on the default device, which has no numbers here
+        DeYO(margin=1.1, least_drop=-1.0, rate=FixedRate(5e-3, torch.optim.SGD)),
+        Tent(rate=FixedRate(5e-3, torch.optim.SGD)),
+    ],
+    ids=lambda adapter: type(adapter).__name__,
+)
+def test_the_default_device_does_not_matter(plain: FairTPTClassifier, adapter: Adapter) -> None:
+    """As after `torch.set_default_device("cuda")`: what lands there has no numbers here."""
+    settings, image = {"adapter": adapter, "backend": plain.backend}, picture()
+    expected = classifier(**settings).predict(image)
+    with torch.device("meta"):
+        found = classifier(**settings).predict(image)
+    assert found == expected
+
+
+def test_finite_in_half_precision(adapter: Adapter) -> None:
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+        model, images, tokenizer = families.seeded(families.clip)
+        backend = TransformersBackend(model.to(dtype), images, tokenizer)
+        prediction = classifier(backend=backend, adapter=adapter).predict(picture())
+        assert sum(prediction.probabilities.values()) == pytest.approx(1, abs=1e-5)
+        assert not any("not finite" in warning for warning in prediction.warnings)
+
+
+def test_permuting_names_permutes_the_answer(plain: FairTPTClassifier, adapter: Adapter) -> None:
+    expected = classifier(adapter=adapter, backend=plain.backend).predict(picture())
+    combines = isinstance(adapter, PerceptionCLIP) or "joint=True" in repr(adapter)
+    # the phrases of a combination follow the order of the attributes
+    attributes = list(SENSITIVE) if combines else list(SENSITIVE)[::-1]
+    for order in ([2, 0, 1], [1, 0, 2]):
+        clf = classifier(
+            adapter=adapter,
+            backend=plain.backend,
+            targets=[TARGETS[i] for i in order],
+            sensitive={name: SENSITIVE[name][::-1] for name in attributes},
+        )
+        prediction = clf.predict(picture())
+        assert prediction.label == expected.label
+        assert prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-4)
+
+
+def test_scaling_features_changes_nothing(plain: FairTPTClassifier, adapter: Adapter) -> None:
+    clf = classifier(adapter=adapter, backend=plain.backend)
+
+    class Scaled:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(plain.backend, name)
+
+        def encode_images(self, images: Any) -> Tensor:
+            return 7 * plain.backend.encode_images(images)
+
+        def encode_pixels(self, pixels: Tensor) -> Tensor:
+            return 7 * plain.backend.encode_pixels(pixels)  # type: ignore[attr-defined,no-any-return]
+
+    expected = clf.predict(picture())
+    clf.vision.backend = Scaled()
+    clf.vision.forget()
+    prediction = clf.predict(picture())
+    assert prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-4)
+
+
+def test_works_with_one_view_and_with_views_of_ones_own(
+    plain: FairTPTClassifier, adapter: Adapter
+) -> None:
+    others = [picture(7), picture(8)]
+    for views in (Identity(), others, lambda image, generator: others):
+        clf = classifier(adapter=adapter, backend=plain.backend, views=views)
+        assert clf.predict(picture()).label in TARGETS
+
+
+def assert_one_answer(predictions: list[Prediction], rows: Any) -> None:
+    """Label, scores, probabilities, flips, certificates and confidence tell the same story."""
+    scores = Scores.from_predictions(predictions)
+    again = Scores.from_probabilities(rows)
+    assert again.confidence.tolist() == scores.confidence
+    for p, row in zip(predictions, rows, strict=True):
+        best = p.to_dict()
+        assert p.label == list(p.probabilities)[int(row.argmax())] == best[0]["label"]
+        assert p.label == max(p.probabilities, key=p.probabilities.__getitem__)
+        assert [s["score"] for s in best] == sorted(p.probabilities.values(), reverse=True)
+        assert p.flipped == (p.label != max(p.zero_shot, key=p.zero_shot.__getitem__))
+        assert not (p.flipped and p.certified_unchanged)
+        assert sum(p.probabilities.values()) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_one_answer_everywhere_also_with_ties(adapter: Adapter, dtype: torch.dtype) -> None:
+    """Two views that disagree tie in votes; two names with one vector tie in probabilities."""
+    model, images, tokenizer = families.seeded(families.clip)
+    backend = TransformersBackend(model.to(dtype), images, tokenizer)
+    if isinstance(adapter, Zero):
+        adapter = Zero(rho=1.0)
+    clf = classifier(backend=backend, adapter=adapter, targets=["cat", "dog", "bird", "water bird"])
+    generator = torch.Generator().manual_seed(0)
+    features = unit(torch.randn(40, 2, 16, generator=generator, dtype=dtype))
+    features[:10, 1] = features[:10, 0]  # no tie
+    pictures = [picture(i) for i in range(4)]
+    from_pictures = getattr(adapter, "needs_pixels", False)
+    predictions = clf.predict(pictures) if from_pictures else clf.predict_encoded(features)
+    rows = np.array([list(p.probabilities.values()) for p in predictions])
+    assert_one_answer(predictions, rows)
+    if isinstance(adapter, Zero):
+        assert sum(p.probabilities[p.label] < 1 for p in predictions) > 5
+    table = model.text_model.embeddings.token_embedding.weight
+    cat, dog = (tokenizer(word)["input_ids"][1] for word in ("cat", "dog"))
+    with torch.no_grad():
+        table[dog] = table[cat]
+    if needs_fit(adapter):
+        clf = fitted(clf.with_adapter(ZeroShot()), adapter)
+    if not from_pictures:
+        predictions = clf.predict_encoded(features)
+        rows = np.array([list(p.probabilities.values()) for p in predictions])
+        assert_one_answer(predictions, rows)
+    assert_one_answer(clf.predict(pictures), clf.predict_proba(pictures))
+
+
+def test_zero_breaks_ties_by_the_sum_of_probabilities(plain: FairTPTClassifier) -> None:
+    clf = classifier(backend=plain.backend, adapter=Zero(rho=1.0))
+    features = unit(torch.randn(60, 2, 16, generator=torch.Generator().manual_seed(1)))
+    p = clf.task.log_probabilities(features, clf.task.target_features).exp()
+    ties = 0
+    for views, prediction in zip(p, clf.predict_encoded(features), strict=True):
+        first, second = views.argmax(-1).tolist()
+        if first != second:
+            ties += 1
+            sums = views.sum(0)
+            expected = first if sums[first] > sums[second] else second
+            assert prediction.label == TARGETS[expected]
+            assert sorted(prediction.probabilities.values())[1:] == pytest.approx([0.5, 0.5])
+    assert ties > 10
+
+
+@pytest.mark.parametrize("make", [TPT, FairTPT, FairTPTMO, SEraser, DeYO, Tent, MEMO, SAR])
+def test_zero_steps_is_zero_shot(plain: FairTPTClassifier, make: Any) -> None:
+    prediction = plain.with_adapter(make(steps=0)).predict(picture())
+    # in other batches of prompts, and the scale enlarges what float32 rounds off
+    assert prediction.probabilities == pytest.approx(prediction.zero_shot, abs=1e-4)
+    assert prediction.distance == pytest.approx(0, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "make", [kind for kind in text_form.ADAPTERS.values() if kind().needs_sensitive]
+)
+def test_needs_sensitive_names(plain: FairTPTClassifier, make: Any) -> None:
+    with pytest.raises(PromptError, match="needs to know what should not matter"):
+        FairTPTClassifier(plain.backend, TARGETS, adapter=make())
+
+
+def test_strength_0_is_zero_shot(plain: FairTPTClassifier) -> None:
+    for adapter in (AssociationCorrection(strength=0), LogitBalance(strength=0)):
+        prediction = classifier(backend=plain.backend, adapter=adapter).predict(picture())
+        assert prediction.probabilities == prediction.zero_shot
+        assert (prediction.distance, prediction.flipped) == (0, False)
+
+
+def test_default_method(plain: FairTPTClassifier) -> None:
+    assert classifier(backend=plain.backend).adapter == FairTPT()
+    assert classifier(backend=plain.backend, sensitive=None).adapter == ZeroShot()
+
+
+def test_defaults_are_the_papers() -> None:
+    assert (TPT().rho, TPT().steps, TPT().rate) == (0.1, 1, FixedRate(5e-3, torch.optim.AdamW))
+    assert Zero().rho == 0.1
+    assert OrthCali().lam == 1000
+    for method in (FairTPT(), FairTPTMO()):
+        assert (method.lam, method.rho, method.steps) == (100, 0.75, 1)
+        assert method.loss == SLoss()
+        assert isinstance(method.rate, ELRA)
+        assert (method.rate.beta, method.rate.sigma) == (0.01, 0.01)
+    assert AugMix().n == 64
+
+
+def test_moves_what_it_should_move(plain: FairTPTClassifier) -> None:
+    """TPT makes the marginal target more certain, FairTPT the sensitive attribute less."""
+    pictures = [picture(i) for i in range(12)]
+    tpt = plain.with_adapter(TPT()).predict(pictures)
+    assert sum(p.entropy - p.entropy_zero_shot for p in tpt) < 0
+    fair = plain.with_adapter(FairTPT()).predict(pictures)
+    rise = [
+        p.sensitive_entropy[a] - p.sensitive_entropy_zero_shot[a] for p in fair for a in SENSITIVE
+    ]
+    assert sum(rise) > 0
+
+
+def test_the_bound_shows_in_the_prediction(plain: FairTPTClassifier) -> None:
+    clf = plain.with_adapter(FairTPT(rate=ELRA(max_relative_step=1e-4)))
+    prediction = clf.predict(picture())
+    assert prediction.relative_step == pytest.approx(1e-4, rel=1e-2)
+    assert prediction.warnings == (BOUNDED.format(radius=1e-4),)
+    free = plain.with_adapter(FairTPT(rate=ELRA(max_relative_step=math.inf))).predict(picture())
+    assert free.relative_step is not None
+    assert free.relative_step > 1e-4
+    assert free.warnings == ()
+
+
+def test_a_sweep_needs_one_vision_pass(plain: FairTPTClassifier) -> None:
+    clf = classifier(backend=plain.backend)
+    seen = []
+    model: Any = plain.backend.model  # type: ignore[attr-defined]
+    handle = model.vision_model.register_forward_hook(lambda *_: seen.append(1))
+    pictures = [picture(0), picture(1)]
+    clf.predict(pictures)
+    once = len(seen)
+    for lam in (0.0, 1.0, 100.0, math.inf):
+        for rho in (0.1, 0.5, 1.0):
+            clf.with_adapter(FairTPT(lam=lam, rho=rho)).predict(pictures)
+            clf.with_adapter(Zero(rho)).predict(pictures)
+    assert len(seen) == once > 0
+    clf.with_views(AugMix(4)).predict(pictures)
+    assert len(seen) > once
+    handle.remove()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Zero(rho=0), r"`rho` should be a fraction of the views in \(0, 1\] \(got 0\)"),
+        (lambda: TPT(rho=1.1), "`rho` should be"),
+        (lambda: TPT(steps=-1), r"`steps` should be 0 or more \(got -1\)"),
+        (lambda: TPT(steps=1.5), "`steps` should be"),  # type: ignore[arg-type]
+        (lambda: TPT(rate=5e-3), "`rate` should be a policy"),  # type: ignore[arg-type]
+        (lambda: FairTPT(lam=-1), "`lam` should be at least 0"),
+        (lambda: FairTPTMO(lam=math.nan), "`lam` should be at least 0"),
+        (lambda: OrthCali(lam=math.inf), "`lam` should be a number from 0 on"),
+        (lambda: FairTPT() >> TPT(), "what comes second should use features of prompts"),  # type: ignore[operator]
+        (lambda: Chained(Zero(), OrthCali()), "what comes first should find features of prompts"),  # type: ignore[arg-type]
+        (lambda: ELRA(beta=0), "`beta` should be a positive number"),
+        (lambda: ELRA(sigma=math.inf), "`sigma` should be a positive number"),
+        (lambda: ELRA(max_relative_step=-1), "`max_relative_step` should be a positive"),
+        (lambda: FixedRate(-1), r"`lr` should be a number from 0 to 1e\+30 \(got -1\)"),
+        (lambda: FixedRate(1e38), r"from 0 to 1e\+30 \(got 1e\+38\)"),
+        (lambda: FixedRate(1, "AdamW"), "`optimizer` should be a class"),  # type: ignore[arg-type]
+    ],
+)
+def test_bad_settings_are_refused_at_construction(make: Any, message: str) -> None:
+    with pytest.raises(FairTTAError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        FairTPT(loss=TSLoss()),
+        FairTPTMO(loss=SuperTSLoss()),
+        OrthCali(),
+        FairTPT() >> OrthCali(),
+        PartialProjection(),
+    ],
+)
+def test_missing_joint_prompts_are_found_before_any_picture(
+    plain: FairTPTClassifier, method: Any
+) -> None:
+    template = Templates("a photo of a {target}.", "a photo of a {sensitive}.")
+    with pytest.raises(PromptError, match="joint prompts are needed, but `template` does not"):
+        classifier(adapter=method, backend=plain.backend, template=template)
+    classifier(adapter=OrthCali(lam=0), backend=plain.backend, template=template)
+
+
+@pytest.mark.parametrize("views", [3, AugMix, "augmix", None])
+def test_bad_views(plain: FairTPTClassifier, views: Any) -> None:
+    with pytest.raises(FairTTAError, match="`views` should be a strategy"):
+        classifier(backend=plain.backend, views=views)
+
+
+def test_views_of_different_number(plain: FairTPTClassifier) -> None:
+    def views(image: Any, _: Any) -> list[Any]:
+        return [image] * (image.width % 3)
+
+    pictures = [picture(0, (30, 40)), picture(1, (31, 40))]
+    clf = classifier(backend=plain.backend, views=views)
+    with pytest.raises(FairTTAError, match=r"as many views of each image of a batch \(got 1"):
+        clf.predict(pictures)
+    one_by_one = classifier(backend=plain.backend, views=views, batch_size=1)
+    assert [p.views_kept for p in one_by_one.predict(pictures)] == [1, 1]
+
+
+def test_bad_seed(plain: FairTPTClassifier) -> None:
+    with pytest.raises(FairTTAError, match="`seed` should be a whole number"):
+        classifier(backend=plain.backend, seed=0.5)

@@ -1,0 +1,339 @@
+"""One way to be fitted, for every method: with and without labels, checked, saved, found again."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from checks import picture
+from random_task import DIM, EncodedClassifier, random_units, task_of
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from fair_tta import (
+    FairTPTClassifier,
+    FairTTAError,
+    FitsImages,
+    FitsLabelledImages,
+    LogitBalance,
+    ModelError,
+    Outcome,
+    PromptError,
+    Reference,
+    ReferenceBatch,
+    SmallReferenceWarning,
+    Task,
+    ZeroShot,
+    load_adapter,
+)
+from fair_tta.methods._checks import check_adapter, is_fitted, parts_of
+from fair_tta.methods.paper.fair_tpt import FairTPT
+from fair_tta.methods.reference import _digest
+from fair_tta.methods.registry import fitted_kinds
+
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+
+
+@dataclass(frozen=True)
+class GroupMeans(FitsLabelledImages):
+    """Takes the mean of an image's perceived group from it: the whole of a method with labels."""
+
+    strength: float = 1.0
+    power: int = 1
+    notes: tuple[str, ...] = ()
+    reference: Reference | None = None
+    needs_sensitive: ClassVar[bool] = True
+    needs_prompt_gradient: ClassVar[bool] = False
+    needs_views: ClassVar[bool] = False
+    enough: ClassVar[int] = 5
+    learnt_with: ClassVar[tuple[str, ...]] = ("power",)
+
+    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+        sums = {a: torch.zeros(len(names), DIM).double() for a, names in task.sensitive.items()}
+        counts = {a: torch.zeros(len(names), 1) for a, names in task.sensitive.items()}
+        for batch in batches:
+            for a, places in batch.values.items():
+                sums[a].index_add_(0, places, batch.features**self.power)
+                counts[a].index_add_(0, places, torch.ones(len(places), 1))
+        means = {f"means.{a}": sums[a] / counts[a] for a in sums}
+        return means | {f"counts.{a}": n.flatten().long() for a, n in counts.items()}
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        return ZeroShot().adapt(task, features)
+
+    def adapt_texts(self, task: Task, features: Tensor, texts: Any) -> Outcome:
+        return self.adapt(task, features)
+
+
+def classifier(values: tuple[int, ...] = (2,)) -> EncodedClassifier:
+    sensitive = {f"s{i}": random_units(i + 1, n, DIM) for i, n in enumerate(values)}
+    return EncodedClassifier(task_of(random_units(0, 3, DIM), sensitive))
+
+
+FEATURES = random_units(7, 9, 1, DIM)
+LABELS = ["s0 0", "s0 1", "s0 1"] * 3
+
+
+def test_learns_of_labelled_images() -> None:
+    method = GroupMeans().fit(classifier(), list(FEATURES), LABELS)
+    assert method.reference is not None
+    learnt = method.reference.tensors
+    assert learnt["counts.s0"].tolist() == [3, 6]
+    torch.testing.assert_close(learnt["means.s0"][0], FEATURES[::3, 0].mean(0))
+    same = GroupMeans().fit_encoded(classifier(), iter(FEATURES.split(2)), {"s0": LABELS})
+    torch.testing.assert_close(same.reference and same.reference.tensors, learnt)
+    two = GroupMeans().fit_encoded(
+        classifier((2, 3)), FEATURES, {"s1": ["s1 2", "s1 0", "s1 1"] * 3, "s0": iter(LABELS)}
+    )
+    assert two.reference is not None
+    assert two.reference.tensors["counts.s1"].tolist() == [3, 3, 3]
+    torch.testing.assert_close(two.reference.tensors["means.s1"][2], FEATURES[::3, 0].mean(0))
+
+
+def test_only_where_reference_features_point_to_counts() -> None:
+    unit = GroupMeans().fit_encoded(classifier(), FEATURES, LABELS)
+    scales = torch.linspace(0.1, 30, len(FEATURES))[:, None, None]
+    scaled = GroupMeans().fit_encoded(classifier(), FEATURES * scales, LABELS)
+    assert unit.reference is not None
+    assert scaled.reference is not None
+    torch.testing.assert_close(scaled.reference.tensors, unit.reference.tensors)
+
+
+def test_what_is_prepared_is_as_the_task_is() -> None:
+    clf = classifier()
+    method = GroupMeans().fit_encoded(clf, FEATURES, LABELS)
+    task = task_of(clf.task.target_features.float(), {"s0": clf.task.sensitive_features["s0"]})
+    made = method.prepared(task)
+    assert made["means.s0"].dtype == torch.float32
+    assert made["counts.s0"].dtype == torch.int64
+    assert method.prepared(task) is made  # made once
+
+
+@pytest.mark.parametrize(
+    ("values", "labels", "message"),
+    [
+        ((2,), "s0 0", r"`sensitive_labels` of 's0' should be a name for each image \(got 's0 0'"),
+        ((2,), 3, r"should be a name for each image \(got 3\)"),
+        ((2,), None, r"should be a name for each image \(got None\)"),
+        ((2,), ["s0 0", 4, "s0 9"] * 3, r"should be among \['s0 0', 's0 1'\] \(got 4, 's0 9'\)"),
+        ((2,), ["s0 0"] * 9, r"an image of each value of 's0' \(none has 's0 1'\)"),
+        ((2,), LABELS[:8], r"should have one of 's0' for each of 9 images \(got 8\)"),
+        ((2,), [*LABELS, "s0 1"], r"for each of 9 images \(got 10\)"),
+        ((2,), {"s0": LABELS, "s1": LABELS}, r"of the attributes \['s0'\] \(got \['s0', 's1'\]\)"),
+        ((2, 2), {"s0": LABELS}, r"of the attributes \['s0', 's1'\] \(got \['s0'\]\)"),
+        ((2, 2), LABELS, r"should be \{attribute: labels\} for \['s0', 's1'\] \(got a list\)"),
+        (
+            (2, 2),
+            {"s0": LABELS, "s1": ["s1 0", "s1 1"]},
+            r"should be as many of each attribute \(got \{'s0': 9, 's1': 2\}\)",
+        ),
+    ],
+)
+def test_labels_that_do_not_fit(values: tuple[int, ...], labels: Any, message: str) -> None:
+    """The first way knows how many images there are before it reads any, the others do not."""
+
+    def unread() -> Iterator[Tensor]:
+        raise AssertionError("no image should be read")
+        yield
+
+    clf = classifier(values)
+    ways: list[Any] = [
+        lambda: GroupMeans().fit(clf, list(FEATURES), labels),
+        lambda: GroupMeans().fit(clf, iter(FEATURES), labels),
+        lambda: GroupMeans().fit_encoded(clf, FEATURES.split(4), labels),
+    ]
+    if "for each of 9" not in message:
+        ways.append(lambda: GroupMeans().fit(clf, unread(), labels))
+    for way in ways:
+        with pytest.raises(FairTTAError, match=message):
+            way()
+
+
+def test_labels_that_run_out() -> None:
+    with pytest.raises(FairTTAError, match=r"for each of 8 images \(got 6\)"):
+        GroupMeans().fit_encoded(classifier(), FEATURES.split(4), LABELS[:6])
+
+
+def test_few_images_warn_by_the_methods_own_measure() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        GroupMeans().fit_encoded(classifier(), FEATURES, LABELS)
+    with pytest.warns(SmallReferenceWarning, match="GroupMeans was fitted on 4 images; .* than 5 "):
+        GroupMeans().fit_encoded(classifier(), FEATURES[:4], LABELS[:4])
+
+
+def test_needs_names() -> None:
+    with pytest.raises(PromptError, match="GroupMeans needs to know what should not matter"):
+        GroupMeans().fit_encoded(classifier(()), FEATURES, LABELS)
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    path = tmp_path / "means.safetensors"
+    method = GroupMeans(0.5, 2, ("a", "b")).fit_encoded(classifier(), FEATURES, LABELS)
+    method.save(path)
+    loaded = GroupMeans.load(path)
+    assert loaded == method == pickle.loads(pickle.dumps(method))
+    assert hash(loaded) == hash(method)
+    assert loaded.notes == ("a", "b")
+    text = path.read_bytes().replace(b"\\", b"")
+    for part in (b'"method": "GroupMeans"', b'"power": 2', b'"images": 9', b'"random numbers"'):
+        assert part in text
+    with pytest.raises(FairTTAError, match=r"is of the method GroupMeans, not of LogitBalance\."):
+        LogitBalance.load(path)
+    with pytest.raises(FairTTAError, match=r"is of the method GroupMeans, not of .*LogitBalance"):
+        load_adapter(path)  # it knows the classes of this library only
+
+
+def test_saved_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "means.safetensors"
+    method = GroupMeans().fit_encoded(classifier(), FEATURES, LABELS)
+    method.save(path)
+    before = path.read_bytes()
+
+    def full(_: Path, data: bytes) -> int:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="no space"):
+        replace(method, strength=2.0).save(path)
+    assert path.read_bytes() == before
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_any_method_of_the_library_is_loaded_by_its_file(tmp_path: Path) -> None:
+    assert LogitBalance in fitted_kinds()
+    balance = LogitBalance(strength=1.25).fit_encoded(classifier(), FEATURES)
+    balance.save(tmp_path / "balance.safetensors")
+    assert load_adapter(tmp_path / "balance.safetensors") == balance
+    with pytest.raises(FairTTAError, match=r"there is no file .*: check the path"):
+        load_adapter(tmp_path / "nothing")
+
+
+def test_files_with_settings_of_another_version(tmp_path: Path) -> None:
+    path = tmp_path / "balance.safetensors"
+    reference = LogitBalance().fit_encoded(classifier(), FEATURES).reference
+    assert reference is not None
+    for settings in ({"strength": 1.0, "colour": 3}, {"strength": -1.0}):
+        reference.save(path, settings)
+        with pytest.raises(
+            FairTTAError, match=r"has settings that LogitBalance does not know: fit again \("
+        ):
+            LogitBalance.load(path)
+    with pytest.raises(FairTTAError, match="should be numbers, texts or lists of them: Object of"):
+        reference.save(path, {"strength": object()})
+
+
+def test_settings_that_belong_to_what_was_learnt() -> None:
+    clf = classifier()
+    method = GroupMeans(power=2).fit_encoded(clf, FEATURES, LABELS)
+    replace(method, strength=3.0).prepared(clf.task)
+    with pytest.raises(FairTTAError, match=r"was fitted with power=2 \(got 3\): fit it again"):
+        replace(method, power=3).prepared(clf.task)
+    with pytest.raises(FairTTAError, match="what GroupMeans has learnt: LogitBalance cannot"):
+        LogitBalance(reference=method.reference).prepared(clf.task)
+
+
+def test_an_unfitted_method_is_refused_at_once() -> None:
+    clf = FairTPTClassifier("miniature", ["cat", "dog"], ["day", "night"], adapter=ZeroShot())
+    with pytest.raises(FairTTAError, match=r"LogitBalance has seen no reference images yet: use"):
+        FairTPTClassifier(clf.backend, ["cat", "dog"], ["day", "night"], adapter=LogitBalance())
+    with pytest.raises(FairTTAError, match=r"LogitBalance has seen no reference images yet: use"):
+        clf.with_adapter(LogitBalance())
+    message = r"`GroupMeans\(\).fit\(classifier, images, sensitive_labels\)` returns, for 5 or"
+    with pytest.raises(FairTTAError, match=message):
+        clf.with_adapter(GroupMeans())
+    with pytest.raises(FairTTAError, match=message):
+        clf.with_adapter(FairTPT() >> GroupMeans())
+
+
+@dataclass(frozen=True)
+class ByItself:
+    """Fitted in a way of its own."""
+
+    reference: str | None = None
+    needs_reference: ClassVar[bool] = True
+    needs_sensitive: ClassVar[bool] = False
+    needs_prompt_gradient: ClassVar[bool] = False
+    needs_views: ClassVar[bool] = False
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        return ZeroShot().adapt(task, features)
+
+
+def test_other_ways_to_be_fitted() -> None:
+    with pytest.raises(FairTTAError, match="ByItself has seen no reference images yet: its `ref"):
+        check_adapter(ByItself(), classifier().task)
+    check_adapter(ByItself("much"), classifier().task)
+    assert [is_fitted(x) for x in (ByItself(), ByItself("much"), ZeroShot())] == [False, True, True]
+
+
+def test_chains_need_what_their_parts_need() -> None:
+    chain = FairTPT() >> GroupMeans()
+    assert chain.needs_reference
+    assert chain.needs_labels
+    assert parts_of(chain) == (FairTPT(), GroupMeans())
+    assert parts_of(GroupMeans()) == (GroupMeans(),)
+
+
+def test_weights_that_change_meanwhile() -> None:
+    clf = FairTPTClassifier(
+        "miniature", ["cat", "dog"], ["day", "night"], adapter=ZeroShot(), batch_size=2
+    )
+
+    def pictures() -> Iterator[Any]:
+        for i in range(6):
+            if i == 3:
+                clf.forget()
+            yield picture(i)
+
+    with pytest.raises(ModelError, match=r"the weights of .* changed during `fit`: fit again"):
+        LogitBalance().fit(clf, pictures())
+
+
+@dataclass(frozen=True)
+class Broken(FitsImages):
+    """Learns what is no number."""
+
+    reference: Reference | None = None
+
+    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+        return {"x": torch.full((len([*batches]),), torch.nan)}
+
+
+def test_what_is_learnt_should_be_numbers() -> None:
+    with pytest.raises(ModelError, match="what Broken has learnt is not finite; if random numbers"):
+        Broken().fit_encoded(classifier(), FEATURES)
+    with pytest.raises(FairTTAError, match=r"what `encode` gives, \[images, views, 24\] \(got li"):
+        Broken().fit_encoded(classifier(), [[1.0]])  # type: ignore[list-item]
+    with pytest.raises(NotImplementedError):
+        FitsImages().learn(classifier().task, iter([]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"images": "many"}, {"scale": []}, {"prompts": 3}, {"prompts": {"=1": 2}}, {"model": None},
+        {"settings": {"strength": 10**400}},
+    ],
+)  # fmt: skip
+def test_files_whose_checksum_is_right_but_not_their_content(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    clf = classifier()
+    LogitBalance().fit_encoded(clf, FEATURES).save(tmp_path / "x")
+    with safe_open(tmp_path / "x", "pt") as file:
+        about = json.loads(file.metadata()["about"]) | change
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    del about["sha256"]
+    about["sha256"] = _digest(about, tensors)
+    save_file(tensors, tmp_path / "x", metadata={"about": json.dumps(about)})
+    with pytest.raises(FairTTAError, match=r"fit( it)? again"):
+        check_adapter(load_adapter(tmp_path / "x"), clf.task).adapt(clf.task, FEATURES)

@@ -1,0 +1,229 @@
+"""Adapters of files of one's own: what can be written, what comes out, and what is said if not."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checks import picture
+from extending_page import HEAD, documented
+
+from fair_tta import TPT, Chained, FairTPTClassifier, FairTTAError, OrthCali
+from fair_tta._identity import adapter_settings
+from fair_tta.methods.registry import parse_adapter, parse_adapters, short_name
+
+MARKERS = "\n    ".join(
+    f"{name} = False" for name in ("needs_sensitive", "needs_prompt_gradient", "needs_views")
+)
+MORE = f"""
+class Plain:
+    {MARKERS}
+
+    def __init__(self, share=0.5):
+        self.share = share
+
+    def adapt(self, task, features):
+        return ZeroShot().adapt(task, features)
+
+plain, other = Plain(), Plain(0.75)
+
+@dataclass(frozen=True)
+class Rich(Plain):
+    number: float = 2
+    steps: int = 1
+    mode: str = "mean"
+    sizes: tuple = (1, 2)
+    drawn: list = field(default_factory=list)
+    kind: type = Plain
+
+    def __post_init__(self):
+        if self.steps < 0:
+            raise ValueError("steps!")
+
+@dataclass(frozen=True)
+class Finds(Rich):
+    def find_texts(self, task, features):
+        return TPT().find_texts(task, features)
+
+class Needs(Plain):
+    def __init__(self, share, *more):
+        pass
+
+class Nothing:
+    pass
+
+class Forgetful:
+    needs_views = False
+    adapt = Plain.adapt
+
+class Fails(Plain):
+    def __init__(self):
+        raise RuntimeError("no luck")
+
+def tuned(rho=0.3):
+    return TPT(rho=rho)
+
+def second(gradients):
+    return gradients[1]
+
+def mo():
+    return FairTPTMO(aggregator=second)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "soft_vote.py").write_text(documented("SoftVote", "Sharper"))
+    (tmp_path / "own" / "more.py").write_text(HEAD + MORE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_example_of_the_page(folder: Path) -> None:
+    clf = FairTPTClassifier("miniature", ["water bird", "land bird"], views=lambda i, g: [i, i])
+    vote = parse_adapter("soft_vote.py:SoftVote")
+    assert repr(vote) == "SoftVote()"
+    p = clf.with_adapter(vote).predict(picture())
+    assert p.probabilities == pytest.approx(p.zero_shot, abs=1e-4)
+    chained: Any = parse_adapter(f"tpt:steps=2+{folder}/soft_vote.py:Sharper:factor=3")
+    assert (chained.first, chained.then.factor) == (TPT(steps=2), 3.0)
+    assert clf.with_adapter(chained).predict(picture()).learning_rate is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("own/more.py:Plain", "Plain"),
+        ("own/more.py : plain ", "Plain"),
+        ("./own/../own/more.py:Rich:number=2.5,steps=3,mode=max", "Rich 2.5 3 max"),
+        ("own/more.py:tuned:rho=0.5", "TPT"),
+        ("own/more.py:Finds:steps=2 + orthcali:lam=0", "Chained"),
+        ("own/more.py:Finds>>./soft_vote.py:Sharper", "Chained"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_what_can_be_written(text: str, expected: str) -> None:
+    made: Any = parse_adapter(text)
+    said = [type(made).__name__]
+    if said == ["Rich"]:
+        said += [str(made.number), str(made.steps), made.mode]
+    assert " ".join(said) == expected
+    assert parse_adapter(text, Path("elsewhere") / "..") is not None
+
+
+def test_lists_and_names(folder: Path) -> None:
+    path = folder / "own" / "more.py"
+    made = parse_adapters([f"zero-shot,{path}:Rich:steps=2,number=1,tpt+orthcali", f"{path}:tuned"])
+    names = ["zero-shot", "more.py:Rich:steps=2,number=1", "tpt+orthcali", "more.py:tuned"]
+    assert list(made) == names
+    assert made["more.py:tuned"] == TPT(rho=0.3)
+    assert made["tpt+orthcali"] == Chained(TPT(), OrthCali())
+    with pytest.raises(FairTTAError, match=r"\['more.py:plain'\] came twice"):
+        parse_adapters(["own/more.py:plain", f"{path}:plain"])
+
+
+def test_drives_are_no_names() -> None:
+    assert short_name(r"C:\me\a b\x.py:A:share=0.2") == "x.py:A:share=0.2"
+    assert short_name("tpt+D:/x.py:A >> ../y.py:B") == "tpt+x.py:A >> y.py:B"
+    with pytest.raises(FairTTAError, match=r"there is no file .*x\.py"):
+        parse_adapter(r"C:\me\x.py:A:share=0.2")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("none.py:A", r"there is no file '.*none\.py': check the path"),
+        ("own.py:A", r"there is no file '.*own\.py'"),
+        (
+            "soft_vote.py",
+            "write what to take from 'soft_vote.py' after a colon: it has SoftVote, S",
+        ),
+        ("soft_vote.py:SofVote", "'soft_vote.py' has no 'SofVote': it has SoftVote, Sharper"),
+        ("empty.py:A", "'empty.py' has no 'A': it has nothing with a method `adapt`"),
+        ("broken.py:A", r"'broken.py' cannot be run: NameError: .*'x'.*broken\.py, line 2\)"),
+        ("wrong.py:A", r"'wrong.py' cannot be run: SyntaxError: .*wrong\.py, line 3\)"),
+        ("script.py:A", r"'script.py' cannot be run: SystemExit: 2 \(.*, line 2\)"),
+        ("refused.py:A", r"'refused.py' cannot be run: FairTTAError: `rho` should be"),
+        ("own/more.py:Nothing", r"'more.py:Nothing' is no adapter: .* with a method `adapt`"),
+        ("own/more.py:Forgetful", "Forgetful lacks needs_sensitive, needs_prompt_gradient"),
+        ("own/more.py:dataclass", "'more.py:dataclass' is no adapter"),
+        (
+            "own/more.py:Needs",
+            r"'more.py:Needs' should have a default for each .* \(share has none",
+        ),
+        ("own/more.py:Fails", r"'more.py:Fails' cannot be run: RuntimeError: no luck \(.*, line "),
+        ("own/more.py:Plain:share=1", "'more.py:Plain' has no setting 'share': it has no settings"),
+        ("own/more.py:Rich:x=1", "'more.py:Rich' has no setting 'x': its settings are number, st"),
+        ("own/more.py:Rich:steps=1.5", r"`more.py:Rich:steps` should be a whole number"),
+        ("own/more.py:Rich:steps=-1", r"'more.py:Rich' cannot be run: ValueError: steps! \(.*line"),
+        ("own/more.py:Rich:sizes=3", r"`more.py:Rich:sizes` cannot be written \(its default is"),
+        ("own/more.py:Rich+orthcali", "nothing can come after 'own/more.py:Rich'"),
+        ("tpt+own/more.py:Rich", "what comes second should use features of prompts"),
+        ("fair", "or a class of a file of your own, 'my_file.py:MyMethod'"),
+    ],
+)
+def test_what_cannot_be_meant(text: str, message: str, folder: Path) -> None:
+    (folder / "own.py").mkdir()
+    (folder / "empty.py").touch()
+    (folder / "broken.py").write_text("\nx.y\n")
+    (folder / "wrong.py").write_text("# 1\n# 2\nclass A(\n")
+    (folder / "script.py").write_text("import sys\nsys.exit(2)\n")
+    (folder / "refused.py").write_text("from fair_tta import TPT\nA = TPT(rho=2)\n")
+    with pytest.raises(FairTTAError, match=message):
+        parse_adapter(text)
+
+
+def test_settings_have_the_content_of_the_file(folder: Path) -> None:
+    """But not the way to it."""
+    path = folder / "own" / "more.py"
+
+    def settings(name: str) -> dict[str, Any]:
+        found = adapter_settings(parse_adapter(f"{path}:{name}"))
+        assert folder.name not in str(found)
+        assert bytes(folder).hex() not in str(found)
+        return found
+
+    names = ("Plain", "plain", "other", "Rich", "mo", "tuned")
+    before = {name: settings(name) for name in names}
+    assert before["Plain"] == before["plain"] != before["other"]
+    digest = before["Plain"]["settings"]["more.py"]
+    assert re.fullmatch("sha256:[0-9a-f]{64}", digest)
+    assert before["mo"]["settings"]["aggregator"] == {
+        "name": "second",
+        "settings": {"more.py": digest},
+    }
+    path.write_text(path.read_text() + "\n# changed\n")
+    assert {name for name in names if settings(name) == before[name]} == {"tuned"}  # all is said
+    path.write_text(path.read_text().removesuffix("\n# changed\n"))
+    assert {name: settings(name) for name in names} == before
+
+
+def test_other_processes_find_the_class(folder: Path) -> None:
+    """By its name alone; a file that was changed since is not taken for it."""
+    made = pickle.dumps(parse_adapter("own/more.py:Rich:steps=7"))
+    code = "import pickle, sys; print(pickle.load(sys.stdin.buffer))"
+
+    def load() -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-c", code], input=made, cwd="/", capture_output=True
+        )
+
+    assert load().stdout.startswith(b"Rich(number=2, steps=7, mode='mean'")
+    assert sorted(p.name for p in folder.rglob("*")) == ["more.py", "own", "soft_vote.py"]
+    (folder / "own" / "more.py").write_text("x = 1\n")
+    assert b"was changed while it was in use: run the same command again" in load().stderr
+
+
+def test_names_that_no_file_can_have() -> None:
+    with pytest.raises(FairTTAError, match="has no null characters in its name"):
+        parse_adapter("a\0b.py:X")
+    for text in ("a" * 5000 + ".py:X", "logit-balance:reference=" + "a" * 5000):
+        with pytest.raises(FairTTAError, match="there is no file '"):
+            parse_adapter(text)

@@ -1,0 +1,166 @@
+"""Methods that need the pictures: where features are handed around they say so, or get pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from checks import picture
+from PIL.Image import Image
+from plain_towers import classifier
+from torch import Tensor
+
+from fair_tta import (
+    SAR,
+    AdaptsPixels,
+    DeYO,
+    DistortedViews,
+    FairTPTClassifier,
+    FairTTAError,
+    Outcome,
+    SEraser,
+    Task,
+    Tent,
+    TowerError,
+    Zero,
+    ZeroShot,
+)
+from fair_tta.lab.runs.bank import AskedPicture
+from fair_tta.lab.runs.job import WorkUnit, job_of
+from fair_tta.lab.runs.store import to_prediction
+from fair_tta.lab.runs.worker import Worker
+from fair_tta.methods.registry import parse_adapter
+
+METHODS: list[Any] = [
+    SEraser(auxiliary=DistortedViews(3), steps=2),
+    DeYO(margin=2.0, least_drop=-1.0),
+    Tent(),
+]
+NAMES = [type(method).__name__ for method in METHODS]
+
+
+@pytest.fixture(scope="module")
+def clf() -> FairTPTClassifier:
+    return classifier()[1]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=NAMES)
+def test_features_will_not_do(clf: FairTPTClassifier, method: Any) -> None:
+    assert isinstance(method, AdaptsPixels)
+    features = clf.encode([picture()])
+    said = (
+        f"{type(method).__name__} works on the pictures themselves, features of views are not "
+        "enough for it: use `predict`, not `predict_encoded`"
+    )
+    with pytest.raises(FairTTAError, match=said):
+        clf.with_adapter(method).predict_encoded(features)
+    with pytest.raises(FairTTAError, match=said):
+        method.adapt(clf.task, features)
+
+
+def test_others_are_not_asked_for_pictures() -> None:
+    assert not isinstance(Zero(), AdaptsPixels)
+
+
+def test_examine_hands_them_pictures(clf: FairTPTClassifier) -> None:
+    images = [picture(i) for i in range(3)]
+    found = clf.examine(images, [Zero(), *METHODS])
+    assert {change.name for change in found.document.adapters} == {"Zero", *NAMES}
+
+
+@pytest.mark.parametrize("bank", [False, True])
+def test_the_runner_hands_them_pictures(clf: FairTPTClassifier, tmp_path: Path, bank: bool) -> None:
+    asked = []
+    for i in range(2):
+        picture(i).save(tmp_path / f"{i}.png")
+        asked.append(AskedPicture(f"{i}.png", str(tmp_path / f"{i}.png")))
+    methods = (ZeroShot(), *METHODS)
+    job = job_of(clf, methods, bank=str(tmp_path / "bank") if bank else None)
+    found = Worker(job)(WorkUnit(tuple(asked), 0, job.questions()))
+    for source, answers in zip(asked, found, strict=True):
+        assert isinstance(answers, list)
+        for method, answer in zip(methods, answers, strict=True):
+            kept = to_prediction(answer, clf.targets, clf.sensitive)
+            alone = clf.with_adapter(method).predict(source.source)
+            # the bank's features are rounded to float16, and pictures are not from the bank
+            margin = 2e-2 if bank and isinstance(method, ZeroShot) else 1e-4
+            assert kept.probabilities == pytest.approx(alone.probabilities, abs=margin)
+            assert kept.views_kept == alone.views_kept
+            assert answer.seconds > 0
+
+
+@pytest.mark.parametrize("method", METHODS, ids=NAMES)
+def test_no_attribute_is_needed_and_none_changes_the_answer(
+    clf: FairTPTClassifier, method: Any
+) -> None:
+    template = "a photo of a {}."
+    bare = FairTPTClassifier(clf.backend, ["cat", "dog"], None, template, adapter=method)
+    named = FairTPTClassifier(
+        clf.backend, ["cat", "dog"], ["male", "female"], "a photo of a {target}{sensitive}.",
+        adapter=method,
+    )  # fmt: skip
+    found, other = (one.predict(picture()) for one in (bare, named))
+    assert found.sensitive == {}
+    if not method.needs_prompt_gradient:  # there may be more to tune in a longer template
+        assert found.probabilities == pytest.approx(other.probabilities, abs=1e-9)
+
+
+def test_they_cannot_be_first_of_two() -> None:
+    with pytest.raises(FairTTAError, match="nothing can come after 'seraser'"):
+        parse_adapter("seraser+orthcali:lam=0")
+
+
+@dataclass(frozen=True)
+class Upright:
+    """One of a user: the answer on the picture turned upside down."""
+
+    needs_sensitive: ClassVar[bool] = False
+    needs_prompt_gradient: ClassVar[bool] = False
+    needs_views: ClassVar[bool] = False
+    needs_pixels: ClassVar[bool] = True
+
+    def check_task(self, task: Task) -> None:
+        if "unicorn" in task.targets:
+            raise TowerError("there are no unicorns")
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        raise FairTTAError("not from features")
+
+    def adapt_pixels(self, task: Task, vision: Any, images: Sequence[Image]) -> Outcome:
+        turned = [image.rotate(180) for image in images]
+        return ZeroShot().adapt(task, vision.features(turned, False))
+
+
+def test_one_of_your_own(clf: FairTPTClassifier) -> None:
+    image = picture()
+    turned = clf.with_adapter(ZeroShot()).predict(image.rotate(180))
+    found = clf.with_adapter(Upright()).predict(image)
+    assert found.probabilities == pytest.approx(turned.probabilities, abs=1e-9)
+    with pytest.raises(TowerError, match="there are no unicorns"):
+        FairTPTClassifier(clf.backend, ["cat", "unicorn"], adapter=Upright())
+
+
+def test_what_is_missing_is_named(clf: FairTPTClassifier) -> None:
+    class Half(Zero):
+        needs_pixels = True
+
+    with pytest.raises(
+        FairTTAError,
+        match="Half has `needs_pixels`, so it should have the methods `check_task` and `adapt_pix",
+    ):
+        clf.with_adapter(Half())
+
+
+def test_views_that_only_a_function_knows(clf: FairTPTClassifier) -> None:
+    """Their pixels come from the model's own preprocessing, picture by picture."""
+
+    def mirrored(image: Image, _: Any) -> list[Image]:
+        return [image.transpose(0)] * 2  # type: ignore[arg-type]
+
+    own = clf.with_views(mirrored)
+    assert own.vision.pixels(picture()).shape == (3, 3, 32, 32)
+    for method in (DeYO(margin=2.0, least_drop=-1.0), Tent(), SAR(margin=2.0)):
+        assert own.with_adapter(method).predict(picture()).views_kept == 3

@@ -1,0 +1,215 @@
+"""Marginals, filter and losses against numpy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import families
+import numpy as np
+import pytest
+import torch
+from checks import make_task
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fair_tta import SLoss, SuperTSLoss, TSLoss
+from fair_tta._linalg import unit
+from fair_tta.errors import FairTTAError
+from fair_tta.methods._tuning.entropy import (
+    count_kept,
+    marginal,
+    most_confident,
+    normalised_entropy,
+)
+from fair_tta.methods._tuning.losses import Objective, TargetLoss, Term, objective_of
+from fair_tta.models import TransformersBackend
+from fair_tta.prompts.task import Task
+
+
+class NoTerms:
+    """A loss of one's own that forgets its terms."""
+
+    def objective(self, task: Task) -> Any:
+        return Objective(())
+
+
+@dataclass
+class NotFrozen:
+    """A loss of one's own that is not hashable."""
+
+    def objective(self, task: Task) -> Objective:
+        return SLoss().objective(task)
+
+
+@pytest.mark.parametrize(
+    ("loss", "got"),
+    [
+        (3, "3, which has no `objective`"),
+        (NoTerms(), r"Objective\(terms=\(\), copies=1\) of NoTerms"),
+        (NotFrozen(), r"NotFrozen\(\), which is not hashable"),
+    ],
+)
+def test_a_loss_that_is_none(loss: Any, got: str) -> None:
+    task = make_task(TransformersBackend(*families.seeded(families.clip)))
+    with pytest.raises(FairTTAError, match=rf"`loss` should .* \(got {got}"):
+        objective_of(loss, task)
+
+
+@given(st.integers(1, 200), st.integers(1, 100))
+def test_the_filter_keeps_a_whole_number_of_views(views: int, percent: int) -> None:
+    exact = Fraction(views * percent, 100)
+    assert count_kept(views, percent / 100) == max(1, math.floor(exact))
+
+
+def test_the_examples_that_bite() -> None:
+    assert count_kept(64, 0.1) == 6
+    assert count_kept(8, 0.1) == 1  # int(8 * 0.1) is 0
+    assert count_kept(100, 0.29) == 29  # int(100 * 0.29) is 28
+    assert count_kept(64, 0.75) == 48
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=12), st.floats(0.01, 1))
+def test_the_most_certain_views_in_their_order(certainty: list[int], rho: float) -> None:
+    """Ties are kept in the order of the views."""
+    logits = torch.tensor([[float(c), 0.0, 0.0] for c in certainty])
+    log_probabilities = logits.log_softmax(-1)
+    kept = most_confident(log_probabilities, rho).tolist()
+    # not from `certainty`: equal rows need not be rounded equally
+    entropies = normalised_entropy(log_probabilities).tolist()
+    expected = sorted(range(len(certainty)), key=lambda i: entropies[i])
+    assert kept == expected[: count_kept(len(certainty), rho)]
+    chosen = [certainty[i] for i in kept]
+    assert chosen == sorted(certainty, reverse=True)[: len(kept)]
+
+
+def test_marginal_is_the_mean() -> None:
+    p = torch.rand(3, 7, 4).softmax(-1)
+    torch.testing.assert_close(marginal(p.log()).exp(), p.mean(1))
+    certain = torch.tensor([[0.0, -math.inf], [-math.inf, 0.0]])
+    torch.testing.assert_close(marginal(certain).exp(), torch.tensor([0.5, 0.5]))
+
+
+def entropy(p: Any) -> float:
+    return float(-(p * np.log(p)).sum() / np.log(len(p)))
+
+
+def mean_prediction(views: Any, texts: Any, scale: float) -> Any:
+    logits = scale * views @ texts.T
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    return (p / p.sum(1, keepdims=True)).mean(0)
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return make_task(TransformersBackend(*families.seeded(families.clip)))
+
+
+def features_of(task: Task, sentences: list[str]) -> Any:
+    with torch.no_grad():
+        return unit(task.backend.encode_text(task.backend.tokenize(sentences))).numpy()
+
+
+@pytest.mark.parametrize("loss", [TargetLoss(), SLoss(), TSLoss(), SuperTSLoss()])
+def test_losses_equal_numpy(task: Task, loss: Any) -> None:
+    views = unit(torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0)))
+    objective = loss.objective(task)
+    context = task.context.repeat(objective.copies, 1).expand(2, -1, -1)
+    ours = [t.loss(task, views, task.encode_many(t.prompts, context)) for t in objective.terms]
+    y, s = ["cat", "black dog", "water bird"], ["on water", "on land"]
+    target = features_of(task, [f"a photo of a {name}." for name in y])
+    sensitive = [features_of(task, [f"a photo of a {value}." for value in s])]
+    if isinstance(loss, TSLoss | SuperTSLoss):
+        sensitive = [features_of(task, [f"a photo of a {n} {v}." for v in s]) for n in y]
+    for image in range(2):
+        seen = views[image].numpy()
+        expected = [entropy(mean_prediction(seen, target, task.scale))]
+        if len(ours) == 2:
+            rows = [entropy(mean_prediction(seen, texts, task.scale)) for texts in sensitive]
+            expected.append(-float(np.mean(rows)))
+        assert [float(term[image]) for term in ours] == pytest.approx(expected, abs=1e-5)
+
+
+def test_super_ts_has_a_context_per_target(task: Task) -> None:
+    """Moving one target's context moves its own prompts and no others."""
+    objective = SuperTSLoss().objective(task)
+    vectors = len(task.context)
+    context = task.context.repeat(3, 1)
+    moved = context.clone()
+    moved[vectors : 2 * vectors] = context[vectors : 2 * vectors].flip(-1)
+    for term, size in zip(objective.terms, (3, 2), strict=True):
+        before = task.encode_many(term.prompts, context[None])[0]
+        after = task.encode_many(term.prompts, moved[None])[0]
+        changed = ((before - after).abs().amax(1) > 1e-4).tolist()
+        assert changed == [False] * size + [True] * size + [False] * size
+
+
+def test_product_attribute() -> None:
+    backend = TransformersBackend(*families.seeded(families.clip))
+    from fair_tta import Templates
+
+    two = {"sex": {"m": "male", "f": "female"}, "age": {"y": "young", "o": "old"}}
+    task = Task(
+        backend,
+        {"a": "cat", "b": "dog"},
+        two,
+        Templates.from_sentence("a {sensitive} {target} here"),
+    )
+    assert task.product.sensitive == {
+        "sex x age": {
+            "m x y": "male young", "m x o": "male old",
+            "f x y": "female young", "f x o": "female old",
+        }
+    }  # fmt: skip
+    assert torch.equal(task.product.context, task.context)
+    assert [
+        len(SLoss(joint=joint).objective(task).terms[1].prompts) for joint in (False, True)
+    ] == [4, 4]
+    for joint, groups in ((False, ((1, 2), (1, 2))), (True, ((1, 4),))):
+        term = SLoss(joint=joint).objective(task).terms[1]
+        assert isinstance(term, Term)
+        assert term.groups == groups
+
+
+@pytest.mark.parametrize("target", ["a photo of a {target}", "now a {target}!", "! now {target}"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_product_attribute_has_the_vectors_of_the_whole_context(target: str, order: int) -> None:
+    """Names that end like the template take a token with them; the numbering stays the parent's."""
+    backend = TransformersBackend(*families.seeded(families.clip))
+    from fair_tta import Templates
+
+    attributes = {"cry": {"w": "wow!", "h": "hey!"}, "age": {"y": "young", "o": "old"}}
+    task = Task(
+        backend,
+        {"a": "cat", "b": "dog"},
+        dict(list(attributes.items())[::order]),
+        Templates(target, "face {sensitive}! now", "{target} face {sensitive}! now"),
+    )
+    assert torch.equal(task.product.context, task.context)
+    for prompts in (
+        *task.product.sensitive_prompts.values(),
+        *(task.product.joint_prompts(a) for a in task.product.sensitive),
+    ):
+        own = task.own_features(prompts)
+        torch.testing.assert_close(task.encode(prompts, task.context), own, rtol=0, atol=1e-5)
+        ids, slots = prompts.tokens.ids, prompts.slots
+        context = torch.tensor(task._shared.token_ids)
+        assert torch.equal(ids[slots >= 0], context[slots[slots >= 0]])
+
+
+def test_blocks_change_nothing(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many prompts and episodes are worked on a bounded number of tokens at a time."""
+    context = task.context + 0.1 * torch.randn(5, *task.context.shape)
+    prompts = task.joint_prompts("place")
+    cotangent = torch.randn(5, len(prompts), 16)
+    whole = task.encode_many(prompts, context), task.encoder.pull_back(prompts, context, cotangent)
+    leaf = context.clone().requires_grad_()
+    (direct,) = torch.autograd.grad(task.encode(prompts, leaf), leaf, cotangent)
+    torch.testing.assert_close(whole[1], direct, rtol=1e-4, atol=1e-4)
+    for tokens in (1, 30, 100, 300):
+        monkeypatch.setattr("fair_tta.prompts._encoder.TOKENS_AT_ONCE", tokens)
+        torch.testing.assert_close(task.encode_many(prompts, context), whole[0])
+        pulled = task.encoder.pull_back(prompts, context, cotangent)
+        torch.testing.assert_close(pulled, whole[1], rtol=1e-4, atol=1e-4)

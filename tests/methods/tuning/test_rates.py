@@ -1,0 +1,214 @@
+"""Rate policies on losses that can be solved by hand, and ELRA where it degenerates."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fair_tta import ELRA, TPT, AugMix, FairTPTClassifier, FairTTAError, FixedRate, miniature
+from fair_tta.methods._tuning.rates import BOUNDED, NO_STEP, ZERO_GRADIENT
+
+CONTEXT = torch.tensor([[[3.0, 0.0], [0.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])  # norms 5, 5
+
+
+def linear(slope: Tensor) -> Any:
+    """The gradient of ``sum(slope * context)``."""
+    return lambda points: slope.expand_as(points)
+
+
+def notes(stepper: Any) -> list[tuple[str, ...]]:
+    """What is told of each image."""
+    told = {text: flag.tolist() for text, flag in stepper.flags.items()}
+    return [tuple(text for text, flag in told.items() if flag[i]) for i in range(len(CONTEXT))]
+
+
+def test_elra_on_a_linear_loss() -> None:
+    """A linear target loss with gradient g changes by eta |g|^2, so eta = beta / |g|^2."""
+    g = torch.tensor([[[0.03, 0.04], [0.0, 0.0]], [[0.0, 0.0], [0.6, 0.8]]])  # norms 0.05 and 1
+    stepper = ELRA(beta=0.01, max_relative_step=math.inf).start(CONTEXT, g, g, linear(g))
+    assert stepper.rate.tolist() == pytest.approx([0.01 / 0.05**2, 0.01])
+    assert notes(stepper) == [(), ()]
+    moved = stepper.step(g) - CONTEXT
+    torch.testing.assert_close(moved, -stepper.rate.float()[:, None, None] * g)
+    changes = (g * moved).flatten(1).sum(1)
+    assert changes.tolist() == pytest.approx([-0.01, -0.01], rel=1e-4)
+
+
+def test_elra_on_a_curved_loss_equals_the_difference() -> None:
+    """Radau's rule is exact for polynomials up to degree five."""
+
+    def loss(context: Tensor) -> Tensor:
+        return (context.flatten(-2) ** 5).sum(-1) / 100
+
+    def gradient(points: Tensor) -> Tensor:
+        return 5 * points**4 / 100
+
+    context = CONTEXT.double()
+    g = torch.randn(2, 2, 2, generator=torch.Generator().manual_seed(0)).double()
+    sigma, beta = 0.3, 0.01
+    eta0 = sigma * 5 / g.flatten(1).norm(dim=1)
+    change = (loss(context - eta0[:, None, None] * g) - loss(context)).abs()
+    rate = ELRA(beta, sigma, math.inf).start(context, g, gradient(context), gradient).rate
+    torch.testing.assert_close(rate, eta0 * beta / change, rtol=1e-9, atol=0)
+
+
+def test_the_scale_of_the_objective_does_not_matter() -> None:
+    g = torch.randn(2, 2, 2)
+    one = ELRA().start(CONTEXT, g, g, linear(g)).step(g)
+    many = ELRA().start(CONTEXT, 1e6 * g, g, linear(g)).step(1e6 * g)
+    torch.testing.assert_close(one, many)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "target", "note"),
+    [
+        (0.0, 1.0, ZERO_GRADIENT),
+        (1.0, 0.0, BOUNDED.format(radius=2)),
+        (1.0, 1e-12, BOUNDED.format(radius=2)),
+        (1e-38, 1e-38, BOUNDED.format(radius=2)),
+        (math.nan, 1.0, NO_STEP),
+        (math.inf, 1.0, NO_STEP),
+        (1.0, math.nan, NO_STEP),
+        (1.0, math.inf, NO_STEP),
+    ],
+)
+def test_degenerate_cases_are_bounded_and_noted(gradient: float, target: float, note: str) -> None:
+    """The second image is ordinary and must not notice."""
+    ordinary = torch.full((2, 2), 0.1)
+    g = torch.stack([torch.full((2, 2), gradient), ordinary])
+    slope = torch.stack([torch.full((2, 2), target), ordinary])
+    stepper = ELRA().start(CONTEXT, g, slope, linear(slope))
+    assert notes(stepper) == [(note,), ()]
+    for _ in range(3):
+        before = stepper._context  # type: ignore[attr-defined]
+        after = stepper.step(g)
+        assert after.isfinite().all()
+        length = (after - before).flatten(1).norm(dim=1)
+        assert float(length[0]) <= 2 * 5 * (1 + 1e-5)
+        assert float(length[1]) == pytest.approx(0.01 / 0.2, rel=1e-4)  # beta / |g|
+        if note in (ZERO_GRADIENT, NO_STEP):
+            assert torch.equal(after[0], CONTEXT[0])
+
+
+def test_an_unbounded_rule_takes_no_step_where_the_target_does_not_change() -> None:
+    g = torch.ones(2, 2, 2)
+    stepper = ELRA(max_relative_step=math.inf).start(CONTEXT, g, 0 * g, linear(0 * g))
+    assert notes(stepper) == [(NO_STEP,), (NO_STEP,)]
+    assert torch.equal(stepper.step(g), CONTEXT)
+
+
+def test_a_context_of_zeros_stays() -> None:
+    g = torch.ones(2, 2, 2)
+    stepper = ELRA().start(torch.zeros(2, 2, 2), g, g, linear(g))
+    assert torch.equal(stepper.step(g), torch.zeros(2, 2, 2))
+
+
+def test_later_steps_are_bounded_too() -> None:
+    g = torch.full((2, 2, 2), 0.1)
+    stepper = ELRA(max_relative_step=0.5).start(CONTEXT, g, g, linear(g))
+    moved = stepper.step(1e6 * g) - CONTEXT
+    assert moved.flatten(1).norm(dim=1).tolist() == pytest.approx([2.5, 2.5], rel=1e-5)
+
+
+def test_a_later_step_that_is_bounded_is_noted_once() -> None:
+    g = torch.full((2, 2, 2), 0.1)
+    steep = torch.stack([1e6 * g[0], g[1]])  # for the first image alone
+    stepper = ELRA(max_relative_step=0.5).start(CONTEXT, g, g, linear(g))
+    stepper.step(g)
+    assert notes(stepper) == [(), ()]
+    for _ in range(2):
+        stepper.step(steep)
+        assert notes(stepper) == [(BOUNDED.format(radius=0.5),), ()]
+
+
+OPTIMIZERS = [
+    one
+    for one in vars(torch.optim).values()
+    if isinstance(one, type)
+    and issubclass(one, torch.optim.Optimizer)
+    and one not in (torch.optim.Optimizer, torch.optim.LBFGS, torch.optim.SparseAdam)
+]
+
+
+class Together(torch.optim.SGD):
+    """Divides by the length of all gradients that it knows."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        parameters = self.param_groups[0]["params"]
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        super().step()
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.LBFGS, torch.optim.SparseAdam])
+def test_an_optimizer_that_needs_more_than_a_gradient_is_refused(optimizer: Any) -> None:
+    g = torch.ones(2, 2, 2)
+    with pytest.raises(FairTTAError, match=f"`optimizer` .*{optimizer.__name__}"):
+        FixedRate(0.1, optimizer).start(CONTEXT, g, g, linear(g)).step(g)
+
+
+@pytest.mark.parametrize("optimizer", [*OPTIMIZERS, Together])
+def test_fixed_rate_is_the_optimizer_on_each_image(optimizer: Any) -> None:
+    gradients = [torch.randn(2, 2, 2, generator=torch.Generator().manual_seed(i)) for i in range(3)]
+    stepper = FixedRate(0.1, optimizer).start(
+        CONTEXT, gradients[0], gradients[0], linear(gradients[0])
+    )
+    for g in gradients:
+        together = stepper.step(g.clone())
+    for image in range(2):
+        parameter = CONTEXT[image].clone().requires_grad_()
+        alone = optimizer([parameter], lr=0.1)
+        for g in gradients:
+            parameter.grad = g[image].clone()
+            alone.step()
+        torch.testing.assert_close(together[image], parameter.detach())
+    assert stepper.rate.tolist() == pytest.approx([0.1, 0.1])
+    assert torch.equal(CONTEXT[0], torch.tensor([[3.0, 0.0], [0.0, 4.0]]))  # not written to
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_the_largest_rate_overflows_no_optimizer(optimizer: Any) -> None:
+    stepper = FixedRate(1e30, optimizer).start(CONTEXT, CONTEXT, CONTEXT, linear(CONTEXT))
+    for _ in range(3):
+        assert stepper.step(CONTEXT).shape == CONTEXT.shape
+
+
+class Starts:
+    """A policy that starts with something, which steps to something."""
+
+    def __init__(self, stepper: Any) -> None:
+        self.stepper = stepper
+
+    def start(self, *_: Any) -> Any:
+        return self.stepper
+
+
+def stepper(**members: Any) -> Any:
+    usual = {"step": lambda gradient: None, "rate": torch.ones(1), "flags": {}}
+    return SimpleNamespace(**{**usual, **members})
+
+
+@pytest.mark.parametrize(
+    ("started", "message"),
+    [
+        (None, r"Starts.start should return an object with `step`, .* \(got a NoneType\)"),
+        (
+            SimpleNamespace(),
+            r"`rate` of shape \[1\] and `flags` .*\(got a Simple",
+        ),
+        (stepper(rate=0.1), r"Starts.start should return"),
+        (stepper(rate=torch.ones(2)), r"Starts.start should return"),
+        (stepper(flags=None), r"Starts.start should return"),
+        (stepper(), r"`step` of Starts should return contexts of shape \[1, .*\(got a NoneType\)"),
+        (stepper(step=lambda gradient: gradient[0]), r"\[1, .*\] \(got \["),
+    ],
+)
+def test_policies_of_ones_own_that_do_not_start(started: Any, message: str) -> None:
+    task = miniature.BIRDS
+    clf = FairTPTClassifier("miniature", task.targets, adapter=TPT(rate=Starts(started)))
+    with pytest.raises(FairTTAError, match=message):
+        clf.with_views(AugMix(2)).predict(task.draw(1, seed=3)[0].image)

@@ -1,0 +1,190 @@
+"""Models whose weights are not there, in several precisions, or give no gradient."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from checks import SENSITIVE, TARGETS, TEMPLATE, picture
+from test_untouched import open_clip_clip, transformers_clip
+from torch import nn
+from transformers import CLIPImageProcessor
+
+from fair_tta import AugMix, FairTPT, FairTPTClassifier, ZeroShot
+from fair_tta.errors import ModelError, TowerError
+from fair_tta.methods import Adapter, Tent
+from fair_tta.miniature.model import FOLDER
+from fair_tta.models._borrow import explained
+
+
+def classify(model: Any, adapter: Adapter | None = None) -> Any:
+    clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE, adapter=adapter, views=AugMix(2))
+    return clf.predict(picture())
+
+
+@pytest.mark.parametrize("make", [transformers_clip, open_clip_clip])
+def test_weights_that_are_not_there(make: Callable[[], tuple[Any, Any]]) -> None:
+    model, whole = make()
+    vision = model.vision_model if hasattr(model, "vision_model") else model.visual
+    vision.to("meta")
+    with pytest.raises(ModelError, match=r"`model` \(CLIP.*are on the meta device. Load it with"):
+        classify(whole)
+    model._hf_hook = object()  # as accelerate leaves one
+    with pytest.raises(ModelError, match=r"accelerate has moved them out. Load it without"):
+        classify(whole)
+
+
+def test_a_vision_tower_in_another_precision() -> None:
+    model, whole = transformers_clip()
+    model.vision_model.half()
+    message = r"vision tower of CLIPModel fails: .*\(Its weights are in float16 and float32: give"
+    for adapter in (None, Tent()):  # which tunes the tower itself
+        with pytest.raises(ModelError, match=message):
+            classify(whole, adapter)
+    model.float()
+    classify(whole)
+
+
+def test_a_text_tower_in_another_precision() -> None:
+    model, whole = transformers_clip()
+    model.text_model.bfloat16()
+    message = r"does not take sentences: .*\(Its weights are in bfloat16 and float32: give all"
+    with pytest.raises(ModelError, match=message):
+        classify(whole)
+
+
+@pytest.mark.parametrize("make", [transformers_clip, open_clip_clip])
+def test_a_logit_scale_that_is_damaged(make: Callable[[], tuple[Any, Any]]) -> None:
+    model, whole = make()
+    model.logit_scale.data.fill_(1e9)
+    with pytest.raises(ModelError, match=r"^the logit scale of .*CLIP.* is too large .*, or pass"):
+        classify(whole)
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("full"), RuntimeError("odd picture")])
+def test_what_is_not_about_the_weights_stays_what_it_is(
+    error: RuntimeError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, whole = transformers_clip()
+    model.vision_model.post_layernorm.double()
+
+    def fail(**_inputs: Any) -> None:
+        raise error
+
+    clf = FairTPTClassifier(whole, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(2))
+    monkeypatch.setattr(model, "get_image_features", fail)
+    with pytest.raises(type(error), match=str(error)):
+        clf.predict(picture())
+
+
+def test_weights_in_several_places() -> None:
+    model = nn.Linear(2, 2)
+    model.bias = nn.Parameter(torch.zeros(2, device="meta"))
+    message = r"it fails: another device \(Its weights are on cpu and meta: bring all to one"
+    with pytest.raises(ModelError, match=message), explained(model, "it"):
+        raise RuntimeError("another device")
+
+
+def made_under_inference_mode() -> Any:
+    with torch.inference_mode():
+        return transformers_clip()[1]
+
+
+def int8() -> Any:
+    model, (_, processor) = transformers_clip()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is deprecated, and in use
+        quantised = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
+    return quantised, processor
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (made_under_inference_mode, "its weights were made under torch.inference_mode: load it"),
+        (int8, "its layers are quantised and give no gradient: load it in float"),
+    ],
+)
+def test_models_without_gradient_are_for_methods_that_need_none(
+    make: Callable[[], Any], reason: str
+) -> None:
+    model = make()
+    classify(model, ZeroShot())
+    with pytest.raises(TowerError, match=f"FairTPT tunes the prompt, but .*{reason}"):
+        classify(model, FairTPT())
+
+
+def test_another_tower_without_gradient_says_what_torch_says() -> None:
+    model, whole = transformers_clip()
+    own = model.get_text_features
+    model.get_text_features = lambda **inputs: getattr(
+        own(**inputs), "pooler_output", own(**inputs)
+    ).detach()
+    with pytest.raises(TowerError, match=r"no gradient comes through it \(element 0 of tensors"):
+        classify(whole, FairTPT())
+
+
+def cut(_content: Any) -> str:
+    return '{"version": "1.0", "trunca'
+
+
+def shifted(content: Any) -> str:
+    """All tokens have numbers that the model does not know."""
+    content["model"]["vocab"] = {key: 10**6 + n for key, n in content["model"]["vocab"].items()}
+    return json.dumps(content)
+
+
+def emptied(content: Any) -> str:
+    content["model"] |= {"vocab": {"a": 0}, "merges": []}
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (cut, "no processor was found for `model="),
+        (shifted, r"does not take sentences: index out of range .*\(The tokenizer may be damaged"),
+        (emptied, r"the tokenizer of CLIPModel .* does not take sentences .*: it is damaged, get"),
+    ],
+)
+def test_damaged_tokenizers(damage: Callable[[Any], str], message: str, tmp_path: Path) -> None:
+    shutil.copytree(FOLDER, tmp_path / "model")
+    file = tmp_path / "model" / "tokenizer.json"
+    file.write_text(damage(json.loads(file.read_text())))
+    with pytest.raises(ModelError, match=message):
+        classify(str(tmp_path / "model"))
+
+
+def test_an_image_processor_of_another_model() -> None:
+    _, (model, (_, tokenizer)) = transformers_clip()
+    for adapter in (ZeroShot(), FairTPT(), Tent()):
+        message = r"^CLIPModel takes no pictures \(ValueError: .*: its image processor may be dam"
+        with pytest.raises(ModelError, match=message):
+            classify((model, (CLIPImageProcessor(), tokenizer)), adapter)
+
+
+def test_a_length_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, (model, (images, tokenizer)) = transformers_clip()
+    monkeypatch.setattr(tokenizer, "model_max_length", "x")
+    with pytest.raises(ModelError, match=r"`model_max_length` should be a number \(got 'x'\)"):
+        classify((model, (images, tokenizer)))
+
+
+def test_a_token_that_the_model_does_not_have() -> None:
+    _, (model, (images, tokenizer)) = transformers_clip()
+    clf = FairTPTClassifier((model, (images, tokenizer)), TARGETS, SENSITIVE, TEMPLATE)
+    with pytest.raises(ModelError, match=r"it names token 10000000, and there are \d+. Get it ag"):
+        clf.backend.embed_tokens(torch.tensor([[0, 10_000_000]]))
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a/" * 5000])
+def test_names_that_are_too_long(name: str) -> None:
+    with pytest.raises(ModelError, match=r"`model='a.*could not be loaded \(.*it should be") as got:
+        classify(name)
+    assert len(str(got.value)) < 1000

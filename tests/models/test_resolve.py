@@ -1,0 +1,316 @@
+"""What may be passed as `model`, and what is refused with which words."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import families
+import numpy as np
+import open_clip
+import pytest
+import torch
+import transformers
+from checks import SENSITIVE, TARGETS, TEMPLATE, picture
+from PIL.Image import Image
+from torch import Tensor
+
+from fair_tta import Backend, FairTPTClassifier, ModelError, Tokens
+from fair_tta.models import OpenClipBackend, TransformersBackend, resolve
+
+CONFIG = {
+    "embed_dim": 16,
+    "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "patch_size": 8, "head_width": 8},
+    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 4, "layers": 2},
+}
+
+
+def answer(model: Any, processor: Any = None) -> Any:
+    clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE, processor=processor)
+    return clf.predict_proba([picture()])
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny CLIP saved as users save theirs."""
+    folder = tmp_path_factory.mktemp("clip")
+    model, images, tokenizer = families.seeded(families.clip)
+    model.save_pretrained(folder)
+    transformers.CLIPProcessor(images, tokenizer).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def registered(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tiny open_clip architecture, known by name."""
+    path = tmp_path_factory.mktemp("configs") / "fair-tta-tiny.json"
+    path.write_text(json.dumps(CONFIG))
+    open_clip.add_model_config(path)
+    return "fair-tta-tiny"
+
+
+def test_every_form_of_a_transformers_model_gives_the_same_answer(saved: Path) -> None:
+    model = transformers.CLIPModel.from_pretrained(saved)
+    processor = transformers.CLIPProcessor.from_pretrained(saved)
+    expected = answer(model, processor)
+    parts = (processor.image_processor, processor.tokenizer)
+    pipeline = transformers.pipeline("zero-shot-image-classification", model=str(saved))
+    for form in (
+        answer(model),  # finds its processor by its name_or_path
+        answer(model, parts),
+        answer((model, processor)),
+        answer(str(saved)),
+        answer(saved),
+        answer(pipeline),
+        answer(TransformersBackend(model, *parts)),
+        answer(torch.nn.DataParallel(model), processor),
+    ):
+        assert np.array_equal(form, expected)
+
+
+def test_equals_the_transformers_pipeline(saved: Path) -> None:
+    pipeline = transformers.pipeline("zero-shot-image-classification", model=str(saved))
+    labels, template = ["cat", "black dog", "water bird"], "This is a photo of {}."
+    theirs = pipeline(picture(), candidate_labels=labels, hypothesis_template=template)
+    ours = FairTPTClassifier(pipeline, labels, template=template).predict(picture()).to_dict()
+    assert [row["label"] for row in ours] == [row["label"] for row in theirs]
+    for mine, other in zip(ours, theirs, strict=True):
+        assert set(mine) == set(other)
+        assert mine["score"] == pytest.approx(other["score"], abs=1e-5)
+
+
+def test_every_form_of_an_open_clip_model_gives_the_same_answer(
+    registered: str, tmp_path: Path
+) -> None:
+    model, _, preprocess = open_clip.create_model_and_transforms(registered)
+    tokenizer = open_clip.get_tokenizer(registered)
+    expected = answer((model, preprocess, tokenizer))
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    torch.save(model.state_dict(), folder / "open_clip_pytorch_model.bin")
+    (folder / "open_clip_config.json").write_text(
+        json.dumps({"model_cfg": CONFIG, "preprocess_cfg": model.visual.preprocess_cfg})
+    )
+    for form in (
+        answer(model),
+        answer([model, preprocess, tokenizer]),
+        answer(OpenClipBackend(model, preprocess, tokenizer)),
+        answer(f"open_clip:{registered}/{tmp_path / 'weights.pt'}"),
+        answer(f"open_clip:local-dir:{folder}"),
+        answer(folder),
+    ):
+        assert np.array_equal(form, expected)
+
+
+class Table:
+    """A backend of one's own: words are vectors, pictures are their mean colour."""
+
+    name = "Table"
+    device = torch.device("cpu")
+    dtype = torch.float32
+    scale = 10.0
+
+    def encode_images(self, images: Sequence[Image]) -> Tensor:
+        colours = [np.asarray(image).reshape(-1, 3).mean(0) for image in images]
+        return torch.tensor(np.array(colours), dtype=torch.float32)
+
+    def tokenize(self, texts: Sequence[str]) -> Tokens:
+        rows = [[crc32(word.encode()) % 997 + 1 for word in text.split()] for text in texts]
+        ids = torch.zeros(len(rows), max(map(len, rows))).long()
+        for i, row in enumerate(rows):
+            ids[i, : len(row)] = torch.tensor(row)
+        return Tokens(ids, ids > 0)
+
+    def embed_tokens(self, ids: Tensor) -> Tensor:
+        return torch.stack([ids.sin(), ids.cos(), (2 * ids).sin()], -1)
+
+    def encode_text(self, tokens: Tokens) -> Tensor:
+        return self.encode_prompts(tokens, self.embed_tokens(tokens.ids))
+
+    def encode_prompts(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
+        return (embeddings * tokens.mask[..., None]).sum(1)
+
+
+def test_a_backend_of_ones_own() -> None:
+    backend = Table()
+    assert isinstance(backend, Backend)
+    clf = FairTPTClassifier(
+        backend, ["red", "blue"], ["big", "small"], "a {sensitive} {target} dot"
+    )
+    assert clf.predict(picture()).label in ("red", "blue")
+    assert len(clf.task.context) == 2
+
+
+def test_strings_that_cannot_be_loaded(registered: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"`model='no-such/model'` could not be loaded: "):
+        resolve("no-such/model")
+    for name in ("no-such-name/openai", registered, ""):
+        with pytest.raises(ModelError, match="should be 'open_clip:NAME/TAG'"):
+            resolve(f"open_clip:{name}")
+    with pytest.raises(ModelError, match=f"'open_clip:{registered}/no-such-tag' could not be"):
+        resolve(f"open_clip:{registered}/no-such-tag")
+
+
+class Payload:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return (Path.touch, (self.path,))
+
+
+def test_foreign_code_in_weights_does_not_run(saved: Path, registered: str, tmp_path: Path) -> None:
+    flag = tmp_path / "ran"
+    evil = pickle.dumps({"weight": Payload(flag)})
+    pickle.loads(evil)
+    assert flag.exists()  # the payload works
+    flag.unlink()
+    folder = tmp_path / "evil"
+    folder.mkdir()
+    for file in saved.iterdir():
+        if file.suffix != ".safetensors":
+            (folder / file.name).write_bytes(file.read_bytes())
+    torch.save({"weight": Payload(flag)}, folder / "pytorch_model.bin")
+    for name in (str(folder), f"open_clip:{registered}/{folder / 'pytorch_model.bin'}"):
+        with pytest.raises(ModelError, match="could not be loaded"):
+            resolve(name)
+        assert not flag.exists()
+
+
+def test_foreign_code_beside_a_model_does_not_run(saved: Path, tmp_path: Path) -> None:
+    flag = tmp_path / "ran"
+    folder = tmp_path / "remote"
+    folder.mkdir()
+    for file in saved.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    (folder / "evil.py").write_text(
+        f"open({str(flag)!r}, 'w').close()\n"
+        "from transformers import CLIPModel as Evil, CLIPConfig as EvilConfig\n"
+    )
+    config = json.loads((folder / "config.json").read_text())
+    config |= {
+        "model_type": "evil",
+        "auto_map": {"AutoConfig": "evil.EvilConfig", "AutoModel": "evil.Evil"},
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=r"is not loaded by its name: config\.json has 'model"):
+        resolve(str(folder))
+    assert not flag.exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda m, p, t: 3, r"`model` should be a transformers model .* \(got builtins.int\)"),
+        (lambda m, p, t: (m, p), "got a tuple of"),
+        (lambda m, p, t: (m, p, p), "should end with the tokenizer"),
+        (lambda m, p, t: (m, p, None), "should end with the tokenizer"),
+        (lambda m, p, t: (p, m, t), "got a tuple of"),
+        (lambda m, p, t: m.visual, r"`model` should be .* \(got open_clip.transformer.Vision"),
+    ],
+)
+def test_wrong_objects(make: Any, message: str, registered: str) -> None:
+    model, _, preprocess = open_clip.create_model_and_transforms(registered)
+    with pytest.raises(ModelError, match=message):
+        resolve(make(model, preprocess, open_clip.get_tokenizer(registered)))
+
+
+def test_what_a_backend_of_ones_own_lacks_is_named() -> None:
+    class Unfinished:
+        name, scale = "unfinished", 1.0
+
+        def encode_images(self, images: Any) -> Any: ...
+
+    lacks = "device, dtype, tokenize, embed_tokens, encode_text, encode_prompts"
+    with pytest.raises(ModelError, match=rf"fair_tta.Backend: Unfinished lacks {lacks}\."):
+        resolve(Unfinished())
+
+
+def test_missing_processors_and_tokenizers(registered: str, tmp_path: Path) -> None:
+    model, images, tokenizer = families.seeded(families.clip)
+    with pytest.raises(ModelError, match=r"CLIPModel does not say where it came from .* `proc"):
+        resolve(model)
+    with pytest.raises(ModelError, match=r"`processor` should be .* \(got builtins.str\)"):
+        resolve(model, "processor")
+    model.save_pretrained(tmp_path)
+    lonely = transformers.CLIPModel.from_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="no processor was found for"):
+        resolve(lonely)
+    with pytest.raises(ModelError, match="dual encoder of images and text; CLIPTextModel"):
+        resolve(transformers.CLIPTextModel(model.config.text_config), (images, tokenizer))
+    clip = open_clip.create_model(registered)
+    with pytest.raises(ModelError, match="`processor` goes with a transformers model only"):
+        resolve(clip, (images, tokenizer))
+    with pytest.raises(ModelError, match="`processor` goes with a transformers model only"):
+        resolve(Table(), (images, tokenizer))
+    clip.visual.preprocess_cfg = None
+    with pytest.raises(ModelError, match="does not carry its preprocessing"):
+        resolve(clip)
+    clip = open_clip.create_model(registered)
+    clip.vocab_size = 100
+    with pytest.raises(ModelError, match="does not say which tokenizer"):
+        resolve(clip)
+
+
+@pytest.mark.parametrize("kind", [TransformersBackend, Table, transformers.CLIPModel])
+def test_a_class_is_no_model(kind: type) -> None:
+    message = rf"not the class of one: make one, as in {kind.__name__}\(\.\.\.\) \(got the class"
+    with pytest.raises(ModelError, match=message):
+        resolve(kind)
+
+
+def test_a_directory_of_open_clip_takes_no_processor(tmp_path: Path) -> None:
+    (tmp_path / "open_clip_config.json").write_text("{}")
+    with pytest.raises(ModelError, match="`processor` goes with a transformers model only"):
+        resolve(tmp_path, "processor")
+
+
+def test_a_directory_without_all_weights_is_refused(tmp_path: Path) -> None:
+    model, images, tokenizer = families.seeded(families.clip)
+    transformers.CLIPForImageClassification(model.config).save_pretrained(tmp_path)
+    transformers.CLIPProcessor(images, tokenizer).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="is not a whole CLIPModel: weights are missing, such as"):
+        resolve(tmp_path)
+
+
+def test_a_broken_file_is_a_model_error(saved: Path, tmp_path: Path) -> None:
+    for file in saved.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "model.safetensors").write_bytes(b"short")
+    with pytest.raises(ModelError, match="could not be loaded"):
+        resolve(tmp_path)
+
+
+def test_wrappers_inside_tuples_and_modules_that_are_backends(registered: str) -> None:
+    model, _, preprocess = open_clip.create_model_and_transforms(registered)
+    tokenizer = open_clip.get_tokenizer(registered)
+    expected = answer((model, preprocess, tokenizer))
+    wrapped = answer((torch.nn.DataParallel(model), preprocess, tokenizer))
+    assert np.array_equal(wrapped, expected)
+
+    class Own(Table, torch.nn.Module):
+        config = None
+
+    assert resolve(own := Own()) is own
+    with pytest.raises(ModelError, match="`processor` goes with a transformers model only"):
+        resolve((model, preprocess, tokenizer), "processor")
+    with pytest.raises(ModelError, match="should turn sentences into a tensor of ids"):
+        resolve((model, preprocess, families.clip_tokenizer()))
+
+
+def test_models_that_see_but_do_not_read() -> None:
+    model, images, tokenizer = families.seeded(families.clip)
+
+    class OnlyImages(torch.nn.Module):
+        config = model.config
+        dtype = torch.float32
+
+        def get_image_features(self) -> None: ...
+
+    with pytest.raises(ModelError, match="OnlyImages does not have both"):
+        resolve(OnlyImages(), (images, tokenizer))

@@ -1,0 +1,317 @@
+"""The user's model comes back as it was: one test per item, also after an exception."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import families
+import numpy as np
+import open_clip
+import pytest
+import torch
+from checks import SENSITIVE, TARGETS, TEMPLATE, picture
+
+from fair_tta import CropFlip, FairTPT, FairTPTClassifier, ModelError, ZeroShot
+
+
+class Broken(Exception):
+    pass
+
+
+def transformers_clip() -> tuple[Any, Any]:
+    model, images, tokenizer = families.seeded(families.clip)
+    return model, (model, (images, tokenizer))
+
+
+def open_clip_clip() -> tuple[Any, Any]:
+    vision = {"image_size": 32, "layers": 2, "width": 32, "patch_size": 8, "head_width": 8}
+    text = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 4, "layers": 2}
+    model = families.seeded(lambda: (open_clip.CLIP(16, vision, text),))[0]
+    preprocess = open_clip.image_transform(32, is_train=False)
+    return model, (model, preprocess, open_clip.SimpleTokenizer())
+
+
+@pytest.fixture(params=[transformers_clip, open_clip_clip])
+def loaded(request: pytest.FixtureRequest) -> tuple[Any, Any]:
+    parts: tuple[Any, Any] = request.param()
+    return parts
+
+
+def use(model: Any) -> None:
+    """Everything a user does: classify, and run the context through the text tower and back."""
+    clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE)
+    clf.predict([picture(0), picture(1)])
+    context = clf.task.context.clone().requires_grad_()
+    features = clf.task.encode(clf.task.target_prompts, context)
+    torch.autograd.grad(features.sum(), context)
+
+
+def fail_in(module: Any, calls: int) -> Any:
+    """Make a module raise on its n-th call."""
+    left = [calls]
+
+    def hook(*_: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Broken
+
+    return module.register_forward_hook(hook)
+
+
+def layer_of(model: Any, tower: str) -> Any:
+    names = {
+        "text": ("text_model.encoder.layers.1", "transformer.resblocks.1"),
+        "vision": ("vision_model.encoder.layers.1", "visual.transformer.resblocks.1"),
+    }[tower]
+    modules = dict(model.named_modules())
+    return next(modules[name] for name in names if name in modules)
+
+
+def draw_in(module: Any) -> Any:
+    """Make a module draw from all global generators, as dropout does."""
+
+    def hook(*_: Any) -> None:
+        random.random()
+        np.random.rand()
+        torch.rand(1)
+
+    return module.register_forward_hook(hook)
+
+
+def use_and_fail(model: Any, parts: Any) -> None:
+    """Fail in the middle of construction, of a prediction, and of a spliced call."""
+    for tower, calls in (("text", 0), ("text", 2), ("text", 4), ("text", 6), ("vision", 0)):
+        handle = fail_in(layer_of(model, tower), calls)
+        with pytest.raises(Broken):
+            for _ in range(4):
+                use(parts)
+        handle.remove()
+
+
+def weights(model: Any) -> Any:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def hooks(model: Any) -> Any:
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return [[list(getattr(m, kind)) for kind in kinds] for m in model.modules()]
+
+
+def buffers(model: Any) -> Any:
+    # identity too: the attention mask and the positions are swapped during a shortened call
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    return [(name, id(t), tuple(t.shape)) for name, t in tensors]
+
+
+def random_states(_model: Any) -> Any:
+    return (
+        random.getstate(),
+        [np.asarray(part).tolist() for part in np.random.get_state()],
+        torch.get_rng_state().tolist(),
+    )
+
+
+ITEMS: dict[str, Callable[[Any], Any]] = {
+    "weights": weights,
+    "requires_grad": lambda model: [p.requires_grad for p in model.parameters()],
+    "gradients": lambda model: [p.grad for p in model.parameters()],
+    "mode": lambda model: [m.training for m in model.modules()],
+    "hooks": hooks,
+    "dtype and device": lambda model: [(p.dtype, p.device) for p in model.parameters()],
+    "tables": buffers,
+    "random states": random_states,
+    "attributes": lambda model: [
+        {k: v for k, v in vars(m).items() if isinstance(v, int | float | str | bool | None)}
+        for m in model.modules()
+    ],
+}
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+    return bool(a == b)
+
+
+@pytest.mark.parametrize("item", ITEMS)
+@pytest.mark.parametrize("fails", [False, True], ids=["used", "failed"])
+def test_comes_back_as_it_was(loaded: tuple[Any, Any], item: str, fails: bool) -> None:
+    model, parts = loaded
+    model.train()
+    layer_of(model, "text").eval()  # a mixture of modes
+    for i, parameter in enumerate(model.parameters()):
+        parameter.requires_grad_(i % 2 == 0)
+    before = copy.copy(ITEMS[item](model))
+    if fails:
+        use_and_fail(model, parts)
+    else:
+        use(parts)
+    assert same(before, ITEMS[item](model))
+
+
+def test_a_model_in_training_mode_gives_the_same_answer(loaded: tuple[Any, Any]) -> None:
+    model, parts = loaded
+    clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE)
+    expected = clf.predict_proba([picture()])
+    for module in model.modules():
+        if hasattr(module, "dropout") and isinstance(module.dropout, float):
+            module.dropout = 0.5
+    model.train()
+    assert np.array_equal(clf.predict_proba([picture()]), expected)
+
+
+def test_works_inside_inference_mode_and_no_grad(loaded: tuple[Any, Any]) -> None:
+    _, parts = loaded
+    expected = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE).predict_proba([picture()])
+    with torch.inference_mode():
+        clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE)
+        assert np.array_equal(clf.predict_proba([picture()]), expected)
+        context = clf.task.context
+    assert not context.is_inference()
+    clf.task.encode(clf.task.target_prompts, context.clone().requires_grad_()).sum().backward()
+    with torch.no_grad():
+        assert np.array_equal(clf.predict_proba([picture()]), expected)
+
+
+def test_embeddings_of_the_user_are_not_written_to() -> None:
+    """BLIP adds positions in place; that must not reach what was spliced in."""
+    model, images, tokenizer = families.seeded(families.blip)
+    clf = FairTPTClassifier((model, (images, tokenizer)), TARGETS, SENSITIVE, TEMPLATE)
+    prompts = clf.task.target_prompts
+    embeddings = clf.backend.embed_tokens(prompts.tokens.ids)
+    before = embeddings.clone()
+    with torch.no_grad():
+        clf.backend.encode_prompts(prompts.tokens, embeddings)
+    assert torch.equal(embeddings, before)
+
+
+def test_features_that_are_not_finite_are_an_error(loaded: tuple[Any, Any]) -> None:
+    model, parts = loaded
+    clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE)
+    handle = layer_of(model, "vision").register_forward_hook(
+        lambda _m, _a, out: (
+            torch.full_like(out, torch.nan)
+            if isinstance(out, torch.Tensor)
+            else (torch.full_like(out[0], torch.nan), *out[1:])
+        )
+    )
+    with pytest.raises(ModelError, match="not finite"):
+        clf.predict(picture())
+    handle.remove()
+
+
+def test_autocast_of_the_caller_does_not_reach_the_answers(loaded: tuple[Any, Any]) -> None:
+    _, parts = loaded
+    expected = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE).predict_proba([picture()])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE)
+        assert np.array_equal(clf.predict_proba([picture()]), expected)
+    assert np.array_equal(clf.predict_proba([picture()]), expected)
+
+
+def test_threads_take_turns(loaded: tuple[Any, Any]) -> None:
+    _, parts = loaded
+    clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=CropFlip(4))
+    pictures = [picture(i) for i in range(12)]
+    expected = [clf.predict(p) for p in pictures]
+    fresh = clf.with_views(CropFlip(4))
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(fresh.predict, p) for p in pictures]
+        assert [job.result() for job in jobs] == expected
+
+
+def test_a_thread_that_loads_a_model_leaves_the_filters_of_warnings_alone(
+    loaded: tuple[Any, Any],
+) -> None:
+    """They are those of all threads: of two that set them, the last would take back the first's."""
+    model, parts = loaded
+    seen: list[Any] = []
+    before, norms = list(warnings.filters), (torch.nn.LayerNorm,)
+    for layer in [module for module in model.modules() if isinstance(module, norms)]:
+        layer.register_forward_hook(lambda *_: seen.append(list(warnings.filters)))
+    arguments = (parts, TARGETS, SENSITIVE, TEMPLATE)
+    thread = threading.Thread(target=FairTPTClassifier, args=arguments)
+    thread.start()
+    thread.join(10)
+    assert seen
+    assert all(filters == before for filters in seen)
+
+
+def test_numbers_that_another_thread_draws_do_not_come_twice(loaded: tuple[Any, Any]) -> None:
+    """Nothing is rewound: of numbers drawn meanwhile none is a repeat."""
+    _, parts = loaded
+    done = threading.Event()
+    drawn: list[tuple[int, int, int]] = []
+
+    def draw() -> None:
+        while not done.is_set():
+            a, b = random.getrandbits(62), int(np.random.randint(2**62))
+            drawn.append((a, b, int(torch.randint(2**62, ()))))
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+    try:
+        clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=CropFlip(4))
+        for i in range(10):
+            clf.predict(picture(i))
+    finally:
+        done.set()
+        thread.join()
+    assert len(drawn) > 100
+    for numbers in zip(*drawn, strict=True):
+        assert len(set(numbers)) == len(drawn)
+
+
+def test_code_of_the_user_draws_as_it_would_anywhere(loaded: tuple[Any, Any]) -> None:
+    """A layer that draws moves the global states on; we add nothing and take nothing back."""
+    model, parts = loaded
+    clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, adapter=ZeroShot())
+    clf.predict(picture())
+    draw_in(layer_of(model, "vision"))
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+    clf.predict(picture(1))
+    after = random_states(model)
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+    random.random()
+    np.random.rand()
+    torch.rand(1)
+    assert after == random_states(model)
+
+
+def test_nothing_keeps_the_backend_alive(loaded: tuple[Any, Any]) -> None:
+    clf = FairTPTClassifier(loaded[1], TARGETS, SENSITIVE, TEMPLATE, adapter=ZeroShot())
+    clf.predict(picture())
+    backend = weakref.ref(clf.backend)
+    del clf
+    assert backend() is None
+
+
+@pytest.mark.parametrize("adapter", [ZeroShot(), FairTPT()])
+@pytest.mark.parametrize("how", ["pickle", "deepcopy"])
+def test_a_classifier_can_be_copied_and_sent(
+    loaded: tuple[Any, Any], adapter: Any, how: str
+) -> None:
+    views = [picture(5), picture(6)]
+    clf = FairTPTClassifier(loaded[1], TARGETS, SENSITIVE, TEMPLATE, adapter=adapter, views=views)
+    expected = clf.predict(picture())
+    other = pickle.loads(pickle.dumps(clf)) if how == "pickle" else copy.deepcopy(clf)
+    backends: tuple[Any, Any] = other.backend, clf.backend
+    assert backends[0].model is not backends[1].model
+    with torch.no_grad():
+        for parameter in loaded[0].parameters():
+            parameter.zero_()  # the copy does not hang on the original
+    assert other.predict(picture()) == expected
+    other.vision.forget()
+    assert other.predict(picture()) == expected

@@ -1,0 +1,243 @@
+"""Names and adapters as text."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fair_tta import (
+    ELRA,
+    MEMO,
+    SAGE,
+    TPT,
+    UMFC,
+    AssociationCorrection,
+    Chained,
+    FairTPT,
+    FairTPTMO,
+    FairTTAError,
+    FixedRate,
+    KLToUniform,
+    LogitBalance,
+    NoisyViews,
+    OrthCali,
+    PerceptionCLIP,
+    RoboShot,
+    SEraser,
+    SuperTSLoss,
+    Tent,
+    TSLoss,
+    ViewControl,
+    Zero,
+    ZeroShot,
+)
+from fair_tta import methods as adapters
+from fair_tta.lab.cli.names import parse_renames, sensitive_option, targets_option
+from fair_tta.lab.cli.options import complete_adapters
+from fair_tta.methods.base import needs_pixels
+from fair_tta.methods.registry import ADAPTERS, describe_settings, parse_adapter, parse_adapters
+
+
+def test_targets() -> None:
+    assert targets_option(["cat, dog"]) == {"cat": "cat", "dog": "dog"}
+    assert targets_option(["cat=of a cat, asleep", "dog"]) == {
+        "cat": "of a cat, asleep",
+        "dog": "dog",
+    }
+    assert targets_option([r"a\,b,c\=d"]) == {"a,b": "a,b", "c=d": "c=d"}
+    assert targets_option([r"a\,b=x\=y", "c"]) == {"a,b": "x=y", "c": "c"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["cat"], r"`--targets` should name at least two values \(got \['cat'\]\)"),
+        ([""], "should name at least two values"),
+        (["cat,dog", "cat"], r"`--targets` should have distinct names \(\['cat'\] came twice\)"),
+        (["cat=of a cat,dog=of a dog"], "looks like several names, some with phrases: repeat"),
+        (["cat,dog=of a dog"], "looks like several names"),
+        (["cat=", "dog"], "non-empty strings"),
+    ],
+)
+def test_targets_that_cannot_be_meant(texts: list[str], message: str) -> None:
+    with pytest.raises(FairTTAError, match=message):
+        targets_option(texts)
+
+
+words = st.text(st.characters(exclude_categories=["Cs", "Cc", "Co", "Zs"]), min_size=1, max_size=8)
+
+
+@given(st.dictionaries(words, words, min_size=2, max_size=4))
+def test_any_names_can_be_written(names: dict[str, str]) -> None:
+    if len(set(names.values())) < len(names) or any("\\" in w for p in names.items() for w in p):
+        return
+
+    def escaped(text: str) -> str:
+        return text.replace(",", r"\,").replace("=", r"\=").replace(":", r"\:")
+
+    written = [f"{escaped(label)}={escaped(phrase)}" for label, phrase in names.items()]
+    assert targets_option(written) == names
+    assert sensitive_option(written, "s") == {"s": names}
+    assert sensitive_option([f"a b:{text}" for text in written], "s") == {"a b": names}
+
+
+def test_sensitive() -> None:
+    assert sensitive_option([], "s") == {}
+    assert sensitive_option(["on water,on land"], "place") == {
+        "place": {"on water": "on water", "on land": "on land"}
+    }
+    two = sensitive_option(["age: young,old", "gender: f=woman", "gender: m=man"], "s")
+    assert two == {"age": {"young": "young", "old": "old"}, "gender": {"f": "woman", "m": "man"}}
+    with pytest.raises(FairTTAError, match=r"`--sensitive age:` should name at least two values"):
+        sensitive_option(["age: young"], "s")
+    for nameless in (": young,old", " :young=of age"):
+        with pytest.raises(FairTTAError, match="an attribute is written before the colon"):
+            sensitive_option([nameless], "s")
+
+
+def test_renames() -> None:
+    assert parse_renames(["place: 0=land", "place:1=water, deep", r"a b: x\:y\=z=w"]) == {
+        "place": {"0": "land", "1": "water, deep"},
+        "a b": {"x:y=z": "w"},
+    }
+    for text in ("0=land", "place: 0", "place: 0=", "place:=x", "place: a=b=c"):
+        with pytest.raises(FairTTAError, match="a renaming is written 'column: value=label'"):
+            parse_renames([text])
+    with pytest.raises(FairTTAError, match="the value '0' of column 'place' is renamed twice"):
+        parse_renames(["place: 0=land", "place: 0=water"])
+
+
+def test_every_adapter_has_a_name() -> None:
+    kinds = {
+        kind
+        for kind in (getattr(adapters, name) for name in adapters.__all__)
+        if dataclasses.is_dataclass(kind) and hasattr(kind, "needs_views")
+    }
+    assert set(ADAPTERS.values()) == kinds - {Chained}
+    markers = ("needs_sensitive", "needs_prompt_gradient", "needs_reference", "needs_pixels")
+    needs = [[getattr(kind(), marker, False) for marker in markers] for kind in ADAPTERS.values()]
+    assert needs == sorted(needs)  # what needs least comes first
+    expected = {
+        *("zero-shot", "zero", "tpt", "association-correction", "logit-balance", "orthcali"),
+        *("view-control", "fair-tpt", "fair-tpt-mo", "roboshot", "perception-clip", "sage"),
+        *("partial-projection", "episodic-tie", "tie", "tie-star", "bend-vlm", "umfc"),
+        *("memo", "sar", "tent", "seraser", "deyo"),
+    }
+    assert set(ADAPTERS) == expected
+    assert next(iter(ADAPTERS)) == "zero-shot"
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
+    page, kind = Path(__file__).parents[2] / "docs" / "methods.md", ADAPTERS[name]
+    default = kind()
+    rows = [[c.strip() for c in line.split(" | ")] for line in page.read_text("utf-8").splitlines()]
+    (row,) = (row for row in rows if row[:2] == [f"| `{kind.__name__}()`", f"`{name}`"])
+    needs = {
+        "views": default.needs_views,
+        "`sensitive`": default.needs_sensitive,
+        "pictures": needs_pixels(default),
+        "reference images": getattr(kind, "needs_reference", False),
+        "their sensitive labels": getattr(kind, "needs_labels", False),
+        "true values": getattr(kind, "needs_values", False),
+    }
+    assert row[3].removesuffix("|").strip() == ", ".join(n for n, needed in needs.items() if needed)
+
+
+@pytest.mark.parametrize(
+    ("text", "adapter"),
+    [
+        ("zero-shot", ZeroShot()),
+        (" zero : rho = 0.3 ", Zero(rho=0.3)),
+        ("tpt:steps=4,rate.lr=1e-3", TPT(steps=4, rate=FixedRate(1e-3))),
+        ("tpt:rate=elra,rate.beta=1e+2", TPT(rate=ELRA(beta=100.0))),
+        ("tpt:rate.optimizer=sgd", TPT(rate=FixedRate(optimizer=torch.optim.SGD))),
+        ("orthcali:lam=0", OrthCali(lam=0)),
+        ("fair-tpt:lam=inf", FairTPT(lam=math.inf)),
+        ("fair-tpt:loss=ts,loss.joint=true", FairTPT(loss=TSLoss(joint=True))),
+        ("fair-tpt-mo:loss=super-ts,rho=0.5", FairTPTMO(loss=SuperTSLoss(), rho=0.5)),
+        ("fair-tpt:rate=fixed", FairTPT(rate=FixedRate())),
+        ("fair-tpt>>orthcali:lam=0", FairTPT() >> OrthCali(lam=0)),
+        ("tpt:steps=2 + orthcali", TPT(steps=2) >> OrthCali()),
+        ("association-correction:strength=1", AssociationCorrection(strength=1.0)),
+        ("view-control:ridge=0.5,mean_share=0", ViewControl(ridge=0.5, mean_share=0.0)),
+        ("logit-balance:keep_prior=0.5", LogitBalance(keep_prior=0.5)),
+        ("fair-tpt+association-correction", FairTPT() >> AssociationCorrection()),
+        ("tent:rate.optimizer=sgd", Tent(rate=FixedRate(1e-3, torch.optim.SGD))),
+        ("memo:every_weight=true", MEMO(every_weight=True)),
+        ("seraser:loss=to-uniform,loss.hold=true", SEraser(loss=KLToUniform(hold=True))),
+        ("seraser:auxiliary=noisy,auxiliary.std=0.2", SEraser(auxiliary=NoisyViews(std=0.2))),
+        ("orthcali:lam=0,renormalise=false", OrthCali(lam=0, renormalise=False)),
+        ("perception-clip:with_class=false", PerceptionCLIP(with_class=False)),
+        ("fair-tpt+roboshot", FairTPT() >> RoboShot()),
+        ("sage:keep=3", SAGE(keep=3)),
+        ("umfc:perceived=true,clusters=5", UMFC(perceived=True, clusters=5)),
+    ],
+)
+def test_adapters(text: str, adapter: Any) -> None:
+    assert parse_adapter(text) == adapter
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "fairtpt",
+            "there is no adapter 'fairtpt': choose from zero-shot, sage, zero, .*tpt, ",
+        ),
+        ("zero:lam=1", "'zero' has no setting 'lam': its settings are rho."),
+        ("zero-shot:rho=1", "'zero-shot' has no setting 'rho': it has no settings."),
+        ("fair-tpt:rate.lr=1", "'fair-tpt:rate' has no setting 'lr': its settings are beta, sigma"),
+        ("zero:rho.x=1", "the setting 'rho' of 'zero' has no settings of its own"),
+        ("zero:rho", "a setting of 'zero' is written 'name=value' \\(got 'rho'\\)"),
+        ("zero:rho=", "is written 'name=value'"),
+        ("zero:rho=1,rho=0.5", "the setting 'rho' of 'zero' came twice"),
+        ("zero:rho=many", r"`zero:rho` should be a number \(got many\)"),
+        ("tpt:steps=1.5", r"`tpt:steps` should be a whole number \(got 1.5\)"),
+        ("fair-tpt:loss=x", r"`fair-tpt:loss` should be one of s, ts, super-ts \(got x\)"),
+        ("fair-tpt:loss.joint=1", r"`fair-tpt:loss:joint` should be true or false \(got 1\)"),
+        ("zero:rho=2", r"`rho` should be a fraction of the views"),
+        ("zero+orthcali", "nothing can come after 'zero'"),
+        ("tpt+zero", "what comes second should use features of prompts"),
+        ("tpt+logit-balance", "what comes second should use features of prompts"),
+        ("logit-balance:reference=x", "there is no file 'x': check the path"),
+        ("logit-balance:reference=", "is written 'name=value'"),
+        ("zero:reference=x", "'zero' has no setting 'reference': its settings are rho"),
+    ],
+)
+def test_adapters_that_cannot_be_meant(text: str, message: str) -> None:
+    with pytest.raises(FairTTAError, match=message):
+        parse_adapter(text)
+
+
+def test_lists_of_adapters() -> None:
+    found = parse_adapters(["zero-shot, fair-tpt:lam=10,rate.beta=0.05 ,tpt", "fair-tpt:lam=1"])
+    assert found == {
+        "zero-shot": ZeroShot(),
+        "fair-tpt:lam=10,rate.beta=0.05": FairTPT(lam=10, rate=ELRA(beta=0.05)),
+        "tpt": TPT(),
+        "fair-tpt:lam=1": FairTPT(lam=1),
+    }
+    with pytest.raises(FairTTAError, match=r"adapters should differ \(\['tpt'\] came twice\)"):
+        parse_adapters(["tpt,zero", "tpt"])
+    with pytest.raises(FairTTAError, match="at least one adapter is needed: zero-shot, sage"):
+        parse_adapters([" , "])
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_described_settings_are_the_defaults(name: str) -> None:
+    settings = ",".join(f"{key}={value}" for key, value in describe_settings(ADAPTERS[name]))
+    assert parse_adapter(f"{name}:{settings}") == ADAPTERS[name]()
+
+
+def test_completion() -> None:
+    assert complete_adapters("fair-tpt-") == ["fair-tpt-mo"]
+    assert complete_adapters("zero-shot,o") == ["zero-shot,orthcali"]
+    assert complete_adapters("") == list(ADAPTERS)

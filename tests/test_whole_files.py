@@ -1,0 +1,63 @@
+"""Files that are there as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from fair_tta._io import whole_file, write_whole
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    write_whole(path, b"old")
+    with pytest.raises(KeyboardInterrupt), whole_file(path) as part:
+        part.write_bytes(b"half")
+        raise KeyboardInterrupt
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+    write_whole(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_windows_gets_a_second_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace, tries = os.replace, []
+
+    def scanned(part: Path, place: Path) -> None:
+        tries.append(place)
+        if len(tries) in (1, 2) or len(tries) > 3:
+            raise PermissionError(13, "Access is denied", str(part), None, str(place))
+        replace(part, place)
+
+    monkeypatch.setattr("sys.platform", "win32")
+    monkeypatch.setattr("os.replace", scanned)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    write_whole(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    with pytest.raises(PermissionError):  # somebody has it open
+        write_whole(tmp_path / "a", b"newer")
+    assert len(tries) == 7
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    monkeypatch.setattr("sys.platform", "linux")
+    with pytest.raises(PermissionError):
+        write_whole(tmp_path / "a", b"newer")
+    assert len(tries) == 8
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege")
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there" / "a")
+    write_whole(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "there" / "a").read_bytes() == b"new"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/null"), reason="no devices")
+def test_devices_are_written_to() -> None:
+    write_whole("/dev/null", b"gone")
+    assert not os.path.isfile("/dev/null")
