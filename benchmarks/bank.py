@@ -28,9 +28,12 @@ import torch
 import transformers
 from PIL import Image
 
-from fair_tta.lab.bench.grids import GRIDS, Grid, Setting
-from fair_tta.lab.bench.run import prepare, run_table
-from fair_tta.lab.bench.samples import (
+from fair_tta.lab._runs.local import Local
+from fair_tta.lab._runs.ray import OnRay
+from fair_tta.lab._runs.runner import Engine
+from fair_tta.lab.bench._grids import GRIDS, Grid, Setting
+from fair_tta.lab.bench._run import prepare, run_table
+from fair_tta.lab.bench._samples import (
     Reader,
     TaskSamples,
     gather,
@@ -38,9 +41,6 @@ from fair_tta.lab.bench.samples import (
     miniature_tasks,
 )
 from fair_tta.lab.data import BenchmarkTask, read_folder
-from fair_tta.lab.runs.local import Local
-from fair_tta.lab.runs.ray import OnRay
-from fair_tta.lab.runs.runner import Engine
 from fair_tta.methods import ZeroShot
 
 ZERO_ALONE = Grid("zero-alone", "", (GRIDS["main-L14"].settings[2],))

@@ -25,11 +25,11 @@ import numpy as np
 
 from fair_tta.metrics import Bootstrap, Estimate, Over
 from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._definitions import Metric
 from fair_tta.metrics._estimates import balanced, differences, estimates, shortfall, worst
+from fair_tta.metrics._intervals import paired_ends
 from fair_tta.metrics._rows import Floats, Ints, Rows
-from fair_tta.metrics.calibration import mean
-from fair_tta.metrics.intervals import paired_ends
 
 LEVEL = 0.95
 LEAST = 0.93

@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.progress import track
 
 from fair_tta.errors import FairTTAError
-from fair_tta.methods.registry import ADAPTERS, parse_adapters
+from fair_tta.methods._registry import ADAPTERS, parse_adapters
 
 ROOT = Path(__file__).parents[1]
 PARTS = {

@@ -11,7 +11,7 @@ import torch
 from effect_pictures import Pictures, Question
 
 from fair_tta import ZeroShot
-from fair_tta.auditing.classifier import is_untold
+from fair_tta.auditing._classifier import is_untold
 from fair_tta.metrics import Bootstrap
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._estimates import differences

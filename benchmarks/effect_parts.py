@@ -34,7 +34,7 @@ from effect_pictures import (
 
 from fair_tta import AssociationCorrection, LogitBalance
 from fair_tta.miniature import TASKS
-from fair_tta.miniature.world import WorldSplit
+from fair_tta.miniature._world import WorldSplit
 
 Step = tuple[str, Callable[[], dict]]
 

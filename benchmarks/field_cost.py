@@ -25,12 +25,12 @@ import torch
 import transformers
 from bank import ZERO_ALONE, photos, vit_b_32
 
-from fair_tta.lab.bench.grids import Grid, every_method
-from fair_tta.lab.bench.references import ReferencePictures
-from fair_tta.lab.bench.run import prepare, run_table
-from fair_tta.lab.bench.samples import TaskSamples, gather, miniature_reader, miniature_tasks
-from fair_tta.methods.base import needs_pixels
-from fair_tta.models import resolve
+from fair_tta._models import resolve
+from fair_tta.lab.bench._grids import Grid, every_method
+from fair_tta.lab.bench._references import ReferencePictures
+from fair_tta.lab.bench._run import prepare, run_table
+from fair_tta.lab.bench._samples import TaskSamples, gather, miniature_reader, miniature_tasks
+from fair_tta.methods._base import needs_pixels
 
 
 def without_gradient() -> Grid:

@@ -17,11 +17,11 @@ from rich.progress import track
 from rich.table import Table
 
 from fair_tta import OrthCali, metrics
-from fair_tta.lab.bench.demo import METHODS, Episode, run_episodes
+from fair_tta.lab.bench._demo import METHODS, Episode, run_episodes
 from fair_tta.methods import Adapter
 from fair_tta.metrics._rows import Floats
 from fair_tta.miniature import TASKS
-from fair_tta.miniature.world import WorldSplit
+from fair_tta.miniature._world import WorldSplit
 
 TRIED: dict[str, Adapter] = {**METHODS, "OrthCali 0": OrthCali(lam=0)}
 

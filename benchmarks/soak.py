@@ -43,9 +43,9 @@ from torch import nn
 from fair_tta import AugMix, Bootstrap, FairTPTClassifier, ImageError, miniature
 from fair_tta._cache import Cache
 from fair_tta._identity import environment, weights_hash
+from fair_tta._models import resolve
 from fair_tta.auditing import audit_classifier, examine_classifier
-from fair_tta.methods.registry import parse_adapter
-from fair_tta.models import resolve
+from fair_tta.methods._registry import parse_adapter
 
 BATCH, CACHE = 32, 2**24
 ON_FEATURES = (

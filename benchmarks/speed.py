@@ -46,11 +46,11 @@ from fair_tta import (
     Zero,
     ZeroShot,
 )
-from fair_tta.auditing.classifier import is_untold
-from fair_tta.images._draw import render_batch
-from fair_tta.images.views import content_generator
-from fair_tta.methods.base import needs_pixels
-from fair_tta.models._load import find_device
+from fair_tta._images.draw import render_batch
+from fair_tta._images.views import content_generator
+from fair_tta._models.load import find_device
+from fair_tta.auditing._classifier import is_untold
+from fair_tta.methods._base import needs_pixels
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 

@@ -28,7 +28,7 @@ def main() -> None:
     import families
 
     from fair_tta import AugMix, Renderer
-    from fair_tta.models import resolve
+    from fair_tta._models import resolve
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--layers", type=int, default=families.LAYERS)

@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 
 from fair_tta import AugMix
-from fair_tta.lab.bench.grids import GRIDS
-from fair_tta.lab.bench.samples import paper_reader
-from fair_tta.lab.bench.tables import bench
-from fair_tta.lab.runs.ray import OnRay
+from fair_tta.lab._runs.ray import OnRay
+from fair_tta.lab.bench._grids import GRIDS
+from fair_tta.lab.bench._samples import paper_reader
+from fair_tta.lab.bench._tables import bench
 
 
 def progress(done: int, total: int) -> None:

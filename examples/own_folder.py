@@ -9,8 +9,8 @@ import argparse
 import sys
 
 from fair_tta import AugMix, FairTPT, FairTPTMO, Zero, ZeroShot
-from fair_tta.lab.bench.grids import Grid, Setting
-from fair_tta.lab.bench.tables import bench, tables_by_task
+from fair_tta.lab.bench._grids import Grid, Setting
+from fair_tta.lab.bench._tables import bench, tables_by_task
 from fair_tta.lab.data import BenchmarkTask, read_folder
 from fair_tta.methods import Adapter
 

@@ -10,7 +10,7 @@ from transformers import pipeline
 
 from fair_tta import FairPipeline
 from fair_tta.miniature import TASKS
-from fair_tta.miniature.model import FOLDER
+from fair_tta.miniature._model import FOLDER
 
 LABELS = ["of a water bird", "of a land bird"]
 

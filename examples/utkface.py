@@ -10,9 +10,9 @@ import sys
 from dataclasses import replace
 
 from fair_tta import AugMix
-from fair_tta.lab.bench.grids import GRIDS
-from fair_tta.lab.bench.samples import paper_reader
-from fair_tta.lab.bench.tables import bench, legend, tables_by_task
+from fair_tta.lab.bench._grids import GRIDS
+from fair_tta.lab.bench._samples import paper_reader
+from fair_tta.lab.bench._tables import bench, legend, tables_by_task
 from fair_tta.lab.data import AgeCut
 
 parser = argparse.ArgumentParser(description="UTKFace in the paper's main table.")

@@ -35,9 +35,9 @@ from fair_tta import (
     Zero,
     ZeroShot,
 )
+from fair_tta._models import TransformersBackend
+from fair_tta._prompts.task import Task
 from fair_tta.metrics import SmallGroupWarning
-from fair_tta.models import TransformersBackend
-from fair_tta.prompts.task import Task
 
 
 @pytest.fixture(scope="module")

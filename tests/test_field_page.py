@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fair_tta.methods.base import needs_pixels
-from fair_tta.methods.registry import ADAPTERS
+from fair_tta.methods._base import needs_pixels
+from fair_tta.methods._registry import ADAPTERS
 
 ROOT = Path(__file__).parents[1]
 KINDS = {kind.__name__: (name, kind) for name, kind in ADAPTERS.items()}

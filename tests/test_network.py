@@ -31,7 +31,7 @@ sys.addaudithook(watch)
 LOCAL = """
 from pathlib import Path
 from fair_tta import AugMix, FairTPTClassifier, FairTTAError, ImageError, miniature
-from fair_tta.lab.cli import app
+from fair_tta.lab._cli import app
 
 folder, pictures = sys.argv[1:]
 paths = sorted(map(str, Path(pictures).iterdir()))

@@ -39,7 +39,7 @@ def test_importing_defines_names_and_does_nothing_else() -> None:
         "state = torch.get_rng_state(), random.getstate()\n"
         "finders = [*sys.meta_path]\n"
         "from fair_tta import *\n"
-        "import fair_tta.methods.registry\n"
+        "import fair_tta.methods._registry\n"
         "assert sys.meta_path == finders\n"
         "assert torch.equal(state[0], torch.get_rng_state()) and state[1] == random.getstate()\n"
         "heavy = {'transformers', 'open_clip', 'torchjd', 'torchvision', 'matplotlib'}\n"
@@ -70,7 +70,7 @@ def test_public_names_are_there_when_asked_for() -> None:
 def test_nothing_but_the_command_needs_the_command() -> None:
     package = ROOT / "src" / "fair_tta"
     others = [p for p in package.rglob("*.py") if "cli" not in p.parts and p.stem != "__main__"]
-    assert [p for p in others if "fair_tta.lab.cli" in p.read_text("utf-8")] == []
+    assert [p for p in others if "fair_tta.lab._cli" in p.read_text("utf-8")] == []
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)

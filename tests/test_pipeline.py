@@ -24,7 +24,7 @@ from fair_tta import (
     ZeroShot,
     miniature,
 )
-from fair_tta.miniature.model import FOLDER
+from fair_tta.miniature._model import FOLDER
 
 LABELS = ["of a water bird", "of a land bird"]
 PLACES = ["on water", "on land"]

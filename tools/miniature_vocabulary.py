@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from fair_tta.miniature.world import MiniatureTask
+from fair_tta.miniature._world import MiniatureTask
 
 CONTEXT_LENGTH = 77
 _START, _END = "<|startoftext|>", "<|endoftext|>"

@@ -26,7 +26,7 @@ from fair_tta import (
     metrics,
     miniature,
 )
-from fair_tta.lab.report.drawings import heat_map
+from fair_tta.lab.report._drawings import heat_map
 from picture_canvas import INK, LINE, MUTED, PAPER, RED, TEAL
 from picture_world import balanced, classifier
 

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fair_tta.errors import FairTTAError
-from fair_tta.miniature.drawing import SIZE
-from fair_tta.miniature.world import TASKS, MiniatureTask, WorldSplit
+from fair_tta.miniature._drawing import SIZE
+from fair_tta.miniature._world import TASKS, MiniatureTask, WorldSplit
 from miniature_vocabulary import (
     CONTEXT_LENGTH,
     save_tokenizer,

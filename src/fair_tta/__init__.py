@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fair_tta._cache import Cache
+    from fair_tta._images.draw import Renderer
+    from fair_tta._images.views import AugMix, CropFlip, Identity, Views
+    from fair_tta._models import Backend, Tokens
+    from fair_tta._prompts.task import Task
+    from fair_tta._prompts.templates import Templates
     from fair_tta.auditing import (
         Associations,
         Audit,
@@ -23,8 +28,6 @@ if TYPE_CHECKING:
     )
     from fair_tta.classifier import FairTPTClassifier
     from fair_tta.errors import FairTTAError, ImageError, ModelError, PromptError, TowerError
-    from fair_tta.images._draw import Renderer
-    from fair_tta.images.views import AugMix, CropFlip, Identity, Views
     from fair_tta.methods import (
         MEMO,
         SAGE,
@@ -64,17 +67,14 @@ if TYPE_CHECKING:
         Zero,
         ZeroShot,
     )
+    from fair_tta.methods._field.seraser import DistortedViews, NoisyViews
+    from fair_tta.methods._registry import load_adapter
     from fair_tta.methods._tuning.directions import Direction
     from fair_tta.methods._tuning.losses import Loss, Objective, SLoss, SuperTSLoss, Term, TSLoss
     from fair_tta.methods._tuning.rates import ELRA, FixedRate, RatePolicy, Stepper
-    from fair_tta.methods.field.seraser import DistortedViews, NoisyViews
-    from fair_tta.methods.registry import load_adapter
     from fair_tta.metrics import Bootstrap, Estimate, Over, SmallGroupWarning
-    from fair_tta.models import Backend, Tokens
     from fair_tta.pipeline import FairPipeline
     from fair_tta.prediction import Prediction
-    from fair_tta.prompts.task import Task
-    from fair_tta.prompts.templates import Templates
 
 __version__ = "0.2.0"
 
@@ -166,6 +166,15 @@ __all__ = [
 
 _MODULE_OF = {
     "Cache": "_cache",
+    "Renderer": "_images.draw",
+    "AugMix": "_images.views",
+    "CropFlip": "_images.views",
+    "Identity": "_images.views",
+    "Views": "_images.views",
+    "Backend": "_models",
+    "Tokens": "_models",
+    "Task": "_prompts.task",
+    "Templates": "_prompts.templates",
     "Associations": "auditing",
     "Audit": "auditing",
     "Examination": "auditing",
@@ -181,11 +190,6 @@ _MODULE_OF = {
     "ModelError": "errors",
     "PromptError": "errors",
     "TowerError": "errors",
-    "Renderer": "images._draw",
-    "AugMix": "images.views",
-    "CropFlip": "images.views",
-    "Identity": "images.views",
-    "Views": "images.views",
     "MEMO": "methods",
     "SAGE": "methods",
     "SAR": "methods",
@@ -223,6 +227,9 @@ _MODULE_OF = {
     "ViewControl": "methods",
     "Zero": "methods",
     "ZeroShot": "methods",
+    "DistortedViews": "methods._field.seraser",
+    "NoisyViews": "methods._field.seraser",
+    "load_adapter": "methods._registry",
     "Direction": "methods._tuning.directions",
     "Loss": "methods._tuning.losses",
     "Objective": "methods._tuning.losses",
@@ -234,19 +241,12 @@ _MODULE_OF = {
     "FixedRate": "methods._tuning.rates",
     "RatePolicy": "methods._tuning.rates",
     "Stepper": "methods._tuning.rates",
-    "DistortedViews": "methods.field.seraser",
-    "NoisyViews": "methods.field.seraser",
-    "load_adapter": "methods.registry",
     "Bootstrap": "metrics",
     "Estimate": "metrics",
     "Over": "metrics",
     "SmallGroupWarning": "metrics",
-    "Backend": "models",
-    "Tokens": "models",
     "FairPipeline": "pipeline",
     "Prediction": "prediction",
-    "Task": "prompts.task",
-    "Templates": "prompts.templates",
 }
 
 if not TYPE_CHECKING:  # or a type checker would believe in any name

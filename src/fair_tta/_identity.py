@@ -25,10 +25,10 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from fair_tta.methods.reference import Reference
-from fair_tta.methods.registry import lasting_repr, origin
-from fair_tta.models._load import model_name, model_origin
-from fair_tta.prompts.templates import Templates
+from fair_tta._models.load import model_name, model_origin
+from fair_tta._prompts.templates import Templates
+from fair_tta.methods._reference import Reference
+from fair_tta.methods._registry import lasting_repr, origin
 
 
 def weights_hash(model: nn.Module) -> str | None:

@@ -15,27 +15,27 @@ from torch import Tensor
 from typing_extensions import Self
 
 from fair_tta._cache import Cache
+from fair_tta._images.load import ImageInput, ahead, are_files, in_turn, is_single_image
+from fair_tta._images.views import AugMix
+from fair_tta._images.vision import Vision
 from fair_tta._linalg import of_length_one
-from fair_tta.errors import FairTTAError, ImageError, check_number, require
-from fair_tta.images._load import ImageInput, ahead, are_files, in_turn, is_single_image
-from fair_tta.images._vision import Vision
-from fair_tta.images.views import AugMix
-from fair_tta.methods import Adapter, FairTPT, ZeroShot
-from fair_tta.methods._checks import check_adapter, check_outcome
-from fair_tta.methods._predictions import not_finite, to_predictions
-from fair_tta.methods.base import features_will_not_do, needs_pixels
-from fair_tta.methods.fitted import check_features
-from fair_tta.models import Backend
-from fair_tta.models._load import load, with_compiled_vision
-from fair_tta.prediction import Prediction, facts_table
-from fair_tta.prompts.task import CurrentTask, Task
-from fair_tta.prompts.templates import (
+from fair_tta._models import Backend
+from fair_tta._models.load import load, with_compiled_vision
+from fair_tta._prompts.task import CurrentTask, Task
+from fair_tta._prompts.templates import (
     Names,
     Templates,
     parse_names,
     parse_sensitive,
     parse_template,
 )
+from fair_tta.errors import FairTTAError, ImageError, check_number, require
+from fair_tta.methods import Adapter, FairTPT, ZeroShot
+from fair_tta.methods._base import features_will_not_do, needs_pixels
+from fair_tta.methods._checks import check_adapter, check_outcome
+from fair_tta.methods._fitted import check_features
+from fair_tta.methods._predictions import not_finite, to_predictions
+from fair_tta.prediction import Prediction, facts_table
 
 if TYPE_CHECKING:
     from fair_tta.auditing import Associations, Audit, Examination

@@ -14,15 +14,15 @@ import numpy as np
 from torch import Tensor
 
 from fair_tta._cache import Cache
+from fair_tta._images.load import is_single_image
+from fair_tta._images.views import AugMix
+from fair_tta._models import resolve
+from fair_tta._models.load import find_device, move
+from fair_tta._prompts.templates import Names, parse_names
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import ImageError, PromptError, check_number
-from fair_tta.images._load import is_single_image
-from fair_tta.images.views import AugMix
 from fair_tta.methods import Adapter
-from fair_tta.models import resolve
-from fair_tta.models._load import find_device, move
 from fair_tta.prediction import Score
-from fair_tta.prompts.templates import Names, parse_names
 
 _ADDRESSES = ("http://", "https://")
 _MOST_BYTES = 64 * 2**20  # of a picture from an address

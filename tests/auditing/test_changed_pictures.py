@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from fair_tta.auditing.examination import ChangedPictures, small_copy
+from fair_tta.auditing._examination import ChangedPictures, small_copy
 from fair_tta.errors import ImageError
 from fair_tta.prediction import Prediction
 

@@ -15,9 +15,10 @@ from cli_fixtures import call
 
 from fair_tta.auditing import Audit, Examination, schema
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.report import charts, html, markdown
-from fair_tta.lab.report import charts as tradeoff
-from fair_tta.lab.report.charts import Chart
+from fair_tta.lab.report import _charts as charts
+from fair_tta.lab.report import _charts as tradeoff
+from fair_tta.lab.report import html, markdown
+from fair_tta.lab.report._charts import Chart
 
 SAVED = Path(__file__).parent / "audit-0.1.json"
 TEXT = SAVED.read_text("utf-8")

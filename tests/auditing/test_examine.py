@@ -29,11 +29,11 @@ from fair_tta import (
     examine_classifier,
     metrics,
 )
-from fair_tta.auditing.examination import ExaminationDocument
-from fair_tta.auditing.examine import NOTICE, stop_signs
+from fair_tta._models import TransformersBackend
+from fair_tta.auditing._examination import ExaminationDocument
+from fair_tta.auditing._examine import NOTICE, stop_signs
 from fair_tta.miniature import TASKS
-from fair_tta.miniature.world import WorldSplit
-from fair_tta.models import TransformersBackend
+from fair_tta.miniature._world import WorldSplit
 
 IMAGES = [picture(i) for i in range(10)]
 ADAPTERS: dict[str, Adapter] = {"zero": Zero(), "orth": OrthCali(lam=0), "tuned": FairTPT()}

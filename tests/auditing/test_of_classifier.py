@@ -17,11 +17,11 @@ from torch import nn
 
 from fair_tta import TPT, FairTPTClassifier, FairTTAError, Identity, ZeroShot
 from fair_tta._identity import model_identity, weights_hash
+from fair_tta._models import TransformersBackend
 from fair_tta.auditing import Audit, audit_classifier, compare, predictions_to_dataframe
 from fair_tta.methods._tuning.rates import FixedRate
 from fair_tta.metrics import Bootstrap, SmallGroupWarning
-from fair_tta.miniature.model import FOLDER
-from fair_tta.models import TransformersBackend
+from fair_tta.miniature._model import FOLDER
 
 IMAGES = [picture(i) for i in range(8)]
 LABELS = ["cat", "dog", "bird", "cat"] * 2

@@ -70,7 +70,7 @@ def test_runs_from_end_to_end_and_goes_on(
 
 
 def test_every_method_of_the_library_is_asked(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fair_tta.methods.registry import ADAPTERS
+    from fair_tta.methods._registry import ADAPTERS
 
     monkeypatch.setattr(sys, "argv", ["effect.py"])
     assert set(ADAPTERS) < set(module("effect").parsed().adapters)

@@ -41,8 +41,8 @@ ray.shutdown()
 """
 
 PRELOADED = (
-    "matplotlib.figure open_clip pyarrow.parquet fair_tta.lab.cli.options fair_tta.lab.folder "
-    "fair_tta.lab.bench.tables fair_tta.lab.report"
+    "matplotlib.figure open_clip pyarrow.parquet fair_tta.lab._cli.options fair_tta.lab.folder "
+    "fair_tta.lab.bench._tables fair_tta.lab.report"
 ).split()
 
 

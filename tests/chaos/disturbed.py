@@ -105,7 +105,7 @@ def rows_of(out: Path) -> dict[tuple[object, ...], Any]:
 
     Of two with the same key the last counts: one is written again with the new times of its file.
     """
-    from fair_tta.lab.runs.store import Store
+    from fair_tta.lab._runs.store import Store
 
     rows = {}
     if (out / "rows.jsonl").exists():

@@ -46,8 +46,8 @@ class Moments:
 
     def install(self) -> None:
         """From now on, in this process."""
-        from fair_tta.images._vision import Vision
-        from fair_tta.lab.runs.store import Store
+        from fair_tta._images.vision import Vision
+        from fair_tta.lab._runs.store import Store
 
         write, load, replace = Store._write, Vision.load, os.replace
 

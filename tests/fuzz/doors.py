@@ -25,19 +25,19 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from fair_tta import FairTPTClassifier, Identity, LogitBalance, ZeroShot, load_adapter, miniature
+from fair_tta._images.views import AugMix
+from fair_tta._models import Backend, resolve
 from fair_tta.auditing import Audit, Examination, audit
-from fair_tta.images.views import AugMix
-from fair_tta.lab.bench.toml import read_table
-from fair_tta.lab.data.labels import Labels
-from fair_tta.lab.data.records import Problem
+from fair_tta.lab._runs.bank import Bank
+from fair_tta.lab._runs.store import Answer, Key, Store, to_answer
+from fair_tta.lab.bench._toml import read_table
+from fair_tta.lab.data._labels import Labels
+from fair_tta.lab.data._records import Problem
 from fair_tta.lab.report import examination_html, html, markdown
-from fair_tta.lab.runs.bank import Bank
-from fair_tta.lab.runs.store import Answer, Key, Store, to_answer
 from fair_tta.methods._checks import is_ready, parts_of
-from fair_tta.methods.reference import _digest
-from fair_tta.methods.registry import ADAPTERS, parse_adapter
+from fair_tta.methods._reference import _digest
+from fair_tta.methods._registry import ADAPTERS, parse_adapter
 from fair_tta.metrics import Bootstrap
-from fair_tta.models import Backend, resolve
 
 ANSWER, REASON = "answer", "row with a reason"
 Door = Callable[[Random, Path], str]

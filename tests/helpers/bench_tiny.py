@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 import torch
 
-from fair_tta.images.views import AugMix
-from fair_tta.lab.bench.grids import Grid, Setting
-from fair_tta.lab.bench.run import TableRun, prepare, run_table
-from fair_tta.lab.bench.samples import TaskSamples, gather
+from fair_tta._images.views import AugMix
+from fair_tta.lab._runs.job import load_backend
+from fair_tta.lab._runs.store import Answer
+from fair_tta.lab.bench._grids import Grid, Setting
+from fair_tta.lab.bench._run import TableRun, prepare, run_table
+from fair_tta.lab.bench._samples import TaskSamples, gather
 from fair_tta.lab.data import BenchmarkTask, read_folder
-from fair_tta.lab.runs.job import load_backend
-from fair_tta.lab.runs.store import Answer
 from fair_tta.methods import FairTPT, OrthCali, Zero, ZeroShot
 
 TASK = BenchmarkTask(

@@ -14,7 +14,7 @@ import transformers
 from checks import picture
 from typer.testing import CliRunner
 
-from fair_tta.lab.cli import app
+from fair_tta.lab._cli import app
 
 NAMES = [
     *("--targets", "cat=of a cat", "--targets", "dog=of a dog, black"),

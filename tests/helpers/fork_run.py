@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 
 from fair_tta import AugMix, FairTPTClassifier
-from fair_tta.methods.registry import parse_adapter
+from fair_tta.methods._registry import parse_adapter
 
 warnings.filterwarnings("ignore", message=".*multi-threaded.*", category=DeprecationWarning)
 DEADLINE = 60.0  # seconds for a child

@@ -20,8 +20,8 @@ import torch
 from PIL import Image
 
 from fair_tta import AugMix, FairTPTClassifier, ImageError, ZeroShot
-from fair_tta.images._load import ImageInput
-from fair_tta.models import resolve
+from fair_tta._images.load import ImageInput
+from fair_tta._models import resolve
 
 ROOM = 2 << 30  # bytes that may be asked for; 12,000 x 1 pixels would need five
 SIZE = 224
@@ -105,7 +105,7 @@ def python_api(folder: Path, backend: Any) -> None:
 def commands(folder: Path) -> None:
     from typer.testing import CliRunner
 
-    from fair_tta.lab.cli import app
+    from fair_tta.lab._cli import app
 
     model = ["--model", str(folder / "model"), "--views", "4"]
 

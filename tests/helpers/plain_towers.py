@@ -13,7 +13,7 @@ from checks import SENSITIVE, TARGETS, TEMPLATE
 from torch import Tensor, nn
 
 from fair_tta import AugMix, FairTPTClassifier
-from fair_tta.models import OpenClipBackend, TransformersBackend
+from fair_tta._models import OpenClipBackend, TransformersBackend
 
 
 def classifier(dtype: torch.dtype = torch.float64, **more: Any) -> tuple[Any, FairTPTClassifier]:

@@ -14,7 +14,7 @@ from checks import picture
 from PIL import Image
 
 from fair_tta import FairTPTClassifier, ImageError
-from fair_tta.images._load import ahead, are_files, in_turn, load_image
+from fair_tta._images.load import ahead, are_files, in_turn, load_image
 
 BOTH = pytest.mark.parametrize("batches", [ahead, in_turn])
 

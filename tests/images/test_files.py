@@ -20,12 +20,12 @@ from cli_fixtures import NAMES, audit_arguments, call, write_labels
 from cli_fixtures import tiny_model as tiny_model
 
 from fair_tta import FairTPTClassifier, ImageError
+from fair_tta._images.load import load_image
 from fair_tta._io import Unlisted, open_file, walk
-from fair_tta.images._load import load_image
-from fair_tta.lab.bench.run import run_table
+from fair_tta.lab._runs.job import load_backend
+from fair_tta.lab.bench._run import run_table
 from fair_tta.lab.data import find_task, read_utkface
-from fair_tta.lab.data.records import ProblemKind
-from fair_tta.lab.runs.job import load_backend
+from fair_tta.lab.data._records import ProblemKind
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs pipes and links")
 PATIENCE = 30.0  # seconds, for what should take none

@@ -17,7 +17,7 @@ from cli_fixtures import write_labels
 from PIL import Image
 
 from fair_tta import ImageError
-from fair_tta.images._load import MOST_ENLARGED, check_enlarged, load_image
+from fair_tta._images.load import MOST_ENLARGED, check_enlarged, load_image
 
 TABLE = """
 [[folder]]

@@ -15,7 +15,7 @@ from families_open_clip import OPEN_CLIP
 from PIL import Image, ImageOps
 
 from fair_tta import CropFlip, FairTPTClassifier
-from fair_tta.images._vision import PixelSpec
+from fair_tta._images.vision import PixelSpec
 
 Change = Callable[[Image.Image], Image.Image]
 

@@ -10,7 +10,7 @@ import torch
 from checks import picture
 
 from fair_tta import AugMix, CropFlip, FairTPTClassifier, FairTTAError, Identity, Renderer, Zero
-from fair_tta.images._draw import uses_tensors
+from fair_tta._images.draw import uses_tensors
 
 CPU, OTHER = torch.device("cpu"), torch.device("meta")
 

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from checks import picture
 
-from fair_tta.lab.data.records import Record
-from fair_tta.lab.gallery import MOST_IN_GALLERY, OF_EACH_KIND, GroupGallery
-from fair_tta.lab.runs.store import Answer
+from fair_tta.lab._gallery import MOST_IN_GALLERY, OF_EACH_KIND, GroupGallery
+from fair_tta.lab._runs.store import Answer
+from fair_tta.lab.data._records import Record
 
 
 def answer(label: str, probability: float) -> Answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from fair_tta.lab.data.records import Problem, ProblemKind
+from fair_tta.lab.data._records import Problem, ProblemKind
 from fair_tta.lab.folder import ProblemsFile
 
 

@@ -36,9 +36,9 @@ from fair_tta import (
     Zero,
 )
 from fair_tta._linalg import unit
-from fair_tta.models import OpenClipBackend, TransformersBackend
-from fair_tta.prompts.task import Task
-from fair_tta.prompts.templates import Prompt
+from fair_tta._models import OpenClipBackend, TransformersBackend
+from fair_tta._prompts.task import Task
+from fair_tta._prompts.templates import Prompt
 
 TARGETS = {"cat": "cat", "dog": "black dog", "bird": "water bird"}
 ONE = {"sex": {"m": "male", "f": "female"}}

@@ -15,7 +15,7 @@ from random_task import DIM, Drawn, EncodedClassifier, drawn, joint_of, random_u
 from torch import Tensor
 
 from fair_tta import TPT, BendVLM, FairTTAError
-from fair_tta.methods.field.bend_vlm import bend
+from fair_tta.methods._field.bend_vlm import bend
 
 optimize: Any = pytest.importorskip("scipy.optimize")
 Array = npt.NDArray[np.float64]

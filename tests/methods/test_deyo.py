@@ -13,9 +13,9 @@ from checks import picture
 from plain_towers import classifier
 
 from fair_tta import DeYO, FairTTAError, FixedRate, TowerError
+from fair_tta._images.views import content_generator
 from fair_tta._linalg import unit
-from fair_tta.images.views import content_generator
-from fair_tta.methods.field.deyo import NOTHING_PASSED, PatchShuffle
+from fair_tta.methods._field.deyo import NOTHING_PASSED, PatchShuffle
 
 
 def both_features(clf: Any, image: Any) -> tuple[Any, Any]:

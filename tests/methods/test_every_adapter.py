@@ -55,10 +55,10 @@ from fair_tta import (
     ZeroShot,
 )
 from fair_tta._linalg import unit
-from fair_tta.auditing.scores import Scores
-from fair_tta.methods import registry as text_form
+from fair_tta._models import TransformersBackend
+from fair_tta.auditing._scores import Scores
+from fair_tta.methods import _registry as text_form
 from fair_tta.methods._tuning.rates import BOUNDED
-from fair_tta.models import TransformersBackend
 
 TARGETS = ["cat", "black dog", "water bird"]
 SENSITIVE = {"sex": ["male", "female"], "age": ["young", "old", "not old"]}

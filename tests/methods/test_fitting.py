@@ -35,9 +35,9 @@ from fair_tta import (
     load_adapter,
 )
 from fair_tta.methods._checks import check_adapter, is_fitted, parts_of
-from fair_tta.methods.paper.fair_tpt import FairTPT
-from fair_tta.methods.reference import _digest
-from fair_tta.methods.registry import fitted_kinds
+from fair_tta.methods._paper.fair_tpt import FairTPT
+from fair_tta.methods._reference import _digest
+from fair_tta.methods._registry import fitted_kinds
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
 

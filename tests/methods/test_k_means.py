@@ -9,7 +9,7 @@ import pytest
 import torch
 from random_task import random_units
 
-from fair_tta.methods.field.umfc import _settle, k_means, nearest_centre
+from fair_tta.methods._field.umfc import _settle, k_means, nearest_centre
 
 cluster: Any = pytest.importorskip("sklearn.cluster")
 

@@ -15,7 +15,7 @@ from extending_page import HEAD, documented
 
 from fair_tta import TPT, Chained, FairTPTClassifier, FairTTAError, OrthCali
 from fair_tta._identity import adapter_settings
-from fair_tta.methods.registry import parse_adapter, parse_adapters, short_name
+from fair_tta.methods._registry import parse_adapter, parse_adapters, short_name
 
 MARKERS = "\n    ".join(
     f"{name} = False" for name in ("needs_sensitive", "needs_prompt_gradient", "needs_views")

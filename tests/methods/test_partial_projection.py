@@ -18,7 +18,7 @@ from random_task import DIM, Drawn, drawn, joint_of, random_units, softmax, unre
 from torch import Tensor
 
 from fair_tta import TPT, FairTPTClassifier, Identity, PartialProjection, PromptError, Templates
-from fair_tta.methods.field.partial_projection import balance_part
+from fair_tta.methods._field.partial_projection import balance_part
 
 optimize: Any = pytest.importorskip("scipy.optimize")
 linalg: Any = pytest.importorskip("scipy.linalg")

@@ -26,7 +26,7 @@ from fair_tta import (
     PromptError,
     Templates,
 )
-from fair_tta.methods.field.perception_clip import given_context
+from fair_tta.methods._field.perception_clip import given_context
 
 
 def by_formula(

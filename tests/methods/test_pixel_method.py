@@ -28,11 +28,11 @@ from fair_tta import (
     Zero,
     ZeroShot,
 )
-from fair_tta.lab.runs.bank import AskedPicture
-from fair_tta.lab.runs.job import WorkUnit, job_of
-from fair_tta.lab.runs.store import to_prediction
-from fair_tta.lab.runs.worker import Worker
-from fair_tta.methods.registry import parse_adapter
+from fair_tta.lab._runs.bank import AskedPicture
+from fair_tta.lab._runs.job import WorkUnit, job_of
+from fair_tta.lab._runs.store import to_prediction
+from fair_tta.lab._runs.worker import Worker
+from fair_tta.methods._registry import parse_adapter
 
 METHODS: list[Any] = [
     SEraser(auxiliary=DistortedViews(3), steps=2),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from random_task import random_units
 
 from fair_tta import SAGE, FairTPTClassifier, FairTTAError, Identity, PromptError
-from fair_tta.methods.field.sage import OPENINGS, widest
+from fair_tta.methods._field.sage import OPENINGS, widest
 
 TEMPLATES = ("a photo of a {}.", "a drawing of a {target}.", "a {} on water", "a bird, not a {}")
 

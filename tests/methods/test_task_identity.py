@@ -10,7 +10,7 @@ import torch
 from checks import picture
 
 from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
-from fair_tta.models import TransformersBackend
+from fair_tta._models import TransformersBackend
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fair_tta import metrics
 from fair_tta.metrics import Bootstrap, SmallGroupWarning, paired_interval
 from fair_tta.metrics import _definitions as definitions
-from fair_tta.metrics.intervals import mean_change_ends, mean_rate_ends
+from fair_tta.metrics._intervals import mean_change_ends, mean_rate_ends
 
 Case = list[tuple[str, str, str]]
 ROWS = st.lists(

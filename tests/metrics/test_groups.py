@@ -18,8 +18,8 @@ from fair_tta.errors import FairTTAError
 from fair_tta.metrics import Over, SmallGroupWarning
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._estimates import gaps_of_classes
+from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._rows import parse_rows
-from fair_tta.metrics.perceived import pseudo_odds
 
 fairlearn: Any = pytest.importorskip("fairlearn.metrics")
 sklearn: Any = pytest.importorskip("sklearn.metrics")

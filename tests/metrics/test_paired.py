@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from fair_tta.metrics import Bootstrap, paired_interval, wilson
 from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._estimates import differences
 from fair_tta.metrics._rows import Rows
-from fair_tta.metrics.calibration import mean
 
 ALL = (
     definitions.ACCURACY,

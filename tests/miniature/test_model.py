@@ -13,7 +13,7 @@ import torch
 from transformers import AutoProcessor, AutoTokenizer, CLIPModel
 
 from fair_tta import FairTPTClassifier, FairTTAError, ModelError, ZeroShot
-from fair_tta.lab.bench.demo import run_episodes
+from fair_tta.lab.bench._demo import run_episodes
 from fair_tta.miniature import FOLDER, TASKS, MiniatureTask, WorldSplit, load_open_clip
 from miniature_vocabulary import templates, tokenizer, words
 from train_miniature import TrainingRecipe, train

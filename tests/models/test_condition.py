@@ -17,10 +17,10 @@ from torch import nn
 from transformers import CLIPImageProcessor
 
 from fair_tta import AugMix, FairTPT, FairTPTClassifier, ZeroShot
+from fair_tta._models.borrow import explained
 from fair_tta.errors import ModelError, TowerError
 from fair_tta.methods import Adapter, Tent
-from fair_tta.miniature.model import FOLDER
-from fair_tta.models._borrow import explained
+from fair_tta.miniature._model import FOLDER
 
 
 def classify(model: Any, adapter: Adapter | None = None) -> Any:

@@ -21,7 +21,7 @@ from checks import picture
 from cli_fixtures import NAMES, call
 
 from fair_tta import FairTPTClassifier, ModelError
-from fair_tta.models import resolve
+from fair_tta._models import resolve
 
 EVERY = hostile.OPEN_CLIP | hostile.TRANSFORMERS
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from torch import nn
 
+from fair_tta._models import borrow as locks
 from fair_tta.errors import ModelError
-from fair_tta.models import _borrow as locks
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 

@@ -20,7 +20,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from fair_tta import Backend, FairTPTClassifier, ModelError, Tokens
-from fair_tta.models import OpenClipBackend, TransformersBackend, resolve
+from fair_tta._models import OpenClipBackend, TransformersBackend, resolve
 
 CONFIG = {
     "embed_dim": 16,

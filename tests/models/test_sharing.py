@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from fair_tta import CropFlip, FairTPTClassifier
-from fair_tta.models import OpenClipBackend, Tokens, TransformersBackend
-from fair_tta.models._prefix_sharing import Tree
-from fair_tta.models._text_tower import TextTower
-from fair_tta.prompts._encoder import concatenate
-from fair_tta.prompts.task import Task
+from fair_tta._models import OpenClipBackend, Tokens, TransformersBackend
+from fair_tta._models.prefix_sharing import Tree
+from fair_tta._models.text_tower import TextTower
+from fair_tta._prompts.encoder import concatenate
+from fair_tta._prompts.task import Task
 
 # Causal, read off at the end of text, and made of blocks that take a mask. CoCa is causal too, but
 # appends a class token that sees the whole prompt.

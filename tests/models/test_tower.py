@@ -22,10 +22,10 @@ from fair_tta import (
     Zero,
     ZeroShot,
 )
-from fair_tta.models import Tokens, TransformersBackend
-from fair_tta.models import _borrow as guard
-from fair_tta.models._text_tower import TextTower
-from fair_tta.prompts.task import Task
+from fair_tta._models import Tokens, TransformersBackend
+from fair_tta._models import borrow as guard
+from fair_tta._models.text_tower import TextTower
+from fair_tta._prompts.task import Task
 
 PROBE = Tokens(
     torch.tensor([[1, 2, 0, 0, 0, 0], [3, 4, 5, 6, 0, 0]]),

@@ -16,7 +16,7 @@ from checks import (
 )
 
 from fair_tta import PromptError
-from fair_tta.models import Tokens, TransformersBackend
+from fair_tta._models import Tokens, TransformersBackend
 
 MAY_NOT_CUT = {"SigLIP", "SigLIP 2"}  # METHODS 6.2: pooled at the last, padded position
 NO_MASK = {"SigLIP", "SigLIP 2"}

@@ -13,7 +13,7 @@ from test_untouched import open_clip_clip, transformers_clip
 from torch import nn
 
 from fair_tta import CropFlip, FairTPT, FairTPTClassifier, OrthCali, ZeroShot
-from fair_tta.models._borrow import fingerprint
+from fair_tta._models.borrow import fingerprint
 
 PICTURES = [picture(0), picture(1)]
 

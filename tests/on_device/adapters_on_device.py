@@ -30,9 +30,9 @@ from fair_tta import (
     ViewControl,
 )
 from fair_tta import methods as adapters
+from fair_tta.methods._base import needs_pixels
+from fair_tta.methods._paper.orthcali import calibrate
 from fair_tta.methods._tuning.directions import UPGrad
-from fair_tta.methods.base import needs_pixels
-from fair_tta.methods.paper.orthcali import calibrate
 
 pytest_plugins = ("device_models",)
 

@@ -13,8 +13,8 @@ from checks import picture
 from devices import Pair
 
 from fair_tta import TPT, AugMix, CropFlip, FairTPTClassifier, Renderer, Zero, ZeroShot
-from fair_tta.images._draw import render_batch
-from fair_tta.images.views import content_generator
+from fair_tta._images.draw import render_batch
+from fair_tta._images.views import content_generator
 
 pytest_plugins = ("device_models",)
 

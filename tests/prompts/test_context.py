@@ -16,11 +16,11 @@ from test_prompts import PAIRS
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from fair_tta import PromptError, Templates
-from fair_tta.models import Tokens
-from fair_tta.models._text_tower import check_length
-from fair_tta.prompts._context import SharedContext
-from fair_tta.prompts._encoder import PromptSet
-from fair_tta.prompts.templates import Prompt, parse_names
+from fair_tta._models import Tokens
+from fair_tta._models.text_tower import check_length
+from fair_tta._prompts.context import SharedContext
+from fair_tta._prompts.encoder import PromptSet
+from fair_tta._prompts.templates import Prompt, parse_names
 
 TOKENIZERS: dict[str, Callable[[], Any]] = {
     "CLIP": families.clip_tokenizer,

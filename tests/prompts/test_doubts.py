@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fair_tta.lab.cli.names import doubt, doubts
+from fair_tta.lab._cli.names import doubt, doubts
 from fair_tta.lab.data import PAPER_TASKS
 
 

@@ -11,9 +11,9 @@ import families
 import pytest
 from checks import make_task
 
-from fair_tta.models import TransformersBackend
-from fair_tta.models._borrow import borrowed
-from fair_tta.prompts import task as task_module
+from fair_tta._models import TransformersBackend
+from fair_tta._models.borrow import borrowed
+from fair_tta._prompts import task as task_module
 
 
 @pytest.mark.parametrize("name", ["context", "target_features", "sensitive_features"])

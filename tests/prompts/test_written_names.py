@@ -39,10 +39,10 @@ from fair_tta import (
     ZeroShot,
 )
 from fair_tta import methods as adapters
-from fair_tta.lab.cli.names import parse_renames, sensitive_option, targets_option
-from fair_tta.lab.cli.options import complete_adapters
-from fair_tta.methods.base import needs_pixels
-from fair_tta.methods.registry import ADAPTERS, describe_settings, parse_adapter, parse_adapters
+from fair_tta.lab._cli.names import parse_renames, sensitive_option, targets_option
+from fair_tta.lab._cli.options import complete_adapters
+from fair_tta.methods._base import needs_pixels
+from fair_tta.methods._registry import ADAPTERS, describe_settings, parse_adapter, parse_adapters
 
 
 def test_targets() -> None:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from fair_tta._io import write_whole
+from fair_tta.auditing._document import AuditDocument, EstimateFields, RunFigures
 from fair_tta.auditing._json import dump_document, parse_document, read_file
-from fair_tta.auditing.document import AuditDocument, EstimateFields, RunFigures
-from fair_tta.auditing.scores import Scores
+from fair_tta.auditing._scores import Scores
 from fair_tta.errors import FairTTAError, require
+from fair_tta.metrics._estimate import Estimate, label
 from fair_tta.metrics._rows import Rows
-from fair_tta.metrics.estimate import Estimate, label
 from fair_tta.prediction import Prediction
 
 if TYPE_CHECKING:

@@ -7,24 +7,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from fair_tta.auditing._run import NOT_GIVEN, group_values, harm_against, perceived_change
-from fair_tta.auditing.document import (
+from fair_tta.auditing._document import (
     AnswerChanges,
     ComparedGroup,
     Comparison,
     Difference,
     Differences,
 )
-from fair_tta.auditing.scores import Scores
+from fair_tta.auditing._run import NOT_GIVEN, group_values, harm_against, perceived_change
+from fair_tta.auditing._scores import Scores
 from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics._bootstrap import Bootstrap
+from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._definitions import Metric
+from fair_tta.metrics._estimate import Estimate, direction, label, undefined
 from fair_tta.metrics._estimates import differences
+from fair_tta.metrics._intervals import holm_errors, images_for_change, mcnemar, paired_interval
+from fair_tta.metrics._paired import Mask
 from fair_tta.metrics._rows import Floats, Rows
-from fair_tta.metrics.bootstrap import Bootstrap
-from fair_tta.metrics.calibration import mean
-from fair_tta.metrics.estimate import Estimate, direction, label, undefined
-from fair_tta.metrics.intervals import holm_errors, images_for_change, mcnemar, paired_interval
-from fair_tta.metrics.paired import Mask
 
 COUNTED = (
     definitions.ACCURACY,

@@ -12,7 +12,7 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.json import schema_components
 
 from fair_tta._io import open_file
-from fair_tta.auditing.document import SCHEMA_ID, AuditDocument, Provenance
+from fair_tta.auditing._document import SCHEMA_ID, AuditDocument, Provenance
 from fair_tta.errors import FairTTAError
 
 _DEEPEST = 100  # lists and objects inside one another

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fair_tta.auditing.document import (
+from fair_tta.auditing._document import (
     AdapterFields,
     ClassInGroup,
     Cost,
@@ -27,10 +27,13 @@ from fair_tta.auditing.document import (
     WorstGroups,
     ZeroShotScores,
 )
-from fair_tta.auditing.scores import Scores
+from fair_tta.auditing._scores import Scores
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics._bootstrap import Bootstrap
+from fair_tta.metrics._calibration import BINS, calibration, mean
 from fair_tta.metrics._definitions import EQUALIZED_ODDS
+from fair_tta.metrics._estimate import Over, undefined
 from fair_tta.metrics._estimates import (
     Rates,
     balanced,
@@ -45,13 +48,10 @@ from fair_tta.metrics._estimates import (
     worst,
     worst_cell,
 )
+from fair_tta.metrics._harm import change_of, share_of
+from fair_tta.metrics._paired import Mask
+from fair_tta.metrics._perceived import PseudoOdds, pseudo_odds
 from fair_tta.metrics._rows import Floats, Rows
-from fair_tta.metrics.bootstrap import Bootstrap
-from fair_tta.metrics.calibration import BINS, calibration, mean
-from fair_tta.metrics.estimate import Over, undefined
-from fair_tta.metrics.harm import change_of, share_of
-from fair_tta.metrics.paired import Mask
-from fair_tta.metrics.perceived import PseudoOdds, pseudo_odds
 
 HarmSets = Mapping[str, Sequence[Hashable]] | Sequence[Hashable]
 """Classes that should not be answered, or ``{name of a set: classes}``."""

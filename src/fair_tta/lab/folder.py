@@ -18,21 +18,21 @@ from fair_tta.auditing import Audit, compare
 from fair_tta.auditing._run import HarmSets, parse_harmful
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.data.labels import LabelValues
-from fair_tta.lab.data.records import Problem, ProblemKind, Problems, Record
-from fair_tta.lab.data.sampling import check_counts, choose
-from fair_tta.lab.gallery import GroupGallery
+from fair_tta.lab._gallery import GroupGallery
+from fair_tta.lab._runs.bank import AskedPicture
+from fair_tta.lab._runs.columns import Columns
+from fair_tta.lab._runs.job import job_of
+from fair_tta.lab._runs.local import Local
+from fair_tta.lab._runs.reference import Tell, fit_adapters
+from fair_tta.lab._runs.runner import Engine, Progress, Runner
+from fair_tta.lab._runs.store import Answer, Store
+from fair_tta.lab._runs.worker import Answered
+from fair_tta.lab.data._labels import LabelValues
+from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record
+from fair_tta.lab.data._sampling import check_counts, choose
 from fair_tta.lab.report import Picture, write_report
-from fair_tta.lab.runs.bank import AskedPicture
-from fair_tta.lab.runs.columns import Columns
-from fair_tta.lab.runs.job import job_of
-from fair_tta.lab.runs.local import Local
-from fair_tta.lab.runs.reference import Tell, fit_adapters
-from fair_tta.lab.runs.runner import Engine, Progress, Runner
-from fair_tta.lab.runs.store import Answer, Store
-from fair_tta.lab.runs.worker import Answered
 from fair_tta.methods import Adapter
-from fair_tta.metrics.bootstrap import DEFAULT, Bootstrap
+from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
 
 ROWS, PROBLEMS = "rows.jsonl", "problems.csv"
 AUDIT, REPORT, CARD, PREDICTIONS = "audit.json", "report.html", "card.md", "predictions.csv"

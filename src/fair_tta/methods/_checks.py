@@ -8,10 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from fair_tta import methods as adapters
+from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, PromptError, TowerError
-from fair_tta.methods.base import Adapter, Chained, Outcome, check_markers
-from fair_tta.methods.fitted import FittedMethod
-from fair_tta.prompts.task import Task
+from fair_tta.methods._base import Adapter, Chained, Outcome, check_markers
+from fair_tta.methods._fitted import FittedMethod
 
 _GRADIENT_FREE = [
     f"{name}()"

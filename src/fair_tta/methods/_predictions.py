@@ -10,12 +10,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, ModelError
-from fair_tta.methods.base import Outcome
-from fair_tta.metrics.calibration import normalised_entropies
+from fair_tta.methods._base import Outcome
+from fair_tta.metrics._calibration import normalised_entropies
 from fair_tta.metrics.simplex import distance, flip_margin
 from fair_tta.prediction import Prediction
-from fair_tta.prompts.task import Task
 
 
 def fetch(parts: Mapping[str, Tensor]) -> dict[str, npt.NDArray[np.float64]]:

@@ -4,18 +4,18 @@ Every figure comes as an `Estimate`, with its n, its interval and what it leaves
 """
 
 from fair_tta.metrics import _definitions as definitions
-from fair_tta.metrics._definitions import Metric
-from fair_tta.metrics._estimates import Rates
-from fair_tta.metrics.bootstrap import Bootstrap
-from fair_tta.metrics.calibration import (
+from fair_tta.metrics._bootstrap import Bootstrap
+from fair_tta.metrics._calibration import (
     average_sensitive_indifference,
     average_target_confidence,
     expected_calibration_error,
     group_calibration_error,
     normalised_entropies,
 )
-from fair_tta.metrics.estimate import SMALL, Estimate, Over, SmallGroupWarning
-from fair_tta.metrics.groups import (
+from fair_tta.metrics._definitions import Metric
+from fair_tta.metrics._estimate import SMALL, Estimate, Over, SmallGroupWarning
+from fair_tta.metrics._estimates import Rates
+from fair_tta.metrics._groups import (
     accuracy,
     balanced_accuracy,
     bias,
@@ -28,8 +28,8 @@ from fair_tta.metrics.groups import (
     paired_difference,
     worst_group_accuracy,
 )
-from fair_tta.metrics.harm import harm_rate, harm_rate_change
-from fair_tta.metrics.intervals import (
+from fair_tta.metrics._harm import harm_rate, harm_rate_change
+from fair_tta.metrics._intervals import (
     clopper_pearson,
     images_for_change,
     images_for_half_width,
@@ -37,7 +37,7 @@ from fair_tta.metrics.intervals import (
     paired_interval,
     wilson,
 )
-from fair_tta.metrics.perceived import (
+from fair_tta.metrics._perceived import (
     PseudoOdds,
     prompt_associations,
     pseudo_equalized_odds_difference,
@@ -45,7 +45,7 @@ from fair_tta.metrics.perceived import (
     pseudo_rates,
     r_squared,
 )
-from fair_tta.metrics.ranking import max_skew, ndkl
+from fair_tta.metrics._ranking import max_skew, ndkl
 
 __all__ = [
     "SMALL",

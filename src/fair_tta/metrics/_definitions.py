@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fair_tta.metrics._rows import Floats
-from fair_tta.metrics.estimate import Over
-from fair_tta.metrics.paired import (
+from fair_tta.metrics._estimate import Over
+from fair_tta.metrics._paired import (
     ChangeInterval,
     balanced_change,
     false_alarms,
@@ -25,6 +24,7 @@ from fair_tta.metrics.paired import (
     selections,
     shortfall_change,
 )
+from fair_tta.metrics._rows import Floats
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import numpy as np
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics._bootstrap import Bootstrap, intervals, resampled_change
 from fair_tta.metrics._definitions import Metric
+from fair_tta.metrics._estimate import Estimate, Over, label, left_out, listed, undefined
+from fair_tta.metrics._intervals import clopper_pearson, mean_rate_ends, wilson
 from fair_tta.metrics._rows import Floats, Ints, Rows
-from fair_tta.metrics.bootstrap import Bootstrap, intervals, resampled_change
-from fair_tta.metrics.estimate import Estimate, Over, label, left_out, listed, undefined
-from fair_tta.metrics.intervals import clopper_pearson, mean_rate_ends, wilson
 
 
 @dataclass(frozen=True)

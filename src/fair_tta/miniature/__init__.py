@@ -12,8 +12,8 @@ it. The model knows this world and nothing else.
     True
 """
 
-from fair_tta.miniature.model import FOLDER, load_open_clip
-from fair_tta.miniature.world import (
+from fair_tta.miniature._model import FOLDER, load_open_clip
+from fair_tta.miniature._world import (
     BADGES,
     BIRDS,
     SCENES,

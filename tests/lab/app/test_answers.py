@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from fair_tta import AugMix, FairTPTClassifier, FairTTAError, ImageError, OrthCali, Zero
-from fair_tta.images.views import content_generator
-from fair_tta.lab.app.answers import (
+from fair_tta._images.views import content_generator
+from fair_tta.lab.app._answers import (
     answers_html,
     certificate,
     draw_examples,
     draw_folder,
     kept_views,
 )
-from fair_tta.lab.app.questions import METHODS, Classifiers, Fields, chosen_methods, sandboxed
+from fair_tta.lab.app._questions import METHODS, Classifiers, Fields, chosen_methods, sandboxed
 from fair_tta.miniature import BIRDS
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fair_tta.lab.app.server import (
+from fair_tta.lab.app._server import (
     POLICY,
     Gate,
     Message,

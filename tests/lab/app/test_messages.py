@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from fair_tta import FairTTAError
-from fair_tta.lab.app.questions import note, told, without_folders
+from fair_tta.lab.app._questions import note, told, without_folders
 
 
 def failing(error: Exception) -> str:

@@ -7,15 +7,15 @@ import re
 import pytest
 
 from fair_tta import FairTTAError, ZeroShot
-from fair_tta.lab.app.answers import fields_of
-from fair_tta.lab.app.questions import (
+from fair_tta.lab.app._answers import fields_of
+from fair_tta.lab.app._questions import (
     METHODS,
     MOST_CLASSIFIERS,
     Classifiers,
     Fields,
     chosen_methods,
 )
-from fair_tta.lab.app.server import UploadLimits
+from fair_tta.lab.app._server import UploadLimits
 from fair_tta.miniature import TASKS
 
 

@@ -27,7 +27,7 @@ from quiet_app import OUTSIDE
 from transformers import CLIPProcessor
 
 from app_browser import PATIENCE, AppPage, free_port, running_app, waited
-from fair_tta.lab.app.answers import draw_folder
+from fair_tta.lab.app._answers import draw_folder
 from headless import browser, missing
 
 ROOT = Path(__file__).parents[3]

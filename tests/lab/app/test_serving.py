@@ -18,11 +18,11 @@ import pytest
 from typer.testing import CliRunner
 
 from fair_tta import FairTTAError
-from fair_tta.lab.app import server as serving
-from fair_tta.lab.app.page import is_embedded
-from fair_tta.lab.app.parts import Desk, read_files
-from fair_tta.lab.app.server import UploadLimits, private_folder
-from fair_tta.lab.cli import app
+from fair_tta.lab._cli import app
+from fair_tta.lab.app import _server as serving
+from fair_tta.lab.app._page import is_embedded
+from fair_tta.lab.app._parts import Desk, read_files
+from fair_tta.lab.app._server import UploadLimits, private_folder
 from fair_tta.miniature import FOLDER
 
 
@@ -104,7 +104,7 @@ def test_without_gradio_the_command_says_what_to_install(monkeypatch: pytest.Mon
 
 def test_nothing_imports_gradio_before_the_app_is_built() -> None:
     code = (
-        "import sys, fair_tta, fair_tta.lab.app, fair_tta.lab.app.page, fair_tta.lab.cli\n"
+        "import sys, fair_tta, fair_tta.lab.app, fair_tta.lab.app._page, fair_tta.lab._cli\n"
         "print('gradio' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -143,7 +143,7 @@ def test_it_sweeps_while_it_serves_and_ends_when_asked(monkeypatch: pytest.Monke
     monkeypatch.setattr(serving, "launch", lambda *_: "http://here")
     monkeypatch.setattr(serving, "sweep_uploads", lambda folder, _: swept.append(folder))
     monkeypatch.setattr(serving, "sweep_runs", swept.append)
-    monkeypatch.setattr("fair_tta.lab.app.page.build_interface", lambda *_, **__: QuietBlocks())
+    monkeypatch.setattr("fair_tta.lab.app._page.build_interface", lambda *_, **__: QuietBlocks())
     told: list[str] = []
     serving.serve(views=2, ready=told.append)
     assert told == ["http://here"]

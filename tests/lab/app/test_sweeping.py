@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from fair_tta.lab.app.server import OLD, files_below, sweep_runs, sweep_uploads
+from fair_tta.lab.app._server import OLD, files_below, sweep_runs, sweep_uploads
 
 
 def write(*files: Path) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from fair_tta import Audit, Examination, FairTTAError
-from fair_tta.lab.app.answers import draw_folder, fields_of
-from fair_tta.lab.app.questions import Classifiers, Fields, chosen_methods
-from fair_tta.lab.app.server import OLD
-from fair_tta.lab.app.uploads import LabelColumns, UploadedFile, audit_uploads, examine_uploads
+from fair_tta.lab.app._answers import draw_folder, fields_of
+from fair_tta.lab.app._questions import Classifiers, Fields, chosen_methods
+from fair_tta.lab.app._server import OLD
+from fair_tta.lab.app._uploads import LabelColumns, UploadedFile, audit_uploads, examine_uploads
 from fair_tta.miniature import BIRDS
 
 COLUMNS = LabelColumns("class", ("background",))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fair_tta.lab.app.uploads import (
+from fair_tta.lab.app._uploads import (
     UploadedFile,
     header,
     path_column,
@@ -20,7 +20,7 @@ from fair_tta.lab.app.uploads import (
     stage,
     write_staged_labels,
 )
-from fair_tta.lab.data.records import DatasetError
+from fair_tta.lab.data._records import DatasetError
 
 
 @given(st.text())

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from fair_tta import TPT, Adapter, LogitBalance, Zero, ZeroShot
 from fair_tta.auditing import Audit
-from fair_tta.lab.bench.demo import (
+from fair_tta.lab._cli import app
+from fair_tta.lab.bench._demo import (
     METHODS,
     ONE_VIEW,
     REFERENCE_PICTURES,
@@ -32,11 +33,10 @@ from fair_tta.lab.bench.demo import (
     to_html,
     to_rich,
 )
-from fair_tta.lab.bench.figures import COLUMNS, cell, shown_figure
-from fair_tta.lab.cli import app
-from fair_tta.lab.report.numbers import times
+from fair_tta.lab.bench._figures import COLUMNS, cell, shown_figure
+from fair_tta.lab.report._numbers import times
 from fair_tta.metrics import Estimate
-from fair_tta.metrics.estimate import undefined
+from fair_tta.metrics._estimate import undefined
 from fair_tta.miniature import TASKS
 
 
@@ -118,7 +118,7 @@ def test_cost_is_told_against_zero_shot(episodes: list[Episode], audits: dict[st
 
 def test_views_are_part_of_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the time of this process alone: a busy machine may take longer for anything."""
-    monkeypatch.setattr("fair_tta.lab.runs.worker.time.perf_counter", time.process_time)
+    monkeypatch.setattr("fair_tta.lab._runs.worker.time.perf_counter", time.process_time)
     methods: dict[str, Adapter] = {"one": ZeroShot(), "many": Zero()}
     one, many = run_episodes([TASKS["badges"]], methods, seeds=[0], pictures=12)
     assert many.seconds > one.seconds

@@ -11,10 +11,10 @@ import bench_tiny
 import pytest
 
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.bench.grids import Grid, clip_bias_grid, drawn_sets, field_grid, own_settings
-from fair_tta.lab.bench.references import ReferencePictures
-from fair_tta.lab.bench.run import TableRun, run_table
-from fair_tta.lab.bench.tables import publish
+from fair_tta.lab.bench._grids import Grid, clip_bias_grid, drawn_sets, field_grid, own_settings
+from fair_tta.lab.bench._references import ReferencePictures
+from fair_tta.lab.bench._run import TableRun, run_table
+from fair_tta.lab.bench._tables import publish
 from fair_tta.lab.data import BenchmarkTask, Dataset, DatasetError, read_folder
 from fair_tta.methods import (
     Adapter,
@@ -23,7 +23,7 @@ from fair_tta.methods import (
     OrthCali,
     SmallReferenceWarning,
 )
-from fair_tta.methods.registry import ADAPTERS
+from fair_tta.methods._registry import ADAPTERS
 
 METHODS: dict[str, Adapter] = {"balance": LogitBalance(), "association": AssociationCorrection()}
 

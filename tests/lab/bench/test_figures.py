@@ -10,9 +10,9 @@ from report_samples import Page
 from verdict_samples import CLEAR, made
 
 from fair_tta import compare
-from fair_tta.lab.bench.figures import parts_of
+from fair_tta.lab.bench._figures import parts_of
 from fair_tta.lab.report import html, markdown
-from fair_tta.lab.report.many_tasks import audit_banners
+from fair_tta.lab.report._many_tasks import audit_banners
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
 

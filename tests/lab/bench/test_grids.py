@@ -9,7 +9,7 @@ from importlib import resources
 import pytest
 
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.bench.grids import GRIDS, Grid, Setting, find_grid, of_datasets
+from fair_tta.lab.bench._grids import GRIDS, Grid, Setting, find_grid, of_datasets
 from fair_tta.methods import ZeroShot
 
 

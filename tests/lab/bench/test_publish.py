@@ -19,16 +19,27 @@ import pytest
 from bench_tiny import GRID
 from report_samples import Page
 
+from fair_tta._images.views import AugMix
 from fair_tta._io import printable
 from fair_tta.auditing import Audit, audit, compare
-from fair_tta.auditing.document import Difference
+from fair_tta.auditing._document import Difference
 from fair_tta.errors import FairTTAError
-from fair_tta.images.views import AugMix
-from fair_tta.lab.bench.figures import COLUMNS, Cell, Figure, averages, cell, mark, paired, parts_of
-from fair_tta.lab.bench.grids import GRIDS, Grid, Setting
-from fair_tta.lab.bench.printed import Place, Printed, figures
-from fair_tta.lab.bench.run import prepare, read_columns, run_table
-from fair_tta.lab.bench.tables import (
+from fair_tta.lab._runs.columns import Columns
+from fair_tta.lab._runs.store import Answer
+from fair_tta.lab.bench._figures import (
+    COLUMNS,
+    Cell,
+    Figure,
+    averages,
+    cell,
+    mark,
+    paired,
+    parts_of,
+)
+from fair_tta.lab.bench._grids import GRIDS, Grid, Setting
+from fair_tta.lab.bench._printed import Place, Printed, figures
+from fair_tta.lab.bench._run import prepare, read_columns, run_table
+from fair_tta.lab.bench._tables import (
     Published,
     bench,
     harm_csv,
@@ -38,8 +49,6 @@ from fair_tta.lab.bench.tables import (
     to_markdown,
 )
 from fair_tta.lab.data import Dataset, Record, read_folder
-from fair_tta.lab.runs.columns import Columns
-from fair_tta.lab.runs.store import Answer
 from fair_tta.methods import Zero
 from fair_tta.metrics import Estimate
 
@@ -338,7 +347,7 @@ def test_the_paper_beside_ours() -> None:
 
 
 def test_many_settings_are_reported_by_section(tmp_path: Path) -> None:
-    from fair_tta.lab.bench.figures import audit_task
+    from fair_tta.lab.bench._figures import audit_task
 
     settings = tuple(
         Setting(f"Zero {i}", Zero(0.05 * (i + 1)), section=f"part {i // 4}") for i in range(12)

@@ -18,15 +18,15 @@ import torch
 from bench_tiny import GRID, finished, tiny_run
 from checks import picture
 
+from fair_tta._images.views import AugMix
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
-from fair_tta.images.views import AugMix
-from fair_tta.lab.bench.grids import Setting
-from fair_tta.lab.bench.run import TableRun, run_table
-from fair_tta.lab.bench.tables import publish
-from fair_tta.lab.runs.job import load_backend
-from fair_tta.lab.runs.local import Local
-from fair_tta.lab.runs.ray import OnRay
+from fair_tta.lab._runs.job import load_backend
+from fair_tta.lab._runs.local import Local
+from fair_tta.lab._runs.ray import OnRay
+from fair_tta.lab.bench._grids import Setting
+from fair_tta.lab.bench._run import TableRun, run_table
+from fair_tta.lab.bench._tables import publish
 from fair_tta.methods import TPT
 
 

@@ -24,7 +24,7 @@ from extending_page import documented
 
 from fair_tta import AugMix, FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta.auditing import Audit, audit_classifier, compare
-from fair_tta.miniature.model import FOLDER
+from fair_tta.miniature._model import FOLDER
 
 ADAPTERS = ("--adapters", "zero-shot,fair-tpt:lam=10,rho=0.5")
 
@@ -328,7 +328,7 @@ def test_a_run_that_fails_leaves_the_files_of_the_one_before(folder: Path, tiny_
     assert {path.name: path.read_bytes() for path in (folder / "out").iterdir()} == before
 
 
-@pytest.mark.filterwarnings("default::fair_tta.lab.runs.store.DamagedRowWarning")
+@pytest.mark.filterwarnings("default::fair_tta.lab._runs.store.DamagedRowWarning")
 def test_damage_is_told_and_mended(folder: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
     first = call(*arguments, code=4)

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.bench.samples import miniature_reader, miniature_tasks, paper_reader
-from fair_tta.lab.bench.toml import read_table
-from fair_tta.lab.cli.bench import SplitName, _source, bench_command
+from fair_tta.lab._cli.bench import SplitName, _source, bench_command
+from fair_tta.lab.bench._samples import miniature_reader, miniature_tasks, paper_reader
+from fair_tta.lab.bench._toml import read_table
 from fair_tta.lab.data import AgeCut
 from fair_tta.methods import FairTPT, LogitBalance, ZeroShot
 

@@ -15,11 +15,11 @@ from cli_fixtures import call
 
 import fair_tta
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.bench.grids import GRIDS
-from fair_tta.lab.bench.printed import paper_tables
-from fair_tta.lab.cli import app, console
-from fair_tta.lab.cli.console import exits, progress_bar, say, usage
-from fair_tta.methods.registry import ADAPTERS
+from fair_tta.lab._cli import app, console
+from fair_tta.lab._cli.console import exits, progress_bar, say, usage
+from fair_tta.lab.bench._grids import GRIDS
+from fair_tta.lab.bench._printed import paper_tables
+from fair_tta.methods._registry import ADAPTERS
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = ("", *(command.name or "" for command in app.registered_commands))
@@ -31,7 +31,7 @@ def test_ctrl_c_says_whether_finished_answers_are_kept(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fair_tta.lab.cli.options.make_classifier", interrupted)
+    monkeypatch.setattr("fair_tta.lab._cli.options.make_classifier", interrupted)
     for command in ("predict", "examine"):
         names = [command, "a.png", "--targets", "cat,dog", "--sensitive", "x,y"]
         assert "goes on" not in call(*names, code=130).stderr
@@ -191,7 +191,7 @@ def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
         tell(5, 10)
     assert capsys.readouterr().err == ""
     clock = iter([0.0, 10.0, 11.0, 20.0])
-    monkeypatch.setattr("fair_tta.lab.cli.console.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("fair_tta.lab._cli.console.time.monotonic", lambda: next(clock))
     with progress_bar(True, "rows") as tell:
         for done in (100, 120, 121, 140):  # a hundred were finished before
             tell(done, 140)
@@ -236,7 +236,7 @@ def test_shell_completion(words: str, offered: list[str], monkeypatch: pytest.Mo
 def test_what_needs_no_model_does_not_wait_for_one(words: str) -> None:
     code = (
         "import sys\n"
-        "from fair_tta.lab.cli import app\n"
+        "from fair_tta.lab._cli import app\n"
         "app(sys.argv[1:], standalone_mode=False)\n"
         "print(sorted({'torch', 'transformers', 'PIL', 'cv2', 'matplotlib'} & set(sys.modules)))"
     )

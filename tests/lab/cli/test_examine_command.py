@@ -12,7 +12,7 @@ from cli_fixtures import tiny_model as tiny_model
 
 from fair_tta import Adapter, AugMix, Examination, FairTPT, FairTPTClassifier, OrthCali, Zero
 from fair_tta.miniature import TASKS
-from fair_tta.miniature.world import WorldSplit
+from fair_tta.miniature._world import WorldSplit
 
 
 @pytest.fixture

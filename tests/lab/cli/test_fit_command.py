@@ -14,7 +14,7 @@ from cli_fixtures import many as many
 from cli_fixtures import tiny_model as tiny_model
 
 from fair_tta import Audit, Examination, FairTPTClassifier, LogitBalance, ZeroShot, load_adapter
-from fair_tta.methods.registry import parse_adapter, parse_adapters, short_name
+from fair_tta.methods._registry import parse_adapter, parse_adapters, short_name
 
 pytestmark = pytest.mark.filterwarnings("always::fair_tta.SmallReferenceWarning")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import dataset_fixtures as made
 
-from fair_tta.lab.bench.grids import HARMFUL, clip_bias_tasks
+from fair_tta.lab.bench._grids import HARMFUL, clip_bias_tasks
 from fair_tta.lab.data import read_dataset
-from fair_tta.lab.data.fairface import BRACKETS
+from fair_tta.lab.data._fairface import BRACKETS
 
 
 def test_the_papers_classes() -> None:

@@ -19,7 +19,7 @@ from fair_tta.lab.data import (
     find_task,
     read_fairface,
 )
-from fair_tta.lab.data.fairface import bracket_of
+from fair_tta.lab.data._fairface import bracket_of
 
 AGE_RACE = find_task("FairFace", "age", "race")
 GENDER_RACE = find_task("FairFace", "gender", "race")

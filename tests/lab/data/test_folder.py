@@ -31,8 +31,8 @@ from fair_tta.lab.data import (
     iter_folder,
     read_folder,
 )
-from fair_tta.lab.data import labels as folder
-from fair_tta.lab.data.labels import MISSING, Labels
+from fair_tta.lab.data import _labels as folder
+from fair_tta.lab.data._labels import MISSING, Labels
 
 COLUMNS: dict[str, Any] = {"target_column": "animal", "sensitive_columns": "place"}
 

@@ -10,8 +10,8 @@ from checks import picture
 
 from fair_tta._io import Unlisted
 from fair_tta.lab.data import DatasetError, Problem, ProblemKind
-from fair_tta.lab.data import labels as module
-from fair_tta.lab.data.labels import FOLDER_LABELS, write_labels_of_folders
+from fair_tta.lab.data import _labels as module
+from fair_tta.lab.data._labels import FOLDER_LABELS, write_labels_of_folders
 
 
 def draw(photos: Path, *places: str) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fair_tta._io import printable
 from fair_tta.lab.data import Dataset, DatasetError, Problem, ProblemKind, Problems, Record
-from fair_tta.lab.data.records import collect
+from fair_tta.lab.data._records import collect
 
 
 def dataset(keys: list[str]) -> Dataset:

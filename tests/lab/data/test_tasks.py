@@ -9,6 +9,7 @@ import dataset_fixtures as made
 import pytest
 
 from fair_tta import FairTTAError, Templates
+from fair_tta._prompts.templates import parse_names, parse_sensitive
 from fair_tta.lab.data import (
     MAIN_TASKS,
     MORE_TASKS,
@@ -19,7 +20,6 @@ from fair_tta.lab.data import (
     find_task,
     read_dataset,
 )
-from fair_tta.prompts.templates import parse_names, parse_sensitive
 
 # As the paper's tables of results call them.
 MAIN = {

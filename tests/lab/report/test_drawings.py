@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fair_tta.auditing.document import Difference, Measured
-from fair_tta.lab.report.drawings import (
+from fair_tta.auditing._document import Difference, Measured
+from fair_tta.lab.report._drawings import (
     DRAWING_WIDTH,
     Dot,
     Upright,

@@ -16,10 +16,10 @@ from report_samples import HOSTILE, Page, provenance
 
 from fair_tta import Adapter, FairTTAError, OrthCali
 from fair_tta.auditing import ChangedPicture, Examination
-from fair_tta.auditing.associations import Associations
-from fair_tta.auditing.examine import Perceptions
+from fair_tta.auditing._associations import Associations
+from fair_tta.auditing._examine import Perceptions
+from fair_tta.lab.report import _examination_words as sentences
 from fair_tta.lab.report import examination_html
-from fair_tta.lab.report import examination_words as sentences
 from fair_tta.metrics import Bootstrap
 from fair_tta.metrics._rows import Floats
 from fair_tta.prediction import Prediction

@@ -6,7 +6,7 @@ import pytest
 from verdict_samples import BETTER, CLEAR, EVEN, FAIRER, Rates, made
 
 from fair_tta import AssociationCorrection, compare
-from fair_tta.lab.report.verdict import CONFIRM, MethodRow, audit_cards, cost_sentence, method_rows
+from fair_tta.lab.report._verdict import CONFIRM, MethodRow, audit_cards, cost_sentence, method_rows
 
 
 def row(before: Rates, after: Rates) -> MethodRow:

@@ -19,11 +19,11 @@ from report_samples import HOSTILE, Page, sample
 
 from fair_tta import FairTTAError, metrics
 from fair_tta.auditing import Audit
-from fair_tta.auditing.document import Measured
+from fair_tta.auditing._document import Measured
 from fair_tta.lab.report import Picture, html, html_many, write_report
-from fair_tta.lab.report.numbers import duration, interval, p_value, percent
-from fair_tta.lab.report.sentences import clean, document_of
-from fair_tta.metrics.intervals import mean_rate_ends
+from fair_tta.lab.report._numbers import duration, interval, p_value, percent
+from fair_tta.lab.report._sentences import clean, document_of
+from fair_tta.metrics._intervals import mean_rate_ends
 
 THREE = {"age": ["young", "middle", "old"], "gender": ["man", "woman"], "hat": ["hat", "bare"]}
 

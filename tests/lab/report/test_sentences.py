@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from report_samples import HOSTILE, Page, sample
 
-from fair_tta.auditing.document import Difference
-from fair_tta.lab.report import charts, markdown, sentences
-from fair_tta.lab.report import glossary as meanings
-from fair_tta.lab.report.page import for_markdown
+from fair_tta.auditing._document import Difference
+from fair_tta.lab.report import _charts as charts
+from fair_tta.lab.report import _glossary as meanings
+from fair_tta.lab.report import _sentences as sentences
+from fair_tta.lab.report import markdown
+from fair_tta.lab.report._page import for_markdown
 from fair_tta.metrics import images_for_half_width
 
 

@@ -7,11 +7,11 @@ from report_samples import Page
 from verdict_samples import BETTER, CLEAR, EVEN, FAIRER, answers, made
 
 from fair_tta import Audit, Scores, audit, compare
-from fair_tta.auditing.document import AuditDocument
+from fair_tta.auditing._document import AuditDocument
 from fair_tta.lab.report import html_many
-from fair_tta.lab.report.first_screen import MOST_METHODS, screen_of_many
-from fair_tta.lab.report.many_tasks import banners_of_many, by_gap, cards_of_many, methods_on
-from fair_tta.lab.report.verdict import in_short
+from fair_tta.lab.report._first_screen import MOST_METHODS, screen_of_many
+from fair_tta.lab.report._many_tasks import banners_of_many, by_gap, cards_of_many, methods_on
+from fair_tta.lab.report._verdict import in_short
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
 

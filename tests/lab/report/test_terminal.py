@@ -14,20 +14,20 @@ from rich.console import Console
 from rich.text import Text
 
 from fair_tta import Prediction
-from fair_tta.auditing.document import Difference
+from fair_tta.auditing._document import Difference
 from fair_tta.errors import ImageError
-from fair_tta.lab.bench.demo import TaskTable, to_rich
-from fair_tta.lab.bench.figures import COLUMNS, SECONDS, Cell, Figure, shown_figure
-from fair_tta.lab.bench.grids import GRIDS, Setting
-from fair_tta.lab.bench.printed import Printed
-from fair_tta.lab.bench.tables import Published, shown_cell
-from fair_tta.lab.cli import console as progress
-from fair_tta.lab.cli import predict as predict_output
-from fair_tta.lab.cli.bench import _print
-from fair_tta.lab.cli.tables import SHOWN_METRICS, _table
-from fair_tta.lab.report.numbers import duration
-from fair_tta.lab.report.terminal import Fitted, columns, plain_number
-from fair_tta.metrics.estimate import Estimate, undefined
+from fair_tta.lab._cli import console as progress
+from fair_tta.lab._cli import predict as predict_output
+from fair_tta.lab._cli.bench import _print
+from fair_tta.lab._cli.tables import SHOWN_METRICS, _table
+from fair_tta.lab.bench._demo import TaskTable, to_rich
+from fair_tta.lab.bench._figures import COLUMNS, SECONDS, Cell, Figure, shown_figure
+from fair_tta.lab.bench._grids import GRIDS, Setting
+from fair_tta.lab.bench._printed import Printed
+from fair_tta.lab.bench._tables import Published, shown_cell
+from fair_tta.lab.report._numbers import duration
+from fair_tta.lab.report._terminal import Fitted, columns, plain_number
+from fair_tta.metrics._estimate import Estimate, undefined
 from fair_tta.miniature import TASKS
 
 WIDTHS = [60, 80, 120]

@@ -11,9 +11,9 @@ from report_samples import Page
 
 from fair_tta import AssociationCorrection, FairTPT, FixedRate, LogitBalance, OrthCali, ZeroShot
 from fair_tta.auditing import Audit, audit, compare
-from fair_tta.auditing.document import AuditDocument
+from fair_tta.auditing._document import AuditDocument
 from fair_tta.lab.report import html
-from fair_tta.lab.report.charts import MOST_DRAWN, TRADED, sweeps, tradeoff_chart
+from fair_tta.lab.report._charts import MOST_DRAWN, TRADED, sweeps, tradeoff_chart
 from fair_tta.metrics import Bootstrap
 
 generator = np.random.default_rng(0)

@@ -10,8 +10,8 @@ from verdict_samples import BETTER, CLEAR, EVEN, FAIRER, Rates, answers, made
 
 from fair_tta import Audit, Scores, audit, compare
 from fair_tta.lab.report import html
-from fair_tta.lab.report.many_tasks import audit_banners, banners_of_many, cards_of_many
-from fair_tta.lab.report.verdict import audit_cards, cells_of, in_short, worst_shares
+from fair_tta.lab.report._many_tasks import audit_banners, banners_of_many, cards_of_many
+from fair_tta.lab.report._verdict import audit_cards, cells_of, in_short, worst_shares
 
 WORSE = {**CLEAR, ("cat", "in"): (40, 100)}
 GOOD = {**dict.fromkeys(EVEN, (450, 500)), ("dog", "out"): (420, 500)}

@@ -15,13 +15,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from fair_tta._images.views import AugMix, CropFlip
 from fair_tta._io import write_whole
 from fair_tta._linalg import unit
 from fair_tta.errors import FairTTAError
-from fair_tta.images.views import AugMix, CropFlip
-from fair_tta.lab.bench.samples import miniature_reader, miniature_tasks
-from fair_tta.lab.runs.bank import Bank, bytes_needed, content_digest, identity
-from fair_tta.lab.runs.job import load_backend
+from fair_tta.lab._runs.bank import Bank, bytes_needed, content_digest, identity
+from fair_tta.lab._runs.job import load_backend
+from fair_tta.lab.bench._samples import miniature_reader, miniature_tasks
 
 FACTS = {"format": "x", "dim": 5}
 NAMES = [f"image {i}" for i in range(7)]
@@ -194,7 +194,7 @@ def test_a_shard_that_another_process_has_just_written_is_taken(tmp_path: Path) 
     ("where", "error", "told"),
     [
         ("os.replace", OSError("disk full"), FairTTAError),
-        ("fair_tta.lab.runs.bank.save_file", SafetensorError("disk full"), FairTTAError),
+        ("fair_tta.lab._runs.bank.save_file", SafetensorError("disk full"), FairTTAError),
         ("os.replace", KeyboardInterrupt("disk full"), KeyboardInterrupt),
     ],
 )

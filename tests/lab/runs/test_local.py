@@ -14,15 +14,15 @@ import pytest
 from checks import picture
 from cli_fixtures import tiny_model as tiny_model
 
-from fair_tta.lab.runs import local
+from fair_tta.lab._runs import local
 
 DRIVER = """
 import sys, time
 from fair_tta import FairTPTClassifier, Zero
-from fair_tta.lab.runs.job import WorkUnit, job_of
-from fair_tta.lab.runs.local import Local
-from fair_tta.lab.runs.bank import AskedPicture
-from fair_tta.lab.runs.runner import Runner
+from fair_tta.lab._runs.job import WorkUnit, job_of
+from fair_tta.lab._runs.local import Local
+from fair_tta.lab._runs.bank import AskedPicture
+from fair_tta.lab._runs.runner import Runner
 
 if __name__ == "__main__":
     clf = FairTPTClassifier(sys.argv[1], ["cat", "dog"])

@@ -21,12 +21,12 @@ from bench_tiny import finished, tiny_run
 from cli_fixtures import call
 
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.bench.run import run_table
-from fair_tta.lab.runs import ray as on_ray
-from fair_tta.lab.runs.job import WorkUnit, load_backend
-from fair_tta.lab.runs.local import Local
-from fair_tta.lab.runs.ray import OnRay
-from fair_tta.lab.runs.store import Answer
+from fair_tta.lab._runs import ray as on_ray
+from fair_tta.lab._runs.job import WorkUnit, load_backend
+from fair_tta.lab._runs.local import Local
+from fair_tta.lab._runs.ray import OnRay
+from fair_tta.lab._runs.store import Answer
+from fair_tta.lab.bench._run import run_table
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray and of what it imports
 

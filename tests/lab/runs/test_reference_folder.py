@@ -26,10 +26,10 @@ from fair_tta import (
     Task,
     ZeroShot,
 )
-from fair_tta.lab.runs.bank import AskedPicture
-from fair_tta.lab.runs.job import WorkUnit, job_of
-from fair_tta.lab.runs.reference import ReferenceFolder, fit_adapters
-from fair_tta.lab.runs.worker import start_worker
+from fair_tta.lab._runs.bank import AskedPicture
+from fair_tta.lab._runs.job import WorkUnit, job_of
+from fair_tta.lab._runs.reference import ReferenceFolder, fit_adapters
+from fair_tta.lab._runs.worker import start_worker
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
 

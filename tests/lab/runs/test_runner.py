@@ -15,12 +15,12 @@ from checks import picture
 from cli_fixtures import tiny_model as tiny_model
 
 from fair_tta import AugMix, FairTPTClassifier, Zero, ZeroShot
-from fair_tta.lab.runs.bank import AskedPicture
-from fair_tta.lab.runs.job import Job, WorkUnit, job_of
-from fair_tta.lab.runs.local import Local
-from fair_tta.lab.runs.runner import Pending, Pool, Runner, batched
-from fair_tta.lab.runs.store import Store
-from fair_tta.lab.runs.worker import Answered, Worker, load_picture
+from fair_tta.lab._runs.bank import AskedPicture
+from fair_tta.lab._runs.job import Job, WorkUnit, job_of
+from fair_tta.lab._runs.local import Local
+from fair_tta.lab._runs.runner import Pending, Pool, Runner, batched
+from fair_tta.lab._runs.store import Store
+from fair_tta.lab._runs.worker import Answered, Worker, load_picture
 
 
 class Late:
@@ -212,7 +212,7 @@ def test_the_next_unit_is_decoded_while_one_is_worked_on(
         at_begin.append(begin(self, unit))
         return at_begin[-1]
 
-    monkeypatch.setattr("fair_tta.lab.runs.worker.load_picture", load)
+    monkeypatch.setattr("fair_tta.lab._runs.worker.load_picture", load)
     monkeypatch.setattr(Worker, "begin", begun)
     monkeypatch.setattr(Worker, "finish", finished)
     pictures = asked(tmp_path, 8)

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fair_tta.lab.runs.store import (
+from fair_tta.lab._runs.store import (
     Answer,
     DamagedRowWarning,
     Key,
@@ -217,7 +217,7 @@ def test_files_of_others_and_of_earlier_versions(
             assert list(store) == [row()]
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.lab.runs.store.DamagedRowWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.lab._runs.store.DamagedRowWarning")
 def test_a_file_all_of_whose_rows_are_damaged_is_ours(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     with Store(path) as store:
@@ -316,7 +316,7 @@ WRITER = """
 import sys
 import time
 sys.path.insert(0, sys.argv[2])
-from fair_tta.lab.runs.store import Store
+from fair_tta.lab._runs.store import Store
 from test_store import row
 with Store(sys.argv[1]) as store:
     for batch in range(400):

@@ -12,11 +12,11 @@ from checks import picture
 from cli_fixtures import tiny_model as tiny_model
 
 from fair_tta import TPT, Adapter, AugMix, FairTPT, FairTPTClassifier, ModelError, ZeroShot
-from fair_tta.lab.runs import bank as picture_files
-from fair_tta.lab.runs.bank import AskedPicture
-from fair_tta.lab.runs.job import Job, WorkUnit, job_of
-from fair_tta.lab.runs.store import to_prediction
-from fair_tta.lab.runs.worker import Answered, Worker
+from fair_tta.lab._runs import bank as picture_files
+from fair_tta.lab._runs.bank import AskedPicture
+from fair_tta.lab._runs.job import Job, WorkUnit, job_of
+from fair_tta.lab._runs.store import to_prediction
+from fair_tta.lab._runs.worker import Answered, Worker
 
 METHODS: tuple[Adapter, ...] = (ZeroShot(), TPT(), FairTPT())
 
@@ -118,7 +118,7 @@ def test_each_method_is_charged_what_it_looks_at(
 ) -> None:
     """By a clock that moves when pictures are encoded and when a method works."""
     now = [0.0]
-    monkeypatch.setattr("fair_tta.lab.runs.worker.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("fair_tta.lab._runs.worker.time.perf_counter", lambda: now[0])
     encode, predict = FairTPTClassifier.encode, FairTPTClassifier.predict_encoded
 
     def encoding(self: Any, images: Any, **options: Any) -> Any:

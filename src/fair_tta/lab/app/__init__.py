@@ -3,6 +3,6 @@
 Gradio is imported here alone, and when the app is built.
 """
 
-from fair_tta.lab.app.server import UploadLimits, serve
+from fair_tta.lab.app._server import UploadLimits, serve
 
 __all__ = ["UploadLimits", "serve"]

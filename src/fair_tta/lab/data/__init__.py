@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import os
 
-from fair_tta.lab.data.celeba import read_celeba
-from fair_tta.lab.data.fairface import Padding, read_fairface
-from fair_tta.lab.data.labels import iter_folder, read_folder
-from fair_tta.lab.data.records import (
+from fair_tta.lab.data._celeba import read_celeba
+from fair_tta.lab.data._fairface import Padding, read_fairface
+from fair_tta.lab.data._labels import iter_folder, read_folder
+from fair_tta.lab.data._records import (
     Dataset,
     DatasetError,
     Problem,
@@ -27,7 +27,7 @@ from fair_tta.lab.data.records import (
     Record,
     Split,
 )
-from fair_tta.lab.data.tasks import (
+from fair_tta.lab.data._tasks import (
     DEFAULT_AGES,
     MAIN_TASKS,
     MORE_TASKS,
@@ -36,8 +36,8 @@ from fair_tta.lab.data.tasks import (
     BenchmarkTask,
     find_task,
 )
-from fair_tta.lab.data.utkface import read_utkface
-from fair_tta.lab.data.waterbirds import read_waterbirds
+from fair_tta.lab.data._utkface import read_utkface
+from fair_tta.lab.data._waterbirds import read_waterbirds
 
 __all__ = [
     "MAIN_TASKS",

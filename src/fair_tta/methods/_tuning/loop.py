@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from fair_tta._linalg import length_and_direction, wide
+from fair_tta._prompts.encoder import TOKENS_AT_ONCE
+from fair_tta._prompts.task import Task
 from fair_tta.methods._tuning.directions import Aggregated, Direction, combine
 from fair_tta.methods._tuning.entropy import most_confident
 from fair_tta.methods._tuning.losses import Loss, Objective, PromptLoss, objective_of
 from fair_tta.methods._tuning.rates import RatePolicy, check_context, check_stepper
-from fair_tta.prompts._encoder import TOKENS_AT_ONCE
-from fair_tta.prompts.task import Task
 
 
 def graph_bytes(result: Tensor, weights: Iterable[Tensor]) -> int:

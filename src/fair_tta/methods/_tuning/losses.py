@@ -13,10 +13,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from fair_tta._prompts.encoder import PromptSet, concatenate
+from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._tuning.entropy import marginal, normalised_entropy
-from fair_tta.prompts._encoder import PromptSet, concatenate
-from fair_tta.prompts.task import Task
 
 
 class PromptLoss(Hashable, Protocol):

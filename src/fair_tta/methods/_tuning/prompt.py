@@ -8,15 +8,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fair_tta._prompts.encoder import concatenate
+from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
+from fair_tta.methods._base import Chains, Outcome, Texts, probabilities
+from fair_tta.methods._paper.zero import check_rho
 from fair_tta.methods._tuning.directions import Aggregated, Direction
 from fair_tta.methods._tuning.loop import Tuned, confident_views, tune
 from fair_tta.methods._tuning.losses import Loss, objective_of, own_context
 from fair_tta.methods._tuning.rates import RatePolicy
-from fair_tta.methods.base import Chains, Outcome, Texts, probabilities
-from fair_tta.methods.paper.zero import check_rho
-from fair_tta.prompts._encoder import concatenate
-from fair_tta.prompts.task import Task
 
 
 class PromptTuning(Chains):

@@ -11,15 +11,15 @@ from PIL.Image import Image
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fair_tta._images.vision import Vision, pixels_at_once, probe_picture, suited
 from fair_tta._linalg import length_and_direction, unit, wide
+from fair_tta._models.protocol import Backend
+from fair_tta._models.text_tower import agree
+from fair_tta._prompts.task import Task
 from fair_tta.errors import TowerError
-from fair_tta.images._vision import Vision, pixels_at_once, probe_picture, suited
+from fair_tta.methods._base import Outcome, PixelMethod, probabilities
 from fair_tta.methods._tuning.prompt import check_tuning
 from fair_tta.methods._tuning.rates import RatePolicy, Stepper, check_context, check_stepper
-from fair_tta.methods.base import Outcome, PixelMethod, probabilities
-from fair_tta.models._text_tower import agree
-from fair_tta.models.protocol import Backend
-from fair_tta.prompts.task import Task
 
 """``(model, pixels [images, 3, height, width]) -> features [images, dim]``"""
 

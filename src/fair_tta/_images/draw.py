@@ -1,0 +1,374 @@
+"""Views drawn from their recipes: by OpenCV on the CPU, by tensor operations elsewhere."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn.functional import grid_sample
+
+from fair_tta._images import augment
+from fair_tta._images.augment import Pixels
+from fair_tta.errors import FairTTAError
+
+_AT_ONCE = 2**25  # numbers between the two products
+
+
+def crops(pictures: npt.NDArray[np.uint8], boxes: Tensor, size: tuple[int, int]) -> Tensor:
+    """Bilinear with antialiasing, first along rows, then along columns, rounded after each as PIL.
+
+    Args:
+        pictures: ``[images, height, width, 3]``, all of one size. They go to the device so.
+        boxes: ``[images, views, 5]``: top, left, height and width of the crop, and 1 if it is
+            mirrored. On the device that is to do the work.
+        size: height and width of the views.
+
+    Returns:
+        ``[images, views, 3, height, width]``, levels from 0 to 255 in uint8.
+    """
+    images, views = boxes.shape[:2]
+    there = torch.from_numpy(pictures).to(boxes.device)
+    height, width = there.shape[1:3]
+    columns = there.permute(0, 2, 3, 1).float().reshape(images, width, 3 * height)
+    made = []
+    for some in boxes.split(max(1, _AT_ONCE // (images * size[1] * 3 * height)), dim=1):
+        top, left, tall, broad, flip = some.unbind(-1)
+        along = resampling_weights(left, broad, width, size[1], flip)
+        down = resampling_weights(top, tall, height, size[0], torch.zeros_like(flip))
+        narrow = (along.reshape(images, -1, width) @ columns).round_()
+        levels = narrow.reshape(-1, 3 * size[1], height) @ down.flatten(0, 1).mT
+        levels = levels.round_().clamp_(0, 255).to(torch.uint8)
+        made.append(levels.reshape(images, -1, size[1], 3, size[0]).permute(0, 1, 3, 4, 2))
+    return torch.cat(made, 1).reshape(images, views, 3, *size)
+
+
+def resampling_weights(
+    start: Tensor, extent: Tensor, length: int, size: int, flip: Tensor
+) -> Tensor:
+    """How much each pixel of a line counts for each pixel of the resampled part of it.
+
+    A triangle about the place where the new pixel's centre was, as wide as two pixels, new or old,
+    whichever are larger; what is outside of the part does not count.
+
+    Args:
+        start: ``[...]``, where the part begins.
+        extent: ``[...]``, how long it is.
+        length: of the line.
+        size: of the resampled part.
+        flip: ``[...]``, 1 to turn it round.
+
+    Returns:
+        ``[..., size, length]``; each row sums to one.
+    """
+    ratio = (extent / size)[..., None, None]
+    new = torch.arange(size, device=start.device, dtype=start.dtype)[:, None] + 0.5
+    new = torch.where(flip[..., None, None] > 0, size - new, new)
+    centre = start[..., None, None] + ratio * new
+    old = torch.arange(length, device=start.device, dtype=start.dtype) + 0.5
+    weights = (1 - (old - centre).abs() / ratio.clamp(min=1)).clamp(min=0)
+    inside = (old > start[..., None, None]) & (old < (start + extent)[..., None, None])
+    weights = weights * inside
+    return weights / weights.sum(-1, keepdim=True)
+
+
+_FEW = 1e-3  # less than the smallest step, 1/255, and more than float32 loses
+
+
+def autocontrast(x: Tensor, _: Tensor) -> Tensor:
+    """Stretches each channel: its darkest value becomes 0, its brightest 255."""
+    low, high = x.amin((2, 3), keepdim=True).float(), x.amax((2, 3), keepdim=True).float()
+    stretched = ((x - low) * (255 / (high - low).clamp(min=1)) + _FEW).floor()
+    return torch.where(high > low, stretched, x.float()).to(torch.uint8)
+
+
+def equalize(x: Tensor, _: Tensor) -> Tensor:
+    """Makes the histogram of each channel as flat as a map of its levels can."""
+    levels = x.flatten(2).long()
+    count = torch.zeros(*x.shape[:2], 256, dtype=torch.int32, device=x.device)
+    count = count.scatter_add(2, levels, torch.ones_like(levels, dtype=torch.int32))
+    below = count.cumsum(2, dtype=torch.int32) - count
+    step = torch.where(count > 0, below, 0).amax(2, keepdim=True) // 255
+    table = ((step // 2 + below) // step.clamp(min=1)).clamp(0, 255)
+    same = torch.arange(256, dtype=torch.int32, device=x.device)
+    table = torch.where(step > 0, table, same).to(torch.uint8)
+    return table.gather(2, levels).view_as(x)
+
+
+def posterize(x: Tensor, numbers: Tensor) -> Tensor:
+    """Keeps those bits of each value that are in the first number."""
+    return x & numbers[:, 0, None, None, None].to(torch.uint8)
+
+
+def solarize(x: Tensor, numbers: Tensor) -> Tensor:
+    """Inverts the values from the first number on."""
+    return torch.where(x >= numbers[:, 0, None, None, None], 255 - x, x)
+
+
+def warp(x: Tensor, numbers: Tensor) -> Tensor:
+    """The colour at (x, y) comes from ``a x + b y + c, d x + e y + f``; black outside.
+
+    The numbers are a to f. The centre of the first pixel is at (0.5, 0.5), as in PIL.
+    """
+    height, width = x.shape[2:]
+    a, b, c, d, e, f = (n[:, None, None] for n in numbers[:, :6].unbind(1))
+    across = torch.arange(width, device=x.device, dtype=numbers.dtype) + 0.5
+    down = torch.arange(height, device=x.device, dtype=numbers.dtype)[:, None] + 0.5
+    from_x, from_y = a * across + b * down + c, d * across + e * down + f
+    grid = torch.stack([from_x * (2 / width) - 1, from_y * (2 / height) - 1], -1)
+    moved = grid_sample(x.float(), grid, "bilinear", "border", align_corners=False).round()
+    inside = (from_x >= 0) & (from_x < width) & (from_y >= 0) & (from_y < height)
+    return (moved * inside.unsqueeze(1)).to(torch.uint8)
+
+
+def shear_matrix(across: float, down: float) -> tuple[float, ...]:
+    """For `warp`."""
+    return 1.0, across, 0.0, down, 1.0, 0.0
+
+
+def shift_matrix(across: float, down: float) -> tuple[float, ...]:
+    """For `warp`: pixels to the left and up."""
+    return 1.0, 0.0, across, 0.0, 1.0, down
+
+
+def rotation_matrix(height: int, width: int, degrees: float) -> tuple[float, ...]:
+    """For `warp`: counter-clockwise about the centre."""
+    angle = -math.radians(degrees % 360)
+    cos, sin = math.cos(angle), math.sin(angle)
+    right = width / 2 - cos * width / 2 - sin * height / 2
+    down = height / 2 + sin * width / 2 - cos * height / 2
+    return cos, sin, right, -sin, cos, down
+
+
+_SMALL = 2**21  # numbers in all views, below which threads cost more than they save
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that was drawn for one view.
+
+    Attributes:
+        box: top, left, height and width of the crop.
+        flip: whether the crop is mirrored.
+        weights: of the crop itself and of each chain; they add up to one.
+        chains: operations to apply to the crop one after another.
+    """
+
+    box: tuple[int, int, int, int]
+    flip: bool
+    weights: tuple[float, ...] = (1.0,)
+    chains: tuple[tuple[partial[Pixels], ...], ...] = ()
+
+
+def render(
+    image: Image.Image, size: tuple[int, int], recipes: list[Recipe]
+) -> npt.NDArray[np.float32]:
+    """Makes the views of the recipes; large ones on as many threads as torch uses."""
+    picture = np.array(rgb(image))
+    views = np.empty((len(recipes), *size, 3), np.float32)
+
+    def make(view: npt.NDArray[np.float32], recipe: Recipe) -> None:
+        top, left, height, width = recipe.box
+        crop = resize(picture[top : top + height, left : left + width], size)
+        if recipe.flip:
+            crop = np.asarray(cv2.flip(crop, 1), np.uint8)
+        if not recipe.chains:
+            view[:] = crop
+            return
+        mixed = crop.astype(np.float32)
+        total = recipe.weights[0]
+        for weight, chain in zip(recipe.weights[1:], recipe.chains, strict=True):
+            total += weight
+            if weight > 0:
+                pixels = functools.reduce(lambda result, step: step(result), chain, crop)
+                cv2.accumulateWeighted(pixels, mixed, weight / total)
+        np.minimum(mixed, 255, out=view)  # rounded weights may add up to more than one
+
+    def share(first: int) -> None:
+        for view, recipe in zip(views[first::threads], recipes[first::threads], strict=True):
+            make(view, recipe)
+
+    threads = 1 if views.size < _SMALL else torch.get_num_threads()
+    if threads == 1:
+        share(0)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(share, range(threads)))
+    return views
+
+
+def resize(pixels: Pixels, size: tuple[int, int]) -> Pixels:
+    """Bilinear with antialiasing, at most 1 level from PIL's and several times faster."""
+    batch = np.ascontiguousarray(pixels).reshape(1, *pixels.shape).transpose(0, 3, 1, 2)
+    scaled = torch.nn.functional.interpolate(
+        torch.from_numpy(batch), size, mode="bilinear", antialias=True
+    )
+    return np.ascontiguousarray(scaled.numpy().transpose(0, 2, 3, 1)[0])
+
+
+def rgb(image: Image.Image) -> Image.Image:
+    """The image in three channels, itself if it has them."""
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+_NUMBERS = 6  # parameters of an operation, at most
+Operation = Callable[[Tensor, Tensor], Tensor]
+
+
+def render_batch(
+    images: Sequence[Image.Image],
+    size: tuple[int, int],
+    recipes: Sequence[Sequence[Recipe]],
+    device: torch.device,
+) -> Tensor:
+    """Makes the views of the recipes; each image goes to the device once, as it is.
+
+    Args:
+        images: of any sizes; those of one size are cropped together.
+        size: height and width of the views.
+        recipes: for each image, as many for one as for another.
+        device: where to do it.
+
+    Returns:
+        ``[images, views, 3, height, width]``, from 0 to 255 in float32.
+    """
+    boxes = torch.tensor(
+        [[(*recipe.box, recipe.flip) for recipe in own] for own in recipes], dtype=torch.float32
+    ).to(device)
+    pictures = [np.asarray(rgb(image)) for image in images]
+    by_size: dict[tuple[int, ...], list[int]] = {}
+    for place, picture in enumerate(pictures):
+        by_size.setdefault(picture.shape, []).append(place)
+    order = [place for places in by_size.values() for place in places]
+    parts = [
+        crops(np.stack([pictures[i] for i in places]), _rows(boxes, places), size)
+        for places in by_size.values()
+    ]
+    cropped = torch.cat(parts)
+    if order != sorted(order):
+        cropped = _rows(cropped, sorted(range(len(order)), key=order.__getitem__))
+    mixed = _mixed(cropped.flatten(0, 1), [recipe for own in recipes for recipe in own])
+    return mixed.reshape(cropped.shape)
+
+
+def _mixed(cropped: Tensor, recipes: list[Recipe]) -> Tensor:
+    """Chains of operations, and the weighted sum of crop and chains: ``[views, 3, h, w]``."""
+    if not any(recipe.chains for recipe in recipes):
+        return cropped.float()
+    device, width = cropped.device, max(len(recipe.chains) for recipe in recipes)
+    height, broad = cropped.shape[2:]
+    states = cropped.repeat_interleave(width, 0)
+    for rows, numbers, operation in _steps(recipes, width, (height, broad), device):
+        states.index_copy_(0, rows, operation(states.index_select(0, rows), numbers))
+    weights = torch.tensor(
+        [recipe.weights + (0.0,) * (1 + width - len(recipe.weights)) for recipe in recipes]
+    ).to(device)
+    every = torch.cat([cropped.unsqueeze(1), states.unflatten(0, (-1, width))], 1)
+    mixed = weights.unsqueeze(1) @ every.flatten(2).float()
+    return mixed.clamp(max=255).reshape(cropped.shape)
+
+
+def _steps(
+    recipes: list[Recipe], width: int, size: tuple[int, int], device: torch.device
+) -> list[tuple[Tensor, Tensor, Operation]]:
+    """What to do with which rows, first steps first; rows and numbers go to the device at once."""
+    found: dict[tuple[int, str], list[tuple[int, tuple[float, ...]]]] = {}
+    for view, recipe in enumerate(recipes):
+        for chain, steps in enumerate(recipe.chains):
+            if recipe.weights[1 + chain] > 0:
+                for depth, step in enumerate(steps):
+                    name, numbers = _in_numbers(step, size)
+                    if name:
+                        row = view * width + chain
+                        found.setdefault((depth, name), []).append((row, numbers))
+    groups = sorted(found.items())
+    rows = torch.tensor([row for _, some in groups for row, _ in some]).to(device)
+    table = torch.tensor(
+        [numbers + (0.0,) * (_NUMBERS - len(numbers)) for _, some in groups for _, numbers in some]
+    ).reshape(-1, _NUMBERS).to(device)  # fmt: skip
+    counts = [len(some) for _, some in groups]
+    operations: list[Operation] = [globals()[name] for (_, name), _ in groups]
+    return list(zip(rows.split(counts), table.split(counts), operations, strict=True))
+
+
+def _in_numbers(step: partial[Any], size: tuple[int, int]) -> tuple[str, tuple[float, ...]]:
+    """Which of `batch_operations` a step is, "" if it changes nothing, and its numbers."""
+    height, width = size
+    amount: Any = next(iter(step.keywords.values()), None)
+    if step.func in (augment.autocontrast, augment.equalize):
+        return step.func.__name__, ()
+    if step.func is augment.posterize:
+        return "posterize", (float(0xFF & ~(0xFF >> amount)),)
+    if step.func is augment.solarize:
+        return ("solarize" if amount < 256 else "", (float(amount),))
+    if amount == 0:
+        return "", ()
+    if step.func is augment.rotate:
+        return "warp", rotation_matrix(height, width, amount)
+    if step.func in (augment.shear_x, augment.shear_y):
+        is_x = step.func is augment.shear_x
+        return "warp", shear_matrix(*((amount, 0.0) if is_x else (0.0, amount)))
+    is_x = step.func is augment.translate_x
+    return "warp", shift_matrix(*((amount, 0.0) if is_x else (0.0, amount)))
+
+
+def _rows(tensor: Tensor, places: list[int]) -> Tensor:
+    """Some rows, without a copy if it is all of them in order."""
+    if places == list(range(len(tensor))):
+        return tensor
+    return tensor.index_select(0, torch.tensor(places).to(tensor.device))
+
+
+class Renderer(Enum):
+    """Who draws views. The recipes are the same, so views differ by rounding only.
+
+    Attributes:
+        AUTO: `OPENCV` for a model on the CPU, `TENSORS` for one elsewhere.
+        OPENCV: one by one on the CPU, with as many threads as torch uses.
+        TENSORS: all views of several images at once where the model is. Slow on a CPU.
+    """
+
+    AUTO = "auto"
+    OPENCV = "opencv"
+    TENSORS = "tensors"
+
+
+@runtime_checkable
+class DrawsRecipes(Protocol):
+    """Views that can say what they will do before they do it."""
+
+    @property
+    def render(self) -> Renderer:
+        """Who is to draw them."""
+        ...
+
+    def draw(
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+    ) -> list[Recipe]:
+        """What to do for each view."""
+        ...
+
+
+def uses_tensors(views: Any, device: torch.device) -> bool:
+    """Whether these views are to be drawn as tensors, for a model on this device."""
+    if not isinstance(views, DrawsRecipes) or views.render is Renderer.OPENCV:
+        return False
+    return views.render is Renderer.TENSORS or device.type != "cpu"
+
+
+def check_renderer(render: Any) -> None:
+    """Raise unless this is a `Renderer`."""
+    if not isinstance(render, Renderer):
+        names = ", ".join(map(str, Renderer))
+        raise FairTTAError(f"`render` should be one of {names} (got {render!r}).")

@@ -1,0 +1,257 @@
+"""Random views of an image: crops, flips and AugMix, and checks of user-defined views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from fair_tta._images import augment
+from fair_tta._images.augment import Pixels
+from fair_tta._images.draw import Recipe, Renderer, check_renderer, render, rgb
+from fair_tta.errors import FairTTAError, check_number
+
+_AREA = (0.08, 1.0)  # of a crop, as a part of the image's
+_RATIO = (3 / 4, 4 / 3)  # of a crop, width to height
+_TRIES = 10  # to find a crop that lies inside the image
+_PER_CROP = 4 * _TRIES + 1  # numbers drawn for a crop and a flip
+_DEPTH = 3  # most operations in a chain
+
+# The nine operations, given a part from -1 to 1 of the strongest and the size of the view.
+_STEPS: tuple[Callable[[float, int, int], partial[Pixels]], ...] = (
+    lambda part, h, w: partial(augment.autocontrast),
+    lambda part, h, w: partial(augment.equalize),
+    lambda part, h, w: partial(augment.posterize, bits=4 - int(4 * abs(part))),
+    lambda part, h, w: partial(augment.solarize, threshold=256 - int(256 * abs(part))),
+    lambda part, h, w: partial(augment.rotate, degrees=int(30 * part)),
+    lambda part, h, w: partial(augment.shear_x, level=0.3 * part),
+    lambda part, h, w: partial(augment.shear_y, level=0.3 * part),
+    lambda part, h, w: partial(augment.translate_x, pixels=int(w / 3 * part)),
+    lambda part, h, w: partial(augment.translate_y, pixels=int(h / 3 * part)),
+)
+GEOMETRIC = _STEPS[4:]
+"""Those that move pixels: rotate, shear and translate."""
+
+
+@runtime_checkable
+class Views(Protocol):
+    """How further views of an image are made. View 0, the image itself, is made elsewhere."""
+
+    @property
+    def n(self) -> int:
+        """Number of views, including view 0."""
+
+    def __call__(
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+    ) -> npt.NDArray[np.float32]:
+        """Views 1 to n - 1 with values from 0 to 255: ``[n - 1, height, width, 3]``.
+
+        Args:
+            image: a picture of any size.
+            size: height and width of the views.
+            generator: the only source of randomness.
+        """
+
+
+@dataclass(frozen=True)
+class Identity:
+    """No views but the image itself."""
+
+    @property
+    def n(self) -> int:
+        """Number of views, including the image itself."""
+        return 1
+
+    def __call__(
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+    ) -> npt.NDArray[np.float32]:
+        """See `Views`."""
+        return np.empty((0, *size, 3), np.float32)
+
+
+@dataclass(frozen=True)
+class CropFlip:
+    """Random crops of 8 to 100 percent of the image's area, mirrored with probability 1/2.
+
+    Args:
+        n: number of views, including the image itself.
+        render: who draws the crops; see `Renderer`.
+    """
+
+    n: int = 64
+    render: Renderer = Renderer.AUTO
+
+    def __post_init__(self) -> None:
+        check_count("n", self.n)
+        check_renderer(self.render)
+
+    def __call__(
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+    ) -> npt.NDArray[np.float32]:
+        """See `Views`."""
+        return render(image, size, self.draw(image, size, generator))
+
+    def draw(
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+    ) -> list[Recipe]:
+        """What to do for each view; only the image's size is looked at."""
+        return [Recipe(*crop) for crop in _crops(generator.random((self.n - 1, _PER_CROP)), image)]
+
+
+@dataclass(frozen=True)
+class AugMix:
+    """Crops as of `CropFlip`, each mixed with randomly altered copies of itself.
+
+    A view is ``m * crop + (1 - m) * sum_k w_k * chain_k(crop)`` with m ~ Beta(1, 1),
+    w ~ Dirichlet(1, ..., 1) and chains of one to three operations: AugMix (Hendrycks et al., 2020)
+    with the settings of TPT (Shu et al., 2022). This module's text says what differs from its
+    code.
+
+    Args:
+        n: number of views, including the image itself.
+        severity: up to 10; the level of an operation is uniform between 0.1 and this.
+        width: number of chains.
+        render: who draws the views; see `Renderer`.
+
+    Example:
+        >>> image = Image.new("RGB", (500, 375))
+        >>> AugMix(8)(image, (224, 224), content_generator(image, seed=0)).shape
+        (7, 224, 224, 3)
+    """
+
+    n: int = 64
+    severity: float = 1.0
+    width: int = 3
+    render: Renderer = Renderer.AUTO
+
+    def __post_init__(self) -> None:
+        check_count("n", self.n)
+        check_count("width", self.width)
+        check_renderer(self.render)
+        check_number("severity", self.severity, "be above 0 and at most 10", lambda x: 0 < x <= 10)
+
+    def __call__(
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+    ) -> npt.NDArray[np.float32]:
+        """See `Views`."""
+        return render(image, size, self.draw(image, size, generator))
+
+    def draw(
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+    ) -> list[Recipe]:
+        """What to do for each view; only the image's size is looked at."""
+        per_chain = 2 + 3 * _DEPTH
+        numbers = generator.random((self.n - 1, _PER_CROP + 1 + self.width * per_chain))
+        skip = numbers[:, _PER_CROP, None]
+        chains = numbers[:, _PER_CROP + 1 :].reshape(-1, self.width, per_chain)
+        shares = -np.log1p(-chains[..., 0])  # exponential: their ratios are Dirichlet(1, ..., 1)
+        weights = np.hstack([skip, (1 - skip) * shares / shares.sum(1, keepdims=True)])
+        depth = 1 + (_DEPTH * chains[..., 1]).astype(int)
+        which, level, sign = chains[..., 2:].reshape(*depth.shape, _DEPTH, 3).transpose(3, 0, 1, 2)
+        amount = np.where(sign < 0.5, 0.1, -0.1) * (0.1 + (self.severity - 0.1) * level)
+        which = (len(_STEPS) * which).astype(int)
+        steps = [
+            tuple(
+                tuple(_STEPS[i](a, *size) for i, a in zip(*drawn[:2], strict=True))[: drawn[2]]
+                for drawn in zip(*view, strict=True)
+            )
+            for view in zip(which.tolist(), amount.tolist(), depth.tolist(), strict=True)
+        ]
+        crops = _crops(numbers[:, :_PER_CROP], image)
+        return [
+            Recipe(*crop, tuple(shares), chains)
+            for crop, shares, chains in zip(crops, weights.tolist(), steps, strict=True)
+        ]
+
+
+def content_generator(image: Image.Image, seed: int, use: str = "") -> np.random.Generator:
+    """A generator that depends on the seed, on the size and pixels of the image, and on its use."""
+    picture = rgb(image)
+    digest = blake2b(f"{use}{seed} {picture.width} {picture.height} ".encode(), digest_size=16)
+    digest.update(picture.tobytes())
+    return np.random.default_rng(int.from_bytes(digest.digest(), "big"))
+
+
+def _crops(
+    numbers: npt.NDArray[np.float64], image: Image.Image
+) -> Iterator[tuple[tuple[int, int, int, int], bool]]:
+    """Boxes as torchvision's RandomResizedCrop chooses them, and whether to mirror them."""
+    width, height = image.size
+    area, ratio, down, right = numbers[:, :-1].reshape(-1, _TRIES, 4).transpose(2, 0, 1)
+    area = width * height * (_AREA[0] + (_AREA[1] - _AREA[0]) * area)
+    ratio = _RATIO[0] * (_RATIO[1] / _RATIO[0]) ** ratio
+    w, h = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
+    fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
+    boxes = np.stack([down * (height - h + 1), right * (width - w + 1), h, w], -1).astype(int)
+    first = boxes[np.arange(len(boxes)), fits.argmax(1)].tolist()
+    # Long and narrow: the largest box in the centre whose ratio is allowed.
+    w, h = min(width, round(height * _RATIO[1])), min(height, round(width / _RATIO[0]))
+    centre = ((height - h) // 2, (width - w) // 2, h, w)
+    for box, found, flip in zip(first, fits.any(1), (numbers[:, -1] < 0.5).tolist(), strict=True):
+        yield tuple(box) if found else centre, flip
+
+
+def check_count(name: str, value: int) -> None:
+    """Raise unless `value` is a whole number from 1 on."""
+    if not isinstance(value, int):
+        raise FairTTAError(f"`{name}` should be a whole number (got {value!r}).")
+    if value < 1:
+        raise FairTTAError(f"`{name}` should be at least 1 (got {value!r}).")
+
+
+_SLACK = 1.0  # how far values may overshoot 0..255, as those of some ways to resize do
+
+
+def check_view_count(views: Views) -> None:
+    """Raise unless `n` is a number of views."""
+    if not isinstance(views.n, int) or views.n < 1:
+        raise FairTTAError(
+            f"`views` should have `n`, a whole number from 1 on (got {views.n!r} of "
+            f"{type(views).__name__})."
+        )
+
+
+def check_arrays(
+    name: str, views: Views, arrays: Any, size: tuple[int, int]
+) -> npt.NDArray[np.float32]:
+    """What views gave, if it is an array ``[n - 1, height, width, 3]`` from 0 to 255.
+
+    Args:
+        name: of the argument, for messages.
+        views: who gave it.
+        arrays: what they gave.
+        size: height and width.
+    """
+    wanted = [views.n - 1, *size, 3]
+    is_array = isinstance(arrays, np.ndarray)
+    if not is_array or list(arrays.shape) != wanted or arrays.dtype.kind not in "fiu":
+        got = f"{list(arrays.shape)} of {arrays.dtype}" if is_array else type(arrays).__name__
+        raise FairTTAError(
+            f"`{name}` should give an array {wanted} of numbers, all views but the image itself "
+            f"(got {got} from {type(views).__name__})."
+        )
+    if arrays.size and not isinstance(views, AugMix | CropFlip | Identity):
+        low, high = float(arrays.min()), float(arrays.max())  # nan if there is one
+        if not (low >= -_SLACK and high <= 255 + _SLACK):
+            raise FairTTAError(
+                f"`{name}` should give values from 0 to 255 (got {low:g} to {high:g} from "
+                f"{type(views).__name__})."
+            )
+    checked: npt.NDArray[np.float32] = arrays
+    return checked
+
+
+def listed_views(name: str, made: Any) -> Iterable[Any]:
+    """What a function of views, the argument `name`, gave, if it is several pictures."""
+    if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
+        raise FairTTAError(
+            f"`{name}` should return pictures, such as [image.rotate(90)] (got "
+            f"{type(made).__name__})."
+        )
+    return made

@@ -1,0 +1,364 @@
+"""The image side of a classifier: views of an image and their features, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from torch import Tensor
+
+from fair_tta._cache import Cache
+from fair_tta._images.draw import render_batch, uses_tensors
+from fair_tta._images.load import (
+    MOST_ENLARGED,
+    ImageInput,
+    check_enlarged,
+    enlarged_pixels,
+    load_image,
+)
+from fair_tta._images.views import (
+    Views,
+    check_arrays,
+    check_view_count,
+    content_generator,
+    listed_views,
+)
+from fair_tta._linalg import unit
+from fair_tta._models.borrow import made_once
+from fair_tta._models.protocol import Backend
+from fair_tta.errors import FairTTAError, ImageError, ModelError
+
+_PROBE_EDGE = 96  # of the pictures that show what preprocessing does
+_HALVES = (((200, 30, 60), (20, 180, 90)), ((128, 128, 128), (60, 60, 220)))
+"""Colours of left and right halves, which tell apart channels and shades."""
+
+
+class PixelSpec:
+    """Size and normalisation of a model's input, read off what its own preprocessing does."""
+
+    def __init__(self, size: tuple[int, int], gain: Tensor, shift: Tensor) -> None:
+        self.size = size
+        self._gain = gain
+        self._shift = shift
+
+    @classmethod
+    def of(cls, backend: Any) -> PixelSpec | None:
+        """None if the model has no fixed size or does not normalise channel by channel."""
+        preprocess = getattr(backend, "preprocess", None)
+        if preprocess is None or not hasattr(backend, "encode_pixels"):
+            return None
+        square, flat = (_PROBE_EDGE, _PROBE_EDGE), (_PROBE_EDGE, _PROBE_EDGE * 2 // 3)
+        black, white, wide = (
+            preprocess([Image.new("RGB", size, colour)])
+            for size, colour in ((square, "black"), (square, "white"), (flat, "black"))
+        )
+        if black is None or black.shape != wide.shape:
+            return None
+        low, high = black[0].float().flatten(1), white[0].float().flatten(1)
+        if float((low - low[:, :1]).abs().max() + (high - high[:, :1]).abs().max()) > 1e-4:
+            return None
+        height, width = black.shape[-2:]
+        spec = cls((height, width), (high[:, 0] - low[:, 0]) / 255, low[:, 0])
+        return spec if spec._fits(preprocess(list(map(_picture, _HALVES)))) else None
+
+    def _fits(self, seen: Tensor) -> bool:
+        """Whether the outer columns of pictures of two halves have the colours they should have.
+
+        They have not where channels are mixed or swapped, or shades bent.
+        """
+        colours = torch.tensor(_HALVES, dtype=torch.float32, device=seen.device)  # [pictures, 2, 3]
+        expected = self._shift + colours * self._gain
+        outer = seen.float()[..., [0, -1]].permute(0, 2, 3, 1)  # [pictures, height, 2, 3]
+        a_quarter_of_a_shade = self._gain.abs().max() / 4
+        return bool(((outer - expected[:, None]).abs() <= a_quarter_of_a_shade).all())
+
+    def normalise(self, arrays: npt.NDArray[np.float32], out: Tensor) -> None:
+        """``[..., height, width, 3]`` from 0 to 255 -> ``[..., 3, height, width]``."""
+        pixels = torch.from_numpy(arrays).movedim(-1, -3)
+        torch.addcmul(self._shift[:, None, None], pixels, self._gain[:, None, None], out=out)
+
+    def normalised(self, levels: Tensor) -> Tensor:
+        """The same for levels ``[..., 3, height, width]`` on any device."""
+        shift, gain = torch.stack([self._shift, self._gain])[..., None, None].to(levels.device)
+        return torch.addcmul(shift, levels, gain)
+
+
+def _picture(halves: tuple[tuple[int, int, int], ...]) -> Image.Image:
+    left, right = halves
+    picture = Image.new("RGB", (_PROBE_EDGE, _PROBE_EDGE), left)
+    picture.paste(right, (_PROBE_EDGE // 2, 0, _PROBE_EDGE, _PROBE_EDGE))
+    return picture
+
+
+def probe_picture() -> Image.Image:
+    """Neither square nor smooth, so that sizes, crops and filters show."""
+    y, x = np.mgrid[:171, :230]
+    pixels = np.stack([x, y, (7 * x + 13 * y) % 251], -1).astype(np.uint8)
+    return Image.fromarray(pixels)
+
+
+@contextmanager
+def suited(backend: Backend) -> Iterator[None]:
+    """A model that takes no picture at all is a `ModelError` that says what to do.
+
+    What is about one picture only stays what it is.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, LookupError) as error:
+        if isinstance(error, FairTTAError) or _takes(backend, probe_picture()):
+            raise
+        raise ModelError(
+            f"{backend.name} takes no pictures ({type(error).__name__}: {error}): its image "
+            "processor may be damaged or of another model; pass the right one (`processor`)."
+        ) from error
+
+
+def _takes(backend: Backend, picture: Image.Image) -> bool:
+    try:
+        backend.encode_images([picture])
+    except (ValueError, TypeError, LookupError):
+        return False
+    return True
+
+
+CustomViews = Callable[[Image.Image, np.random.Generator], Iterable[Any]]
+"""Views of one's own: an image and a random generator in, more images (of any kind) out."""
+
+PixelChange = Callable[[Tensor, np.random.Generator], Tensor]
+"""Other pixels from those of all views of an image, ``[views, 3, height, width]``; hashable, with
+a repr that says what it does, which seeds the generator."""
+
+_SIZE = (224, 224)  # of views for a model that does not say its own
+_VIEWS_AT_ONCE = 32  # of that size, through the vision tower on a CPU
+_VIEWS_THERE = 256  # on a device, where they need some 1.5 GB; fewer would launch more kernels
+_EDGE = 512  # of such a model, at most
+_LARGEST_EDGE = 1024  # of any model
+
+
+class Vision:
+    """Features of images and of their views.
+
+    Args:
+        backend: the model.
+        views: a strategy, a function, or a tensor or list of images to use as views.
+        seed: with the content of an image it seeds the image's views.
+        cache: where features are kept. Whoever hands it over clears it when weights change.
+    """
+
+    def __init__(self, backend: Backend, views: Any, seed: int, cache: Cache) -> None:
+        if not isinstance(seed, int):
+            raise FairTTAError(f"`seed` should be a whole number (got {seed!r}).")
+        self.backend = backend
+        self.views: Views | CustomViews = _parse_views(views)
+        self.seed = seed
+        self.cache = cache
+        self._owner = object()  # of its entries in the cache
+
+    def load(self, image: ImageInput) -> Image.Image:
+        """`load_image`, then `check`."""
+        picture = load_image(image)
+        self.check(picture, image)
+        return picture
+
+    def check(self, picture: Image.Image, image: ImageInput) -> None:
+        """Refuse what the model's preprocessing would blow up; `image` is for the message."""
+        if enlarged_pixels(picture, _LARGEST_EDGE) > MOST_ENLARGED:  # else any model will do
+            spec = self._pixel_spec
+            check_enlarged(picture, _EDGE if spec is None else max(spec.size), image)
+
+    def features(
+        self,
+        images: Sequence[Image.Image],
+        with_views: bool,
+        auxiliary: Views | CustomViews | None = None,
+    ) -> Tensor:
+        """Unit features ``[images, views, dim]``; view 0 is the image itself.
+
+        Those in the cache are not made again, so that another method on the same images costs no
+        second pass through the vision tower.
+
+        Args:
+            images: RGB pictures.
+            with_views: False for the images alone.
+            auxiliary: pictures that a method brings along, in place of the classifier's views.
+        """
+        if auxiliary is not None:
+            return self._kept(images, auxiliary, lambda new: self._encode(new, auxiliary))
+        views = self.views if with_views else None
+        return self._kept(images, with_views, lambda new: self._encode(new, views))
+
+    def changed_features(self, images: Sequence[Image.Image], change: PixelChange) -> Tensor:
+        """Unit features ``[images, n, dim]`` of what `change` makes of the pixels of all views."""
+
+        def encode(image: Image.Image) -> Tensor:
+            generator = content_generator(image, self.seed, repr(change))
+            return self._encode_pixels(change(self.pixels(image), generator))
+
+        return self._kept(images, change, lambda new: [unit(encode(image)) for image in new])
+
+    def pixels(self, image: Image.Image) -> Tensor:
+        """An image and its views as the model takes them, ``[views, 3, height, width]``."""
+        if isinstance(self.views, Views) and (spec := self._pixel_spec) is not None:
+            return self._bulk([image], self.views, spec)[0]
+        backend: Any = self.backend
+        pixels: Tensor = backend.preprocess(self._pictures(image, self.views))
+        return pixels
+
+    def _kept(
+        self,
+        images: Sequence[Image.Image],
+        what: object,
+        encode: Callable[[list[Image.Image]], list[Tensor]],
+    ) -> Tensor:
+        """What the cache has of each image, and what it has not, made now."""
+        keys = [(_digest(image), what) for image in images]
+        known = {key: self.cache.find(self._owner, key) for key in keys}
+        found = {key: features for key, features in known.items() if features is not None}
+        new = {key: image for key, image in zip(keys, images, strict=True) if key not in found}
+        with suited(self.backend):
+            made = encode(list(new.values()))
+        for key, features in zip(new, made, strict=True):
+            found[key] = own = features.clone()  # a part of a batch would keep the batch alive
+            self.cache.keep(self._owner, key, own, own.nbytes)
+        counts = {len(found[key]) for key in keys}
+        if len(counts) > 1:
+            raise FairTTAError(
+                f"`{_argument(what)}` should give as many views of each image of a batch (got "
+                f"{' and '.join(map(str, sorted(counts)))} counting the image): use batch_size=1."
+            )
+        return torch.stack([found[key] for key in keys])
+
+    @property
+    def count(self) -> int | None:
+        """How many views an image has, with itself; None if only a function of yours knows."""
+        if isinstance(self.views, Views):
+            return self.views.n
+        if isinstance(self.views, partial) and self.views.func is _fixed:
+            return 1 + len(self.views.args[0])
+        return None
+
+    def forget(self) -> None:
+        """Let go of the features of images that are kept."""
+        self.cache.clear(self._owner)
+
+    def _encode(self, images: list[Image.Image], views: Views | CustomViews | None) -> list[Tensor]:
+        if not images:
+            return []
+        if views is None:
+            return list(unit(self._encode_pictures(images)).unsqueeze(1))
+        if not isinstance(views, Views) or (spec := self._pixel_spec) is None:
+            return [unit(self._encode_pictures(self._pictures(image, views))) for image in images]
+        step = max(
+            1, pixels_at_once(spec.size, self.backend.device) // views.n
+        )  # several images if they are small
+        parts = [
+            self._encode_pixels(self._bulk(images[i : i + step], views, spec).flatten(0, 1))
+            for i in range(0, len(images), step)
+        ]
+        return list(unit(torch.cat(parts)).reshape(len(images), views.n, -1))
+
+    def _bulk(self, images: list[Image.Image], views: Views, spec: PixelSpec) -> Tensor:
+        """Views as arrays at the model's own size: ``[images, views, 3, height, width]``."""
+        backend: Any = self.backend
+        if uses_tensors(views, backend.device):
+            return self._as_tensors(images, views, spec)
+        pixels = torch.empty(len(images), views.n, 3, *spec.size, device="cpu")
+        pixels[:, 0] = backend.preprocess(images)
+        for image, own in zip(images, pixels, strict=True):
+            spec.normalise(self._arrays(image, views, spec.size), out=own[1:])
+        return pixels
+
+    def _as_tensors(self, images: list[Image.Image], views: Any, spec: PixelSpec) -> Tensor:
+        """The same, made where the model is: images go there, not their views."""
+        backend: Any = self.backend
+        first: Tensor = backend.preprocess(images).to(backend.device).unsqueeze(1)
+        if views.n == 1:
+            return first
+        recipes = [views.draw(i, spec.size, content_generator(i, self.seed)) for i in images]
+        levels = render_batch(images, spec.size, recipes, backend.device)
+        return torch.cat([first.float(), spec.normalised(levels)], 1)
+
+    def _pictures(self, image: Image.Image, views: Views | CustomViews) -> list[Image.Image]:
+        """Views as pictures, each for the model's own preprocessing."""
+        if isinstance(views, Views):
+            arrays = self._arrays(image, views, _SIZE).round().clip(0, 255).astype(np.uint8)
+            return [image, *map(Image.fromarray, arrays)]
+        made, name = views(image, content_generator(image, self.seed)), self._name(views)
+        try:
+            return [image, *map(self.load, listed_views(name, made))]
+        except ImageError as error:
+            raise ImageError(f"`{name}` gave no picture: {error}") from error
+
+    def _arrays(
+        self, image: Image.Image, views: Views, size: tuple[int, int]
+    ) -> npt.NDArray[np.float32]:
+        arrays = views(image, size, content_generator(image, self.seed))
+        return check_arrays(self._name(views), views, arrays, size)
+
+    def _name(self, views: Views | CustomViews) -> str:
+        return _argument(views is self.views)
+
+    def _encode_pictures(self, pictures: list[Image.Image]) -> Tensor:
+        step = pixels_at_once(_SIZE, self.backend.device)
+        parts = [pictures[i : i + step] for i in range(0, len(pictures), step)]
+        return torch.cat([self.backend.encode_images(part) for part in parts])
+
+    def _encode_pixels(self, pixels: Tensor) -> Tensor:
+        backend: Any = self.backend
+        parts = pixels.split(pixels_at_once(pixels.shape[-2:], self.backend.device))
+        return torch.cat([backend.encode_pixels(part) for part in parts])
+
+    @property
+    @made_once
+    def _pixel_spec(self) -> PixelSpec | None:
+        return PixelSpec.of(self.backend)
+
+
+def _argument(what: object) -> str:
+    return "views" if what is True else "auxiliary"
+
+
+def pixels_at_once(size: Sequence[int], device: torch.device | None = None) -> int:
+    """How many views of a size go through the tower at once; more on a device than on a CPU."""
+    most = _VIEWS_AT_ONCE if device is None or device.type == "cpu" else _VIEWS_THERE
+    return max(1, most * _SIZE[0] * _SIZE[1] // (size[0] * size[1]))
+
+
+def _digest(image: Image.Image) -> tuple[Any, ...]:
+    return image.size, blake2b(image.tobytes(), digest_size=16).digest()
+
+
+def _fixed(
+    pictures: list[Image.Image], _image: Image.Image, _generator: np.random.Generator
+) -> list[Image.Image]:
+    return pictures
+
+
+def _parse_views(views: Any) -> Views | CustomViews:
+    if isinstance(views, Views) and not isinstance(views, type):
+        check_view_count(views)
+        return views
+    is_nested = isinstance(views, Tensor) and views.is_nested  # it has no shape
+    is_array = isinstance(views, Tensor | np.ndarray) and not is_nested and views.ndim > 0
+    if is_array and views.ndim == 3 and {*views.shape[::2]} & {1, 3, 4}:
+        raise FairTTAError(
+            f"`views` of shape {list(views.shape)} could be one picture: pass several as "
+            "[views, 3, height, width] or [views, height, width, 3], or as a list."
+        )
+    if is_array or isinstance(views, list | tuple):
+        return partial(_fixed, [load_image(view) for view in views])
+    if callable(views) and not isinstance(views, type):
+        custom: CustomViews = views
+        return custom
+    raise FairTTAError(
+        "`views` should be a strategy such as AugMix(64), a function of an image and a random "
+        f"generator, or a tensor of views (got {views!r})."
+    )

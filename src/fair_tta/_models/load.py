@@ -1,0 +1,374 @@
+"""Find out what kind of model an object or a string is, and load it."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import nn
+
+from fair_tta._models.borrow import untouched
+from fair_tta._models.open_clip import OpenClipBackend
+from fair_tta._models.protocol import Backend
+from fair_tta._models.transformers import TransformersBackend
+from fair_tta._models.untrusted import check_folder, find, load_open_clip_string
+from fair_tta.errors import FairTTAError, ModelError
+from fair_tta.miniature._model import FOLDER
+
+
+def model_origin(backend: Any) -> str:
+    """Hub id of a model, or the name of its folder; empty if it does not tell."""
+    path = _path(backend)
+    if not os.path.isdir(path) and not os.path.isabs(path):
+        return path
+    return "miniature" if Path(path) == FOLDER else Path(path).resolve().name
+
+
+def model_name(backend: Any) -> str:
+    """The name of a backend."""
+    name, path = str(backend.name), _path(backend)
+    return name.replace(path, model_origin(backend)) if path else name
+
+
+def _path(backend: Any) -> str:
+    return str(getattr(getattr(backend, "model", None), "name_or_path", None) or "")
+
+
+_ACCEPTED = (
+    "a transformers model (with `processor=` if it has no `name_or_path`), a transformers "
+    "zero-shot pipeline, open_clip's (model, preprocess, tokenizer), an open_clip model, the "
+    "directory or hub id of a transformers model, 'open_clip:NAME/TAG', 'miniature' (the embedded "
+    "model), or an object that satisfies fair_tta.Backend"
+)
+_CLIP_VOCABULARY = 49408
+_MEMBERS = [name for name in vars(Backend) if not name.startswith("_")]
+
+
+def resolve(model: Any, processor: Any = None) -> Backend:
+    """Make a `Backend` of whatever the user has.
+
+    Args:
+        model: see the error text for what is accepted.
+        processor: for a transformers model, its processor or ``(image_processor, tokenizer)``.
+    """
+    if isinstance(model, str | Path):
+        with untouched():
+            return _from_string(str(model), processor)
+    if isinstance(model, tuple | list):
+        _no_processor(processor)
+        return _from_tuple(tuple(map(_unwrapped, model)))
+    if isinstance(model, type):
+        raise ModelError(
+            f"`model` should be a model, not the class of one: make one, as in "
+            f"{model.__name__}(...) (got the class {model.__name__})."
+        )
+    model = _unwrapped(model)
+    missing = [name for name in _MEMBERS if not hasattr(model, name)]
+    if not missing:  # isinstance of Python 3.12 does not see what __getattr__ gives
+        _no_processor(processor)
+        backend: Backend = model
+        return backend
+    if _is_pipeline(model):
+        processor = processor or (model.image_processor, model.tokenizer)
+        return _from_transformers(model.model, processor)
+    if isinstance(model, nn.Module) and hasattr(model, "config") and hasattr(model, "dtype"):
+        return _from_transformers(model, processor)
+    if isinstance(model, nn.Module) and hasattr(model, "encode_image"):
+        _no_processor(processor)
+        return OpenClipBackend(model, _open_clip_preprocess(model), _open_clip_tokenizer(model))
+    if "encode_images" not in missing or "encode_prompts" not in missing:
+        raise ModelError(
+            f"`model` should satisfy fair_tta.Backend: {type(model).__name__} lacks "
+            f"{', '.join(missing)}."
+        )
+    raise ModelError(f"`model` should be {_ACCEPTED} (got {_describe(model)}).")
+
+
+def _from_string(name: str, processor: Any) -> Backend:
+    if name == "miniature":
+        _no_processor(processor)
+        name = str(FOLDER)
+    if name.startswith("open_clip:"):
+        _no_processor(processor)
+        return load_open_clip_string(name.removeprefix("open_clip:"))
+    try:
+        os.stat(name)
+        configs = [file.name for file in Path(name).glob("*config.json")]
+    except (FileNotFoundError, NotADirectoryError):
+        configs = []
+    except (OSError, ValueError) as error:  # a name that is too long, or has odd signs
+        raise ModelError(
+            f"`model={name[:80]!r}` could not be loaded ({str(error)[:40]}): it should be "
+            f"{_ACCEPTED}."
+        ) from error
+    if configs == ["open_clip_config.json"]:
+        _no_processor(processor)
+        return load_open_clip_string(f"local-dir:{name}")
+    import transformers
+
+    try:
+        folder, revision = find(name)
+        check_folder(name, folder)
+        source: Any = {"revision": revision, "trust_remote_code": False}
+        config = transformers.AutoConfig.from_pretrained(name, **source)
+        blip = "BlipForImageTextRetrieval" in (getattr(config, "architectures", None) or ())
+        kind: Any = transformers.BlipForImageTextRetrieval if blip else transformers.AutoModel
+        model, report = kind.from_pretrained(
+            name, weights_only=True, output_loading_info=True, **source
+        )
+    except (ImportError, ModelError):
+        raise
+    except Exception as error:  # a broken file raises almost anything
+        raise ModelError(
+            f"`model={name!r}` could not be loaded: {error} If it is an open_clip model, write "
+            "'open_clip:NAME/TAG'."
+        ) from error
+    if report["missing_keys"]:
+        some = sorted(report["missing_keys"])[0]
+        raise ModelError(
+            f"`model={name!r}` is not a whole {type(model).__name__}: weights are missing, such as "
+            f"{some!r}."
+        )
+    return _from_transformers(model.eval(), processor or _load_processor(name, revision))
+
+
+def _from_tuple(parts: tuple[Any, ...]) -> Backend:
+    if len(parts) == 2 and hasattr(parts[0], "config"):
+        return _from_transformers(*parts)
+    if len(parts) == 3 and hasattr(parts[0], "encode_image") and callable(parts[1]):
+        model, preprocess, tokenizer = parts
+        if callable(tokenizer) and not hasattr(tokenizer, "transforms"):
+            return OpenClipBackend(model, preprocess, tokenizer)
+        raise ModelError(
+            "`model=(model, preprocess, tokenizer)` should end with the tokenizer, as of "
+            f"open_clip.get_tokenizer(name) (got {_describe(tokenizer)})."
+        )
+    raise ModelError(
+        f"`model` should be {_ACCEPTED} (got a tuple of "
+        f"{', '.join(_describe(part) for part in parts)})."
+    )
+
+
+def _from_transformers(model: Any, processor: Any) -> Backend:
+    if processor is None:
+        name = getattr(model, "name_or_path", "")
+        if not name:
+            raise ModelError(
+                f"{type(model).__name__} does not say where it came from (`name_or_path` is "
+                "empty): pass `processor=` (a processor, or (image_processor, tokenizer))."
+            )
+        processor = _find_processor(name)
+    if isinstance(processor, tuple | list) and len(processor) == 2:
+        image_processor, tokenizer = processor
+    else:
+        image_processor = getattr(processor, "image_processor", None)
+        tokenizer = getattr(processor, "tokenizer", None)
+    if not callable(image_processor) or not callable(tokenizer):
+        raise ModelError(
+            "`processor` should be a transformers processor with image_processor and tokenizer, "
+            f"or (image_processor, tokenizer) (got {_describe(processor)})."
+        )
+    return TransformersBackend(model, image_processor, tokenizer)
+
+
+def _find_processor(name: str) -> Any:
+    """The processor of a model that the user loaded."""
+    try:
+        folder, revision = find(name)
+    except (OSError, ValueError) as error:
+        raise _no_processor_at(name, error) from error
+    check_folder(name, folder, is_model=False)
+    return _load_processor(name, revision)
+
+
+def _load_processor(name: str, revision: str | None) -> Any:
+    import transformers
+
+    source: Any = {"revision": revision, "trust_remote_code": False}
+    try:
+        with untouched():
+            return transformers.AutoProcessor.from_pretrained(name, **source)
+    except ImportError:
+        raise
+    except Exception as error:  # a broken file raises almost anything
+        raise _no_processor_at(name, error) from error
+
+
+def _no_processor_at(name: str, error: Exception) -> ModelError:
+    return ModelError(
+        f"no processor was found for `model={name!r}` ({error}): pass `processor=` (a processor, "
+        "or (image_processor, tokenizer))."
+    )
+
+
+def _open_clip_preprocess(model: Any) -> Any:
+    from open_clip.transform import PreprocessCfg, image_transform_v2
+
+    settings = getattr(model.visual, "preprocess_cfg", None)
+    if settings is None:
+        raise ModelError(
+            "this open_clip model does not carry its preprocessing (`model.visual."
+            "preprocess_cfg`): pass `model=(model, preprocess, tokenizer)`."
+        )
+    return image_transform_v2(PreprocessCfg(**settings), is_train=False)
+
+
+def _open_clip_tokenizer(model: Any) -> Any:
+    import open_clip
+
+    text = getattr(model, "text", model)
+    if getattr(text, "vocab_size", None) == _CLIP_VOCABULARY and hasattr(text, "token_embedding"):
+        return open_clip.SimpleTokenizer(context_length=text.context_length)
+    raise ModelError(
+        "this open_clip model does not say which tokenizer it was trained with: pass "
+        "`model=(model, preprocess, open_clip.get_tokenizer(name))`."
+    )
+
+
+def _unwrapped(model: Any) -> Any:
+    """What `torch.compile` and `DataParallel` wrap."""
+    model = getattr(model, "_orig_mod", model)
+    return model.module if isinstance(model, nn.DataParallel) else model
+
+
+def _is_pipeline(model: Any) -> bool:
+    return getattr(model, "task", None) == "zero-shot-image-classification" and all(
+        hasattr(model, name) for name in ("model", "tokenizer", "image_processor")
+    )
+
+
+def _no_processor(processor: Any) -> None:
+    if processor is not None:
+        raise ModelError("`processor` goes with a transformers model only.")
+
+
+def _describe(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__name__}"
+
+
+_DTYPES = {name: getattr(torch, name) for name in ("float32", "float16", "bfloat16", "float64")}
+
+_AS_GOOD_AS_SAME = 0.02  # of the length of features: half precision differs by less
+
+
+def load(
+    model: Any,
+    processor: Any = None,
+    *,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+) -> Backend:
+    """Make a `Backend` of whatever the user has, where and as it is wanted.
+
+    Args:
+        model: as for `resolve`.
+        processor: as for `resolve`.
+        device: such as ``"cuda"``; ``"auto"`` for an accelerator if there is one. None to leave the
+            model where it is loaded.
+        dtype: ``"bfloat16"``, ``"float16"``, ``"float32"`` or ``"float64"``, of torch too;
+            ``"auto"`` for what the device is fast in. None for that of the file.
+
+    Raises:
+        FairTTAError: the model is an object, which stays as it is, or it cannot be moved.
+    """
+    for name, value in (("device", device), ("dtype", dtype)):
+        if value is not None and not isinstance(model, str | Path):
+            raise FairTTAError(
+                f"`{name}` goes with a model that is loaded from a string. An object stays as it "
+                f"is: move it yourself, as in model.to({str(value)!r}) (got {name}={value!r} and a "
+                f"{type(model).__name__})."
+            )
+    where = None if device is None else find_device(device)
+    what = None if dtype is None else find_dtype(dtype, where)
+    backend = resolve(model, processor)
+    if where is not None or what is not None:
+        move(backend, where, what)
+    return backend
+
+
+def with_compiled_vision(backend: Backend) -> Backend:
+    """The same model with its vision tower compiled.
+
+    Some compilers make wrong code for some processors, or none, so a picture goes through both
+    first; if they differ, a warning says so and the model comes back as it was.
+    """
+    make = getattr(backend, "with_compiled_vision", None)
+    if make is None:
+        raise FairTTAError(
+            f"`compile_vision` needs a model of transformers or open_clip ({backend.name} is a "
+            "backend of your own): compile its vision tower yourself."
+        )
+    compiled: Backend = make()
+    picture = [Image.linear_gradient("L").convert("RGB")]
+    own, result = backend.encode_images(picture).float(), "gives other features"
+    try:
+        other = compiled.encode_images(picture).float()
+        if (other - own).norm() <= _AS_GOOD_AS_SAME * own.norm():  # not if anything is NaN
+            return compiled
+    except Exception as error:  # of a compiler: of any kind
+        result = f"fails ({type(error).__name__})"
+    warnings.warn(
+        f"torch.compile (torch {torch.__version__}) {result} on this machine: the vision tower "
+        "stays as it is.",
+        stacklevel=3,
+    )
+    return backend
+
+
+def move(backend: Backend, device: torch.device | None, dtype: torch.dtype | None = None) -> None:
+    """Move a model; its single numbers, such as the temperature, keep their precision."""
+    model = getattr(backend, "model", None)
+    if not isinstance(model, nn.Module):
+        raise FairTTAError(
+            f"`device` and `dtype` need a model of torch to move ({backend.name} shows none)."
+        )
+    numbers = [(p, p.detach().clone()) for p in model.parameters() if p.ndim == 0]
+    try:
+        model.to(device=device, dtype=dtype)
+        for parameter, value in numbers:
+            parameter.data = value.to(parameter.device)
+    except (RuntimeError, AssertionError, TypeError, ImportError) as error:
+        raise FairTTAError(f"`device` {str(device)!r} cannot be used: {error}") from error
+
+
+def find_device(device: str | torch.device) -> torch.device:
+    """The device of a name; of "auto" the accelerator of this machine, or its CPU."""
+    if device == "auto":
+        found = (
+            torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        )
+        return torch.device("cpu") if found is None else found
+    try:
+        found = torch.device(device)
+        if found.type == "meta":
+            raise TypeError("it holds no numbers")
+    except (RuntimeError, TypeError) as error:
+        raise FairTTAError(
+            f"`device` {str(device)!r} cannot be used: it should be 'auto', 'cpu', 'cuda', 'mps' "
+            "or another device of torch."
+        ) from error
+    return found
+
+
+def find_dtype(dtype: str | torch.dtype, device: torch.device | None) -> torch.dtype:
+    """The dtype of a name; of "auto" bfloat16 on accelerators that have it, else float16.
+
+    On a CPU "auto" is float32: few are faster in less.
+    """
+    if isinstance(dtype, torch.dtype) and dtype in _DTYPES.values():
+        return dtype
+    if dtype == "auto":
+        if device is None or device.type == "cpu":
+            return torch.float32
+        has_bfloat16 = device.type != "cuda" or torch.cuda.is_bf16_supported(False)
+        return torch.bfloat16 if has_bfloat16 else torch.float16
+    if isinstance(dtype, str) and dtype in _DTYPES:
+        found: torch.dtype = _DTYPES[dtype]
+        return found
+    raise FairTTAError(
+        f"`dtype` should be 'auto', {', '.join(map(repr, _DTYPES))} (got {dtype!r})."
+    )

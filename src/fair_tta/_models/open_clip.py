@@ -1,0 +1,211 @@
+"""Models of the open_clip library: CLIP, CustomTextCLIP with any text tower, CoCa."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from PIL.Image import Image
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fair_tta._models.borrow import check_present, explained, image_twin, untouched
+from fair_tta._models.prefix_sharing import Tree
+from fair_tta._models.protocol import Tokens
+from fair_tta._models.text_tower import TextTower, check_length, tokenized_probe
+from fair_tta.errors import ModelError
+
+
+class OpenClipBackend:
+    """An open_clip model with its preprocessing and tokenizer.
+
+    Args:
+        model: has `encode_image` and `encode_text`.
+        preprocess: the model's own transform, PIL image to tensor.
+        tokenizer: the model's own tokenizer, sentences to ids.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        preprocess: Callable[[Image], Tensor],
+        tokenizer: Callable[..., Tensor],
+    ) -> None:
+        check_present(model)
+        self.model: Any = model
+        self._image_call: Callable[[Tensor], Tensor] = partial(_image, model)
+        self._preprocess = preprocess
+        self._tokenizer = tokenizer
+        self._takes_length = "context_length" in inspect.signature(tokenizer).parameters
+        padding, pads_with_end = _padding(tokenizer)
+        self._has_padding_token = padding is not None
+        self._pad = padding or 0  # open_clip's own tokenizer pads with 0
+        appends_cls = getattr(getattr(model, "text", model), "cls_emb", None) is not None
+        # CoCa's mask lets its appended class token see one position of padding; where padding and
+        # end of text are the same token, the first of them is the end.
+        slack = int(appends_cls or pads_with_end)
+        probe, call = tokenized_probe(self.tokenize), partial(_text, _TextModule(model))
+        self._tower = TextTower(model, f"of {self.name}", call, probe, slack)
+
+    @property
+    def name(self) -> str:
+        """Class of the model and of its text tower."""
+        tower = getattr(self.model, "text", None)
+        inside = "" if tower is None else f" with {type(tower).__name__}"
+        return f"open_clip {type(self.model).__name__}{inside}"
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+        device: torch.device = next(self.model.parameters()).device
+        return device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the vision tower's weights, in which images are passed."""
+        weights: Any = list(self.model.visual.parameters())
+        dtype: torch.dtype = next((w for w in weights if w.ndim == 4), weights[0]).dtype
+        return dtype
+
+    @property
+    def scale(self) -> float:
+        """``exp(logit_scale)``."""
+        log_scale: Any = self.model.logit_scale
+        return math.exp(float(log_scale.detach()))
+
+    @property
+    def tower(self) -> TextTower:
+        """The text tower."""
+        return self._tower
+
+    def encode_images(self, images: Sequence[Image]) -> Tensor:
+        """Features from the model's own preprocessing and vision tower."""
+        return self.encode_pixels(self.preprocess(images))
+
+    def preprocess(self, images: Sequence[Image]) -> Tensor:
+        """Pixels ``[images, 3, height, width]`` as the model wants them."""
+        with untouched():
+            return torch.stack([self._preprocess(image) for image in images])
+
+    def encode_pixels(self, pixels: Tensor) -> Tensor:
+        """Features of preprocessed pixels."""
+        tower = f"the vision tower of {self.name}"
+        with untouched(self.model), torch.no_grad(), explained(self.model, tower):
+            return self._image_call(pixels.to(self.device, self.dtype))
+
+    def image_tower(self) -> nn.Module:
+        """The vision tower with modules of its own, pixels to features."""
+        return image_twin(self.model, _image)
+
+    def with_compiled_vision(self) -> OpenClipBackend:
+        """The same with a compiled vision tower; the model itself stays as it is."""
+        other, call = copy.copy(self), self._image_call
+        other._image_call = torch.compile(lambda pixels: call(pixels))
+        return other
+
+    def tokenize(self, texts: Sequence[str]) -> Tokens:
+        """Whole sentences at the model's full length."""
+        ids = self._tokenizer(list(texts))
+        if not isinstance(ids, Tensor):
+            raise ModelError(
+                "the tokenizer should turn sentences into a tensor of ids, as those of "
+                f"open_clip.get_tokenizer(name) do (got {type(ids).__name__})."
+            )
+        mask = ids != self._pad
+        if not self._has_padding_token:  # 0 is also the "!" of "!=": close the gaps
+            mask = (mask.cumsum(1) > 0) & (mask.flip(1).cumsum(1).flip(1) > 0)
+        length = ids.shape[1]
+        for i in mask[:, -2:].any(1).nonzero().flatten().tolist():  # nearly full: truncated?
+            check_length(texts[i], self._true_length(texts[i], length), length)
+        return Tokens(ids.to(self.device), mask.to(self.device))
+
+    def _true_length(self, text: str, length: int) -> int:
+        """How many tokens a sentence has when the tokenizer is given more room.
+
+        What is lost for want of room is counted, since end of text may not show among the real
+        tokens: SigLIP pads with it, CLIPA strips it.
+        """
+        if not self._takes_length:
+            return length + int(self._tokenizer([text])[0, -1] != self._pad)
+        kept, real = (
+            int((self._tokenizer([text], context_length=room) != self._pad).sum())
+            for room in (length, 8 * length)
+        )
+        return length + real - kept
+
+    def shorten(self, tokens: Tokens) -> Tokens:
+        """Leave out the padded tail where that is exact."""
+        return self._tower.shorten(tokens)
+
+    def embed_tokens(self, ids: Tensor) -> Tensor:
+        """Token embeddings of the text tower."""
+        return self._tower.embed(ids)
+
+    def encode_text(self, tokens: Tokens) -> Tensor:
+        """The model's own text features."""
+        return self._tower.encode(tokens)
+
+    def encode_prompts(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
+        """Text features of spliced prompts."""
+        return self._tower.encode_from(tokens, embeddings)
+
+    def encode_episodes(self, tokens: Tokens, tree: Tree, embeddings: Tensor) -> Tensor:
+        """Text features of spliced prompts under several contexts."""
+        return self._tower.encode_episodes(tokens, tree, embeddings)
+
+
+class _TextModule(nn.Module):
+    """`functional_call` needs a module whose forward is the text call."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor) -> Tensor:
+        features: Tensor = self.model.encode_text(ids, normalize=False)
+        return features
+
+
+def _image(model: Any, pixels: Tensor) -> Tensor:
+    features: Tensor = model.encode_image(pixels, normalize=False)
+    return features
+
+
+def _text(module: _TextModule, ids: Tensor, _mask: Tensor | None) -> Tensor:
+    """`encode_text`, with the tower's tables shortened for the call if the ids are shorter."""
+    tables = _short_tables(module.model, ids.shape[1])
+    features: Tensor = functional_call(module, tables, (ids,), tie_weights=False)
+    return features
+
+
+def _short_tables(model: Any, length: int) -> dict[str, Tensor]:
+    """The first rows of the table of positions and of the attention mask, if they are longer.
+
+    An appended class token keeps its own position, the last one.
+    """
+    text = getattr(model, "text", model)  # CLIP keeps the tables itself, all others on `text`
+    rows = getattr(text, "positional_embedding", None)
+    if not isinstance(rows, Tensor):
+        return {}  # a tower of transformers, which takes any length
+    appended = 0 if getattr(text, "cls_emb", None) is None else 1
+    if length + appended >= rows.shape[0]:
+        return {}
+    prefix = "model." if text is model else "model.text."
+    short = torch.cat([rows[:length], rows[rows.shape[0] - appended :]])
+    tables = {prefix + "positional_embedding": short}
+    mask = getattr(text, "attn_mask", None)
+    if mask is not None:
+        tables[prefix + "attn_mask"] = mask[: len(short), : len(short)]
+    return tables
+
+
+def _padding(tokenizer: Any) -> tuple[int | None, bool]:
+    """Id of the padding token if there is one, and whether it is also the end of text."""
+    inner = getattr(tokenizer, "tokenizer", tokenizer)  # open_clip wraps those of transformers
+    pad = getattr(inner, "pad_token_id", None)
+    return pad, pad is not None and pad == getattr(inner, "eos_token_id", None)

@@ -1,0 +1,244 @@
+"""Models of the transformers library: CLIP, SigLIP, ALIGN, BLIP and whoever looks like them."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from PIL.Image import Image
+from torch import Tensor, nn
+
+from fair_tta._models.borrow import check_present, explained, image_twin, untouched
+from fair_tta._models.prefix_sharing import Tree
+from fair_tta._models.protocol import Tokens
+from fair_tta._models.text_tower import TextCall, TextTower, check_length, tokenized_probe
+from fair_tta.errors import ModelError
+
+_NO_LIMIT = 512  # for text towers and tokenizers that name no longest sentence
+
+
+class TransformersBackend:
+    """A transformers dual encoder with its image processor and tokenizer.
+
+    Args:
+        model: has `get_text_features` and `get_image_features`, or is BLIP's retrieval model, of
+            which the image-text-contrastive half is used.
+        image_processor: the model's image processor.
+        tokenizer: the model's tokenizer.
+    """
+
+    def __init__(self, model: Any, image_processor: Any, tokenizer: Any) -> None:
+        if not hasattr(model, "get_text_features") and hasattr(model, "clip"):
+            model = model.clip  # CLIPSegForImageSegmentation carries its CLIP along
+        check_present(model)
+        self.model: Any = model
+        self._image_call: Callable[[dict[str, Tensor]], Tensor]
+        text_call, self._image_call = _calls(model)
+        self._image_processor = image_processor
+        # slow processors of transformers 4 take a picture that is 3 pixels high for 3 channels
+        guesses = "input_data_format" in _parameters(getattr(image_processor, "preprocess", None))
+        self._image_options = {"input_data_format": "channels_last"} if guesses else {}
+        self._tokenizer = tokenizer
+        self._image_arguments = _parameters(getattr(model, "get_image_features", None))
+        text = _text_module(model)
+        self._length = _context_length(model, text, tokenizer)
+        name = f"{type(text).__name__} of {self.name}"
+        self._tower = TextTower(model, name, text_call, tokenized_probe(self.tokenize))
+
+    @property
+    def name(self) -> str:
+        """Class and origin of the model."""
+        origin = getattr(self.model, "name_or_path", "")
+        return type(self.model).__name__ + (f" ({origin})" if origin else "")
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+        device: torch.device = next(self.model.parameters()).device
+        return device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the weights; single numbers, such as the temperature, may have another."""
+        kinds = (p.dtype for p in self.model.parameters() if p.ndim and p.is_floating_point())
+        dtype: torch.dtype = next(kinds, self.model.dtype)
+        return dtype
+
+    @property
+    def scale(self) -> float:
+        """``exp(logit_scale)``; 1 / temperature for ALIGN; 1 for BLIP, which stores none."""
+        log_scale = getattr(self.model, "logit_scale", None)
+        if log_scale is not None:
+            power = float(log_scale.detach())
+            if hasattr(self.model, "max_log_logit_scale"):  # AIMv2 clips when it uses it
+                power = min(max(power, 0.0), float(self.model.max_log_logit_scale))
+            return math.exp(power)
+        temperature = getattr(self.model, "temperature", None)
+        return 1.0 if temperature is None else 1.0 / float(temperature.detach())
+
+    @property
+    def tower(self) -> TextTower:
+        """The text tower."""
+        return self._tower
+
+    def encode_images(self, images: Sequence[Image]) -> Tensor:
+        """Features from the model's own image processor and vision tower."""
+        return self._image_features(self._preprocess(images))
+
+    def preprocess(self, images: Sequence[Image]) -> Tensor | None:
+        """Pixels ``[images, 3, height, width]`` as the model wants them.
+
+        None if it wants something else, as SigLIP 2 does, which takes patches of any number.
+        """
+        inputs = self._preprocess(images)
+        pixels = inputs["pixel_values"]
+        return pixels if len(inputs) == 1 and pixels.ndim == 4 else None
+
+    def encode_pixels(self, pixels: Tensor) -> Tensor:
+        """Features of preprocessed pixels."""
+        return self._image_features({"pixel_values": pixels})
+
+    def image_tower(self) -> nn.Module:
+        """The vision tower with modules of its own, pixels to features."""
+        call = _calls(self.model)[1].func
+        return image_twin(self.model, lambda model, pixels: call(model, {"pixel_values": pixels}))
+
+    def _preprocess(self, images: Sequence[Image]) -> dict[str, Tensor]:
+        with untouched():
+            inputs = self._image_processor(
+                images=list(images), return_tensors="pt", **self._image_options
+            )
+        return {
+            key: value
+            for key, value in inputs.items()
+            if key == "pixel_values" or key in self._image_arguments
+        }
+
+    def _image_features(self, inputs: dict[str, Tensor]) -> Tensor:
+        inputs = {
+            key: value.to(self.device, self.dtype if value.is_floating_point() else None)
+            for key, value in inputs.items()
+        }
+        tower = f"the vision tower of {self.name}"
+        with untouched(self.model), torch.no_grad(), explained(self.model, tower):
+            return self._image_call(inputs)
+
+    def with_compiled_vision(self) -> TransformersBackend:
+        """The same with a compiled vision tower; the model itself stays as it is."""
+        other, call = copy.copy(self), self._image_call
+        compiled: Any = torch.compile(lambda **inputs: call(inputs))
+        other._image_call = lambda inputs: compiled(**inputs)
+        return other
+
+    def tokenize(self, texts: Sequence[str]) -> Tokens:
+        """Whole sentences, padded to the model's full length on the tokenizer's side."""
+        try:
+            rows = self._tokenizer(list(texts), padding=False, truncation=False)["input_ids"]
+        except Exception as error:  # tokenizers raises bare exceptions
+            raise ModelError(
+                f"the tokenizer of {self.name} does not take sentences such as {texts[0]!r:.80} "
+                f"({error}): it is damaged, get it again."
+            ) from error
+        for text, row in zip(texts, rows, strict=True):
+            check_length(text, len(row), self._length)
+        pad = self._tokenizer.pad_token_id
+        ids = torch.full((len(rows), self._length), 0 if pad is None else pad, device="cpu")
+        mask = torch.zeros_like(ids, dtype=torch.bool)
+        left = getattr(self._tokenizer, "padding_side", "right") == "left"
+        for i, row in enumerate(rows):
+            columns = slice(self._length - len(row), None) if left else slice(0, len(row))
+            ids[i, columns] = torch.tensor(row, device="cpu")
+            mask[i, columns] = True
+        return Tokens(ids.to(self.device), mask.to(self.device))
+
+    def shorten(self, tokens: Tokens) -> Tokens:
+        """Leave out the padded tail where that is exact."""
+        return self._tower.shorten(tokens)
+
+    def embed_tokens(self, ids: Tensor) -> Tensor:
+        """Token embeddings of the text tower."""
+        return self._tower.embed(ids)
+
+    def encode_text(self, tokens: Tokens) -> Tensor:
+        """The model's own text features."""
+        return self._tower.encode(tokens)
+
+    def encode_prompts(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
+        """Text features of spliced prompts."""
+        return self._tower.encode_from(tokens, embeddings)
+
+    def encode_episodes(self, tokens: Tokens, tree: Tree, embeddings: Tensor) -> Tensor:
+        """Text features of spliced prompts under several contexts."""
+        return self._tower.encode_episodes(tokens, tree, embeddings)
+
+
+def _calls(model: Any) -> tuple[TextCall, partial[Tensor]]:
+    """The model's own text and image features."""
+    if all(hasattr(model, name) for name in ("text_encoder", "text_proj", "vision_proj")):
+        return partial(_blip_text, model), partial(_blip_image, model)
+    if not all(hasattr(model, name) for name in ("get_text_features", "get_image_features")):
+        raise ModelError(
+            f"`model` should be a dual encoder of images and text; {type(model).__name__} "
+            "does not have both `get_image_features` and `get_text_features`."
+        )
+    # SigLIP was trained on padded sentences without a mask; its tokenizer may make one anyway
+    uses_mask = "siglip" not in str(getattr(model.config, "model_type", ""))
+    return partial(_text, model, uses_mask), partial(_image, model)
+
+
+def _text(model: Any, uses_mask: bool, ids: Tensor, mask: Tensor | None) -> Tensor:
+    masks = {"attention_mask": mask.long()} if uses_mask and mask is not None else {}
+    return _pooled(model.get_text_features(input_ids=ids, **masks))
+
+
+def _image(model: Any, inputs: dict[str, Tensor]) -> Tensor:
+    return _pooled(model.get_image_features(**inputs))
+
+
+def _blip_text(model: Any, ids: Tensor, mask: Tensor) -> Tensor:
+    hidden = model.text_encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+    features: Tensor = model.text_proj(hidden[:, 0])
+    return features
+
+
+def _blip_image(model: Any, inputs: dict[str, Tensor]) -> Tensor:
+    features: Tensor = model.vision_proj(model.vision_model(**inputs).last_hidden_state[:, 0])
+    return features
+
+
+def _text_module(model: Any) -> Any:
+    names = ("text_model", "text_encoder")
+    return next((getattr(model, name) for name in names if hasattr(model, name)), model)
+
+
+def _pooled(output: Any) -> Tensor:
+    """Features from what transformers returns: a tensor (4.x) or an object (5.x)."""
+    features: Tensor = output if isinstance(output, Tensor) else output.pooler_output
+    return features[:, 0] if features.ndim == 3 else features  # FLAVA projects every position
+
+
+def _parameters(function: Any) -> frozenset[str]:
+    return frozenset() if function is None else frozenset(inspect.signature(function).parameters)
+
+
+def _context_length(model: Any, text: nn.Module, tokenizer: Any) -> int:
+    """The longest sentence that both the tokenizer and the table of positions admit."""
+    config = getattr(model.config, "text_config", model.config)
+    positions = getattr(config, "max_position_embeddings", None)
+    longest = tokenizer.model_max_length
+    if not isinstance(longest, int | float):
+        raise ModelError(
+            f"the tokenizer of {type(model).__name__} is damaged, get it again: its "
+            f"`model_max_length` should be a number (got {longest!r})."
+        )
+    if positions is None:
+        return int(min(longest, _NO_LIMIT))
+    for name, module in text.named_modules():  # RoBERTa's positions start after the padding index
+        if "position" in name and isinstance(module, nn.Embedding):
+            positions -= 0 if module.padding_idx is None else module.padding_idx + 1
+    return int(min(longest, positions))

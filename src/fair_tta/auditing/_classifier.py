@@ -1,0 +1,175 @@
+"""Audit a classifier: predict, then measure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import islice
+from time import perf_counter
+from typing import Any
+
+from fair_tta._identity import classifier_provenance
+from fair_tta._images.load import is_single_image
+from fair_tta.auditing._audit import Audit
+from fair_tta.auditing._measure import audit
+from fair_tta.auditing._run import HarmSets
+from fair_tta.auditing._scores import Scores
+from fair_tta.errors import FairTTAError, require
+from fair_tta.methods import Adapter
+from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
+from fair_tta.metrics._rows import ONE_ATTRIBUTE, Column, Sensitive, read_column, read_sensitive
+from fair_tta.prediction import Prediction
+
+
+def is_untold(adapter: Any) -> bool:
+    """Whether a method has to know true values and has not been told."""
+    return bool(getattr(adapter, "needs_values", False)) and adapter.known is None
+
+
+def predict_knowing(
+    classifier: Any,
+    adapter: Any,
+    images: Iterable[Any],
+    columns: Mapping[str, list[Hashable]],
+    *,
+    progress: bool = False,
+) -> Iterator[Prediction]:
+    """Predictions in the order of the images, each by the method for its own values.
+
+    Args:
+        classifier: its own adapter does not matter.
+        adapter: has `knowing`.
+        images: as many as the columns are long.
+        columns: the sensitive values by attribute, in the classifier's words.
+        progress: show a progress bar.
+    """
+    attributes = classifier.sensitive
+    for attribute, names in attributes.items():
+        values = dict.fromkeys(columns.get(attribute, ()))
+        unknown = [repr(value) for value in values if value not in names]
+        if attribute not in columns or unknown:
+            raise FairTTAError(
+                f"{type(adapter).__name__} has to know the true values: `sensitive` should have "
+                f"{attribute!r} with values among {list(names)} (got "
+                f"{', '.join(unknown[:5]) or list(columns)})."
+            )
+    rows = list(zip(*(columns[attribute] for attribute in attributes), strict=True))
+    methods = {
+        known: classifier.with_adapter(adapter.knowing(*known)) for known in dict.fromkeys(rows)
+    }
+    if progress:
+        images = require("tqdm.auto", "progress").tqdm(images, unit="image")
+    stream, told = iter(images), iter(rows)
+    while batch := list(islice(stream, classifier.batch_size)):
+        features = classifier.encode(batch, views=adapter.needs_views)
+        own = list(islice(told, len(batch)))
+        if len(own) < len(batch):
+            raise FairTTAError("`labels` should be as many as images (got fewer).")
+        answers: dict[int, Prediction] = {}
+        for known in dict.fromkeys(own):
+            places = [place for place, value in enumerate(own) if value == known]
+            found = methods[known].predict_encoded(features[places])
+            answers.update(zip(places, found, strict=True))
+        yield from (answers[place] for place in sorted(answers))
+
+
+def audit_classifier(
+    classifier: Any,
+    images: Any,
+    labels: Column,
+    sensitive: Sensitive,
+    *,
+    adapter: Adapter | None = None,
+    name: str | None = None,
+    rename: Mapping[Any, str] | None = None,
+    harmful: HarmSets | None = None,
+    progress: bool = False,
+    interval: Bootstrap = DEFAULT,
+) -> Audit:
+    """Classify images whose labels are known and measure the answers, group by group.
+
+    Args:
+        classifier: a `FairTPTClassifier`.
+        images: as many as labels; a list or any iterable.
+        labels: their true labels, in the words of ``classifier.targets``.
+        sensitive: their sensitive values, or ``{attribute: values}``. These may be any words and
+            any attributes, not only those that the classifier was told. Where all values of an
+            attribute are among the classifier's, those that do not occur are reported too.
+        adapter: another method than the classifier's own. One that has to know the true sensitive
+            values, as `TIE`, is told them; they have to be in the classifier's words then.
+        name: what to call the run; the adapter's name if None.
+        rename: ``{your label: classifier's label}`` for labels in other words.
+        harmful: classes that should not be answered, see `audit`.
+        progress: show a progress bar.
+        interval: how intervals are made.
+
+    The cost is the time of the prediction. Features of views that the classifier still holds
+    from another adapter on the same images are not computed, nor counted, again.
+    """
+    if is_single_image(images):
+        raise FairTTAError("`images` should be several images, one per label.")
+    truth = _labels(labels, rename or {}, classifier.targets)
+    if hasattr(images, "__len__") and len(images) != len(truth):
+        raise FairTTAError(
+            f"`labels` should be as many as images, {len(images)} (got {len(truth)})."
+        )
+    columns = _columns(sensitive, len(truth), classifier.sensitive)
+    start = perf_counter()
+    stream: Iterable[Prediction]
+    if adapter is not None and is_untold(adapter):
+        stream = predict_knowing(classifier, adapter, images, columns, progress=progress)
+    else:
+        if adapter is not None:
+            classifier = classifier.with_adapter(adapter)
+        adapter = classifier.adapter
+        stream = classifier.predict(images, progress=progress)
+    predictions = list(stream)
+    seconds = perf_counter() - start
+    if len(predictions) != len(truth):
+        raise FairTTAError(
+            f"`labels` should be as many as images, {len(predictions)} (got {len(truth)})."
+        )
+    return audit(
+        truth,
+        [p.label for p in predictions],
+        columns,
+        name=type(adapter).__name__ if name is None else name,
+        targets=classifier.targets,
+        values=_values(columns, classifier.sensitive),
+        scores=Scores.from_predictions(predictions),
+        seconds=seconds,
+        harmful=harmful,
+        interval=interval,
+        adapter=adapter,
+        provenance=classifier_provenance(classifier),
+    )
+
+
+def _labels(labels: Column, rename: Mapping[Any, str], targets: tuple[str, ...]) -> list[Hashable]:
+    truth = [rename.get(label, label) for label in read_column("labels", labels)]
+    unknown = sorted({repr(label) for label in truth if label not in targets})
+    if unknown:
+        raise FairTTAError(
+            f"`labels` should be the classifier's targets, {list(targets)} (got "
+            f"{', '.join(unknown[:5])}): pass `rename={{your label: target}}`."
+        )
+    return truth
+
+
+def _columns(
+    sensitive: Sensitive, length: int, known: Mapping[str, tuple[str, ...]]
+) -> dict[str, list[Hashable]]:
+    """A lone column of data is the lone attribute of the classifier."""
+    columns = read_sensitive(sensitive, length)
+    if list(columns) == [ONE_ATTRIBUTE] and len(known) == 1:
+        return {next(iter(known)): columns[ONE_ATTRIBUTE]}
+    return columns
+
+
+def _values(
+    columns: Mapping[str, list[Hashable]], known: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    return {
+        attribute: known[attribute]
+        for attribute, column in columns.items()
+        if attribute in known and set(column) <= set(known[attribute])
+    }

@@ -1,0 +1,407 @@
+"""The audit as types: what `audit.json` holds. The JSON Schema is made from these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta, Struct, ValidationError, convert, field
+from msgspec.structs import asdict
+from typing_extensions import Self
+
+from fair_tta.errors import FairTTAError
+from fair_tta.metrics._estimate import Estimate, Over
+
+SCHEMA_ID: Final = "fair-tta/audit/1"
+
+NotNegative = Annotated[int, Meta(ge=0)]
+Rate = Annotated[float, Meta(ge=0, le=1)]
+Change = Annotated[float, Meta(ge=-1, le=1)]
+LabelByName = Mapping[str, str]
+
+
+class Part(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What all parts share: they cannot be changed, and what they do not know is refused."""
+
+
+class EstimateFields(Part, frozen=True):
+    """A figure. n: the images it rests on. low and high: its interval, null if it has none."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: NotNegative
+    reason: str | None
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> Self:
+        """The figure as JSON has it."""
+        return convert(estimate.to_dict(), cls)
+
+    @property
+    def estimate(self) -> Estimate:
+        """The reverse of `of`."""
+        return Estimate.from_dict(asdict(self))
+
+
+class Measured(EstimateFields, frozen=True):
+    """n: the images it rests on. low and high: its interval, null if it has none."""
+
+    value: Rate | None
+    low: Rate | None
+    high: Rate | None
+
+
+class Difference(EstimateFields, frozen=True):
+    """Run minus reference, on the same images."""
+
+    value: Change | None
+    low: Change | None
+    high: Change | None
+
+
+class RunMetrics(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """The figures of a run. balanced_accuracy is not there in audits of version 0.1."""
+
+    accuracy: Measured
+    balanced_accuracy: Measured | None = None
+    worst_group_accuracy: Measured
+    worst_group_accuracy_s: Measured
+    bias: Measured
+    bias_s: Measured
+    equalized_odds_difference: Measured
+    equal_opportunity_difference: Measured
+    demographic_parity_difference: Measured
+    average_target_confidence: Measured
+    expected_calibration_error: Measured
+
+    def by_name(self) -> dict[str, Measured]:
+        """``{metric: figure}``."""
+        return {name: figure for name, figure in asdict(self).items() if figure is not None}
+
+
+class Differences(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """How the figures of a run differ from those of the reference. balanced_accuracy is not there
+    in audits of version 0.1.
+    """
+
+    accuracy: Difference
+    balanced_accuracy: Difference | None = None
+    worst_group_accuracy: Difference
+    worst_group_accuracy_s: Difference
+    bias: Difference
+    bias_s: Difference
+    equalized_odds_difference: Difference
+    equal_opportunity_difference: Difference
+    demographic_parity_difference: Difference
+    average_target_confidence: Difference
+
+    def by_name(self) -> dict[str, Difference]:
+        """``{metric: difference}``."""
+        return {name: figure for name, figure in asdict(self).items() if figure is not None}
+
+
+class AdapterFields(Part, frozen=True):
+    """A method with its settings."""
+
+    name: str
+    settings: Mapping[str, Any]
+    repr: str
+
+
+class ZeroShotScores(Part, frozen=True):
+    """The same images with the prompt as it was given."""
+
+    average_target_confidence: Measured
+    sensitive_indifference: Mapping[str, Measured]
+
+
+class PerceivedOdds(Part, frozen=True):
+    """What would have been said without labels, beside what they show.
+
+    pseudo_eod: EOD with the model's zero-shot beliefs in place of labels. eod: that of this
+    attribute alone, null if the data has no attribute of this name.
+    """
+
+    pseudo_eod: Measured
+    eod: Measured | None
+
+
+class PerceivedOddsChange(Part, frozen=True):
+    """How both differ from those of the reference."""
+
+    pseudo_eod: Difference
+    eod: Difference | None
+
+
+class GroupName(Part, frozen=True):
+    """Which group: of one class, or of all if target is null."""
+
+    target: str | None
+    sensitive: LabelByName
+
+
+class WorstGroups(Part, frozen=True):
+    """The worst group over class and sensitive value, and over sensitive value alone."""
+
+    target_and_sensitive: GroupName | None = field(name="(y, s)")
+    sensitive: GroupName | None = field(name="s")
+
+
+class GapsOfClass(Part, frozen=True):
+    """Gaps between groups in the rates of one class."""
+
+    target: str
+    n: NotNegative
+    tpr_gap: Measured
+    fpr_gap: Measured
+    selection_gap: Measured
+
+
+class ClassInGroup(Part, frozen=True):
+    """One class in one group."""
+
+    target: str
+    n: NotNegative
+    correct: NotNegative
+    true_positive_rate: Measured
+    false_positive_rate: Measured
+    selection_rate: Measured
+
+
+class GroupFigures(Part, frozen=True):
+    """One group in all classes."""
+
+    sensitive: LabelByName
+    n: NotNegative
+    correct: NotNegative
+    accuracy: Measured
+    calibration_error: Measured
+    confusion: Annotated[
+        tuple[tuple[NotNegative, ...], ...],
+        Meta(description="Rows are true, columns are answers, in the order of data.targets."),
+    ]
+    classes: tuple[ClassInGroup, ...]
+
+
+class HarmRate(Part, frozen=True):
+    """How often answers of a group fall into a set of classes; sensitive is empty for everybody."""
+
+    classes: Annotated[str, Meta(description="The name of the set in data.harmful.")]
+    sensitive: LabelByName
+    rate: Measured
+
+
+class HarmChange(Part, frozen=True):
+    """How that share differs from the reference's, on the same images."""
+
+    classes: str
+    sensitive: LabelByName
+    difference: Difference
+
+
+class RelativeSteps(Part, frozen=True):
+    """How far the context moved, on the n images where it was tuned."""
+
+    n: NotNegative
+    quantiles: Mapping[str, float]
+
+
+class Cost(Part, frozen=True):
+    """How long a run took."""
+
+    seconds: float
+    seconds_per_image: float
+
+
+class RunOrigin(Part, frozen=True):
+    """Where a run comes from."""
+
+    model: Mapping[str, Any] | None
+    prompts: Mapping[str, Any] | None
+    views: Mapping[str, Any] | None
+    seed: int | None
+
+
+class RunFigures(Part, frozen=True, omit_defaults=True):
+    """One run in figures. perceived: by attribute of the model; null if not recorded."""
+
+    name: str
+    adapter: AdapterFields | None
+    metrics: RunMetrics
+    sensitive_indifference: Mapping[str, Measured]
+    zero_shot_scores: ZeroShotScores | None
+    worst_group: WorstGroups
+    classes: tuple[GapsOfClass, ...]
+    groups: tuple[GroupFigures, ...]
+    relative_steps: RelativeSteps | None
+    warnings: Annotated[
+        Mapping[str, NotNegative], Meta(description="On how many images a warning came.")
+    ]
+    cost: Cost | None
+    provenance: Annotated[
+        RunOrigin | None,
+        Meta(description="Where it differs from that of the document, else null."),
+    ]
+    harm: tuple[HarmRate, ...] = ()
+    perceived: Mapping[str, PerceivedOdds] | None = None
+    median_confidence: Annotated[
+        Rate | None, Meta(description="Of the answers given; null if it was not recorded.")
+    ] = None
+
+
+class AnswerChanges(Part, frozen=True):
+    """How many answers changed, the p-value of McNemar's test, and the images a claim needs."""
+
+    n: NotNegative
+    changed: NotNegative
+    right_to_wrong: NotNegative
+    wrong_to_right: NotNegative
+    wrong_to_wrong: NotNegative
+    mcnemar_p: Rate | None
+    images_needed: NotNegative | None
+
+
+class ComparedGroup(GroupName, frozen=True):
+    """A group in two runs."""
+
+    difference: Difference
+    changes: AnswerChanges
+
+
+class Comparison(Part, frozen=True, omit_defaults=True):
+    """A run beside the reference, on the same images. perceived: by attribute of the model; null
+    if not recorded.
+    """
+
+    reference: str
+    run: str
+    differences: Differences
+    sensitive_indifference: Mapping[str, Difference]
+    changes: AnswerChanges
+    groups: tuple[ComparedGroup, ...]
+    harm: tuple[HarmChange, ...] = ()
+    perceived: Mapping[str, PerceivedOddsChange] | None = None
+    corrected: Annotated[
+        Differences | None,
+        Meta(
+            description="differences again, metric by metric at the levels of Holm's procedure for "
+            "all comparisons made; null if there is one."
+        ),
+    ] = None
+    compared: Annotated[
+        NotNegative | None,
+        Meta(description="How many comparisons corrected allows for, also those not kept here."),
+    ] = None
+
+    @property
+    def told(self) -> Differences:
+        """The differences with the intervals that marks follow."""
+        return self.corrected or self.differences
+
+
+class DataFields(Part, frozen=True):
+    """The images. hash: of labels and sensitive values, in order. harmful: sets of classes."""
+
+    n: NotNegative
+    hash: str
+    targets: tuple[str, ...]
+    sensitive: Mapping[str, tuple[str, ...]]
+    harmful: Mapping[str, tuple[str, ...]] = {}
+
+
+class IntervalSettings(Part, frozen=True):
+    """How intervals were made. small: groups with fewer images warn."""
+
+    level: Annotated[float, Meta(gt=0, lt=1)]
+    resamples: NotNegative
+    seed: NotNegative
+    strata: Over
+    small: NotNegative
+
+
+class Machine(Part, frozen=True):
+    """Where it ran."""
+
+    platform: str
+    processor: str
+    cpus: NotNegative | None
+    accelerator: str | None
+
+
+class ModelFields(Struct, frozen=True):
+    """The model; what else is known of it may stand here too."""
+
+    name: str | None = None
+    weights_sha256: str | None = None
+
+
+class PromptFields(Struct, frozen=True):
+    """The prompts."""
+
+    targets: LabelByName | None = None
+    sensitive: Mapping[str, LabelByName] | None = None
+    template: Mapping[str, str | None] | None = None
+
+
+class ViewFields(Struct, frozen=True):
+    """The views of each image."""
+
+    repr: str | None = None
+
+
+class Provenance(Struct, frozen=True):
+    """Versions, machine, model, prompts; whoever made the audit may have added entries."""
+
+    time: str
+    fair_tta: str | None
+    packages: Mapping[str, str | None]
+    python: str
+    machine: Machine
+    model: ModelFields | None
+    prompts: PromptFields | None
+    views: ViewFields | None
+    seed: int | None
+
+
+class AuditDocument(Part, frozen=True):
+    """Group-wise figures of one or more runs on the same images. Rates lie in [0, 1]. A value of
+    null is not defined, and its reason says why.
+    """
+
+    schema: Literal["fair-tta/audit/1"]
+    data: DataFields
+    settings: IntervalSettings
+    runs: Annotated[tuple[RunFigures, ...], Meta(min_length=1)]
+    comparisons: tuple[Comparison, ...]
+    provenance: Annotated[Mapping[str, Any], Meta(extra_json_schema={"$ref": "#/$defs/Provenance"})]
+    warnings: tuple[str, ...]
+
+    @property
+    def compared(self) -> int:
+        """How many comparisons marks of metrics allow for; 0 if they are not corrected."""
+        corrected = [c for c in self.comparisons if c.corrected is not None]
+        return max((c.compared or len(self.comparisons) for c in corrected), default=0)
+
+    @property
+    def origin(self) -> Provenance:
+        """What every provenance has, without the entries that were added."""
+        return convert(self.provenance, Provenance)
+
+    def __post_init__(self) -> None:
+        try:
+            self.origin  # noqa: B018
+        except ValidationError as error:
+            raise FairTTAError(f"in provenance: {error}") from None
+        targets, groups = self.data.targets, [group.sensitive for group in self.runs[0].groups]
+        square = [len(targets)] * len(targets)
+        for run in self.runs:
+            if [group.sensitive for group in run.groups] != groups:
+                raise FairTTAError(f"the groups of {run.name!r:.60} are not those of the first run")
+            for group in run.groups:
+                shape = [len(row) for row in group.confusion]
+                if tuple(cell.target for cell in group.classes) != targets or shape != square:
+                    raise FairTTAError(f"the classes of {run.name!r:.60} are not those of the data")
+                counts = [(cell.correct, cell.n) for cell in group.classes]
+                if any(correct > n for correct, n in [(group.correct, group.n), *counts]):
+                    raise FairTTAError(f"{run.name!r:.60} has more right answers than images")

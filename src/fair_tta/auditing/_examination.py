@@ -1,0 +1,335 @@
+"""The examination as an object: read, written, and shown in words."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta, ValidationError, convert
+from PIL.Image import Image
+
+from fair_tta._io import write_whole
+from fair_tta.auditing._document import (
+    AdapterFields,
+    Difference,
+    EstimateFields,
+    Measured,
+    NotNegative,
+    Part,
+    Provenance,
+    Rate,
+)
+from fair_tta.auditing._json import dump_document, parse_struct, read_file
+from fair_tta.errors import FairTTAError, ImageError
+from fair_tta.prediction import Prediction
+
+EXAMINATION_ID: Final = "fair-tta/examination/1"
+
+
+class GroupLabels(Part, frozen=True):
+    """How many labels would show the accuracy of every class of every value (a group).
+
+    each: images of a group, whatever its accuracy, to know it up to half_width. groups: how many
+    there are. rarest_target, rarest_value, rarest_share: the group that is perceived least.
+    at_random: so many images, drawn at random, have enough of it; null if it is never perceived.
+    """
+
+    half_width: Rate
+    each: NotNegative
+    groups: NotNegative
+    rarest_target: str
+    rarest_value: str
+    rarest_share: Rate
+    at_random: NotNegative | None
+
+
+class ChangeLabels(Part, frozen=True):
+    """How many labels would show whether changed answers change for the better.
+
+    pictures: if twice as many change one way as the other, McNemar's test finds it on so many
+    images with probability 0.8. labels: only those need labels whose answer changes. Null if
+    nothing changes.
+    """
+
+    pictures: NotNegative | None
+    labels: NotNegative | None
+
+
+class PerceivedAttribute(Part, frozen=True):
+    """What the model perceives of an attribute.
+
+    shares: means of p(value | image). entropy: mean normalised entropy of p, 1 is indifferent.
+    confidence: mean probability of the most probable value. r_squared: how much of the target's
+    logits is a linear function of p. associations: in logits, value by class. pseudo_eod: of the
+    zero-shot answers. labels_needed: to measure what is only perceived here.
+    """
+
+    shares: Mapping[str, Measured]
+    entropy: Measured
+    confidence: Measured
+    r_squared: Rate | None
+    associations: Mapping[str, Mapping[str, float]]
+    pseudo_eod: Measured
+    stop_signs: tuple[str, ...]
+    labels_needed: GroupLabels
+
+
+class PseudoChange(Part, frozen=True):
+    """Pseudo-EOD with an adapter, and how it differs from that of the zero-shot answers.
+
+    images_needed: images of one group that would show, with probability 0.8, a change of its
+    accuracy as large as this one, if its answers change as often as all; null if there is none.
+    """
+
+    after: Measured
+    change: Difference
+    images_needed: NotNegative | None
+
+
+class ExaminedAdapter(Part, frozen=True):
+    """What an adapter does to the answers. warnings: on how many images a warning came."""
+
+    name: str
+    adapter: AdapterFields
+    changed: NotNegative
+    changed_share: Measured
+    pseudo_eod: Mapping[str, PseudoChange]
+    labels_needed: ChangeLabels
+    warnings: Mapping[str, NotNegative]
+
+
+class ResamplingSettings(Part, frozen=True):
+    """How intervals were made."""
+
+    level: Annotated[float, Meta(gt=0, lt=1)]
+    resamples: NotNegative
+    seed: NotNegative
+
+
+class ExaminationDocument(Part, frozen=True):
+    """What can be seen without labels. It is the model's own perception, not a measurement on
+    people. Rates lie in [0, 1].
+
+    ranking: for each attribute the adapters, the largest fall of pseudo-EOD first. notice: what
+    the ranking is and is not.
+    """
+
+    schema: Literal["fair-tta/examination/1"]
+    n: Annotated[int, Meta(ge=1)]
+    targets: tuple[str, ...]
+    settings: ResamplingSettings
+    attributes: Annotated[Mapping[str, PerceivedAttribute], Meta(min_length=1)]
+    adapters: tuple[ExaminedAdapter, ...]
+    ranking: Mapping[str, tuple[str, ...]]
+    notice: str
+    provenance: Mapping[str, Any]
+    warnings: tuple[str, ...]
+
+    @property
+    def origin(self) -> Provenance:
+        """What every provenance has, without the entries that were added."""
+        return convert(self.provenance, Provenance)
+
+    def __post_init__(self) -> None:
+        try:
+            self.origin  # noqa: B018
+        except ValidationError as error:
+            raise FairTTAError(f"in provenance: {error}") from None
+        names = sorted(adapter.name for adapter in self.adapters)
+        for attribute, of in self.attributes.items():
+            tables = [tuple(row) for row in of.associations.values()]
+            if tables != [self.targets] * len(of.shares) or [*of.associations] != [*of.shares]:
+                raise FairTTAError(f"the associations of {attribute!r:.60} are not complete")
+            if sorted(self.ranking.get(attribute, ())) != names:
+                raise FairTTAError(f"the ranking of {attribute!r:.60} is not one of the adapters")
+        for adapter in self.adapters:
+            if [*adapter.pseudo_eod] != [*self.attributes]:
+                raise FairTTAError(f"{adapter.name!r:.60} is not examined by every attribute")
+
+
+MOST_PICTURES = 36
+"""Of all methods together, unless there are many methods."""
+
+LEAST_PICTURES = 3
+"""Of each method, if so many answers change."""
+
+SIDE = 128
+"""Pixels; what is larger is made smaller."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChangedPicture:
+    """A picture whose answer would change.
+
+    Attributes:
+        adapter: by which method.
+        name: what the picture is called.
+        image: a small copy without metadata, or where to find the picture.
+        before: the zero-shot answer.
+        after: the method's answer.
+        before_probability: of the answer before, by zero-shot.
+        after_probability: of the answer after, by the method.
+    """
+
+    adapter: str
+    name: str
+    image: Any
+    before: str
+    after: str
+    before_probability: float
+    after_probability: float
+
+
+class ChangedPictures:
+    """Passes over all pictures and keeps a few of each method, each changed one equally likely.
+
+    Args:
+        adapters: names of the methods.
+        most: pictures of all methods together.
+        seed: chooses them.
+    """
+
+    def __init__(
+        self, adapters: Iterable[str], most: int = MOST_PICTURES, *, seed: int = 0
+    ) -> None:
+        names = list(adapters)
+        self._quota = max(LEAST_PICTURES, most // max(1, len(names)))
+        self._kept: dict[str, list[ChangedPicture]] = {name: [] for name in names}
+        self._seen = dict.fromkeys(names, 0)
+        self._chance = random.Random(seed)
+
+    def add(self, predictions: Sequence[Prediction], name: str, picture: Image | str) -> None:
+        """One more picture, or the path of one: the prediction of `ZeroShot` and of each method."""
+        before = predictions[0]
+        for (adapter, kept), after in zip(self._kept.items(), predictions[1:], strict=False):
+            if after.label == before.label:
+                continue
+            self._seen[adapter] += 1
+            place = len(kept)
+            if place == self._quota:
+                place = self._chance.randrange(self._seen[adapter])
+            if place >= self._quota:
+                continue
+            found = ChangedPicture(
+                adapter,
+                name,
+                picture if isinstance(picture, str) else small_copy(picture),
+                before.label,
+                after.label,
+                before.probabilities[before.label],
+                after.probabilities[after.label],
+            )
+            kept[place : place + 1] = [found]
+
+    def pictures(self, load: Callable[[str], Image]) -> tuple[ChangedPicture, ...]:
+        """All that were kept; those that cannot be read any more are left out.
+
+        Args:
+            load: reads a picture from its path.
+        """
+        found = []
+        for one in (one for kept in self._kept.values() for one in kept):
+            try:
+                image = small_copy(load(one.image)) if isinstance(one.image, str) else one.image
+            except (ImageError, OSError):
+                continue
+            found.append(replace(one, image=image))
+        return tuple(found)
+
+
+def small_copy(image: Image) -> Image:
+    """Of at most `SIDE` pixels each way, in RGB, without what files say besides."""
+    copy = image.convert("RGB") if image.mode != "RGB" else image.copy()
+    copy.thumbnail((SIDE, SIDE))
+    copy.info = {}
+    return copy
+
+
+@dataclass(frozen=True, repr=False)
+class Examination:
+    """What can be seen of a classifier without labels: its own perception, no measurement.
+
+    `examine_classifier` makes it.
+
+    Args:
+        document: all figures; its fields are those of `examine.json`.
+        pictures: some whose answer would change, for the page; none after `load`.
+    """
+
+    document: ExaminationDocument
+    pictures: tuple[ChangedPicture, ...] = field(default=(), compare=False)
+
+    @property
+    def stop_signs(self) -> tuple[str, ...]:
+        """Why an attribute should not be corrected by, in words; empty if nothing speaks against
+        it.
+        """
+        return tuple(sign for of in self.document.attributes.values() for sign in of.stop_signs)
+
+    def to_json(self) -> str:
+        """The document as JSON."""
+        return dump_document(self.document)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Examination:
+        """Read and check what `to_json` wrote."""
+        return cls(parse_struct(text, ExaminationDocument, EXAMINATION_ID, "examination"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document as plain dictionaries and lists."""
+        plain: dict[str, Any] = json.loads(self.to_json())
+        return plain
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the document to a file."""
+        write_whole(path, f"{self.to_json()}\n".encode())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Examination:
+        """Read and check a file that `save` wrote."""
+        return cls.from_json(read_file(path))
+
+    def to_html(self, *, title: str | None = None, pictures: bool = True) -> str:
+        """One HTML page that needs nothing else: see `fair_tta.lab.report.examination_html`."""
+        from fair_tta.lab.report import examination_html  # an outer room, so only when asked
+
+        return examination_html(self, title=title, pictures=pictures)
+
+    def save_html(
+        self, path: str | PathLike[str], *, title: str | None = None, pictures: bool = True
+    ) -> None:
+        """Write the page to a file."""
+        write_whole(path, self.to_html(title=title, pictures=pictures).encode())
+
+    def __repr__(self) -> str:
+        names = [adapter.name for adapter in self.document.adapters]
+        return f"Examination(n={self.document.n}, adapters={names})"
+
+    def __str__(self) -> str:
+        document = self.document
+        lines = [f"{document.n} images, without labels"]
+        for attribute, of in document.attributes.items():
+            shares = ", ".join(f"{name} {_show(share)}" for name, share in of.shares.items())
+            lines += [f"{attribute}: perceived as {shares}; entropy {_show(of.entropy)}"]
+            lines += [f"  {'zero-shot':27}{_show(of.pseudo_eod)}"]
+            by_name = {adapter.name: adapter for adapter in document.adapters}
+            for adapter in (by_name[name] for name in document.ranking[attribute]):
+                change = adapter.pseudo_eod[attribute].change
+                lines += [f"  {adapter.name:27}{_show(change, '+')}  {adapter.changed} changed"]
+            lines += [f"  Stop: {sign}" for sign in of.stop_signs]
+        if document.adapters:
+            lines += ["Pseudo-EOD of zero-shot and its change, with intervals.", document.notice]
+        return "\n".join([*lines, *document.warnings])
+
+
+def _show(figure: EstimateFields, sign: str = "") -> str:
+    if figure.value is None:
+        return f"{figure.reason}"
+    text = f"{figure.value:{sign}.1%}"
+    if figure.low is None or figure.high is None:
+        return text
+    return f"{text} [{figure.low:{sign}.1%}, {figure.high:{sign}.1%}]"

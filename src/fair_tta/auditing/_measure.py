@@ -1,0 +1,222 @@
+"""How audits are made: measure a run, put runs side by side."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from msgspec import structs
+
+from fair_tta._identity import ORIGIN, adapter_settings, environment, plain
+from fair_tta.auditing._audit import Audit
+from fair_tta.auditing._compare import against, corrected_differences
+from fair_tta.auditing._document import (
+    SCHEMA_ID,
+    AdapterFields,
+    AuditDocument,
+    Cost,
+    DataFields,
+    IntervalSettings,
+    Part,
+    RunFigures,
+    RunOrigin,
+)
+from fair_tta.auditing._json import dump_document, parse_document
+from fair_tta.auditing._run import HarmSets, figures_of_run, parse_harmful
+from fair_tta.auditing._scores import Scores
+from fair_tta.errors import FairTTAError
+from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, check_interval
+from fair_tta.metrics._estimate import SMALL, Over, small_groups, warn_small
+from fair_tta.metrics._estimates import sizes
+from fair_tta.metrics._rows import Column, Rows, Sensitive, Values, parse_rows
+
+
+def audit(
+    y_true: Column,
+    y_pred: Column,
+    sensitive: Sensitive,
+    *,
+    name: str = "predictions",
+    targets: Sequence[Hashable] | None = None,
+    values: Values | None = None,
+    scores: Scores | None = None,
+    seconds: float | None = None,
+    harmful: HarmSets | None = None,
+    interval: Bootstrap = DEFAULT,
+    adapter: Any = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> Audit:
+    """Measure the answers of one run, group by group.
+
+    Args:
+        y_true: true labels, one per image: a list, array, tensor or series.
+        y_pred: answers.
+        sensitive: sensitive values, or ``{attribute: values}``; groups are intersections.
+        name: what to call the run.
+        targets: all classes, if some may not occur.
+        values: all sensitive values, or ``{attribute: all values}``, if some may not occur.
+        scores: what the run says besides its answers: `Scores`.
+        seconds: how long the run took.
+        harmful: classes that should not be answered, or ``{name of a set: classes}``; how often
+            they are is told by group, see `fair_tta.metrics.harm_rate`.
+        interval: how intervals are made.
+        adapter: the method, to be written down.
+        provenance: what else to write down, see `fair_tta._identity`.
+
+    Example:
+        >>> y_true = ["cat", "dog"] * 100
+        >>> y_pred = ["cat"] * 100 + ["cat", "dog"] * 50
+        >>> found = audit(y_true, y_pred, ["indoors"] * 100 + ["outdoors"] * 100)
+        >>> found.estimate("worst_group_accuracy").value
+        0.0
+    """
+    check_interval(interval)
+    if sensitive is None:
+        raise FairTTAError(
+            "`sensitive` should have a value per image, or be {attribute: values} (got None)."
+        )
+    if not isinstance(provenance, Mapping | None):
+        raise FairTTAError(f"`provenance` should be a dictionary (got {provenance!r}).")
+    rows = _named(parse_rows(y_true, [y_pred], sensitive, targets, values))
+    checked = (Scores() if scores is None else scores).checked(len(rows.truth))
+    if not isinstance(name, str) or not name:
+        raise FairTTAError(f"`name` should be a string (got {name!r}).")
+    sets = parse_harmful(harmful, _strings(rows.targets))
+    cell_sizes = sizes(rows, Over.TARGET_AND_SENSITIVE)
+    warn_small(cell_sizes)
+    n = len(rows.truth)
+    run = figures_of_run(
+        rows,
+        checked,
+        interval,
+        name=name,
+        adapter=None if adapter is None else AdapterFields(**adapter_settings(adapter)),
+        cost=None if seconds is None else _cost(seconds, n),
+        harmful=sets,
+    )
+    document = AuditDocument(
+        schema=SCHEMA_ID,
+        data=DataFields(
+            n,
+            _data_hash(rows),
+            _strings(rows.targets),
+            {attribute: _strings(names) for attribute, names in rows.values.items()},
+            sets,
+        ),
+        settings=IntervalSettings(
+            interval.level, interval.resamples, interval.seed, interval.strata, SMALL
+        ),
+        runs=(run,),
+        comparisons=(),
+        provenance=environment() | dict.fromkeys(ORIGIN) | plain(dict(provenance or {})),
+        warnings=small_groups(cell_sizes),
+    )
+    return Audit(_checked(document), rows, (checked,))
+
+
+def compare(audits: Sequence[Audit]) -> Audit:
+    """Put runs on the same images side by side; the first is what the others are compared with.
+
+    Differences have paired intervals: each image counts with the answers of both runs.
+    """
+    audits = list(audits) if isinstance(audits, Iterable) else []
+    if not audits or not all(isinstance(a, Audit) for a in audits):
+        raise FairTTAError("`audits` should be a list of audits.")
+    rows = [a.need_rows("compare") for a in audits]
+    document = audits[0].document
+    runs: list[RunFigures] = []
+    for other in (a.document for a in audits):
+        same_images = "audit the same images in the same order, and pass `targets` and `values`"
+        _check_same("data", document.data, other.data, same_images)
+        _check_same("settings", document.settings, other.settings, "pass the same `interval`")
+        origin = _origin(other)
+        same = origin == _origin(document)
+        runs += [
+            run if same or run.provenance else structs.replace(run, provenance=origin)
+            for run in other.runs
+        ]
+    names = [run.name for run in runs]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise FairTTAError(f"runs should have distinct names ({twice} came twice): pass `name`.")
+    together = replace(rows[0], answers=tuple(a for r in rows for a in r.answers))
+    scores = tuple(s for a in audits for s in a.scores)
+    made = document.settings
+    how = Bootstrap(made.resamples, made.seed, made.level, made.strata)
+    corrected = corrected_differences(together, scores, how)
+    document = structs.replace(
+        document,
+        runs=tuple(runs),
+        comparisons=tuple(
+            against(
+                together,
+                0,
+                i,
+                (scores[0], scores[i]),
+                how,
+                names=(names[0], names[i]),
+                harmful=document.data.harmful,
+                corrected=corrected,
+            )
+            for i in range(1, len(names))
+        ),
+        warnings=small_groups(sizes(together, Over.TARGET_AND_SENSITIVE)),
+    )
+    return Audit(_checked(document), together, scores)
+
+
+def _cost(seconds: float, n: int) -> Cost:
+    try:
+        took = float(seconds)
+    except (TypeError, ValueError):
+        took = math.nan
+    if not 0 <= took < math.inf:
+        raise FairTTAError(f"`seconds` should be a number from 0 on (got {seconds!r}).")
+    return Cost(took, took / n)
+
+
+def _checked(document: AuditDocument) -> AuditDocument:
+    """As it will be read again."""
+    return parse_document(dump_document(document))
+
+
+def _check_same(part: str, first: Part, other: Part, hint: str) -> None:
+    differ = [k for k, v in structs.asdict(first).items() if getattr(other, k) != v]
+    if differ:
+        raise FairTTAError(
+            f"`audits` should agree in {part}, but {', '.join(differ)} differ: {hint}."
+        )
+
+
+def _origin(document: AuditDocument) -> RunOrigin:
+    return RunOrigin(**{key: document.provenance[key] for key in ORIGIN})
+
+
+def _named(rows: Rows) -> Rows:
+    """With strings for names, as JSON wants them."""
+    values: dict[str, tuple[Hashable, ...]] = {
+        attribute: _strings(names) for attribute, names in rows.values.items()
+    }
+    return replace(rows, targets=_strings(rows.targets), values=values)
+
+
+def _strings(names: tuple[Hashable, ...]) -> tuple[str, ...]:
+    texts = tuple(map(str, names))
+    if len(set(texts)) < len(texts):
+        raise FairTTAError(f"names should differ as text too (got {list(names)}).")
+    return texts
+
+
+def _data_hash(rows: Rows) -> str:
+    """Of labels and sensitive values, in order."""
+    groups = rows.groups
+    columns = {
+        "labels": [rows.targets[i] for i in rows.truth],
+        "attributes": list(rows.values),
+        "groups": [groups[i] for i in rows.group],
+    }
+    return "sha256:" + sha256(json.dumps(columns).encode()).hexdigest()

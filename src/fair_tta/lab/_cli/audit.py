@@ -1,0 +1,239 @@
+"""``fair-tta audit``: how large is the gap, and what do methods make of it?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fair_tta.errors import FairTTAError
+from fair_tta.lab._cli import options
+from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, progress_bars, say, usage
+from fair_tta.lab._cli.names import harmful_option, parse_renames, sensitive_option, targets_option
+
+if TYPE_CHECKING:
+    from fair_tta.classifier import FairTPTClassifier
+    from fair_tta.lab.data._labels import FolderLabels, LabelValues
+    from fair_tta.lab.data._records import Problem
+
+
+def audit_command(
+    context: typer.Context,
+    images: Annotated[Path, typer.Option("--images", help="Folder of the pictures.")],
+    sensitive_column: Annotated[
+        list[str],
+        typer.Option(
+            "--sensitive-column",
+            metavar="COLUMN",
+            help="Column of what should not matter; repeat it for several (groups are then "
+            "intersections).",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder for rows, audit and report.")],
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            "--labels",
+            help="CSV file with a header.",
+            show_default="folders are labels: CLASS/VALUE/picture.jpg",
+        ),
+    ] = None,
+    target_column: Annotated[
+        str, typer.Option("--target-column", metavar="COLUMN", help="Column of the classes.")
+    ] = "class",
+    path_column: Annotated[
+        str | None,
+        typer.Option(
+            "--path-column",
+            metavar="COLUMN",
+            help="Column of the paths.",
+            show_default="by its name",
+        ),
+    ] = None,
+    targets: options.TargetsOption = [],  # noqa: B006
+    sensitive: options.SensitiveOption = [],  # noqa: B006
+    rename: Annotated[
+        list[str],
+        typer.Option(
+            "--rename",
+            metavar="TEXT",
+            help="'column: value=label' for values of the file.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006
+    harmful: Annotated[
+        list[str],
+        typer.Option(
+            "--harmful",
+            metavar="TEXT",
+            help="Classes that nobody should be answered with, 'crime: thief,criminal'; they are "
+            "added to the targets. Told by group.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006
+    skip_unknown: Annotated[
+        bool, typer.Option("--skip-unknown", help="Leave out rows with values not named.")
+    ] = False,
+    template: options.Template = None,
+    model: options.Model = "miniature",
+    adapters: options.Adapters = ["zero-shot", "fair-tpt"],  # noqa: B006
+    reference: options.ReferenceDir = None,
+    reference_is_data: options.ReferenceIsData = False,
+    seed: options.Seed = 0,
+    views: options.ViewCount = 64,
+    batch_size: options.BatchSize = 16,
+    device: options.Device = None,
+    dtype: options.Precision = None,
+    limit: options.Limit = None,
+    sample: options.Sample = None,
+    engine: options.WhichEngine = options.EngineName.LOCAL,
+    workers: options.Workers = None,
+    cores: options.Cores = 1,
+    address: options.Address = None,
+    restart: options.Restart = False,
+    no_pictures: Annotated[
+        bool,
+        typer.Option(
+            "--no-pictures", help="No pictures, nor their names, in the report.", show_default=False
+        ),
+    ] = False,
+    progress: options.ShowProgress = None,
+) -> None:
+    """Measure answers group by group, for several methods on the same pictures.
+
+    Without --targets or --sensitive the names are the values in the columns. Finished rows are on
+    disk: after Ctrl-C or a kill the same command goes on. Rows and pictures that cannot be used
+    are listed and do not stop the run; the exit code is then 4.
+    """
+    idle = options.idle_without(engine=engine, reference=reference)
+    if labels is None:
+        idle["path_column"] = "there is no --labels: the folders are the labels."
+    options.refuse_idle(context, idle)
+    done = 0
+    notes = embedded_notes(context)
+
+    def stopped() -> str:
+        return f"Stopped; {done} rows are finished. {options.GOES_ON}"
+
+    names = options.option_names(context, images_dir="--images", labels_csv="--labels")
+    with exits(stopped, names):
+        from fair_tta.lab import folder as audit_folder
+        from fair_tta.lab._cli.tables import print_audit
+        from fair_tta.lab.data._labels import Labels
+
+        methods = options.read_adapters(adapters)
+        options.check_reference("--adapters", methods, reference)
+        renames = usage("--rename", parse_renames, rename)
+        left_out: tuple[Problem, ...] = ()
+        if labels is None:
+            columns = (target_column, *sensitive_column)
+            labels, _, left_out = _labels_of_folders(images, columns, out)
+        values = Labels(
+            images, labels, target_column, tuple(sensitive_column), path_column, renames, left_out
+        ).scan()
+        sets = usage("--harmful", harmful_option, harmful)
+        asked = (
+            usage("--targets", targets_option, targets)
+            if targets
+            else _found(values, target_column)
+        )
+        for classes in sets.values():
+            asked |= {name: phrase for name, phrase in classes.items() if name not in asked}
+        told = usage("--sensitive", _attributes, sensitive, tuple(sensitive_column))
+        classifier = options.make_classifier(
+            model,
+            asked,
+            {c: told[c] if c in told else _found(values, c) for c in sensitive_column},
+            template,
+            seed=seed,
+            views=views,
+            batch_size=batch_size,
+            device=device,
+            dtype=dtype,
+        )
+        for note in notes:
+            say(note)
+        _say_prompts(classifier)
+        with progress_bars(progress) as bar:
+
+            def count(finished: int, total: int) -> None:
+                nonlocal done
+                done = finished
+                bar("rows")(finished, total)
+
+            result = audit_folder(
+                classifier,
+                methods,
+                values,
+                out,
+                skip_unknown=skip_unknown,
+                limit=limit,
+                sample=sample,
+                harmful={name: list(classes) for name, classes in sets.items()},
+                engine=options.make_engine(engine, workers, cores, address),
+                model=model,
+                restart=restart,
+                pictures=not no_pictures,
+                reference=reference,
+                reference_is_data=reference_is_data,
+                notes=notes,
+                progress=count,
+                fitting=lambda finished, total: bar("reference pictures")(finished, total),
+            )
+        print_audit(result)
+    if result.problems.lost:
+        raise typer.Exit(LEFT_OUT)
+
+
+def _say_prompts(classifier: FairTPTClassifier) -> None:
+    """What the model is asked: names such as 0 and 1 make no sentence, and nobody would notice."""
+    from fair_tta._io import printable
+    from fair_tta.lab._cli.names import doubts
+
+    task = classifier.task
+    sets = {"targets": task.templates.target_prompts(task.targets)}
+    sets |= {a: task.templates.sensitive_prompts(names) for a, names in task.sensitive.items()}
+    for name, prompts in sets.items():
+        more = ", ..." if len(prompts) > 6 else ""
+        say(printable(f"Prompts, {name}: {', '.join(repr(p.text) for p in prompts[:6])}{more}"))
+    asked = {"--targets '": task.targets}
+    asked |= {f"--sensitive '{name}: ": names for name, names in task.sensitive.items()}
+    for option, names in asked.items():
+        for phrase, why in doubts(names).items():
+            say(
+                printable(
+                    f"Is that meant? {phrase!r} is {why}, and the model reads it in a sentence: "
+                    f"say it in words, {option}{phrase}=...'."
+                )
+            )
+
+
+def _labels_of_folders(images: Path, columns: tuple[str, ...], out: Path) -> FolderLabels:
+    from fair_tta.lab.data._labels import write_labels_of_folders
+
+    made = write_labels_of_folders(images, columns, out)
+    folders = f"the names of their folders ({' / '.join(columns)})"
+    say(f"No --labels: {made.pictures} pictures have {folders}.")
+    return made
+
+
+def _attributes(texts: list[str], columns: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    told = sensitive_option(texts, columns[0] if len(columns) == 1 else "")
+    unknown = [name for name in told if name not in columns]
+    if unknown:
+        raise FairTTAError(
+            f"attributes are the sensitive columns, {list(columns)} (got {unknown}): write "
+            f"'{columns[0]}: name,name'."
+        )
+    return told
+
+
+def _found(values: LabelValues, column: str) -> dict[str, str]:
+    names = values.names(column)
+    if len(names) < 2:
+        raise FairTTAError(
+            f"column {column!r} should hold at least two different values (it holds {names}), or "
+            "name all of them with --targets or --sensitive."
+        )
+    return {name: name for name in names}

@@ -1,0 +1,259 @@
+"""What all commands share of the terminal: exit codes, errors, progress."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
+from rich.text import Text
+from typer.core import TyperGroup
+
+from fair_tta.errors import FairTTAError
+
+if TYPE_CHECKING:
+    from fair_tta.lab._runs.reference import Tell
+
+
+NOTE = "no --model: the embedded miniature model, which knows drawn pictures only"
+
+
+def embedded_notes(context: typer.Context) -> list[str]:
+    """What to say if the command was given no ``--model``."""
+    source = context.get_parameter_source("model")
+    return [NOTE] if source is None or source.name == "DEFAULT" else []
+
+
+CANNOT_USE = 3
+"""The input cannot be used."""
+
+LEFT_OUT = 4
+"""Done, but some rows or pictures were left out."""
+
+INTERRUPTED = 130
+"""Stopped by Ctrl-C."""
+
+PIPE_CLOSED = 141
+"""As the shell reports a program that SIGPIPE ended."""
+
+_FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
+_SECONDS = 5.0  # between lines of progress in a log
+
+T = TypeVar("T")
+
+
+def say(text: str) -> None:
+    """Lines on stderr as they are: brackets in them are no markup, names no escape sequences."""
+    from fair_tta._io import printable
+
+    lines = "\n".join(map(printable, text.split("\n")))
+    Console(stderr=True, soft_wrap=True).print(Text(lines))
+
+
+@contextmanager
+def exits(
+    stopped: Callable[[], str] = lambda: "Stopped.", names: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Errors of the input become a message and an exit code, without a traceback; our warnings
+    become messages.
+
+    Args:
+        stopped: what to say after Ctrl-C.
+        names: Python's names of what can be wrong, and what they are called on the command line.
+    """
+    try:
+        with _warnings_said():
+            yield
+    except KeyboardInterrupt:
+        say(stopped())
+        raise typer.Exit(INTERRUPTED) from None
+    except (FairTTAError, OSError, ImportError) as error:
+        if is_closed_pipe(error):
+            raise  # to `Commands`
+        say(f"Error: {in_options(_words(error), names or {})}")
+        raise typer.Exit(CANNOT_USE) from None
+
+
+class Commands(TyperGroup):
+    """All commands; they end quietly where the reader of the output has enough, as `head` does."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """See typer, which ends with 1 then."""
+        try:
+            try:
+                return super().main(*arguments, **options)
+            finally:
+                sys.stdout.flush()
+        except (OSError, SystemExit) as error:
+            if not is_closed_pipe(error):
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still holds
+            sys.exit(PIPE_CLOSED)
+
+
+def is_closed_pipe(error: BaseException) -> bool:
+    """Whether the reader of the output went away; typer and rich make an exit of it."""
+    first = error.__context__ if isinstance(error, SystemExit) else error
+    if isinstance(first, OSError) and first.filename is None and sys.platform == "win32":
+        return first.errno in (errno.EPIPE, errno.EINVAL)
+    return isinstance(first, BrokenPipeError)
+
+
+@contextmanager
+def _warnings_said() -> Iterator[None]:
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def told(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if category.__module__.startswith("fair_tta."):
+                say(f"Note: {message}")
+            else:
+                show(message, category, *where, **more)
+
+        warnings.showwarning = told
+        yield
+
+
+def in_options(text: str, names: Mapping[str, str]) -> str:
+    """A message of a function in the words of the command line.
+
+    Example:
+        >>> in_options("`path_column` should be a name.", {"path_column": "--path-column"})
+        '`--path-column` should be a name.'
+        >>> in_options("`model='x'` could not be loaded.", {"model": "--model"})
+        "`--model 'x'` could not be loaded."
+    """
+
+    def option(match: re.Match[str]) -> str:
+        name, value = match.groups()
+        return f"`{names[name]}{f' {value}' if value else ''}`" if name in names else match[0]
+
+    text = re.sub(r",? or pass `\w+=[A-Z]\w*\([^`]*`", "", text)  # an object: only in Python
+    return re.sub(r"`(\w+)(?:=([^`]*))?`", option, text)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return f"no room to write ({error}): make room and run the same command again."
+    if isinstance(error, OSError) and error.filename is not None:
+        name = error.filename2 or error.filename  # the second is the one that is replaced
+        return f"cannot use {str(name)!r} ({error.strerror}): check the path."
+    return str(error)
+
+
+def usage(option: str, read: Callable[..., T], *arguments: object) -> T:
+    """Read an option; what cannot be read is a usage error that names the option."""
+    try:
+        return read(*arguments)
+    except FairTTAError as error:
+        text = in_options(str(error), {option.lstrip("-").lower(): option})
+        raise typer.BadParameter(text, param_hint=option) from None
+
+
+@contextmanager
+def progress_bar(wanted: bool | None, unit: str) -> Iterator[Tell]:
+    """Tell it how many are finished, and of how many: a bar with rate and time left on stderr.
+
+    Args:
+        wanted: None for a bar on terminals only. In a log it is a line now and then.
+        unit: what is counted.
+    """
+    terminal = sys.stderr.isatty()
+    if not (terminal if wanted is None else wanted):
+        yield lambda done, total: None
+    elif not terminal:
+        yield _Lines(unit)
+    else:
+        with _bar(Console(stderr=True)) as bar:
+            tasks: list[object] = []
+
+            def tell(done: int, total: int | None) -> None:
+                if not tasks:  # what an earlier run has finished says nothing of the rate
+                    tasks.append(bar.add_task(unit, total=total, completed=done))
+                bar.update(tasks[0], completed=done, total=total)  # type: ignore[arg-type]
+
+            yield tell
+
+
+@contextmanager
+def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Tell]]:
+    """Progress bars that follow one another, by what they count: a terminal has room for one.
+
+    Args:
+        wanted: of `progress_bar`.
+    """
+    with ExitStack() as open_:
+        tells: dict[str, Tell] = {}
+
+        def bar(unit: str) -> Tell:
+            if unit not in tells:
+                open_.close()
+                tells[unit] = open_.enter_context(progress_bar(wanted, unit))
+            return tells[unit]
+
+        yield bar
+
+
+def _bar(console: Console) -> Progress:
+    """Where it is narrow the bar gives way, not the numbers."""
+    whole = Column(no_wrap=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
+        MofNCompleteColumn(table_column=whole),
+        _Rate(table_column=whole),
+        TimeRemainingColumn(table_column=whole),
+        TextColumn("left"),
+        console=console,
+        transient=True,
+        expand=True,
+    )
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{task.speed:.2f}/s")
+
+
+class _Lines:
+    """Progress as lines, for logs."""
+
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
+        self._first: tuple[float, int] | None = None
+        self._last = 0.0
+
+    def __call__(self, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now, done
+        is_end = done == total
+        if now - self._last < _SECONDS and not is_end:
+            return
+        self._last = now
+        start, before = self._first
+        line = f"{done}{'' if total is None else f' of {total}'} {self._unit}"
+        if done > before and now > start:
+            rate = (done - before) / (now - start)
+            line += f", {rate:.2f} {self._unit}/s"
+            if total is not None and not is_end:
+                line += f", {(total - done) / rate:.0f} s left"
+        print(line, file=sys.stderr, flush=True)

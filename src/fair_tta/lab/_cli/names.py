@@ -1,0 +1,161 @@
+"""Names as people write them on a command line and in the fields of the app.
+
+``"cat,dog"`` is a list of names. ``"cat=of a cat"`` is one name with its phrase, which may hold
+commas; the option is repeated for others. ``"place: water,land"`` puts an attribute first. A
+backslash before a comma, a colon or an equals sign makes it part of a name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from fair_tta._prompts.templates import parse_names
+from fair_tta.errors import FairTTAError
+
+_MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
+_DOUBTS = (
+    (r"[-+]?\d+([.,]\d+)?", "a number"),
+    (rf"(\d{{1,4}}[-. ]({_MONTHS})[a-z]*|({_MONTHS})[a-z]*[-. ]\d{{1,4}})", "a date"),
+    (r"\d{4}-\d\d?-\d\d?.*", "a date"),
+    (r"(true|false|yes|no|y|n|none|null|nan|unknown|other)", "an answer to another question"),
+    (r".*\w_\w.*", "a name with an underscore"),
+    (r"[a-z]", "a single letter"),
+)
+
+
+def doubt(phrase: str) -> str | None:
+    """Why a phrase is no word for what is in a picture, None if it may be one.
+
+    Example:
+        >>> doubt("-1"), doubt("03-Sep"), doubt("Latino_Hispanic"), doubt("old")
+        ('a number', 'a date', 'a name with an underscore', None)
+    """
+    for pattern, what in _DOUBTS:
+        if re.fullmatch(pattern, phrase.strip(), re.IGNORECASE | re.DOTALL):
+            return what
+    return None
+
+
+def doubts(names: Mapping[str, str]) -> dict[str, str]:
+    """``{phrase: why}`` of those that can hardly be meant."""
+    found = {phrase: doubt(phrase) for phrase in names.values()}
+    return {phrase: why for phrase, why in found.items() if why is not None}
+
+
+_HIDDEN = 0xE000  # where characters after a backslash are put for a while
+
+
+def targets_option(texts: Sequence[str]) -> dict[str, str]:
+    r"""``{label: phrase}`` of all uses of an option.
+
+    Example:
+        >>> targets_option(["cat,dog", "bird=of a bird, flying"])
+        {'cat': 'cat', 'dog': 'dog', 'bird': 'of a bird, flying'}
+    """
+    pairs = [pair for text in texts for pair in _pairs(_hide(text), text)]
+    return parse_names("--targets", _together("--targets", pairs))
+
+
+def sensitive_option(texts: Sequence[str], attribute: str) -> dict[str, dict[str, str]]:
+    r"""``{attribute: {label: phrase}}`` of all uses of an option.
+
+    Args:
+        texts: what was written.
+        attribute: the name of the attribute where none is written.
+
+    Example:
+        >>> sensitive_option(["time: day,night", "place: water=on water", "place: land"], "")
+        {'time': {'day': 'day', 'night': 'night'}, 'place': {'water': 'on water', 'land': 'land'}}
+    """
+    found, written = _by_name(texts, attribute, "an attribute", "place: water,land")
+    return {
+        name: parse_names(
+            f"--sensitive {name}:" if name in written else "--sensitive",
+            _together("--sensitive", pairs),
+        )
+        for name, pairs in found.items()
+    }
+
+
+def harmful_option(texts: Sequence[str]) -> dict[str, dict[str, str]]:
+    r"""``{set: {label: phrase}}`` of all uses of an option; a set without a name is "harmful".
+
+    Example:
+        >>> harmful_option(["crime: thief,criminal", "crime: suspect=suspicious person"])
+        {'crime': {'thief': 'thief', 'criminal': 'criminal', 'suspect': 'suspicious person'}}
+    """
+    found, _ = _by_name(texts, "harmful", "a set", "crime: thief,criminal")
+    empty = [name for name, pairs in found.items() if not pairs]
+    if empty:
+        raise FairTTAError(f"a set needs classes: 'crime: thief,criminal' (got {empty[0]!r}).")
+    return {name: _together("--harmful", pairs) for name, pairs in found.items()}
+
+
+def parse_renames(texts: Sequence[str]) -> dict[str, dict[str, str]]:
+    """``{column: {value: label}}`` of ``"column: value=label"``.
+
+    Example:
+        >>> parse_renames(["place: 0=land", "place: 1=water"])
+        {'place': {'0': 'land', '1': 'water'}}
+    """
+    found: dict[str, dict[str, str]] = {}
+    for text in texts:
+        match = re.fullmatch(r"([^:=]+):([^=]+)=([^=]+)", _hide(text), re.DOTALL)
+        if match is None:
+            raise FairTTAError(f"a renaming is written 'column: value=label' (got {text!r}).")
+        column, value, label = (_show(part).strip() for part in match.groups())
+        if value in found.setdefault(column, {}):
+            raise FairTTAError(f"the value {value!r} of column {column!r} is renamed twice.")
+        found[column][value] = label
+    return found
+
+
+def _by_name(
+    texts: Sequence[str], unnamed: str, what: str, example: str
+) -> tuple[dict[str, list[tuple[str, str]]], set[str]]:
+    """Names and phrases by what is written before a colon, and which of that was written."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    written = set()
+    for text in texts:
+        match = re.match(r"([^,:=]*):(.*)", _hide(text), re.DOTALL)
+        name, rest = match.groups() if match else (unnamed, _hide(text))
+        name = _show(name).strip()
+        if match and not name:
+            raise FairTTAError(f"{what} is written before the colon: {example!r} (got {text!r}).")
+        found.setdefault(name, []).extend(_pairs(rest, text))
+        written |= {name} if match else set()
+    return found, written
+
+
+def _pairs(text: str, written: str) -> list[tuple[str, str]]:
+    if "=" not in text:
+        names = [_show(name).strip() for name in text.split(",")]
+        return [(name, name) for name in names if name]
+    label, phrase = text.split("=", 1)
+    if "," in label or "=" in phrase:
+        raise FairTTAError(
+            f"{written!r} looks like several names, some with phrases: repeat the option, once "
+            "for each 'name=phrase'."
+        )
+    return [(_show(label).strip(), _show(phrase).strip())]
+
+
+def _together(option: str, pairs: list[tuple[str, str]]) -> dict[str, str]:
+    labels = [label for label, _ in pairs]
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        raise FairTTAError(f"`{option}` should have distinct names ({twice} came twice).")
+    return dict(pairs)
+
+
+def _hide(text: str) -> str:
+    return re.sub(r"\\([,:=])", lambda match: chr(_HIDDEN + ord(match.group(1))), text)
+
+
+def _show(text: str) -> str:
+    return re.sub(
+        "|".join(chr(_HIDDEN + ord(c)) for c in ",:="),
+        lambda match: chr(ord(match.group()) - _HIDDEN),
+        text,
+    )

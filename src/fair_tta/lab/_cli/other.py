@@ -1,0 +1,232 @@
+"""The small commands: adapters, app, cite, demo, report."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from fair_tta import __version__
+from fair_tta.errors import FairTTAError
+from fair_tta.lab._cli import options
+from fair_tta.lab._cli.console import exits, say
+
+_SETTINGS = 28  # characters in a line, if there is room
+
+
+def adapters_command() -> None:
+    """List the methods: what they do, what they need, and their settings with defaults.
+
+    Settings are written after a colon: fair-tpt:lam=10,rate.beta=0.05. A plus sign projects after
+    tuning: fair-tpt+orthcali:lam=0. What needs a reference has it from --reference DIR, or from a
+    file of `fair-tta fit`: logit-balance:reference=FILE. A method of a file of your own, which is
+    run, is written my_file.py:MyMethod.
+    """
+    from fair_tta.lab.report._terminal import Fitted, columns
+    from fair_tta.methods._base import needs_pixels
+    from fair_tta.methods._registry import ADAPTERS, describe_settings
+
+    rows = []
+    for name, kind in ADAPTERS.items():
+        default = kind()
+        needs = [
+            what
+            for what, needed in (
+                ("--sensitive", default.needs_sensitive),
+                ("views", default.needs_views),
+                ("prompt gradient", default.needs_prompt_gradient),
+                ("reference", getattr(default, "needs_reference", False)),
+                ("its labels", getattr(default, "needs_labels", False)),
+                ("true values", getattr(default, "needs_values", False)),
+                ("pictures", needs_pixels(default)),
+            )
+            if needed
+        ]
+        first = inspect.cleandoc(kind.__doc__ or "").splitlines()[0]
+        described = [*describe_settings(kind)]
+        described += [("reference", "FILE")] * getattr(kind, "needs_reference", False)
+        settings = ", ".join(f"{key}={value}" for key, value in described)
+        rows.append([*map(Text, (name, first, ", ".join(needs) or "nothing", settings or "none"))])
+    made = columns(["name", "what it does", "needs", "settings and defaults"], rows, (0, 1, 2))
+    made[3] = replace(made[3], most=max(made[3].least, _SETTINGS), is_left=True)
+    Console().print(Fitted(made, rows))
+    Console().print(
+        "Cost, against a plain zero-shot call: about 1.0 times without views; with views as many "
+        "times as there are (--views, 64 unless told) or less, as they are encoded together. "
+        "`fair-tta audit` and `fair-tta demo` tell what they measured."
+    )
+
+
+def app_command(
+    context: typer.Context,
+    model: options.Model = "miniature",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", min=1, max=65535, help="Of this machine.", show_default="a free one from 7860"
+        ),
+    ] = None,
+    share: Annotated[
+        bool,
+        typer.Option(
+            "--share", help="A public link through Gradio's servers: whoever knows it gets in."
+        ),
+    ] = False,
+    open_browser: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
+    ] = True,
+    views: options.ViewCount = 64,
+    device: options.Device = None,
+    dtype: options.Precision = None,
+) -> None:
+    """Try, examine and audit in a browser, on this machine; Ctrl-C ends it.
+
+    Nothing is sent anywhere. What is uploaded lies in a temporary folder and is deleted at the end.
+    """
+    with exits(names=options.option_names(context)):
+        from fair_tta.lab.app import serve
+
+        def ready(url: str) -> None:
+            say(f"{url}  (Ctrl-C ends it and deletes what was uploaded)")
+            if share and "127.0.0.1" in url:
+                say("No public link could be made: the app is on this machine only.")
+            elif share:
+                say("This link is public: whoever knows it may use the app.")
+
+        serve(
+            model,
+            port=port,
+            share=share,
+            open_browser=open_browser,
+            views=views,
+            device=device,
+            dtype=dtype,
+            ready=ready,
+        )
+
+
+# The facts of CITATION.cff, which is not part of an installed package; a test compares them.
+PAPER = """\
+@misc{launay2026fairness,
+  title  = {Fairness-Aware Test-Time Prompt Tuning},
+  author = {Launay, Yoann and Kamalaruban, Parameswaran and Kempton, Tom and Burrell, Stuart
+            and Sutton, David},
+  year   = {2026},
+  note   = {Preprint}
+}
+"""
+PACKAGE = f"""\
+@software{{fair_tta,
+  title   = {{fair-tta}},
+  author  = {{{{fair-tta contributors}}}},
+  version = {{{__version__}}},
+  license = {{MIT}}
+}}
+"""
+
+
+def cite_command() -> None:
+    """BibTeX of the paper whose method this implements, and of this package."""
+    typer.echo(PAPER)
+    typer.echo(PACKAGE, nl=False)
+
+
+def demo_command(
+    out: Annotated[Path, typer.Option(help="HTML file for the report.")] = Path("demo.html"),
+    seeds: Annotated[int, typer.Option(min=1, help="How many, from 0 on.")] = 5,
+    pictures: Annotated[int, typer.Option(min=1, help="For each seed and task.")] = 96,
+    one_view: Annotated[
+        int, typer.Option(min=1, help="For each seed and task, for methods with one view: quick.")
+    ] = 400,
+    limit: options.Limit = None,
+    sample: options.Sample = None,
+) -> None:
+    """Run every method on the miniature world, offline, and write a report.
+
+    The same numbers come out each time, but for the cost.
+    """
+    with exits():
+        if not out.parent.is_dir():
+            raise FairTTAError(f"`--out` should be in a folder that exists (got {out}).")
+        if out.is_dir():
+            raise FairTTAError(f"`--out` should be a file, not a folder (got {out}).")
+        _demo(out, seeds, (pictures, one_view), limit, sample)
+
+
+def _demo(
+    out: Path, seeds: int, pictures: tuple[int, int], limit: int | None, sample: int | None
+) -> None:
+    from rich.progress import track
+    from transformers.utils import logging
+
+    from fair_tta._io import write_whole
+    from fair_tta.lab._cli.tables import print_verdict
+    from fair_tta.lab.bench._demo import (
+        DEMO_LEGEND,
+        demo_tables,
+        effect_overview,
+        effect_table,
+        play,
+        play_one_view,
+        to_audits,
+        to_html,
+        to_rich,
+    )
+
+    console, errors = Console(), Console(stderr=True)
+
+    def progress(work: Iterable[Any], total: int) -> Iterable[Any]:
+        return track(work, "running every method", total=total, console=errors)
+
+    logging.disable_progress_bar()  # one bar is enough
+    episodes = play(
+        seeds=seeds, pictures=pictures[0], limit=limit, sample=sample, progress=progress
+    )
+    more = play_one_view(
+        seeds=seeds, pictures=pictures[1], limit=limit, sample=sample, progress=progress
+    )
+    audits, effects = to_audits(episodes), to_audits(more)
+    print_verdict(console, [(name, audit.document) for name, audit in audits.items()])
+    for table in demo_tables(episodes, audits):
+        console.print(to_rich(table))
+    console.print(effect_table(effects))
+    console.print(DEMO_LEGEND)
+    write_whole(out, to_html(episodes, audits, [effect_overview(effects)]).encode())
+    console.print(Text(f"The report is in {out}: open it in a browser."))
+
+
+def report_command(
+    audit: Annotated[Path, typer.Argument(metavar="AUDIT.JSON", help="What an audit has written.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Where to: .html for a page, .md for a block of a model card.",
+            show_default="beside the audit, .html",
+        ),
+    ] = None,
+) -> None:
+    """Write the report of an audit."""
+    with exits(names={"path": "--out"}):
+        from fair_tta.auditing import Audit
+        from fair_tta.lab.report import write_report
+
+        try:
+            found = Audit.load(audit)
+        except FairTTAError as error:
+            raise FairTTAError(
+                f"{str(audit)!r} is not what an audit has written: {error}"
+            ) from None
+        path = audit.with_suffix(".html") if out is None else out
+        if path.resolve() == audit.resolve():
+            raise FairTTAError(
+                f"`--out` should be another file than the audit (got {str(path)!r})."
+            )
+        write_report(found, path)
+        typer.echo(f"Written to {path}")

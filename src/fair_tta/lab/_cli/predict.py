@@ -1,0 +1,293 @@
+"""``fair-tta predict``: classify images."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from fair_tta._io import CsvRows, Unlisted, printable
+from fair_tta.errors import ImageError
+from fair_tta.lab._cli import options
+from fair_tta.lab._cli.console import (
+    CANNOT_USE,
+    LEFT_OUT,
+    embedded_notes,
+    exits,
+    progress_bar,
+    say,
+    usage,
+)
+from fair_tta.lab._cli.names import sensitive_option, targets_option
+from fair_tta.lab._cli.paths import (
+    NO_PICTURE,
+    as_named,
+    asked_picture,
+    chosen_pictures,
+    closed_folder,
+    rows_file,
+)
+from fair_tta.lab.report._terminal import Fitted, TableColumn
+from fair_tta.prediction import Prediction
+
+UNREADABLE_PICTURE = "unreadable"
+
+
+class Output(Protocol):
+    """A way to show predictions."""
+
+    def __init__(self, targets: tuple[str, ...], attributes: tuple[str, ...]) -> None: ...
+
+    def add(self, path: str, answer: Prediction | ImageError) -> None:
+        """One more picture."""
+
+    def flush(self) -> None:
+        """Show what was added."""
+
+
+class JsonLines:
+    """An object per line: ``image``, ``error`` (or null) and the fields of `Prediction`."""
+
+    def __init__(self, targets: tuple[str, ...], attributes: tuple[str, ...]) -> None:
+        self._lines: list[str] = []
+
+    def add(self, path: str, answer: Prediction | ImageError) -> None:
+        """See `Output.add`."""
+        row: dict[str, object] = {"image": path, "error": None}
+        if isinstance(answer, ImageError):
+            row["error"] = str(answer)
+        else:
+            row |= dataclasses.asdict(answer)
+        self._lines.append(json.dumps(row, allow_nan=False) + "\n")
+
+    def flush(self) -> None:
+        """See `Output.flush`."""
+        _write("".join(self._lines))
+        self._lines.clear()
+
+
+class Csv:
+    """A row per picture, with a column for the probability of each target."""
+
+    def __init__(self, targets: tuple[str, ...], attributes: tuple[str, ...]) -> None:
+        self._text = io.StringIO(newline="")
+        self._rows = CsvRows(self._text)
+        self._targets, self._attributes = targets, attributes
+        self._rows.add(
+            ["image", "label", "zero-shot label", *(f"p: {target}" for target in targets)]
+            + [f"sensitive entropy: {attribute}" for attribute in attributes]
+            + ["certified unchanged", "warnings", "error"]
+        )
+
+    def add(self, path: str, answer: Prediction | ImageError) -> None:
+        """See `Output.add`."""
+        if isinstance(answer, ImageError):
+            blank = [""] * (len(self._targets) + len(self._attributes) + 4)
+            self._rows.add([path, *blank, str(answer)])
+            return
+        self._rows.add(
+            [path, answer.label, _zero_shot(answer)]
+            + [answer.probabilities[target] for target in self._targets]
+            + [answer.sensitive_entropy[attribute] for attribute in self._attributes]
+            + [str(answer.certified_unchanged).lower(), "; ".join(answer.warnings), ""]
+        )
+
+    def flush(self) -> None:
+        """See `Output.flush`."""
+        _write(self._text.getvalue())
+        self._text.seek(0)
+        self._text.truncate()
+
+
+class PredictionTable:
+    """Columns whose width does not depend on the rows, which are shown before all are known."""
+
+    def __init__(self, targets: tuple[str, ...], attributes: tuple[str, ...]) -> None:
+        self._console = Console()
+        if not self._console.is_terminal:
+            self._console.width = max(self._console.width, 160)  # a file has room
+        self._wide = min(24, max(len(UNREADABLE_PICTURE), *(len(printable(t)) for t in targets)))
+        self._attributes = attributes
+        self._is_first = True
+        self._rows: list[list[Text]] = []
+
+    def add(self, path: str, answer: Prediction | ImageError) -> None:
+        """See `Output.add`."""
+        if isinstance(answer, ImageError):
+            cells = [UNREADABLE_PICTURE, "", "", *("" for _ in self._attributes), ""]
+            self._rows.append([Text(printable(path)), *(Text(c, style="red") for c in cells)])
+            return
+        entropies = [
+            f"{answer.sensitive_entropy_zero_shot[a]:.2f} -> {answer.sensitive_entropy[a]:.2f}"
+            for a in self._attributes
+        ]
+        cells = [
+            printable(answer.label), f"{answer.probabilities[answer.label]:.3f}",
+            printable(_zero_shot(answer)), *entropies, "changed" if answer.flipped else "",
+        ]  # fmt: skip
+        self._rows.append([Text(printable(path)), *map(Text, cells)])
+
+    def flush(self) -> None:
+        """See `Output.flush`."""
+        columns = [
+            TableColumn("picture", 12, self._console.width, is_text=True, is_left=True),
+            TableColumn("answer", min(10, self._wide), self._wide, is_text=True, is_left=True),
+            TableColumn("p", 5, 5),
+            TableColumn("zero-shot", min(10, self._wide), self._wide, is_text=True, is_left=True),
+            *(TableColumn(f"entropy of {printable(a)}", 7, 12) for a in self._attributes),
+            TableColumn("", 7, 7, is_text=True, is_left=True),
+        ]
+        self._console.print(Fitted(columns, self._rows, has_head=self._is_first))
+        self._rows.clear()
+        self._is_first = False
+
+
+def _zero_shot(answer: Prediction) -> str:
+    return max(answer.zero_shot, key=answer.zero_shot.__getitem__)
+
+
+def _write(text: str) -> None:
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.flush()
+
+
+if TYPE_CHECKING:
+    pass
+
+
+def predict_command(
+    context: typer.Context,
+    images: options.Pictures,
+    targets: options.TargetsOption,
+    sensitive: options.SensitiveOption = [],  # noqa: B006
+    template: options.Template = None,
+    model: options.Model = "miniature",
+    adapter: options.OneAdapter = None,
+    reference: options.ReferenceDir = None,
+    reference_is_data: options.ReferenceIsData = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object per picture and line.")
+    ] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="A CSV table.")] = False,
+    null: options.Null = False,
+    seed: options.Seed = 0,
+    views: options.ViewCount = 64,
+    batch_size: options.BatchSize = 16,
+    device: options.Device = None,
+    dtype: options.Precision = None,
+    limit: options.Limit = None,
+    sample: options.Sample = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Folder of finished answers: the same command goes on after a stop.",
+            show_default="keep none",
+        ),
+    ] = None,
+    restart: options.Restart = False,
+    engine: options.WhichEngine = options.EngineName.LOCAL,
+    workers: options.Workers = None,
+    cores: options.Cores = 1,
+    address: options.Address = None,
+    progress: options.ShowProgress = None,
+) -> None:
+    """Classify pictures: a table, or --json or --csv on stdout.
+
+    Answers appear batch by batch; with --out they are kept and not computed again. A picture or
+    folder that cannot be read is listed and does not stop the others; the exit code is then 4.
+    """
+    if as_json and as_csv:
+        raise typer.BadParameter("choose one of --json and --csv.", param_hint="--json, --csv")
+    idle = options.idle_without(engine=engine, reference=reference, out=out, images=images)
+    options.refuse_idle(context, idle)
+
+    def stopped() -> str:
+        on = "" if out is None else f" {options.GOES_ON}"
+        return f"Stopped; {done} pictures are answered.{on}"
+
+    done = failed = 0
+    with exits(stopped, options.option_names(context)):
+        from fair_tta._io import printable
+        from fair_tta.lab._runs.job import job_of
+        from fair_tta.lab._runs.runner import Runner
+        from fair_tta.lab._runs.store import Store, to_prediction
+        from fair_tta.methods._registry import short_name
+
+        method = options.read_adapter(adapter)
+        named = {} if adapter is None or method is None else {short_name(adapter): method}
+        options.check_reference("--adapter", named, reference)
+        classifier = options.make_classifier(
+            model,
+            usage("--targets", targets_option, targets),
+            usage("--sensitive", sensitive_option, sensitive, "sensitive"),
+            template,
+            adapter=method,
+            seed=seed,
+            views=views,
+            batch_size=batch_size,
+            device=device,
+            dtype=dtype,
+        )
+        for note in embedded_notes(context):
+            say(note)
+        kind: type[Output] = JsonLines if as_json else Csv if as_csv else PredictionTable
+        output = kind(classifier.targets, tuple(classifier.sensitive))
+        # A bar and a table on the same terminal would write over each other.
+        wanted = progress if progress is not None or as_json or as_csv else False
+        chosen = chosen_pictures(
+            images, null=null, limit=limit, sample=sample, seed=seed, often=reference is not None
+        )
+        if reference is not None:
+            fitted = options.fit_on(
+                reference, classifier, named, chosen, reference_is_data, progress
+            )
+            (method,) = fitted.adapters.values()
+            classifier = classifier.with_adapter(method)
+        with (
+            progress_bar(wanted, "pictures") as tell,
+            nullcontext() if out is None else Store(rows_file(out), restart=restart) as store,
+        ):
+            runner = Runner(
+                job_of(classifier, [classifier.adapter], model, is_kept=out is not None),
+                options.make_engine(engine, workers, cores, address),
+                store,
+            )
+            size, is_typed = classifier.batch_size, "-" in images  # whoever types waits for answers
+            answered = runner.stream(
+                chosen(), asked_picture, size=size, seed=seed, read_ahead=not is_typed
+            )
+            for item, answers in answered:
+                done += 1
+                path = item.path if isinstance(item, Unlisted) else item
+                if isinstance(item, Unlisted):
+                    answers = closed_folder(item)
+                if isinstance(answers, str):
+                    answers = as_named(answers, path)
+                    failed += 1
+                    if kind is PredictionTable:
+                        say(printable(answers))  # the others have a place for it
+                    output.add(path, ImageError(answers))
+                else:
+                    (answer,) = answers
+                    output.add(
+                        path, to_prediction(answer, classifier.targets, classifier.sensitive)
+                    )
+                if done % size == 0:
+                    output.flush()
+                tell(done, None)
+            output.flush()
+    if not done:
+        say(f"Error: {NO_PICTURE}")
+        raise typer.Exit(CANNOT_USE)
+    if failed:
+        say(f"{failed} of {done} pictures could not be used.")
+        raise typer.Exit(LEFT_OUT)

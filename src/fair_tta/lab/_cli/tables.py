@@ -1,0 +1,233 @@
+"""Audits and examinations as tables in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from fair_tta._io import printable
+from fair_tta.auditing._document import AuditDocument, EstimateFields
+from fair_tta.auditing._examination import Examination, ExaminationDocument, PerceivedAttribute
+from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, ROWS, FolderAudit
+from fair_tta.lab.report import _examination_words as sentences
+from fair_tta.lab.report._first_screen import screen_of_many
+from fair_tta.lab.report._many_tasks import NamedAudit
+from fair_tta.lab.report._numbers import SPACE, group_name
+from fair_tta.lab.report._terminal import Fitted, columns
+from fair_tta.lab.report._verdict import cost_sentence
+
+SHOWN_METRICS = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "worst_group_accuracy": "worst group",
+    "bias": "gap",
+    "equalized_odds_difference": "EOD",
+}
+LEGEND = (
+    "Worst group: of class and attribute; balanced accuracy: the mean of all groups; gap: accuracy "
+    "minus worst group; EOD: equalized-odds difference."
+)
+
+
+def print_audit(result: FolderAudit) -> None:
+    """The figures of each run with intervals, differences, and what was left out."""
+    document, console = result.audit.document, Console()
+    print_verdict(console, [("", document)], result.audit.warnings)
+    level = f"{document.settings.level:.0%} intervals in brackets; percent"
+    title = f"{document.data.n} pictures; {level}"
+    console.print(_table(title, {run.name: run.metrics.by_name() for run in document.runs}, ""))
+    if document.comparisons:
+        title = f"Difference from {document.comparisons[0].reference}, paired"
+        changes = {c.run: c.told.by_name() for c in document.comparisons}
+        console.print(_table(title, changes, "+"))
+    console.print(Text(LEGEND))
+    cost = cost_sentence(document)
+    if cost:
+        console.print(Text(printable(cost)))
+    console.print()
+    for name in document.data.harmful:
+        console.print(harm_table(document, name))
+    if any(run.perceived for run in document.runs):
+        console.print(_perceived(document))
+    for run in document.runs:
+        worst = run.worst_group.target_and_sensitive
+        if worst is not None:
+            group = group_name(worst.sensitive, worst.target)
+            console.print(Text(f"Worst group of {run.name}: {printable(group)}"))
+    if result.problems:
+        console.print(Text(f"{result.problems.headline()}:"))
+        for line in result.problems.lines():
+            console.print(Text(f"  {line}"))
+    files = [AUDIT, REPORT, CARD, PREDICTIONS, ROWS, *([PROBLEMS] if result.problems else [])]
+    console.print(Text(f"Written to {printable(str(result.out))}: {', '.join(files)}"))
+
+
+def print_verdict(
+    console: Console, tasks: Sequence[NamedAudit], warnings: Sequence[str] = ()
+) -> None:
+    """What is wrong, how sure, what to do, and banners: the first screen of the report."""
+    screen = screen_of_many(tasks)
+    said = [f"{card.heading}: {card.text} {card.more}".strip() for card in screen["cards"]]
+    said += [f"Note: {text}" for text in dict.fromkeys([*screen["banners"], *warnings])]
+    for text in said:
+        console.print(Text(printable(text.replace(SPACE, " "))))
+    console.print()
+
+
+def _perceived(document: AuditDocument) -> Fitted:
+    """EOD by the labels and by the model's beliefs, and how both change."""
+    changes = {c.run: c.perceived or {} for c in document.comparisons}
+    rows = []
+    for run in document.runs:
+        for attribute, odds in (run.perceived or {}).items():
+            change = changes.get(run.name, {}).get(attribute)
+            cells: list[tuple[EstimateFields | None, str]] = [
+                (odds.eod, ""),
+                (odds.pseudo_eod, ""),
+                (change.eod if change else None, "+"),
+                (change.pseudo_eod if change else None, "+"),
+            ]
+            name = f"{run.name}, {attribute}" if len(run.perceived or {}) > 1 else run.name
+            texts = [Text("" if figure is None else figure_cell(figure, s)) for figure, s in cells]
+            rows.append([Text(printable(name)), *texts])
+    titles = ["method", "EOD by labels", "without labels", "its change", "without labels"]
+    title = "EOD by labels, and by the model's own beliefs in their place (pseudo-EOD)"
+    if document.compared:
+        title += "; changes do not allow for the number of methods"
+    return Fitted(columns(titles, rows), rows, title)
+
+
+def _table(title: str, runs: Mapping[str, Mapping[str, EstimateFields]], sign: str) -> Fitted:
+    rows = [
+        [Text(printable(name)), *(Text(figure_cell(figures[m], sign)) for m in SHOWN_METRICS)]
+        for name, figures in runs.items()
+    ]
+    return Fitted(columns(["method", *SHOWN_METRICS.values()], rows), rows, title)
+
+
+def harm_table(document: AuditDocument, classes: str) -> Fitted:
+    """How often answers fall into a set of classes: a row for each group, a column for each run."""
+    every = [[harm for harm in run.harm if harm.classes == classes] for run in document.runs]
+    rows = [
+        [
+            Text(printable(" / ".join(group[0].sensitive.values()) or "everybody")),
+            Text(str(group[0].rate.n)),
+            *(Text(figure_cell(harm.rate, "")) for harm in group),
+        ]
+        for group in zip(*every, strict=True)
+    ]
+    titles = ["group", "n", *(printable(run.name) for run in document.runs)]
+    named = ", ".join(document.data.harmful[classes])
+    title = printable(f"Answers in the set {classes} ({named}), percent of each group")
+    return Fitted(columns(titles, rows), rows, title)
+
+
+def figure_cell(figure: EstimateFields, sign: str) -> str:
+    """Percent with its interval."""
+    if figure.value is None:
+        return f"not defined ({figure.reason})"
+    text = f"{100 * figure.value:{sign}.1f}"
+    if figure.low is None or figure.high is None:
+        return text
+    return f"{text}\n[{100 * figure.low:{sign}.1f}, {100 * figure.high:{sign}.1f}]"
+
+
+_TONES = {"": "bold", "good": "bold green", "bad": "bold red"}
+_CLASSES = 6  # that a table shows
+_NOT_CORRECTED = (
+    "Intervals, and what is said by them, do not allow for the number of methods: of twenty that "
+    "change nothing, one seems to."
+)
+
+
+def print_examination(examination: Examination) -> None:
+    """What is perceived of each attribute, stop signs, and what each method would change."""
+    document, console = examination.document, Console()
+    level = f"{document.settings.level:.0%} intervals in brackets"
+    console.print(Text(f"{document.n} pictures without labels; {level}; percent\n"))
+    for attribute, of in document.attributes.items():
+        for card in sentences.cards(document, attribute):
+            console.print(Text(f"{card.heading}: {printable(card.text)}", style=_TONES[card.tone]))
+        console.print(Text())
+        console.print(_perceived_attribute(attribute, of))
+        console.print(Text(_sureness(of)))
+        for sign in of.stop_signs:
+            console.print(Text(f"STOP: {printable(sign)}", style="bold red"))
+        console.print(Text())
+        console.print(_methods(attribute, of, document))
+        if len(document.adapters) > 1:
+            console.print(Text(_NOT_CORRECTED))
+        if document.adapters:
+            console.print(_needed(attribute, document))
+        for sentence in sentences.label_plan(document, attribute):
+            console.print(Text(printable(sentence)))
+        console.print(Text())
+    if document.adapters:
+        console.print(Text(document.notice))
+    for warning in sentences.banners(document):
+        console.print(Text(f"Note: {printable(warning)}"))
+
+
+def _perceived_attribute(attribute: str, of: PerceivedAttribute) -> Fitted:
+    """Shares of values, and the classes that lean to them most."""
+    first = next(iter(of.associations.values()))
+    lean = {y: max(abs(row[y]) for row in of.associations.values()) for y in first}
+    most = sorted(lean, key=lambda y: -lean[y])[:_CLASSES]
+    shown = [y for y in first if y in most]
+    rows = [
+        [
+            Text(printable(value)),
+            Text(figure_cell(share, "")),
+            *(Text(f"{of.associations[value][y]:+.2f}") for y in shown),
+        ]
+        for value, share in of.shares.items()
+    ]
+    titles = ["value", "perceived", *(f"towards {printable(y)}" for y in shown)]
+    more = "" if len(shown) == len(first) else f", {len(shown)} of {len(first)} classes"
+    return Fitted(
+        columns(titles, rows),
+        rows,
+        f"{printable(attribute)}: shares perceived; prompt associations in logits{more}",
+    )
+
+
+def _sureness(of: PerceivedAttribute) -> str:
+    explained = "not defined" if of.r_squared is None else f"{100 * of.r_squared:.1f}"
+    text = (
+        f"The most probable value has {figure_cell(of.confidence, '')}; entropy (100 is "
+        f"indifferent) {figure_cell(of.entropy, '')}; R^2 of the target's logits on what is "
+        f"perceived {explained}."
+    )
+    return text.replace("\n", " ")
+
+
+def _methods(attribute: str, of: PerceivedAttribute, document: ExaminationDocument) -> Fitted:
+    """Methods in the order of the ranking, below zero-shot."""
+    rows = [[Text("zero-shot, as it is"), Text(figure_cell(of.pseudo_eod, "")), Text(), Text()]]
+    for adapter in sentences.ranked(document, attribute):
+        odds = adapter.pseudo_eod[attribute]
+        rows.append(
+            [
+                Text(printable(adapter.name)),
+                Text(figure_cell(odds.after, "")),
+                Text(figure_cell(odds.change, "+")),
+                Text(f"{adapter.changed}: {figure_cell(adapter.changed_share, '')}"),
+            ]
+        )
+    titles = ["method", "pseudo-EOD", "change of it", "answers changed"]
+    return Fitted(columns(titles, rows), rows, f"{printable(attribute)}: by the model's perception")
+
+
+def _needed(attribute: str, document: ExaminationDocument) -> Fitted:
+    """Pictures that would settle what is only perceived."""
+    rows = []
+    for adapter in sentences.ranked(document, attribute):
+        plan = adapter.labels_needed
+        numbers = plan.pictures, plan.labels, adapter.pseudo_eod[attribute].images_needed
+        shown = [Text("none" if number is None else f"{number}") for number in numbers]
+        rows.append([Text(printable(adapter.name)), *shown])
+    titles = ["method", "if they become right", "of which labelled", "this change, of one group"]
+    title = f"{printable(attribute)}: pictures that would tell"
+    return Fitted(columns(titles, rows), rows, title)

@@ -1,0 +1,208 @@
+"""One image: the answers of several methods as HTML, and drawn examples."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from fair_tta._images.views import Views, content_generator
+from fair_tta.classifier import FairTPTClassifier
+from fair_tta.errors import FairTTAError
+from fair_tta.lab.app._questions import Fields, in_fields, note
+from fair_tta.lab.app._server import mark_used
+from fair_tta.lab.report._page import embedded
+from fair_tta.methods import Adapter
+from fair_tta.methods._tuning.entropy import most_confident
+from fair_tta.miniature import TASKS
+from fair_tta.miniature._world import BIRDS, MiniatureTask
+from fair_tta.prediction import Prediction
+
+
+class KeptView(NamedTuple):
+    """A view that a method looked at.
+
+    Attributes:
+        place: 0 is the picture itself.
+        image: as the model sees it.
+        label: what zero-shot says of it.
+        probability: of that.
+    """
+
+    place: int
+    image: Image.Image
+    label: str
+    probability: float
+
+
+def kept_views(
+    classifier: FairTPTClassifier, adapter: Adapter, image: Image.Image, prediction: Prediction
+) -> list[KeptView]:
+    """The views with the most certain answers, the surest first; none if all or none count.
+
+    Args:
+        classifier: its adapter does not matter.
+        adapter: the method; it keeps a share `rho` of the views.
+        image: what `classifier.vision.load` gave.
+        prediction: the method's.
+    """
+    rho: Any = getattr(adapter, "rho", None)
+    if rho is None or prediction.views_kept is None:
+        return []
+    task = classifier.task
+    log_p = task.log_probabilities(classifier.encode([image]), task.target_features)
+    places = most_confident(log_p, rho)[0].tolist()
+    p = log_p[0].exp()
+    pictures = _pictures(classifier, image)
+    return [
+        KeptView(i, pictures[i], classifier.targets[int(p[i].argmax())], float(p[i].max()))
+        for i in places
+    ]
+
+
+def _pictures(classifier: FairTPTClassifier, image: Image.Image) -> list[Image.Image]:
+    vision = classifier.vision
+    assert isinstance(vision.views, Views)
+    height, width = vision.pixels(image).shape[-2:]
+    arrays = vision.views(image, (height, width), content_generator(image, vision.seed))
+    views = arrays.round().clip(0, 255).astype(np.uint8)
+    return [image, *map(Image.fromarray, views)]
+
+
+MOST_VIEWS = 12
+"""Shown of each method."""
+
+
+def answers_html(
+    classifier: FairTPTClassifier, methods: Mapping[str, Adapter], picture: str | Path
+) -> str:
+    """What each method answers: bars before and after, what is perceived, views, certificate.
+
+    Args:
+        classifier: its adapter does not matter.
+        methods: by name.
+        picture: its file.
+    """
+    if not methods:
+        raise FairTTAError("choose at least one method.")
+    image = classifier.vision.load(picture)
+    mark_used([str(picture)])
+    parts = [_answer(classifier, name, method, image) for name, method in methods.items()]
+    return f'<div class="fair-tta-answers">{"".join(parts)}</div>'
+
+
+def certificate(prediction: Prediction) -> str:
+    """How far the probabilities moved and whether the answer could have changed, in words.
+
+    The distance is half the l1 distance: 0.1 is as much as a tenth of all belief.
+    """
+    moved, margin = f"{prediction.distance:.3f}", f"{prediction.flip_margin:.3f}"
+    if prediction.flipped:
+        before = max(prediction.zero_shot, key=prediction.zero_shot.__getitem__)
+        return (
+            f"The answer changed from {before} to {prediction.label}: the probabilities moved by "
+            f"{moved}, and a change takes at least {margin}."
+        )
+    if prediction.certified_unchanged:
+        return (
+            f"Certified: the answer could not change. The probabilities moved by {moved}, and a "
+            f"change takes at least {margin}."
+        )
+    return (
+        f"The answer stayed, but this is not certified: the probabilities moved by {moved}, and "
+        f"{margin} can be enough for a change."
+    )
+
+
+def _answer(classifier: FairTPTClassifier, name: str, method: Adapter, image: Image.Image) -> str:
+    title = f"<h3>{escape(name)}</h3>"
+    try:
+        prediction = classifier.with_adapter(method).predict(image)
+    except FairTTAError as error:
+        return f"<section>{title}{note(in_fields(str(error)))}</section>"
+    views = kept_views(classifier, method, image, prediction)
+    return (
+        f'<section data-method="{escape(name)}">{title}{prediction._repr_html_()}'
+        f'<p class="fair-tta-certificate">{escape(certificate(prediction))}</p>'
+        f"{_views(views, classifier.vision.count)}</section>"
+    )
+
+
+def _views(views: list[KeptView], count: int | None) -> str:
+    if not views:
+        return ""
+    first = f", the {MOST_VIEWS} surest are shown" if len(views) > MOST_VIEWS else ""
+    figures = []
+    for view in views[:MOST_VIEWS]:
+        shown = embedded(view.image)
+        what = "the picture itself" if view.place == 0 else f"view {view.place}"
+        says = f"{view.label} {view.probability:.3f}"
+        figures.append(
+            f'<figure><img src="{shown.source}" alt="{escape(what)}">'
+            f"<figcaption>{escape(what)}<br>{escape(says)}</figcaption></figure>"
+        )
+    return (
+        f"<details><summary>{len(views)} of {count} views were kept{first}</summary>"
+        f'<div class="fair-tta-views">{"".join(figures)}</div></details>'
+    )
+
+
+OF_EACH_TASK = 4
+IN_A_FOLDER = 48
+
+
+class DrawnExample(NamedTuple):
+    """A picture and what to ask of it."""
+
+    path: Path
+    fields: Fields
+
+
+def fields_of(task: MiniatureTask) -> Fields:
+    """What to write to ask about a drawn world."""
+    return Fields(
+        _lines(task.targets),
+        "\n".join(_lines(names, f"{a}: ") for a, names in task.sensitive.items()),
+        task.template,
+    )
+
+
+def draw_examples(folder: Path) -> list[DrawnExample]:
+    """A few pictures of each world, as files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+    for task in TASKS.values():
+        one_of_each = task.draw(len(task.groups))
+        step = (len(one_of_each) - 1) / (OF_EACH_TASK - 1)
+        for place in range(OF_EACH_TASK):
+            path = folder / f"{task.name}-{place}.png"
+            one_of_each[round(place * step)].image.save(path)
+            made.append(DrawnExample(path, fields_of(task)))
+    return made
+
+
+def draw_folder(folder: Path, count: int = IN_A_FOLDER) -> tuple[list[str], str]:
+    """Birds on water and on land: the paths of the pictures, and a CSV file of their labels."""
+    folder.mkdir(parents=True, exist_ok=True)
+    labels, paths = folder / "labels.csv", []
+    with labels.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["file", "class", "background"])
+        for place, picture in enumerate(BIRDS.draw(count)):
+            path = folder / f"bird-{place:02}.png"
+            picture.image.save(path)
+            paths.append(str(path))
+            rows.writerow([path.name, picture.target, picture.sensitive["background"]])
+    return paths, str(labels)
+
+
+def _lines(names: Mapping[str, str], before: str = "") -> str:
+    return "\n".join(
+        f"{before}{name}" if name == phrase else f"{before}{name} = {phrase}"
+        for name, phrase in names.items()
+    )

@@ -1,0 +1,333 @@
+"""The cells of a table: our figures with their spread, beside the paper's."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from msgspec import structs
+
+from fair_tta import metrics
+from fair_tta.auditing import Audit, compare
+from fair_tta.auditing._document import Comparison, RunFigures
+from fair_tta.lab._runs.columns import Columns
+from fair_tta.lab.bench._grids import GRIDS, Grid, Setting
+from fair_tta.lab.bench._printed import AVERAGE, Place, Printed, figures
+from fair_tta.lab.data import BenchmarkTask
+from fair_tta.methods import Adapter
+from fair_tta.metrics import Estimate
+from fair_tta.metrics._estimate import direction, undefined
+
+
+@dataclass(frozen=True)
+class MetricColumn:
+    """A metric in percent.
+
+    Attributes:
+        key: its name in `measure`.
+        title: its name in tables.
+        better: 1 if more is better, -1 if less is, 0 if neither is: such are not marked.
+    """
+
+    key: str
+    title: str
+    better: int
+
+
+INDIFFERENCE_KEY = "sensitive_indifference"
+COLUMNS = (
+    MetricColumn("accuracy", "Acc", 1),
+    MetricColumn("worst_group_accuracy", "WGA", 1),
+    MetricColumn("bias", "Bias", -1),
+    MetricColumn("equalized_odds_difference", "EOD", -1),
+    MetricColumn(INDIFFERENCE_KEY, "ASI", 0),
+    MetricColumn("target_confidence", "ATC", 0),
+)
+
+_IN_AUDITS = {"target_confidence": "average_target_confidence"}  # other names
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A metric of a method over seeds.
+
+    Attributes:
+        mean: over seeds; NaN if the metric is undefined for one of them.
+        error: standard error of the mean, NaN for a single seed.
+        seeds: how many.
+        mark: 1 if better than zero-shot, -1 if worse, 0 if the paired interval of the difference
+            cannot tell.
+    """
+
+    mean: float
+    error: float
+    seeds: int
+    mark: int = 0
+
+    def __str__(self) -> str:
+        if math.isnan(self.mean):
+            return "n/a"
+        if math.isnan(self.error):
+            return f"{self.mean:.1f}"
+        return f"{self.mean:.1f} ±{self.error:.{1 if self.error < 9.95 else 0}f}"
+
+
+def measure(columns: Columns) -> dict[str, float]:
+    """The metrics of `COLUMNS` of one method on the pictures of one seed, in percent.
+
+    Groups are those of class and sensitive values. With several attributes groups are
+    their intersections and ASI is the mean over attributes.
+    """
+    truth, answers, sensitive = columns.truth, columns.labels, columns.sensitive
+    scores = columns.scores()
+    indifference = [float(np.mean(of)) for of in (scores.sensitive_entropy or {}).values()]
+    with warnings.catch_warnings():  # what few images mean shows in the error over seeds
+        warnings.simplefilter("ignore", metrics.SmallGroupWarning)
+        found = {
+            "accuracy": metrics.accuracy(truth, answers).value,
+            "worst_group_accuracy": metrics.worst_group_accuracy(truth, answers, sensitive).value,
+            "bias": metrics.bias(truth, answers, sensitive).value,
+            "equalized_odds_difference": metrics.equalized_odds_difference(
+                truth, answers, sensitive
+            ).value,
+            INDIFFERENCE_KEY: float(np.mean(indifference)) if indifference else math.nan,
+            "target_confidence": 1 - float(np.mean(scores.entropy)),
+        }
+    return {key: 100 * value for key, value in found.items()}
+
+
+def cell(values: Sequence[float], mark: int = 0) -> Cell:
+    """Mean and standard error over seeds."""
+    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+    return Cell(float(np.mean(values)), error, len(values), mark)
+
+
+def paired(comparison: Comparison, metric: str) -> Estimate | None:
+    """The difference from zero-shot that an audit has for a metric of `COLUMNS`.
+
+    Indifference to several attributes is their mean, which has no interval.
+    """
+    if metric != INDIFFERENCE_KEY:
+        return comparison.told.by_name()[_IN_AUDITS.get(metric, metric)].estimate
+    found = [one.estimate for one in comparison.sensitive_indifference.values()]
+    return _mean(found) if found else None
+
+
+def mark(column: MetricColumn, difference: Estimate | None) -> int:
+    """Whether a paired interval shows a metric to be better (1) or worse (-1) than zero-shot's."""
+    if difference is None:
+        return 0
+    return column.better * direction(difference.low, difference.high)
+
+
+def of_run(run: RunFigures, metric: str) -> Estimate:
+    """A metric of `COLUMNS` in an audit. Indifference to several attributes has no interval."""
+    if metric != INDIFFERENCE_KEY:
+        return run.metrics.by_name()[_IN_AUDITS.get(metric, metric)].estimate
+    return _mean([one.estimate for one in run.sensitive_indifference.values()])
+
+
+def shown_figure(estimate: Estimate, mark: int = 0, digits: int = 1) -> str:
+    """In percent with its interval: ``62.5 [48.1, 75.0] +``.
+
+    Args:
+        estimate: a share.
+        mark: 1 if it is better than zero-shot's, -1 if worse.
+        digits: of the interval after the point.
+    """
+    if math.isnan(estimate.value):
+        return "n/a"
+    text = f"{100 * estimate.value:.1f}"
+    if estimate.low is not None and estimate.high is not None:
+        text += f" [{100 * estimate.low:.{digits}f}, {100 * estimate.high:.{digits}f}]"
+    return text + ("", " +", " -")[mark]
+
+
+def _mean(found: Sequence[Estimate]) -> Estimate:
+    """Of attributes; one has its interval."""
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        return undefined("no sensitive attribute")
+    return Estimate(float(np.mean([one.value for one in found])), found[0].n)
+
+
+SECONDS = "seconds"
+"""The metric of cost: seconds per image, making and encoding views included."""
+
+_TOGETHER = 9  # settings that one chart can hold
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A metric of a setting on a task, in percent (cost in seconds).
+
+    Attributes:
+        setting: the row.
+        task: the column, None for the mean over all tasks.
+        metric: its key.
+        images: how many answers, over all seeds; an image that two seeds have drawn counts twice.
+        cell: mean and standard error over seeds, marked by the paired interval against zero-shot.
+        difference: setting minus zero-shot on the images of all seeds together, each once with
+            its first seed; None for zero-shot itself, for costs and for averages.
+        low: lower end of its paired interval.
+        high: upper end.
+        printed: what the paper has in this cell, None if nothing.
+        pooled: the metric on the images of all seeds together, each once with its first seed, as
+            a share with its interval; None for costs. What tables and reports show.
+    """
+
+    setting: Setting
+    task: BenchmarkTask | None
+    metric: str
+    images: int
+    cell: Cell
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    printed: Printed | None = None
+    pooled: Estimate | None = None
+
+    @property
+    def minus_paper(self) -> float | None:
+        """Our mean minus the paper's."""
+        return None if self.printed is None else self.cell.mean - self.printed.value
+
+
+BySeed = Mapping[int, Columns]
+BySetting = list[list[dict[str, float]]]
+
+
+def measure_task(found: Sequence[BySeed]) -> BySetting:
+    """The metrics of one task, setting by setting and seed by seed."""
+    return [[measure(columns) for columns in by_seed.values()] for by_seed in found]
+
+
+def tabulate(
+    grid: Grid,
+    task: BenchmarkTask,
+    found: Sequence[BySeed],
+    values: BySetting,
+    audit: Audit,
+) -> list[Figure]:
+    """The figures of one task.
+
+    Args:
+        grid: the table.
+        task: the task.
+        found: for each setting ``{seed: Columns}``
+        values: of `measure_task`.
+        audit: of `audit_task`.
+    """
+    comparisons = {c.run: c for c in audit.document.comparisons}
+    made = []
+    for i, setting in enumerate(grid.settings):
+        images = sum(map(len, found[i].values()))
+        comparison = comparisons.get(setting.name)
+        for column in COLUMNS:
+            change = None if comparison is None else paired(comparison, column.key)
+            made.append(
+                Figure(
+                    setting,
+                    task,
+                    column.key,
+                    images,
+                    _cell(column, values[i], change),
+                    *_percents(change),
+                    printed=_printed(grid, setting, task, column.key),
+                    pooled=of_run(audit.document.runs[i], column.key),
+                )
+            )
+        costs = [columns.seconds / max(1, len(columns)) for columns in found[i].values()]
+        printed = _printed(grid, setting, task, SECONDS)
+        made.append(Figure(setting, task, SECONDS, images, cell(costs), printed=printed))
+    return made
+
+
+def averages(
+    grid: Grid, by_task: Sequence[BySetting], images: int, audits: Sequence[Audit]
+) -> list[Figure]:
+    """The mean over all tasks of the table, each weighing the same, seed by seed and pooled."""
+
+    def pooled(setting: int, metric: str) -> Estimate:
+        found = [of_run(audit.document.runs[setting], metric).value for audit in audits]
+        return Estimate(float(np.mean(found)), images)
+
+    def mean(setting: int) -> list[dict[str, float]]:
+        seeds = zip(*(values[setting] for values in by_task), strict=True)
+        return [
+            {c.key: float(np.mean([row[c.key] for row in rows])) for c in COLUMNS} for rows in seeds
+        ]
+
+    return [
+        Figure(setting, None, column.key, images, _cell(column, mean(i)),
+               printed=_printed(grid, setting, None, column.key), pooled=pooled(i, column.key))
+        for i, setting in enumerate(grid.settings)
+        for column in COLUMNS
+    ]  # fmt: skip
+
+
+def _cell(
+    column: MetricColumn, rows: Sequence[Mapping[str, float]], change: Estimate | None = None
+) -> Cell:
+    return cell([row[column.key] for row in rows], mark(column, change))
+
+
+def audit_task(
+    grid: Grid,
+    task: BenchmarkTask,
+    adapters: Sequence[Adapter],
+    pooled: Sequence[Columns],
+    provenance: Mapping[str, Any],
+) -> Audit:
+    """The images of all seeds together, each once, every setting beside zero-shot."""
+    made = [
+        columns.audit(
+            setting.name,
+            adapter,
+            values=task.sensitive,
+            harmful=task.harmful or None,
+            provenance=provenance,
+        )
+        for setting, adapter, columns in zip(grid.settings, adapters, pooled, strict=True)
+    ]
+    return compare(made)
+
+
+def parts_of(grid: Grid, task: BenchmarkTask, audit: Audit) -> list[tuple[str, Audit]]:
+    """Audits of many settings are split where the paper's tables are, with zero-shot in each."""
+    document = audit.document
+    if len(document.runs) <= _TOGETHER:
+        return [(str(task), audit)]
+    parts = []
+    others = zip(grid.settings[1:], document.runs[1:], document.comparisons, strict=True)
+    for section, some in groupby(others, key=lambda each: each[0].section):
+        _, runs, comparisons = zip(*some, strict=True)
+        part = structs.replace(document, runs=(document.runs[0], *runs), comparisons=comparisons)
+        parts.append((f"{task}: {section}" if section else str(task), Audit(part)))
+    return parts
+
+
+def _percents(change: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    """A difference and its ends."""
+    if change is None or math.isnan(change.value):
+        return None, None, None
+    low, high = (None if end is None else 100 * end for end in (change.low, change.high))
+    return 100 * change.value, low, high
+
+
+def _printed(
+    grid: Grid, setting: Setting, task: BenchmarkTask | None, metric: str
+) -> Printed | None:
+    if task is None:
+        if grid.name not in GRIDS or grid.tasks != GRIDS[grid.name].tasks:
+            return None  # an average over other tasks
+        column = AVERAGE, "", ""
+    else:
+        column = task.dataset, task.target, " x ".join(task.sensitive)
+    return figures().get(Place(grid.name, setting.section, setting.row, *column, metric))

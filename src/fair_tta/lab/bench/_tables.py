@@ -1,0 +1,356 @@
+"""A finished table: as text, CSV, Markdown and HTML."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fair_tta._identity import classifier_provenance
+from fair_tta._images.views import AugMix
+from fair_tta._io import CsvRows, write_whole
+from fair_tta.auditing import Audit
+from fair_tta.errors import FairTTAError, require
+from fair_tta.lab._runs.columns import Columns
+from fair_tta.lab._runs.runner import Engine, Progress
+from fair_tta.lab._runs.store import Store
+from fair_tta.lab.bench._figures import (
+    COLUMNS,
+    SECONDS,
+    BySetting,
+    Figure,
+    audit_task,
+    averages,
+    measure_task,
+    parts_of,
+    shown_figure,
+    tabulate,
+)
+from fair_tta.lab.bench._grids import Grid
+from fair_tta.lab.bench._references import ReferencePictures
+from fair_tta.lab.bench._run import TableRun, prepare, read_columns, write_parquet
+from fair_tta.lab.bench._samples import Reader, gather
+from fair_tta.lab.report import Overview, html_many
+from fair_tta.lab.report._numbers import times
+from fair_tta.lab.report._page import for_markdown
+from fair_tta.lab.report._terminal import plain_number
+from fair_tta.metrics import Estimate
+
+LEGEND = (
+    "Percent, of the images of all seeds together, each once with its first seed; 95 % intervals "
+    "in brackets. + better, - worse than zero-shot: the paired interval of the difference excludes "
+    "0, at a level that allows for all settings of the table (Holm); averages have none. Acc: "
+    "accuracy; WGA: accuracy of the worst group of class and attribute; Bias: Acc - WGA, the gap; "
+    "EOD: equalized-odds difference; ASI: indifference to the attribute; ATC: confidence in the "
+    "target; cost: times the time of a zero-shot answer, views included (settings of a sweep share "
+    "work, so that a later one looks cheaper than it is alone; the table `runtime` does not "
+    "share); s: the same in seconds per image."
+)
+PAPER_LEGEND = (
+    "paper: the paper's figure, a mean over seeds; ours as means over seeds, with standard errors "
+    "and minus the paper's, are in table.md and table.csv. A question mark: it contradicts its own "
+    "row in the paper and is most likely a slip."
+)
+TITLES = {**{column.key: column.title for column in COLUMNS}, SECONDS: "s"}
+"""Metrics and what their columns are called."""
+
+
+@dataclass(frozen=True)
+class FigureTable:
+    """The table of one task, or of the average: cells as text."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+
+
+def tables_by_task(figures: Sequence[Figure]) -> Iterator[FigureTable]:
+    """A table for each task; where the paper has figures of a metric, they have a column."""
+    for task in dict.fromkeys(str(f.task or "Average") for f in figures):
+        mine = [f for f in figures if str(f.task or "Average") == task]
+        cells = {(f.setting.name, f.metric): f for f in mine}
+        settings = list(dict.fromkeys(f.setting.name for f in mine))
+        header, columns = ["setting"], [settings]
+        for key, title in TITLES.items():
+            found = [cells[name, key] for name in settings if (name, key) in cells]
+            if not found:
+                continue  # averages have no cost
+            if key == SECONDS:
+                header.append("cost")
+                columns.append([_cost(f, found[0]) for f in found])
+            header.append(title)
+            columns.append([shown_cell(f) for f in found])
+            if any(f.printed is not None for f in found):
+                header.append(f"{title}, paper")
+                columns.append([_paper(f) for f in found])
+        yield FigureTable(task, header, [list(row) for row in zip(*columns, strict=True)])
+
+
+def to_markdown(grid: Grid, figures: Sequence[Figure]) -> str:
+    """A table for each task and one for the average, and means over seeds beside the paper's."""
+    parts = [f"# {for_markdown(grid.name)}", "", legend(figures), ""]
+    if grid.model:
+        parts += [f"The paper's model is {for_markdown(grid.model)}.", ""]
+    for table in tables_by_task(figures):
+        parts += [f"## {for_markdown(table.title)}", "", *_markdown_table(table), ""]
+    over_seeds = [
+        [str(f.task or "Average"), f.setting.name, TITLES[f.metric], str(f.cell), *_beside(f)]
+        for f in figures
+        if f.printed is not None and f.metric != SECONDS
+    ]
+    if over_seeds:
+        header = ["task", "setting", "metric", "mean over seeds", "paper", "ours minus paper"]
+        table = FigureTable("Means over seeds, beside the paper's", header, over_seeds)
+        parts += [f"## {table.title}", "", "With their standard errors.", ""]
+        parts += [*_markdown_table(table), ""]
+    return "\n".join(parts)
+
+
+def _markdown_table(table: FigureTable) -> Iterator[str]:
+    yield f"| {' | '.join(table.header)} |"
+    yield "|---" * len(table.header) + "|"
+    for name, *cells in table.rows:
+        yield f"| {for_markdown(name)} | {' | '.join(map(for_markdown, cells))} |"
+
+
+def legend(figures: Sequence[Figure]) -> str:
+    """What tables of these figures show."""
+    return f"{LEGEND} {PAPER_LEGEND}" if any(f.printed for f in figures) else LEGEND
+
+
+def shown_cell(figure: Figure) -> str:
+    """Ours as text."""
+    if figure.pooled is None:
+        return plain_number(figure.cell.mean)
+    return shown_figure(figure.pooled, figure.cell.mark)
+
+
+def _paper(figure: Figure) -> str:
+    if figure.printed is None:
+        return ""
+    return f"{figure.printed.value:g}{'?' * figure.printed.suspect}"
+
+
+def _beside(figure: Figure) -> tuple[str, str]:
+    minus = figure.minus_paper
+    return _paper(figure), "" if minus is None or math.isnan(minus) else f"{minus:+.1f}"
+
+
+def _cost(figure: Figure, zero_shot: Figure) -> str:
+    seconds = zero_shot.cell.mean
+    return times(figure.cell.mean / seconds if seconds > 0 else None)
+
+
+HARM_CSV = "harm.csv"
+_HARM_HEADER = "extra_class,by,set,group,setting,n,rate,low,high,change,change_low,change_high"
+_HEADER = (
+    "table,section,row,setting,adapter,dataset,target,sensitive,metric,images,seeds,mean,"
+    "standard_error,pooled,pooled_low,pooled_high,mark,difference,low,high,paper,minus_paper,"
+    "suspect"
+).split(",")
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was written.
+
+    Attributes:
+        figures: all cells.
+        unreadable: ``{path: reason}`` of images that were left out.
+        audits: of each task with its title, in parts if there are many settings.
+        tasks: the same in one part each.
+    """
+
+    figures: list[Figure]
+    unreadable: dict[str, str]
+    audits: list[tuple[str, Audit]]
+    tasks: list[tuple[str, Audit]]
+
+
+def publish(run: TableRun, store: Store) -> Published:
+    """Write the files of a finished run into its folder. One task is in memory at a time."""
+    write_parquet(run, store, run.out / "rows.parquet")
+    figures: list[Figure] = []
+    sections: list[tuple[str, Audit, list[Any]]] = []
+    values: list[BySetting] = []
+    whole: list[tuple[str, Audit]] = []
+    for i, part in enumerate(run.parts):
+        found, pooled = read_columns(run, store, i)
+        origin = _provenance(run, i, pooled)
+        audit = audit_task(run.grid, part.task, run.adapters(i), pooled, origin)
+        whole.append((str(part.task), audit))
+        values.append(measure_task(found))
+        figures += tabulate(run.grid, part.task, found, values[-1], audit)
+        sections += [(title, one, []) for title, one in parts_of(run.grid, part.task, audit)]
+    if len(run.parts) == len(run.grid.tasks) > 1:
+        images = sum(len(s) for part in run.parts for s in part.samples.values())
+        figures += averages(run.grid, values, images, [audit for _, audit in whole])
+    if any(part.task.harmful for part in run.parts):
+        write_whole(run.out / HARM_CSV, harm_csv([audit for _, audit, _ in sections]).encode())
+    write_whole(run.out / "table.csv", to_csv(run.grid, figures).encode())
+    write_whole(run.out / "table.md", to_markdown(run.grid, figures).encode())
+    page = html_many(
+        f"fair-tta bench {run.grid.name}",
+        sections,
+        intro=legend(figures),
+        overviews=[
+            Overview(table.title, table.header, [[(text, 0) for text in row] for row in table.rows])
+            for table in tables_by_task(figures)
+        ],
+        tasks=whole,
+    )
+    write_whole(run.out / "report.html", page.encode())
+    return Published(figures, dict(run.unreadable), [s[:2] for s in sections], whole)
+
+
+def to_csv(grid: Grid, figures: Sequence[Figure]) -> str:
+    """A row for each cell, numbers in full."""
+    text = io.StringIO(newline="")
+    rows = CsvRows(text)
+    rows.add(_HEADER)
+    for f in figures:
+        task = ("Average", "", "")
+        if f.task is not None:
+            task = f.task.dataset, f.task.target, " x ".join(f.task.sensitive)
+        printed: tuple[object, ...] = ("", "", "")
+        if f.printed is not None:
+            printed = (f"{f.printed.value:g}", f.minus_paper, str(f.printed.suspect).lower())
+        error = "" if math.isnan(f.cell.error) else f.cell.error
+        spread = ["" if x is None else x for x in (f.difference, f.low, f.high)]
+        s = f.setting
+        where = grid.name, s.section, s.row, s.name, repr(s.adapter), *task, f.metric
+        what = f.images, f.cell.seeds, f.cell.mean, error
+        pooled = ["" if x is None else 100 * x for x in _ends(f.pooled)]
+        rows.add([*where, *what, *pooled, f.cell.mark, *spread, *printed])
+    return text.getvalue()
+
+
+def harm_csv(audits: Sequence[Audit]) -> str:
+    """A row for each set of harmful classes, group and setting, numbers in full.
+
+    Tables with many settings are audited in parts, each with zero-shot in it, which comes once.
+    """
+    text = io.StringIO(newline="")
+    table = CsvRows(text)
+    table.add(_HARM_HEADER.split(","))
+    rows: dict[tuple[str, ...], list[Any]] = {}
+    for document in (audit.document for audit in audits):
+        by = " x ".join(document.data.sensitive)
+        extra = "child" if "child" in document.data.targets else ""
+        changes = {
+            (c.run, h.classes, *h.sensitive.values()): h.difference
+            for c in document.comparisons
+            for h in c.harm
+        }
+        for run in document.runs:
+            for h in run.harm:
+                key = run.name, h.classes, *h.sensitive.values()
+                change = changes.get(key)
+                figures = [h.rate.n, h.rate.value, h.rate.low, h.rate.high]
+                figures += [] if change is None else [change.value, change.low, change.high]
+                where = [extra, by, h.classes, " / ".join(h.sensitive.values()) or "everybody"]
+                rows.setdefault((extra, by, *key), [*where, run.name, *figures])
+    for row in rows.values():
+        table.add(row)
+    return text.getvalue()
+
+
+def _ends(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    if estimate is None or math.isnan(estimate.value):
+        return None, None, None
+    return estimate.value, estimate.low, estimate.high
+
+
+def _provenance(run: TableRun, task: int, pooled: Sequence[Columns]) -> dict[str, Any]:
+    part = run.parts[task]
+    images = {str(seed): len(records) for seed, records in part.samples.items()}
+    return {
+        **classifier_provenance(run.job.classifier(task)),
+        "seed": None,
+        "dataset": dict(part.parameters),
+        "images of each seed": images,
+        "reference": run.references.get(str(part.task)),
+        "engines": list(dict.fromkeys(by for columns in pooled for by in columns.by)),
+    }
+
+
+def bench(
+    grid: Grid,
+    read: Reader,
+    model: Any,
+    *,
+    out: str | os.PathLike[str],
+    bank: str | os.PathLike[str] | None = None,
+    images: int = 1000,
+    seeds: int = 5,
+    limit: int | None = None,
+    sample: int | None = None,
+    engine: Engine | None = None,
+    views: AugMix = AugMix(),
+    batch: int = 16,
+    device: str | None = None,
+    dtype: str | None = None,
+    restart: bool = False,
+    reference: ReferencePictures | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    progress: Progress = lambda *_: None,
+) -> Published:
+    """Run a table, or go on with it, and write its results.
+
+    Args:
+        grid: one of `fair_tta.lab.bench._grids.GRIDS`, or your own.
+        read: reads the dataset of a task, such as ``paper_reader("data")``.
+        model: what `FairTPTClassifier` takes.
+        out: the folder of the results.
+        bank: the folder of features, which tables may share; ``out/bank`` if None, and for tables
+            that measure costs.
+        images: how many are sampled for each seed.
+        seeds: how many, from 0 on; they choose the images and their views.
+        limit: of each seed's images the first so many only.
+        sample: of each seed's images so many only, of each group its share and at least one.
+        engine: `Local()`, `Local(workers=2)` or `OnRay()`.
+        views: how views are made.
+        batch: how many images are worked on at once.
+        device: where to move the model, None to leave it where it is.
+        dtype: in which precision, None for its own.
+        restart: throw away the finished rows.
+        reference: where methods that need a reference and are not fitted find it.
+        say: is told what was left out and how much disk is needed.
+        progress: is told how many answers are finished, and of how many.
+    """
+    for name, value in (("images", images), ("seeds", seeds)):
+        if not isinstance(value, int) or value < 1:
+            raise FairTTAError(f"`{name}` should be at least 1 (got {value!r}).")
+    require("pyarrow", "bench")  # before any work is done
+    parts, remarks = gather(
+        grid.tasks, read, images=images, seeds=range(seeds), limit=limit, sample=sample
+    )
+    for remark in remarks:
+        say(remark)
+    table = prepare(
+        grid,
+        parts,
+        model,
+        out=out,
+        bank=bank,
+        views=views,
+        batch=batch,
+        device=device,
+        dtype=dtype,
+        engine=engine,
+        reference=reference,
+    )
+    with table.open(restart) as store:
+        needed = sum(table.disk(store))
+        left = sum(len(unit.pictures) for unit in table.left(store))
+        say(
+            f"{grid.name}: {len(grid.settings)} settings, {len(parts)} tasks, {seeds} seeds; "
+            f"{left} images to go. Features go to {table.job.bank}, up to "
+            f"{needed / 1e6:,.0f} MB on disk in all; results to {Path(out)}."
+        )
+        table.go(store, progress)
+        return publish(table, store)

@@ -1,0 +1,292 @@
+"""Label files as they are found: CSV of any separator and encoding, and whole data sets."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import os
+import re
+import stat
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fair_tta._io import open_file
+from fair_tta.lab.data._records import Dataset, DatasetError, Problem, ProblemKind, Record, collect
+from fair_tta.lab.data._tasks import BenchmarkTask
+
+_SEPARATORS = ",;\t|"
+_START = 4096  # bytes that tell what a file is
+
+
+@dataclass(frozen=True)
+class Row:
+    """The wanted cells of one row, stripped, and the line of the file where it ends."""
+
+    line: int
+    cells: dict[str, str]
+
+
+def check_is_text(path: Path) -> str:
+    """Refuse what cannot be a label file; returns the encoding."""
+    try:
+        with open_file(path) as file:
+            start = file.read(_START)
+            if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                encoding = "utf-16"
+            else:
+                encoding = "utf-8-sig" if _is_utf8(path) else "cp1252"
+    except OSError as error:
+        raise DatasetError(f"cannot read {str(path)!r}: {error.strerror or error}.") from error
+    text = start.decode(encoding, "ignore").strip()
+    if re.match(r"(<!--.*?-->\s*)?<(!doctype\s+html|html|head|body)\b", text, re.I | re.S):
+        title = re.search(r"<title[^>]*>\s*(.*?)\s*</title>", text, re.I | re.S)
+        called = f", titled {title.group(1)!r}" if title else ""
+        raise DatasetError(
+            f"{str(path)!r} is a web page (HTML) saved under that name{called}, not a label file: "
+            "its download has failed (such pages come when a quota is exceeded). Get it again."
+        )
+    if not text:
+        raise DatasetError(f"{str(path)!r} is empty. Get it again.")
+    if text.startswith("version https://git-lfs"):
+        raise DatasetError(f"{str(path)!r} is a Git LFS pointer: run `git lfs pull`.")
+    if b"\0" in start and encoding != "utf-16":
+        raise DatasetError(f"{str(path)!r} is not text (an archive or a spreadsheet?).")
+    return encoding
+
+
+class LabelTable:
+    """A CSV file with a header, read row by row.
+
+    The separator is the one that finds the wanted columns. A row that has not as many cells as
+    the header is a problem, for its cells may stand under the wrong names; empty cells at its
+    end do not count.
+    """
+
+    def __init__(self, path: Path, wanted: Sequence[str]) -> None:
+        self.path = path
+        self.encoding = check_is_text(path)
+        self.header, self._separator, self._skip = self._find_header(wanted)
+        missing = [name for name in wanted if name not in self.header]
+        if missing:
+            raise DatasetError(
+                f"{str(path)!r} should have the columns {list(wanted)}, but lacks {missing} "
+                f"(it has {self.header})."
+            )
+        twice = sorted({name for name in wanted if self.header.count(name) > 1})
+        if twice:
+            raise DatasetError(f"{str(path)!r} has more than one column called {twice}.")
+
+    def rows(self, columns: Sequence[str], official: int | None = None) -> Iterator[Row | Problem]:
+        """Row by row the cells of some columns, or what is wrong with the row.
+
+        Args:
+            columns: the names of the columns.
+            official: how many rows there should be, if that is known.
+        """
+        if self.encoding == "cp1252":
+            yield Problem(ProblemKind.ENCODING, self.path.name)
+        count = 0
+        places = [(name, self.header.index(name)) for name in columns]
+        width = len(self.header)
+        for line, cells in self._raw(self._separator, self._skip + 1):
+            if not any(cell.strip() for cell in cells):
+                continue  # spreadsheets leave such rows at the end
+            while len(cells) > width and not cells[-1].strip():
+                cells.pop()
+            count += 1
+            if len(cells) == width:
+                yield Row(line, {name: cells[place].strip() for name, place in places})
+            else:
+                yield Problem(ProblemKind.MALFORMED_ROW, f"{self.path.name} line {line}")
+        if official is not None and count != official:
+            yield Problem(ProblemKind.PARTIAL, f"{self.path.name}: {count} instead of {official}")
+
+    def _raw(self, separator: str, skip: int) -> Iterator[tuple[int, list[str]]]:
+        """Rows that are not blank, from row `skip` on, with their lines."""
+        with self.path.open(encoding=self.encoding, errors="replace", newline="") as file:
+            reader = csv.reader(file, delimiter=separator, skipinitialspace=True, strict=True)
+            try:
+                for number, cells in enumerate(row for row in reader if row):
+                    if number >= skip:
+                        yield reader.line_num, cells
+            except csv.Error as error:
+                raise DatasetError(
+                    f"{str(self.path)!r} cannot be read from line {reader.line_num} on: {error} "
+                    "(a quotation mark that is not closed?)."
+                ) from error
+
+    def _find_header(self, wanted: Sequence[str]) -> tuple[list[str], str, int]:
+        """The column names, the separator, and how many rows come before."""
+        best: tuple[list[str], str, int] = ([], ",", 0)
+        failure: DatasetError | None = None
+        for separator in _SEPARATORS:
+            try:
+                names, skip = self._first_row(separator)
+            except DatasetError as error:  # names in quotes, with another separator between them
+                failure = error
+                continue
+            if wanted and set(wanted) <= set(names):
+                return names, separator, skip
+            if len(names) > len(best[0]):
+                best = names, separator, skip
+        if failure is not None and not best[0]:
+            raise failure
+        return best
+
+    def _first_row(self, separator: str) -> tuple[list[str], int]:
+        rows = self._raw(separator, 0)
+        _, cells = next(rows)
+        skip = 0
+        if cells[0].lower().startswith("sep="):  # by which Excel tells the separator
+            skip = 1
+            _, cells = next(rows, (0, []))
+        names = [name.strip() for name in cells]
+        while names and not names[-1]:
+            names.pop()
+        return names, skip
+
+
+def _is_utf8(path: Path) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with path.open("rb") as file:
+        try:
+            while chunk := file.read(1 << 16):
+                decoder.decode(chunk)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class Source:
+    """The official source of a dataset and the layout that its reader expects.
+
+    Attributes:
+        name: the name of the dataset.
+        page: the web page of its authors.
+        layout: the expected files as a small tree.
+    """
+
+    name: str
+    page: str
+    layout: str
+
+    def error(self, reason: str) -> DatasetError:
+        """An error that says what is wrong, where the dataset is to be had and how to lay it."""
+        nothing = f"Nothing is downloaded for you. Its authors offer it at {self.page}"
+        return DatasetError(
+            f"{self.name}: {reason}\n{nothing}; expected is\n{self.layout}",
+            f"{' '.join(reason.splitlines()[:1])} {nothing}.",
+        )
+
+    def check_root(self, root: str | os.PathLike[str]) -> Path:
+        """The folder as a path, if it is one."""
+        path = Path(root)
+        if path.is_dir():
+            return path
+        if path.exists():
+            raise self.error(f"{str(path)!r} is a file, not a folder (an archive? Unpack it).")
+        raise self.error(f"there is no folder {str(path)!r}.")
+
+    def find(self, root: Path, folders: Sequence[str], names: Sequence[str]) -> Path | None:
+        """The first file or folder of these names in the first of these folders below `root`."""
+        places = (root / folder / name for folder in folders for name in names)
+        return next((place for place in places if place.exists()), None)
+
+    def need(self, root: Path, folders: Sequence[str], names: Sequence[str]) -> Path:
+        """The same, or an error."""
+        found = self.find(root, folders, names)
+        if found is None:
+            raise self.error(f"{str(root)!r} has no {' or '.join(names)} ({_inside(root)}).")
+        return found
+
+    def table(self, path: Path, wanted: Sequence[str]) -> LabelTable:
+        """A label file with these columns."""
+        try:
+            return LabelTable(path, wanted)
+        except DatasetError as error:
+            raise self.error(str(error)) from error
+
+    def encoding(self, path: Path) -> str:
+        """The encoding of a label file that is no CSV."""
+        try:
+            return check_is_text(path)
+        except DatasetError as error:
+            raise self.error(str(error)) from error
+
+    def check_task(self, task: BenchmarkTask, attributes: Collection[str]) -> None:
+        """Refuse a task that the dataset has no labels for."""
+        if task.dataset != self.name:
+            raise DatasetError(f"`task` should be one of {self.name} (got '{task}').")
+        unknown = [name for name in (task.target, *task.sensitive) if name not in attributes]
+        if unknown:
+            raise DatasetError(
+                f"`task` should ask for attributes of {self.name}, {sorted(attributes)} "
+                f"(got {unknown})."
+            )
+
+    def dataset(
+        self,
+        task: BenchmarkTask,
+        root: Path,
+        rows: Iterable[Record | Problem],
+        parameters: Mapping[str, str | int],
+        check_images: bool,
+    ) -> Dataset:
+        """Gather what a reader found; an error if no record can be used."""
+        records, problems = collect(with_images(rows) if check_images else rows)
+        if not records:
+            raise self.error(f"no usable record in {str(root)!r}.\n{problems}")
+        return Dataset(self.name, records, problems, parameters, task)
+
+
+def labelled(
+    task: BenchmarkTask, values: Mapping[str, str], path: Path, key: str
+) -> Record | Problem:
+    """The record of an image, or a problem if the task does not know one of its values."""
+    if not key:
+        return Problem(ProblemKind.MISSING_VALUE, "the name of an image")
+    asked = {task.target: task.targets, **task.sensitive}
+    for attribute, labels in asked.items():
+        if values[attribute] not in labels:
+            what = f"{key} ({attribute} {values[attribute]!r})"
+            kind = ProblemKind.UNKNOWN_VALUE if values[attribute] else ProblemKind.MISSING_VALUE
+            return Problem(kind, what)
+    sensitive = {attribute: values[attribute] for attribute in task.sensitive}
+    return Record(path, values[task.target], sensitive, key)
+
+
+def unknown_split(part: str, key: str) -> Problem:
+    """That an image is in a split which is none."""
+    kind = ProblemKind.UNKNOWN_VALUE if part else ProblemKind.MISSING_VALUE
+    return Problem(kind, f"{key} (split {part!r})")
+
+
+def with_images(rows: Iterable[Record | Problem]) -> Iterator[Record | Problem]:
+    """The same rows, with a problem for each record whose image is not there."""
+    for row in rows:
+        missing = image_problem(row.path, row.key) if isinstance(row, Record) else None
+        yield row if missing is None else missing
+
+
+def image_problem(path: Path, name: str) -> Problem | None:
+    """Whether an image is there, without opening it."""
+    try:
+        found = os.stat(path)
+    except PermissionError:
+        return Problem(ProblemKind.CLOSED_IMAGE, name)
+    except (OSError, ValueError):  # ValueError: a null character in the name
+        return Problem(ProblemKind.MISSING_IMAGE, name)
+    if stat.S_ISDIR(found.st_mode):
+        return Problem(ProblemKind.MISSING_IMAGE, name)
+    if not stat.S_ISREG(found.st_mode):
+        return Problem(ProblemKind.NOT_A_FILE, name)
+    return None if found.st_size else Problem(ProblemKind.EMPTY_IMAGE, name)
+
+
+def _inside(folder: Path) -> str:
+    names = sorted(entry.name for entry in folder.iterdir())
+    more = ", ..." if len(names) > 5 else ""
+    return f"it has {', '.join(names[:5])}{more}" if names else "it is empty"

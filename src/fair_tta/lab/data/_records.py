@@ -1,0 +1,250 @@
+"""Records of images with their labels, and what can be wrong with a copy of a dataset."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from operator import attrgetter
+from pathlib import Path
+
+from fair_tta._io import printable
+from fair_tta.errors import FairTTAError
+from fair_tta.lab.data._sampling import seeded_order
+from fair_tta.lab.data._tasks import BenchmarkTask
+
+KEPT_EXAMPLES, SHOWN_EXAMPLES = 20, 3
+"""How many examples of each kind of problem are kept, and how many are shown."""
+
+
+class ProblemKind(Enum):
+    """What can be wrong with a row or a file. All but the notes leave the record out."""
+
+    MISSING_IMAGE = "image file is missing"
+    CLOSED_IMAGE = "image file may not be read (permission denied)"
+    NOT_A_FILE = "image is a pipe, a socket or a device, not a file"
+    CLOSED_FOLDER = "folder cannot be looked into"
+    TOO_HIGH = "picture lies above the folders that are the labels"
+    NOT_UNICODE = "file name is not Unicode (rename the file)"
+    EMPTY_IMAGE = "image file is empty (0 bytes)"
+    UNREADABLE = "picture cannot be read"
+    MALFORMED_ROW = "row does not have the fields of the header"
+    MALFORMED_NAME = "file name does not tell age, gender and race"
+    MISSING_VALUE = "value is missing"
+    UNKNOWN_VALUE = "value is not one of those expected"
+    OTHER_RACE = "race is 'Others', which is not one of the paper's four"
+    BETWEEN_AGES = "age is neither young nor old"
+    NO_SPLIT = "image is not in the file of splits"
+    CONFLICT = "image came again with other labels"
+    DUPLICATE = "image came again with the same labels (kept once)"
+    REPAIRED_AGE = "age was changed to a date by a spreadsheet (repaired, record kept)"
+    PARTIAL = "file does not have the official number of rows (records kept)"
+    ENCODING = "file is not UTF-8 and was read as Windows-1252 (records kept)"
+    SMALL = "fewer records than the sample should have (all are taken)"
+
+    @property
+    def is_note(self) -> bool:
+        """Whether no image was lost by it."""
+        return self in _NOTES
+
+    @property
+    def is_of_file(self) -> bool:
+        """Whether it is about a whole file and not about one row."""
+        return self in _OF_FILES
+
+
+_OF_FILES = frozenset({ProblemKind.PARTIAL, ProblemKind.ENCODING, ProblemKind.SMALL})
+_NOTES = _OF_FILES | {ProblemKind.DUPLICATE, ProblemKind.REPAIRED_AGE}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with one row or one file: its kind, and what it is about."""
+
+    kind: ProblemKind
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Problems:
+    """All problems of a dataset or a run: how many of each kind, and the first examples."""
+
+    counts: Mapping[ProblemKind, int] = field(default_factory=dict)
+    examples: Mapping[ProblemKind, tuple[str, ...]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.counts)
+
+    @property
+    def rows(self) -> int:
+        """How many rows were left out; some only repeat a picture that is counted."""
+        return sum(n for kind, n in self.counts.items() if not kind.is_of_file)
+
+    @property
+    def lost(self) -> int:
+        """How many rows or files gave no record."""
+        return sum(n for kind, n in self.counts.items() if not kind.is_note)
+
+    def add(self, problem: Problem) -> Problems:
+        """The same with one more."""
+        kind = problem.kind
+        kept = self.examples.get(kind, ())
+        more = (printable(problem.what),) if len(kept) < KEPT_EXAMPLES else ()
+        return Problems(
+            {**self.counts, kind: self.counts.get(kind, 0) + 1},
+            {**self.examples, kind: (*kept, *more)},
+        )
+
+    def to_dict(self, *, named: bool = True) -> dict[str, dict[str, object]]:
+        """For JSON: ``{kind: {"count": n, "examples": [...]}}``; no examples if not `named`."""
+        return {
+            kind.value: {"count": n, "examples": list(self.examples[kind]) if named else []}
+            for kind, n in self.counts.items()
+        }
+
+    def headline(self) -> str:
+        """How many rows were left out, and how many of them cost nothing."""
+        if not self.rows:
+            return "No row was left out, but"
+        text = f"{self.rows} {'row was' if self.rows == 1 else 'rows were'} left out"
+        kept = self.rows - self.lost
+        return f"{text}, {kept} of them because the picture is counted already" if kept else text
+
+    def lines(self) -> list[str]:
+        """One line for each kind."""
+        return [
+            f"{n} x {kind.value}: {'; '.join(self.examples[kind][:SHOWN_EXAMPLES])}"
+            + ("; ..." if n > SHOWN_EXAMPLES else "")
+            for kind, n in self.counts.items()
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines()) or "no problems"
+
+
+class DatasetError(FairTTAError):
+    """A dataset on disk is missing, is not what it should be, or holds nothing that can be used.
+
+    Args:
+        text: what is wrong.
+        short: the same on one line, if it is not the first of `text`.
+    """
+
+    def __init__(self, text: str, short: str = "") -> None:
+        super().__init__(text)
+        self.short = short or text.partition("\n")[0]
+
+
+class Split(Enum):
+    """The part of a dataset that is read."""
+
+    TRAIN = "train"
+    VALIDATION = "validation"
+    TEST = "test"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One image and what is known of it. The image is not opened.
+
+    Attributes:
+        path: where the image is.
+        target: the label to be predicted.
+        sensitive: ``{attribute: value}``.
+        key: the name of the image within its dataset, the same on every machine.
+    """
+
+    path: Path
+    target: str
+    sensitive: Mapping[str, str]
+    key: str
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """``(target, sensitive value, ...)``"""
+        return (self.target, *self.sensitive.values())
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The records of one task, and how they came about.
+
+    Attributes:
+        name: the name of the dataset.
+        records: the images that can be used, in the order of the label file.
+        problems: what was left out or repaired.
+        parameters: the choices that were made: split, thresholds of age, folders.
+        task: names and template for `FairTPTClassifier`; None for a folder without a task.
+    """
+
+    name: str
+    records: tuple[Record, ...]
+    problems: Problems
+    parameters: Mapping[str, str | int]
+    task: BenchmarkTask | None = None
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    def groups(self) -> dict[tuple[str, ...], int]:
+        """How many records there are of each ``(target, sensitive value, ...)``."""
+        return dict(Counter(r.group for r in self.records))
+
+    def sample(self, k: int = 1000, seed: int = 0) -> Dataset:
+        """A uniform sample of `k` records without replacement, all of them if there are fewer.
+
+        Taken are the records whose digest of seed and key is smallest, in the order of the
+        digests. So the sample depends neither on the order of files nor on the machine, a
+        smaller sample is the beginning of a larger one, and an image that is missing on one
+        machine costs one place there and changes nothing else.
+        """
+        if k < 1:
+            raise DatasetError(f"`k` should be a positive number of images (got {k!r}).")
+        chosen = heapq.nsmallest(k, self.records, key=lambda r: (seeded_order(seed, r.key), r.key))
+        problems = self.problems
+        if len(chosen) < k:
+            problems = problems.add(Problem(ProblemKind.SMALL, f"{len(chosen)} instead of {k}"))
+        parameters = {**self.parameters, "sample": k, "seed": seed}
+        return replace(self, records=tuple(chosen), problems=problems, parameters=parameters)
+
+    def __str__(self) -> str:
+        chosen = ", ".join(f"{name} {value}" for name, value in self.parameters.items())
+        title = self.name if self.task is None else str(self.task)
+        return f"{title}: {len(self)} records ({chosen})\n{self.problems}"
+
+
+def collect(
+    rows: Iterable[Record | Problem], name: Callable[[Record], str] = attrgetter("key")
+) -> tuple[tuple[Record, ...], Problems]:
+    """Gather records and problems. An image that comes twice with other labels is left out.
+
+    Args:
+        rows: what a reader found.
+        name: by which an image is known; by its key if not given.
+    """
+    records: dict[str, Record | None] = {}
+    problems = Problems()
+    for row in rows:
+        if isinstance(row, Problem):
+            problems = problems.add(row)
+            continue
+        image = name(row)
+        if image not in records:
+            records[image] = row
+            continue
+        first = records[image]
+        if first is not None and (first.target, first.sensitive) == (row.target, row.sensitive):
+            problems = problems.add(Problem(ProblemKind.DUPLICATE, row.key))
+        else:
+            records[image] = None
+            problems = problems.add(Problem(ProblemKind.CONFLICT, row.key))
+    return tuple(record for record in records.values() if record is not None), problems

@@ -1,0 +1,243 @@
+"""Heat maps and dot plots as SVG of a few elements, in the page's own colours and sizes.
+
+They are as wide as a phone, so that their text can be read there.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from fair_tta.auditing._document import EstimateFields
+from fair_tta.lab.report._charts import Chart, short, told
+from fair_tta.lab.report._numbers import MINUS, interval, percent
+
+DRAWING_WIDTH = 400
+ACROSS = 8
+"""So many columns of a heat map fit on a phone."""
+
+_NAMES, _CELL, _ROW = 112, 44, 36  # of a heat map
+_MORE = "\N{HORIZONTAL ELLIPSIS}"
+_STEP = 40  # from name to name of a dot plot
+_EDGE = 8
+
+
+class Dot(NamedTuple):
+    """A row of a dot plot.
+
+    Attributes:
+        name: what it is.
+        figure: value and interval.
+        tone: a class of the style sheet: ``good``, ``bad`` or none.
+        hollow: whether it rests on few images.
+    """
+
+    name: str
+    figure: EstimateFields
+    tone: str = ""
+    hollow: bool = False
+
+
+class Upright(NamedTuple):
+    """A line beside each dot of a dot plot, such as the accuracy of all.
+
+    Attributes:
+        at: where, as a share.
+        name: what it is.
+        kind: a class of the style sheet.
+    """
+
+    at: float
+    name: str
+    kind: str
+
+
+def heat_map(table: Mapping[str, Mapping[str, float]], what: str) -> Chart:
+    """Values by classes, a number in each cell; the shorter side goes across.
+
+    Args:
+        table: ``{value: {class: logits}}``
+        what: begins the text alternative.
+    """
+    told_rows = [
+        f"{value}: " + ", ".join(f"{name} {_logits(x)}" for name, x in row.items())
+        for value, row in table.items()
+    ]
+    first = next(iter(table.values()))
+    cells = {(value, name): x for value, row in table.items() for name, x in row.items()}
+    rows, columns = list(table), list(first)
+    if len(columns) > len(rows):
+        rows, columns = columns, rows
+        cells = {(name, value): x for (value, name), x in cells.items()}
+    wide = min(110, max(_CELL, (DRAWING_WIDTH - _NAMES) // max(1, len(columns))))
+    heads = [_lines(name, wide // 8, 2) for name in columns]
+    is_steep = any(
+        len(word) > wide // 8 or lines[-1].endswith(_MORE)
+        for name, lines in zip(columns, heads, strict=True)
+        for word in name.split()
+    )
+    names = [short(name, 18) for name in columns]
+    top = 7 * max(map(len, names)) + 8 if is_steep else 16 * max(map(len, heads)) + 8
+    right = max(0.0, 4 * len(names[-1]) - wide / 2) if is_steep else 0.0
+    most = max(1.0, *map(abs, cells.values()))  # a tenth of a logit should look like little
+    svg = _svg(
+        _NAMES + wide * len(columns) + right,
+        top + _ROW * len(rows),
+        f"{what}. {'. '.join(told_rows)}.",
+    )
+    for k, lines in enumerate([[name] for name in names] if is_steep else heads):
+        x = _NAMES + wide * k + wide / 2
+        for i, line in enumerate(lines):
+            y = top - 8 - 16 * (len(lines) - 1 - i)
+            head = _text(svg, x, y, line, "start" if is_steep else "middle", "tick")
+            if is_steep:
+                head.set("transform", f"rotate(-60 {x:g} {y:g})")
+    for r, name in enumerate(rows):
+        y = top + _ROW * r
+        lines = _lines(name, 16, 2)
+        for i, line in enumerate(lines):
+            down = y + _ROW / 2 + 4.5 + 15 * (i - (len(lines) - 1) / 2)
+            _text(svg, _NAMES - 8, down, line, "end", "name")
+        for k, column in enumerate(columns):
+            value = cells[name, column]
+            cell = _add(
+                svg, "rect", x=_NAMES + wide * k + 1, y=y + 1, width=wide - 2, height=_ROW - 2, rx=3
+            )
+            cell.set("class", "up" if value >= 0 else "down")
+            cell.set("fill-opacity", f"{0.06 + 0.6 * abs(value) / most:.3f}")
+            _add(cell, "title").text = f"{name}, {column}: {_logits(value)}"
+            x = _NAMES + wide * k + wide / 2
+            _text(svg, x, y + _ROW / 2 + 4.5, _logits(value), "middle", "cell")
+    return _chart(svg)
+
+
+def dot_plot(
+    dots: Sequence[Dot],
+    what: str,
+    *,
+    most: float | None = None,
+    lines: Sequence[Upright] = (),
+) -> Chart:
+    """A dot with its interval for each name, on one axis from 0 on.
+
+    Args:
+        dots: from top to bottom.
+        what: begins the text alternative.
+        most: end of the axis; what is needed if None.
+        lines: in every row.
+    """
+    ends = [x for dot in dots for x in (dot.figure.value, dot.figure.high) if x is not None]
+    end, step = _axis(max(ends, default=0.0) if most is None else most)
+    bottom = _STEP * len(dots) + 4
+    told_rows = [f"{dot.name}: {told(dot.figure)}" for dot in dots]
+    told_rows += [f"{line.name}: {percent(line.at)}" for line in lines]
+    svg = _svg(DRAWING_WIDTH, bottom + 22, f"{what}. {'; '.join(told_rows)}.")
+
+    def at(share: float) -> float:
+        return _EDGE + (DRAWING_WIDTH - 2 * _EDGE) * min(1.0, share / end)
+
+    for k in range(round(end / step) + 1):
+        x = at(k * step)
+        _add(svg, "line", "grid", x1=x, x2=x, y1=4, y2=bottom)
+        anchor = "start" if k == 0 else "end" if k * step >= end - 1e-9 else "middle"
+        _text(svg, x, bottom + 16, f"{100 * k * step:g}", anchor, "tick")
+    for r, dot in enumerate(dots):
+        y, figure = _STEP * r + 30, dot.figure
+        for line in lines:  # beside the dots only: they do not cross words and numbers
+            x = at(line.at)
+            _add(svg, "line", line.kind, x1=x, x2=x, y1=y - 9, y2=y + 9)
+        shown = f"{percent(figure.value)} {interval(figure)}".strip()
+        _text(svg, _EDGE, y - 13, short(dot.name, 50 - len(shown)), "start", "name halo")
+        _text(svg, DRAWING_WIDTH - _EDGE, y - 13, shown, "end", "tick halo")
+        if figure.value is None:
+            continue
+        if figure.low is not None and figure.high is not None:
+            ci = f"ci {dot.tone}".strip()
+            _add(svg, "line", ci, x1=at(figure.low), x2=at(figure.high), y1=y, y2=y)
+        kind = f"{dot.tone}{' hollow' * dot.hollow}".strip()
+        _add(svg, "circle", kind, cx=at(figure.value), cy=y, r=5)
+    return _chart(svg)
+
+
+def difference_dots(
+    changes: Sequence[tuple[EstimateFields | None, str]], most: float, alt: str
+) -> Chart:
+    """Changes with their intervals around an upright line at no change, for a cell of a table.
+
+    Args:
+        changes: from top to bottom, each with its tone, a class of the style sheet; several are
+            numbered from 1 on.
+        most: end of the axis on both sides.
+        alt: the same in words.
+    """
+    several = len(changes) > 1
+    step, radius = (14, 4) if several else (22, 5)
+    svg = _svg(160, step * len(changes), alt, "mini")
+
+    def at(share: float) -> float:
+        return 80 + 72 * max(-1.0, min(1.0, share / (most or 1.0)))
+
+    _add(svg, "line", "zero", x1=80, x2=80, y1=1, y2=step * len(changes) - 1)
+    for place, (figure, tone) in enumerate(changes):
+        y = step * (place + 0.5)
+        if several:
+            _text(svg, 0, y + 3.5, str(place + 1), "start", "tick")
+        if figure is None or figure.value is None:
+            continue
+        if figure.low is not None and figure.high is not None:
+            _add(svg, "line", f"ci {tone}", x1=at(figure.low), x2=at(figure.high), y1=y, y2=y)
+        _add(svg, "circle", tone, cx=at(figure.value), cy=y, r=radius)
+    return _chart(svg)
+
+
+def _axis(most: float) -> tuple[float, float]:
+    """Where an axis from 0 ends, and the steps of its marks."""
+    for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.25):
+        count = max(1, -(-round(most * 1e6) // round(step * 1e6)))
+        if count <= 5:
+            return min(1.0, count * step), step
+    return 1.0, 0.25
+
+
+def _logits(x: float) -> str:
+    text = f"{abs(x):.2f}"
+    return text if text == "0.00" else (MINUS if x < 0 else "+") + text
+
+
+def _lines(name: str, wide: int, most: int) -> list[str]:
+    """A name on a few short lines."""
+    found = textwrap.wrap(name, max(4, wide), max_lines=most, placeholder=_MORE)
+    return found or [""]
+
+
+def _svg(width: float, height: float, alt: str, kind: str = "drawing") -> ElementTree.Element:
+    svg = ElementTree.Element("svg", {"viewBox": f"0 0 {width:g} {height:g}", "role": "img"})
+    svg.set("aria-label", alt)
+    svg.set("class", kind)
+    if width > _NAMES + (ACROSS + 1) * _CELL:
+        svg.set("style", f"min-width: {width:g}px")
+    return svg
+
+
+def _add(
+    parent: ElementTree.Element, tag: str, kind: str = "", **numbers: float
+) -> ElementTree.Element:
+    attributes = {name: f"{value:.6g}" for name, value in numbers.items()}
+    if kind:
+        attributes["class"] = kind
+    return ElementTree.SubElement(parent, tag, attributes)
+
+
+def _text(
+    parent: ElementTree.Element, x: float, y: float, text: str, anchor: str, kind: str
+) -> ElementTree.Element:
+    made = _add(parent, "text", kind, x=x, y=y)
+    made.set("text-anchor", anchor)
+    made.text = text
+    return made
+
+
+def _chart(svg: ElementTree.Element) -> Chart:
+    return Chart(ElementTree.tostring(svg, "unicode"), svg.get("aria-label", ""))

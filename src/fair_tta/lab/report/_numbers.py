@@ -1,0 +1,90 @@
+"""How figures are written. Rates are shown in percent, differences of rates in points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fair_tta.auditing._document import EstimateFields
+from fair_tta.lab.report._terminal import plain_number
+
+MINUS = "\N{MINUS SIGN}"
+SPACE = "\N{NO-BREAK SPACE}"
+NONE = "n/a"
+
+
+def percent(share: float | None, signed: bool = False) -> str:
+    """``0.8125`` as ``81.2``. What rounds to 0 keeps one digit: ``0.0003`` is ``0.03``."""
+    if share is None:
+        return NONE
+    points = 100 * share
+    if abs(points) < 1e-4:
+        return "0.0"
+    text = f"{abs(points):.1f}"
+    if text == "0.0":
+        text = f"{float(f'{abs(points):.1g}'):.4f}".rstrip("0")
+    sign = MINUS if points < 0 else "+" if signed else ""
+    return sign + text
+
+
+def interval(figure: EstimateFields, signed: bool = False, words: bool = False) -> str:
+    """``[77.1, 84.6]``, in words ``77.1 to 84.6``, empty if there is none."""
+    if figure.low is None or figure.high is None:
+        return ""
+    low, high = percent(figure.low, signed), percent(figure.high, signed)
+    return f"{low} to {high}" if words else f"[{low}, {high}]"
+
+
+def points(figure: EstimateFields, signed: bool = False) -> str:
+    """``3.2 points [1.0, 5.4]``."""
+    return f"{percent(figure.value, signed)} points {interval(figure, signed)}".strip()
+
+
+def whole(share: float | None) -> str:
+    """Percent without digits that nobody needs; what is not 0 or 100 becomes neither."""
+    if share is None:
+        return NONE
+    for digits in range(4):
+        text = f"{100 * share:.{digits}f}"
+        if 0 < float(text) < 100:
+            return text
+    return f"{100 * share:.0f}"
+
+
+def p_value(p: float | None) -> str:
+    """Two digits, or that it is smaller than 0.0001."""
+    if p is None:
+        return NONE
+    if p < 1e-4:
+        return f"<{SPACE}0.0001"
+    return f"{p:.2f}" if p >= 0.1 else f"{p:.2g}"
+
+
+def duration(seconds: float | None) -> str:
+    """``24.6 ms``, ``1.23 s``."""
+    if seconds is None:
+        return NONE
+    if seconds < 1:
+        return f"{plain_number(1000 * seconds)}{SPACE}ms"
+    return f"{plain_number(seconds)}{SPACE}s" if seconds < 999.5 else f"{seconds:,.0f}{SPACE}s"
+
+
+def times(multiple: float | None) -> str:
+    """``1.0`` or ``27`` times: a cost as a multiple of plain zero-shot."""
+    if multiple is None:
+        return NONE
+    return f"{number_of_times(multiple)}{SPACE}\N{MULTIPLICATION SIGN}"
+
+
+def number_of_times(multiple: float) -> str:
+    """``1.0``, ``27``: two digits of what is not tiny."""
+    return f"{multiple:.1f}" if 0.095 <= multiple < 9.95 else plain_number(multiple, 2)
+
+
+def count(number: int | None) -> str:
+    """``12,345``."""
+    return NONE if number is None else f"{number:,}"
+
+
+def group_name(sensitive: Mapping[str, str], target: str | None = None) -> str:
+    """``blond / man``."""
+    return " / ".join([*([] if target is None else [target]), *sensitive.values()])

@@ -1,0 +1,105 @@
+"""BendVLM: prompts as near to one group's images as to another's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fair_tta._linalg import pair_differences, project_out, unit
+from fair_tta._prompts.task import Task
+from fair_tta.errors import FairTTAError
+from fair_tta.methods._base import Outcome, probabilities
+from fair_tta.methods._fitted import FitsLabelledImages, ReferenceBatch, gather_batches
+from fair_tta.methods._reference import Reference
+
+
+@dataclass(frozen=True)
+class BendVLM(FitsLabelledImages):
+    """Bends each class's prompt until it is as near to the images of one group as to another's.
+
+    First ``e0 = norm(P0 T_y)``, where P0 projects onto the complement of the sensitive prompts and
+    of ``(z_i - z_j) / 2`` of all pairs of joint prompts of the class. Then, with mu_s the mean
+    feature of the `neighbours` reference images of value s that are nearest to e0, the prompt is
+    the e with the largest ``<e, e0>`` of those with ``|e| = 1`` and ``<e, mu_s - mu_1> = 0`` for
+    all s. Closed form: ``e = norm((I - Q Q') e0)``, the columns of Q an orthonormal basis of the
+    ``mu_s - mu_1``. Prompts and conditions of several attributes are taken together. Images stay
+    as they are, so it costs nothing per image. It needs joint prompts.
+
+    Gerych et al., 2024; public code: waltergerych/bend_vlm.
+
+    Differences from the reference implementation: the closed form in place of an iterative solver
+    (SLSQP); a test compares it with a constrained optimiser. Joint prompts in place of sentences
+    that a language model has rewritten; where a value has fewer images than `neighbours`, all of
+    them count; no rule that chooses their number. Features of all reference images are held while
+    it is fitted.
+
+    Args:
+        neighbours: how many images of each value; the paper takes 100 for gender and 10 for race.
+        reference: what `fit` or `load` has found; without it nothing can be answered.
+
+    Example:
+        >>> BendVLM(neighbours=10)
+        BendVLM(neighbours=10, reference=None)
+    """
+
+    neighbours: int = 100
+    reference: Reference | None = None
+    needs_sensitive: ClassVar[bool] = True
+    needs_prompt_gradient: ClassVar[bool] = False
+    needs_views: ClassVar[bool] = False
+    learnt_with: ClassVar[tuple[str, ...]] = ("neighbours",)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.neighbours, int) or self.neighbours < 1:
+            raise FairTTAError(f"`neighbours` should be at least 1 (got {self.neighbours!r}).")
+
+    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+        """``texts``, the bent prompts: ``[targets, dim]``."""
+        start = debiased(task)
+        features, values = gather_batches(batches)
+        differences = []
+        for attribute, place in values.items():
+            groups = [features[place == value] for value in range(len(task.sensitive[attribute]))]
+            means = torch.stack([self._mean_nearest(start, group) for group in groups], 1)
+            differences.append(means[:, 1:] - means[:, :1])
+        return {"texts": bend(start, torch.cat(differences, 1))}
+
+    def _mean_nearest(self, start: Tensor, group: Tensor) -> Tensor:
+        """For each prompt the mean of the images that are nearest: ``[targets, dim]``."""
+        order = (start @ group.mT).argsort(dim=-1, descending=True, stable=True)
+        return torch.stack([group[row[: self.neighbours]].mean(0) for row in order])
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        """See `Adapter.adapt`.
+
+        Raises:
+            FairTTAError: it is not fitted, or with another model or other prompts.
+        """
+        return Outcome(probabilities(task, features, self.prepared(task)["texts"]))
+
+
+def debiased(task: Task) -> Tensor:
+    """``e0`` of each class, in float64 and on the CPU: ``[targets, dim]``."""
+    target = task.target_features.to("cpu", torch.float64)
+    sensitive = [values.to(target) for values in task.sensitive_features.values()]
+    joint = [
+        task.own_features(task.joint_prompts(attribute)).to(target).unflatten(0, (len(target), -1))
+        for attribute in task.sensitive
+    ]
+    every = torch.cat(sensitive).expand(len(target), -1, -1)
+    pairs = [pair_differences(z) / 2 for z in joint]
+    return unit(project_out(target.unsqueeze(1), torch.cat([every, *pairs], 1))).squeeze(1)
+
+
+def bend(start: Tensor, differences: Tensor) -> Tensor:
+    """The unit vector nearest to each row of `start` that is orthogonal to its differences.
+
+    Args:
+        start: ``[targets, dim]``
+        differences: ``[targets, n, dim]``
+    """
+    return unit(project_out(start.unsqueeze(1), differences)).squeeze(1)

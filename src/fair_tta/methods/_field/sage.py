@@ -1,0 +1,111 @@
+"""SAGE: of many templates, those that tell the classes of an image apart most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fair_tta._prompts.task import Task
+from fair_tta._prompts.templates import TARGET, fill, parse_sentence, write_out
+from fair_tta.errors import FairTTAError
+from fair_tta.methods._base import Outcome, softmax
+
+OPENINGS = (
+    "", "A photo. ", "A good photo. ", "A bad photo. ", "A blurry photo. ", "A bright photo. ",
+    "A dark photo. ", "A small picture. ", "A close-up. ", "A drawing. ",
+)  # fmt: skip
+"""What stands before the classifier's own sentence unless there are templates: a list of ours."""
+
+
+@dataclass(frozen=True)
+class SAGE:
+    """Classifies each image with the templates whose scores spread most over the classes.
+
+    Of each template the score is ``max_y <v, T_y> - min_y <v, T_y>``; the `keep` templates with the
+    largest are kept and their cosines averaged. Nothing is tuned and one view is enough. It names
+    no attribute: with two classes it follows the template that is most certain, whatever
+    that is certain of.
+
+    arXiv 2511.13005; public code: wenqian-ye/spurious_vlm.
+
+    Differences from the reference implementation: cosines are averaged, as in the paper; the
+    public code averages text features and normalises them again, which is the same for ``keep=1``.
+    The paper takes the 80 templates of ImageNet. Unless you give templates, ours are the
+    classifier's own target sentence alone and after nine neutral openings ("A blurry photo."),
+    because a phrase such as "with blond hair" does not fit into the templates of others.
+
+    Args:
+        templates: sentences with a slot for the target, into which your phrases go.
+        keep: how many of them count for an image.
+
+    Example:
+        >>> SAGE(templates=["a photo of a {}.", "a drawing of a {}."]).keep
+        1
+    """
+
+    templates: Sequence[str] | None = None
+    keep: int = 1
+    needs_sensitive: ClassVar[bool] = False
+    needs_prompt_gradient: ClassVar[bool] = False
+    needs_views: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        count = len(OPENINGS)
+        if self.templates is not None:
+            is_list = isinstance(self.templates, Sequence) and not isinstance(self.templates, str)
+            if not is_list or not self.templates:
+                raise FairTTAError(
+                    f"`templates` should be a list of sentences (got {self.templates!r})."
+                )
+            for sentence in self.templates:
+                parse_sentence("templates", sentence, {TARGET})
+            object.__setattr__(self, "templates", tuple(self.templates))
+            count = len(self.templates)
+        if not isinstance(self.keep, int) or not 1 <= self.keep <= count:
+            raise FairTTAError(
+                f"`keep` should be a number of templates from 1 to {count} (got {self.keep!r})."
+            )
+
+    def check_task(self, task: Task) -> None:
+        """See `Adapter`."""
+        task.sentence_prompts(self.sentences(task))
+
+    def sentences(self, task: Task) -> list[str]:
+        """All sentences, template by template."""
+        own = write_out(task.templates.target)
+        templates = [opening + own for opening in OPENINGS]
+        return [
+            fill(parse_sentence("templates", template, {TARGET}), {TARGET: phrase}).text
+            for template in (templates if self.templates is None else self.templates)
+            for phrase in task.targets.values()
+        ]
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        """See `Adapter.adapt`."""
+
+        def encode() -> Tensor:
+            return task.own_features(task.sentence_prompts(self.sentences(task)))
+
+        texts = task.remember(("templates", self.templates), encode)
+        logits = task.logits(features[:, :1], texts).unflatten(-1, (-1, len(task.targets)))
+        return Outcome(softmax(widest(logits, self.keep)))
+
+
+def widest(logits: Tensor, keep: int) -> Tensor:
+    """The mean over the templates with the widest range of logits.
+
+    Args:
+        logits: ``[..., templates, targets]``
+        keep: over how many.
+
+    Returns:
+        ``[..., targets]``
+    """
+    width = logits.amax(-1) - logits.amin(-1)
+    order = width.argsort(dim=-1, descending=True, stable=True)[..., :keep]
+    kept = logits.gather(-2, order.unsqueeze(-1).expand(*order.shape, logits.shape[-1]))
+    mean: Tensor = kept.mean(-2)
+    return mean

@@ -1,0 +1,248 @@
+"""SEraser: make the target's answer on pictures without the target uncertain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from torch import Tensor
+
+from fair_tta._images.augment import Pixels
+from fair_tta._images.draw import resize, rgb
+from fair_tta._images.views import GEOMETRIC, Views, check_count
+from fair_tta._images.vision import CustomViews, Vision
+from fair_tta._prompts.encoder import PromptSet
+from fair_tta._prompts.task import Task
+from fair_tta.errors import FairTTAError, check_number
+from fair_tta.methods._base import Outcome, PixelMethod
+from fair_tta.methods._tuning.directions import WeightedSum
+from fair_tta.methods._tuning.entropy import entropy
+from fair_tta.methods._tuning.loop import tune
+from fair_tta.methods._tuning.losses import Loss, Objective
+from fair_tta.methods._tuning.prompt import check_tuning, tuned_answer
+from fair_tta.methods._tuning.rates import FixedRate, RatePolicy
+
+_OPERATIONS = 2  # of rotate, shear and translate, one after another
+_HOLE = 0.5  # of the shorter side, at most
+
+
+@dataclass(frozen=True)
+class NoisyViews:
+    """The image with normal noise in every pixel and channel.
+
+    Args:
+        n: number of views, including the image itself, which has no noise.
+        std: of the noise, where black is 0 and white is 1.
+
+    Example:
+        >>> NoisyViews(4)(Image.new("RGB", (9, 9)), (8, 8), np.random.default_rng(0)).shape
+        (3, 8, 8, 3)
+    """
+
+    n: int = 2
+    std: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_count("n", self.n)
+        check_number("std", self.std, "be a number from 0 on", lambda x: 0 <= x < math.inf)
+
+    def __call__(
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+    ) -> npt.NDArray[np.float32]:
+        """See `Views`."""
+        noise = generator.standard_normal((self.n - 1, *size, 3), np.float32)
+        noisy: npt.NDArray[np.float32] = (_centre(image, size) + 255 * self.std * noise).clip(
+            0, 255
+        )
+        return noisy.astype(np.float32)
+
+
+@dataclass(frozen=True)
+class DistortedViews:
+    """The image rotated, sheared or moved, twice, with a black hole of up to half its side.
+
+    Rotations are up to 30 degrees, shears up to 0.3, moves up to a third of the side.
+
+    Args:
+        n: number of views, including the image itself, which is not distorted.
+
+    Example:
+        >>> DistortedViews(4)(Image.new("RGB", (9, 9)), (8, 8), np.random.default_rng(0)).shape
+        (3, 8, 8, 3)
+    """
+
+    n: int = 16
+
+    def __post_init__(self) -> None:
+        check_count("n", self.n)
+
+    def __call__(
+        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+    ) -> npt.NDArray[np.float32]:
+        """See `Views`."""
+        centre = _centre(image, size)
+        drawn = generator.random((self.n - 1, 2 * _OPERATIONS + 3))
+        views = np.empty((self.n - 1, *size, 3), np.float32)
+        for view, numbers in zip(views, drawn, strict=True):
+            pixels = centre
+            for which, part in numbers[:-3].reshape(_OPERATIONS, 2):
+                pixels = GEOMETRIC[int(len(GEOMETRIC) * which)](2 * part - 1, *size)(pixels)
+            view[:] = pixels
+            _cut_out(view, *numbers[-3:])
+        return views
+
+
+def _cut_out(view: npt.NDArray[np.float32], side: float, down: float, right: float) -> None:
+    """Makes a square black; it may stick out of the picture."""
+    height, width, _ = view.shape
+    half = _HOLE * side * min(height, width) / 2
+    top, left = (max(0, round(at - half)) for at in (down * height, right * width))
+    view[top : round(down * height + half), left : round(right * width + half)] = 0
+
+
+def _centre(image: Image.Image, size: tuple[int, int]) -> Pixels:
+    """The largest part at the centre that has the shape of `size`, at that size."""
+    picture = np.array(rgb(image))
+    height, width, _ = picture.shape
+    scale = min(height / size[0], width / size[1])
+    h, w = (max(1, round(scale * edge)) for edge in size)
+    top, left = (height - h) // 2, (width - w) // 2
+    return resize(picture[top : top + h, left : left + w], size)
+
+
+@dataclass(frozen=True)
+class KLFromUniform:
+    """``mean over auxiliary pictures of KL(uniform || p)``, as in the public code of SEraser.
+
+    Args:
+        hold: add ``KL(p_0 || p)`` of the image, p_0 being its answer before tuning, in place of
+            its entropy.
+    """
+
+    hold: bool = False
+
+    def objective(self, task: Task) -> Objective:
+        """See `Loss.objective`."""
+        return Objective((_Erased(task.target_prompts, False, self.hold),))
+
+
+@dataclass(frozen=True)
+class KLToUniform:
+    """``mean over auxiliary pictures of KL(p || uniform)``, as a summary of the paper has it.
+
+    This is ``log |Y| - H(p)``. It is smallest where `KLFromUniform` is, but its gradient vanishes
+    where p is certain, and that of the other does not.
+
+    Args:
+        hold: as in `KLFromUniform`.
+    """
+
+    hold: bool = False
+
+    def objective(self, task: Task) -> Objective:
+        """See `Loss.objective`."""
+        return Objective((_Erased(task.target_prompts, True, self.hold),))
+
+
+@dataclass(frozen=True)
+class _Erased:
+    """A `PromptLoss` of the image, the first of the views, and of auxiliary pictures, the rest."""
+
+    prompts: PromptSet
+    to_uniform: bool
+    hold: bool
+
+    def loss(self, task: Task, views: Tensor, features: Tensor) -> Tensor:
+        log_p = task.log_probabilities(views, features)  # [images, views, targets]
+        image, auxiliary = log_p[:, 0], log_p[:, 1:]
+        largest = math.log(log_p.shape[-1])
+        away = largest - entropy(auxiliary) if self.to_uniform else -auxiliary.mean(-1) - largest
+        return away.mean(1) + (self._held(task, views, image) if self.hold else entropy(image))
+
+    def _held(self, task: Task, views: Tensor, image: Tensor) -> Tensor:
+        before = task.log_probabilities(views[:, :1], task.target_features).squeeze(1)
+        return (before.exp() * (before - image)).sum(-1)
+
+
+@dataclass(frozen=True)
+class SEraser(PixelMethod):
+    """Tune the context until pictures that hold only what is spurious tell no target.
+
+    ``min_t mean_a KL(uniform || p(. | a, t)) + H(p(. | image, t))`` over auxiliary pictures a:
+    the background of the image, say, and an all-black picture. The answer is that of the image.
+
+    Ma et al., *Spurious Feature Eraser: Stabilizing Test-Time Adaptation for Vision-Language
+    Foundation Model*, 2025.
+
+    Differences from the reference implementation: the context is every token of the template
+    outside the slots, not three vectors with their positions in them. The second term is the
+    entropy of the image itself, where the public code takes the foreground that a segmentation
+    finds; its third option, a term of pseudo-labels, is not offered. Without a segmentation of
+    yours auxiliary pictures are distorted copies, whose strengths are ours; the public code does
+    the same on some datasets and adds noise on others (`NoisyViews`). `KLFromUniform` is the loss
+    of that code, `KLToUniform` that of a summary of the paper. It is not the ``lam = inf`` of
+    FairTPT: that blurs *sensitive values* on ordinary views.
+
+    Args:
+        auxiliary: pictures that show what should not matter: a function of an image and a random
+            generator, with a segmentation of yours, or `DistortedViews` or `NoisyViews`.
+        black: whether an all-black picture is one more.
+        loss: which of the two readings.
+        rate: how far to step; `ELRA` looks at the whole loss here, in nats.
+        steps: how often to step.
+
+    Example:
+        >>> def background(image, generator):
+        ...     return [Image.composite(Image.new("RGB", image.size), image, my_mask(image))]
+        >>> SEraser(auxiliary=background, loss=KLToUniform()).steps
+        20
+    """
+
+    auxiliary: Views | CustomViews = DistortedViews()
+    black: bool = True
+    loss: Loss = KLFromUniform()
+    rate: RatePolicy = FixedRate(5e-4)
+    steps: int = 20
+    needs_views: ClassVar[bool] = False
+    needs_prompt_gradient: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_tuning(self.rate, self.steps)
+        if not callable(self.auxiliary) or isinstance(self.auxiliary, type):
+            raise FairTTAError(
+                "`auxiliary` should be a function of an image and a random generator that gives "
+                f"pictures, or DistortedViews() or NoisyViews() (got {self.auxiliary!r})."
+            )
+        try:
+            hash(self.auxiliary)
+        except TypeError as error:
+            raise FairTTAError(
+                f"`auxiliary` should be hashable (got {self.auxiliary!r}, which is not: is it a "
+                "frozen dataclass?)."
+            ) from error
+        if not hasattr(self.loss, "objective"):
+            raise FairTTAError(
+                f"`loss` should be KLFromUniform() or KLToUniform() (got {self.loss!r})."
+            )
+        if getattr(self.auxiliary, "n", None) == 1 and not self.black:
+            raise FairTTAError("without auxiliary pictures (n=1) `black` should be True.")
+
+    def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image.Image]) -> Outcome:
+        """See `AdaptsPixels.adapt_pixels`."""
+        features = vision.features(images, True, self.auxiliary)
+        if self.black:
+            black = vision.features([Image.new("RGB", (224, 224))], False)
+            features = torch.cat([features, black.expand(len(images), -1, -1)], 1)
+        if features.shape[1] == 1:
+            raise FairTTAError("`auxiliary` gives no pictures, and without `black` there are none.")
+        tuned = tune(
+            task, features, loss=self.loss, direction=WeightedSum(0), rate=self.rate,
+            steps=self.steps,
+        )  # fmt: skip
+        return tuned_answer(task, features, tuned)[1]

@@ -1,0 +1,235 @@
+"""TIE, EpisodicTIE and TIE*: images without the prompt of their attribute value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fair_tta._linalg import project_out, unit
+from fair_tta._prompts.task import Task
+from fair_tta.errors import FairTTAError
+from fair_tta.methods._base import Outcome, Texts, own_texts, probabilities
+from fair_tta.methods._fitted import FitsImages, FitsLabelledImages, ReferenceBatch
+from fair_tta.methods._reference import Reference
+
+
+@dataclass(frozen=True)
+class TIE(FitsLabelledImages):
+    """Takes from each image as much of its sensitive value's prompt as images of that value have.
+
+    ``v' = norm(v - lam_s z_s)`` with z_s the prompt of the image's *true* value s and ``lam_s`` the
+    mean of ``<v, z_s>`` over the reference images of s. What several attributes take is added up.
+    The classes' prompts stay as they are. Nothing is tuned and one view is enough.
+
+    It has to know the true value, of reference images and of those to classify:
+    ``tie.knowing("woman")`` is the method for images of women, with several attributes
+    ``tie.knowing("woman", "old")`` in the order of the classifier's. An audit is told the values:
+    ``clf.audit(images, labels, values, adapter=tie)``. The command line's audits are not, because
+    what they keep of a picture does not depend on its labels. Where values are not known, take
+    `TIEStar`.
+
+    Lu et al., 2025; public code: lu876/TIE.
+
+    Differences from the reference implementation: sensitive prompts come from your template. As in
+    the public code the mean is over all reference images, once; the paper speaks of a batch.
+
+    Args:
+        known: the value that the images to come have, of each attribute; `knowing` sets it.
+        reference: what `fit` or `load` has found; without it nothing can be answered.
+
+    Example:
+        >>> TIE().knowing("woman")
+        TIE(known=('woman',), reference=None)
+    """
+
+    known: tuple[str, ...] | None = None
+    reference: Reference | None = None
+    needs_sensitive: ClassVar[bool] = True
+    needs_prompt_gradient: ClassVar[bool] = False
+    needs_views: ClassVar[bool] = False
+    needs_values: ClassVar[bool] = True
+
+    def knowing(self, *values: str) -> TIE:
+        """The method for images of which this is known.
+
+        Args:
+            values: the name of the value of each attribute, in the order of the classifier's.
+        """
+        return replace(self, known=values)
+
+    def check_task(self, task: Task) -> None:
+        """See `Adapter`."""
+        self._places(task)
+
+    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+        """See `mean_scales`."""
+        return mean_scales(task, ((batch.features, batch.values) for batch in batches))
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        """See `Adapter.adapt`.
+
+        Raises:
+            FairTTAError: it is not fitted, or with another model or other prompts, or does not know
+                the values of the images.
+        """
+        scales = self.prepared(task)
+        places = {
+            name: torch.full((len(features),), place, device=features.device)
+            for name, place in self._places(task).items()
+        }
+        return answer_without(task, features, scales, places)
+
+    def _places(self, task: Task) -> dict[str, int]:
+        """Which value of each attribute is known."""
+        if self.known is None:
+            raise FairTTAError(
+                "TIE has to know the true sensitive value of each image: use what `knowing(value)` "
+                "returns for images of that value, `clf.audit(..., adapter=tie)`, which is told "
+                "the values, or TIEStar(), which perceives them."
+            )
+        names = {attribute: list(values) for attribute, values in task.sensitive.items()}
+        values = dict(zip(names, self.known, strict=False))
+        if len(self.known) != len(names) or any(values[a] not in names[a] for a in names):
+            raise FairTTAError(
+                f"TIE should know a value of each attribute, in the order of {names} (got "
+                f"{list(self.known)})."
+            )
+        return {attribute: names[attribute].index(value) for attribute, value in values.items()}
+
+
+def mean_scales(
+    task: Task, batches: Iterator[tuple[Tensor, Mapping[str, Tensor]]]
+) -> dict[str, Tensor]:
+    """``lam_s`` by attribute, ``[values]``; 0 for a value that no image has.
+
+    Args:
+        task: the text side.
+        batches: features ``[images, dim]``, and ``{attribute: [images]}`` which value each has.
+    """
+    sums = {
+        name: torch.zeros(2, len(z), dtype=torch.float64, device="cpu")
+        for name, z in task.sensitive.items()
+    }
+    for v, places in batches:
+        for name, place in places.items():
+            cosine = (v * task.sensitive_features[name].to(v)[place]).sum(-1)
+            sums[name].index_add_(1, place, torch.stack([cosine, torch.ones_like(cosine)]))
+    return {name: total / count.clamp(min=1) for name, (total, count) in sums.items()}
+
+
+def answer_without(
+    task: Task, features: Tensor, scales: Mapping[str, Tensor], places: Mapping[str, Tensor]
+) -> Outcome:
+    """The answer for ``norm(v - sum lam_s z_s)``.
+
+    Args:
+        task: the text side.
+        features: ``[images, views, dim]``
+        scales: ``{attribute: [values]}``
+        places: ``{attribute: [images]}``, which value is taken from which image.
+    """
+    image = features[:, :1]
+    for name, place in places.items():
+        scaled = scales[name].unsqueeze(-1) * task.sensitive_features[name]
+        image = image - scaled[place].unsqueeze(1)
+    return Outcome(probabilities(task, unit(image), task.target_features))
+
+
+@dataclass(frozen=True)
+class EpisodicTIE:
+    """Makes each image orthogonal to the prompt of the sensitive value that it seems to have.
+
+    ``v' = norm(v - <v, z> z)`` with z the sensitive prompt nearest to v: `TIEStar` with the image's
+    own scale in place of the mean over a reference, so that it needs none. With several
+    attributes v' is orthogonal to the nearest prompt of each. Nothing is tuned and one view is
+    enough.
+
+    A strictly episodic variant of TIE* (Lu et al., 2025) that is not in their paper.
+    ``FairTPT() >> EpisodicTIE()`` takes the tuned sensitive prompts.
+
+    Differences from the reference implementation: the scale, as above; sensitive prompts
+    come from your template.
+
+    Example:
+        >>> EpisodicTIE()
+        EpisodicTIE()
+    """
+
+    needs_sensitive: ClassVar[bool] = True
+    needs_prompt_gradient: ClassVar[bool] = False
+    needs_views: ClassVar[bool] = False
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        """See `Adapter.adapt`."""
+        return self.adapt_texts(task, features, own_texts(task))
+
+    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+        """See `UsesTexts.adapt_texts`."""
+        image = features[:, :1]
+        perceived = [nearest(image, values)[1] for values in texts.sensitive.values()]
+        rest = unit(project_out(image, torch.cat(perceived, 1))).to(features)
+        return Outcome(probabilities(task, rest, texts.target))
+
+
+def nearest(image: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """The value whose prompt is nearest: its index ``[images]`` and feature ``[images, 1, dim]``.
+
+    Args:
+        image: ``[images, 1, dim]``
+        values: ``[(images,) values, dim]``
+    """
+    index = (image @ values.mT).squeeze(1).argmax(-1)
+    of_images = values.expand(len(image), *values.shape[-2:])
+    return index, of_images[torch.arange(len(image), device=image.device), index].unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class TIEStar(FitsImages):
+    """Takes from each image as much of its seeming value's prompt as images that seem so have.
+
+    ``v' = norm(v - lam_s z_s)`` with z_s the sensitive prompt nearest to v and ``lam_s`` the mean
+    of ``<v, z_s>`` over the reference images whose nearest prompt it is; 0 if there is none, so
+    that such images stay as they are. What several attributes take is added up. It is `TIE`
+    without labels; `EpisodicTIE` needs no reference either. Nothing is tuned and one view is
+    enough.
+
+    Lu et al., 2025; public code: lu876/TIE.
+
+    Differences from the reference implementation: sensitive prompts come from your template. As in
+    the public code the mean is over all reference images, once; the paper speaks of a batch.
+
+    Args:
+        reference: what `fit` or `load` has found; without it nothing can be answered.
+
+    Example:
+        >>> TIEStar()
+        TIEStar(reference=None)
+    """
+
+    reference: Reference | None = None
+    needs_sensitive: ClassVar[bool] = True
+    needs_prompt_gradient: ClassVar[bool] = False
+    needs_views: ClassVar[bool] = False
+
+    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+        """See `mean_scales`."""
+        return mean_scales(task, ((b.features, _perceived(task, b.features)) for b in batches))
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        """See `Adapter.adapt`.
+
+        Raises:
+            FairTTAError: it is not fitted, or with another model or other prompts.
+        """
+        scales = self.prepared(task)
+        return answer_without(task, features, scales, _perceived(task, features[:, 0]))
+
+
+def _perceived(task: Task, images: Tensor) -> dict[str, Tensor]:
+    """Of ``[images, dim]`` the nearest value of each attribute, ``[images]``."""
+    every = task.sensitive_features.items()
+    return {name: nearest(images.unsqueeze(1), values.to(images))[0] for name, values in every}

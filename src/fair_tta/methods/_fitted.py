@@ -1,0 +1,426 @@
+"""Fitting on reference images: a method declares what it learns, the rest is here.
+
+A method that is fitted is a frozen dataclass with a field ``reference: Reference | None = None``
+that has one of two classes as base: `FitsImages`, or `FitsLabelledImages` if it needs to know the
+sensitive values of the reference images. It adds `learn`, `adapt`, and where it helps `prepare`.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass, field, fields, replace
+from itertools import islice
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+from fair_tta._images.load import is_single_image
+from fair_tta._linalg import of_length_one
+from fair_tta._prompts.task import Task
+from fair_tta.errors import FairTTAError, ImageError, ModelError, PromptError, require
+from fair_tta.methods._reference import Reference, TaskIdentity, unknown_settings
+
+SensitiveLabels: TypeAlias = Iterable[str] | Mapping[str, Iterable[str]]
+"""The name of a value for each image, or these by attribute."""
+
+
+def read_labels(
+    labels: SensitiveLabels | None, sensitive: Mapping[str, Mapping[str, str]]
+) -> dict[str, Tensor]:
+    """``{attribute: [images]}``, the places of the values among those of the attribute.
+
+    Args:
+        labels: as the user has them.
+        sensitive: ``{attribute: {name: phrase}}`` of the task.
+    """
+    if not isinstance(labels, Mapping):
+        if len(sensitive) > 1:
+            raise FairTTAError(
+                f"`sensitive_labels` should be {{attribute: labels}} for {list(sensitive)} (got a "
+                f"{type(labels).__name__})."
+            )
+        labels = dict.fromkeys(sensitive, labels)
+    if set(labels) != set(sensitive):
+        raise FairTTAError(
+            f"`sensitive_labels` should be of the attributes {list(sensitive)} (got "
+            f"{list(labels)})."
+        )
+    values = {name: _places(name, labels[name], list(sensitive[name])) for name in sensitive}
+    counts = {name: len(places) for name, places in values.items()}
+    if len(set(counts.values())) > 1:
+        raise FairTTAError(
+            f"`sensitive_labels` should be as many of each attribute (got {counts})."
+        )
+    return values
+
+
+def check_as_many(values: Mapping[str, Tensor], images: int | None) -> None:
+    """Raise unless there is a label for each image, if it is known how many there are."""
+    for name, places in values.items():
+        if images is not None and len(places) != images:
+            raise FairTTAError(
+                f"`sensitive_labels` should have one of {name!r} for each of {images} images (got "
+                f"{len(places)})."
+            )
+
+
+def _places(attribute: str, labels: Any, names: list[str]) -> Tensor:
+    if isinstance(labels, str) or not hasattr(labels, "__iter__"):
+        raise FairTTAError(
+            f"`sensitive_labels` of {attribute!r} should be a name for each image (got {labels!r})."
+        )
+    given = list(labels)
+    unknown = list(dict.fromkeys(repr(name) for name in given if name not in names))
+    if unknown:
+        raise FairTTAError(
+            f"`sensitive_labels` of {attribute!r} should be among {names} (got "
+            f"{', '.join(unknown[:3])})."
+        )
+    absent = [name for name in names if name not in given]
+    if absent:
+        raise FairTTAError(
+            f"`sensitive_labels` should have an image of each value of {attribute!r} (none has "
+            f"{', '.join(map(repr, absent))})."
+        )
+    return torch.tensor([names.index(name) for name in given], dtype=torch.long, device="cpu")
+
+
+@runtime_checkable
+class EncodesImages(Protocol):
+    """What fitting needs of a classifier."""
+
+    batch_size: int
+
+    @property
+    def task(self) -> Task:
+        """The text side."""
+        ...
+
+    def encode(self, images: Any, *, views: bool = ...) -> Tensor:
+        """Unit features ``[images, views, dim]``."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceBatch:
+    """Some reference images, in float64 and on the CPU, so that sums depend on no device.
+
+    Attributes:
+        features: ``[images, dim]`` unit features.
+        values: ``{attribute: [images]}``, which of its values an image has, as whole numbers in
+            the order of `Task.sensitive`; empty without labels.
+    """
+
+    features: Tensor
+    values: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+def encode_all(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[Tensor]:
+    """Features of images, `batch_size` at a time."""
+    _check_classifier(classifier)
+    if is_single_image(images) or not hasattr(images, "__iter__"):
+        raise ImageError(
+            f"`images` should be many reference images (got one {type(images).__name__}; "
+            "features: `fit_encoded`)."
+        )
+    if progress:
+        images = require("tqdm.auto", "progress").tqdm(images, unit="image")
+    classifier.encode([], views=False)  # makes it notice that its weights have changed
+    stream = iter(images)
+    parts = iter(lambda: list(islice(stream, classifier.batch_size)), [])
+    return (classifier.encode(part, views=False) for part in parts)
+
+
+def as_batches(classifier: EncodesImages, features: Tensor | Iterable[Tensor]) -> Iterator[Tensor]:
+    """Features of images, all at once or already in batches."""
+    _check_classifier(classifier)
+    if isinstance(features, Tensor) or not isinstance(features, Iterable):  # which is refused
+        return iter([features])
+    return iter(features)
+
+
+def checked_batches(
+    classifier: EncodesImages, task: Task, batches: Iterable[Tensor], values: Mapping[str, Tensor]
+) -> Iterator[ReferenceBatch]:
+    """What a method learns from, or an error that says what is wrong.
+
+    Args:
+        classifier: whose weights should not change meanwhile.
+        task: that of the classifier.
+        batches: ``[images, views, dim]`` each.
+        values: ``{attribute: [images]}``, or nothing.
+    """
+    images = 0
+    dim = task.target_features.shape[1]
+    for batch in batches:
+        if classifier.task is not task:
+            raise ModelError(f"the weights of {task.backend.name} changed during `fit`: fit again.")
+        check_features(batch, dim)
+        v = first_views(task, batch)
+        begin, images = images, images + len(v)
+        here = {name: places[begin:images] for name, places in values.items()}
+        if any(len(places) < len(v) for places in here.values()):
+            check_as_many(values, images)
+        yield ReferenceBatch(v, here)
+    check_as_many(values, images)
+
+
+def check_features(features: Any, dim: int) -> None:
+    """Raise unless these are numbers ``[images, views, dim]``, with at least one view."""
+    is_dense = (
+        isinstance(features, Tensor)
+        and not (features.is_nested or features.is_quantized or features.is_meta)
+        and features.layout is torch.strided
+    )
+    shape = list(features.shape) if is_dense else None
+    if shape is None or shape[2:] != [dim] or shape[1] == 0:
+        got = shape or type(features).__name__
+        kind = "" if shape or not isinstance(features, Tensor) else " that is not dense"
+        raise FairTTAError(
+            f"`features` should be what `encode` gives, [images, views, {dim}] (got {got}{kind})."
+        )
+
+
+def first_views(task: Task, features: Tensor) -> Tensor:
+    """What is learnt from: ``[images, views, dim] -> [images, dim]``, float64, on the CPU."""
+    v = of_length_one(features[:, 0].detach().cpu().double())
+    if not bool(v.isfinite().all()):
+        raise ModelError(
+            f"{task.backend.name} gives features that are not finite; if it runs in half "
+            "precision, try float32."
+        )
+    return v
+
+
+def _check_classifier(classifier: Any) -> None:
+    if not isinstance(classifier, EncodesImages):
+        raise FairTTAError(
+            f"`classifier` should be a FairTPTClassifier (got a {type(classifier).__name__})."
+        )
+
+
+def gather_batches(batches: Iterable[ReferenceBatch]) -> tuple[Tensor, dict[str, Tensor]]:
+    """All at once, for a method that has to hold them: features ``[images, dim]``, and values."""
+    parts = list(batches)
+    names = parts[0].values
+    values = {name: torch.cat([part.values[name] for part in parts]) for name in names}
+    return torch.cat([part.features for part in parts]), values
+
+
+T = TypeVar("T")
+
+
+class SmallReferenceWarning(UserWarning):
+    """A method was fitted on few images."""
+
+
+class FittedMethod:
+    """What both ways to be fitted share."""
+
+    needs_reference: ClassVar[bool] = True
+    needs_labels: ClassVar[bool] = False
+    enough: ClassVar[int] = 300
+    """Fewer reference images warn."""
+    learnt_with: ClassVar[tuple[str, ...]] = ()
+    """Settings without which `learn` would give something else."""
+
+    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+        """What is to be known of the reference images, by names; none of the images is kept.
+
+        Args:
+            task: the text side; use its features as ``task.target_features.to(batch.features)``.
+            batches: at least one.
+        """
+        raise NotImplementedError
+
+    def prepare(self, task: Task, learnt: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """What `adapt` needs of it: made once, in float64, as far as the cache has room."""
+        return learnt
+
+    def prepared(self, task: Task) -> Mapping[str, Tensor]:
+        """What `prepare` gives, as the task's features are: for `adapt`.
+
+        Raises:
+            FairTTAError: this is not fitted, or with another model or other prompts.
+        """
+
+        def make() -> Mapping[str, Tensor]:
+            tensors = self.checked_reference(task).tensors
+            try:
+                made = self.prepare(task, tensors)
+            except (RuntimeError, LookupError, TypeError, OverflowError) as error:
+                raise FairTTAError(
+                    f"what this {type(self).__name__} has learnt is not what it needs ({error}): "
+                    "fit it again."
+                ) from error
+            own = task.target_features
+            return {
+                name: (value.to(own.dtype) if value.is_floating_point() else value).to(own.device)
+                for name, value in made.items()
+            }
+
+        return task.remember(self, make)
+
+    def checked_reference(self, task: Task | None = None) -> Reference:
+        """What was learnt, if it is there, and fits the settings and the task."""
+        reference, name = self._reference, type(self).__name__
+        if reference is None:
+            images = "images, sensitive_labels" if self.needs_labels else "images"
+            raise FairTTAError(
+                f"{name} has seen no reference images yet: use what `{name}().fit(classifier, "
+                f"{images})` returns, for {self.enough} or more images, or `{name}.load(path)`."
+            )
+        reference.check(name, self._settings())
+        if task is not None:
+            reference.identity.check(task, f"this {name}")
+        return reference
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write settings, what was learnt, and with which model and prompts: a safetensors file."""
+        self.checked_reference().save(path, self._settings())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """What `save` has written. No code is run, and another model is refused when it is used."""
+        return load_one_of(path, [cls])
+
+    @property
+    def _reference(self) -> Reference | None:
+        found: Reference | None = getattr(self, "reference", None)
+        return found
+
+    def _settings(self) -> dict[str, Any]:
+        every: Any = self
+        return {f.name: getattr(self, f.name) for f in fields(every) if f.name != "reference"}
+
+    def _fit(
+        self,
+        classifier: EncodesImages,
+        batches: Iterator[Tensor],
+        labels: SensitiveLabels | None = None,
+        expected: int | None = None,
+    ) -> Self:
+        name = type(self).__name__
+        sensitive = classifier.task.sensitive
+        if not sensitive and (getattr(self, "needs_sensitive", False) or self.needs_labels):
+            raise PromptError(
+                f"{name} needs to know what should not matter: pass `sensitive` to the classifier."
+            )
+        values = read_labels(labels, sensitive) if self.needs_labels else {}
+        check_as_many(values, expected)
+        task, images = classifier.task, 0
+
+        def counted() -> Iterator[ReferenceBatch]:
+            nonlocal images
+            for batch in checked_batches(classifier, task, batches, values):
+                images += len(batch.features)
+                yield batch
+            if not images:
+                raise FairTTAError(
+                    f"`images` should be reference images, {self.enough} or more (got none)."
+                )
+
+        learnt = {key: value.detach().cpu() for key, value in self.learn(task, counted()).items()}
+        if not all(bool(value.isfinite().all()) for value in learnt.values()):
+            raise ModelError(
+                f"what {name} has learnt is not finite; if {task.backend.name} runs in half "
+                "precision, try float32."
+            )
+        if images < self.enough:
+            warnings.warn(
+                f"{name} was fitted on {images} images; with fewer than {self.enough} what it has "
+                "learnt is uncertain.",
+                SmallReferenceWarning,
+                stacklevel=3,
+            )
+        settings = {key: self._settings()[key] for key in self.learnt_with}
+        reference = Reference(name, images, TaskIdentity.of(task), learnt, settings)
+        every: Any = self
+        fitted: Self = replace(every, reference=reference)
+        return fitted
+
+
+class FitsImages(FittedMethod):
+    """Makes a method one that is fitted on reference images without labels."""
+
+    def fit(
+        self, classifier: EncodesImages, images: Iterable[Any], *, progress: bool = False
+    ) -> Self:
+        """The same method with what it has learnt of reference images; this one stays as it is.
+
+        Args:
+            classifier: whose model and prompts it is for; its adapter and views do not matter.
+            images: `enough` or more, without labels, of the groups that will be met, in about the
+                shares in which they will be met. Read as `batch_size` says, and not kept.
+            progress: show a progress bar.
+        """
+        return self._fit(classifier, encode_all(classifier, images, progress))
+
+    def fit_encoded(self, classifier: EncodesImages, features: Tensor | Iterable[Tensor]) -> Self:
+        """`fit` from the features of `FairTPTClassifier.encode`.
+
+        Args:
+            classifier: whose model and prompts it is for.
+            features: ``[images, views, dim]``, of any length, of which the first view counts, or
+                such batches.
+        """
+        return self._fit(classifier, as_batches(classifier, features))
+
+
+class FitsLabelledImages(FittedMethod):
+    """Makes a method one that is fitted on reference images whose sensitive values are known."""
+
+    needs_labels: ClassVar[bool] = True
+
+    def fit(
+        self,
+        classifier: EncodesImages,
+        images: Iterable[Any],
+        sensitive_labels: SensitiveLabels,
+        *,
+        progress: bool = False,
+    ) -> Self:
+        """The same method with what it has learnt of reference images; this one stays as it is.
+
+        Args:
+            classifier: whose model and prompts it is for; its adapter and views do not matter.
+            images: `enough` or more. Read as `batch_size` says, and not kept.
+            sensitive_labels: for each image the name of its sensitive value, or ``{attribute:
+                names}``; each value has to have an image.
+            progress: show a progress bar.
+        """
+        expected = len(images) if isinstance(images, Sized) else None
+        batches = encode_all(classifier, images, progress)
+        return self._fit(classifier, batches, sensitive_labels, expected)
+
+    def fit_encoded(
+        self,
+        classifier: EncodesImages,
+        features: Tensor | Iterable[Tensor],
+        sensitive_labels: SensitiveLabels,
+    ) -> Self:
+        """`fit` from the features of `FairTPTClassifier.encode`.
+
+        Args:
+            classifier: whose model and prompts it is for.
+            features: ``[images, views, dim]``, of any length, of which the first view counts, or
+                such batches.
+            sensitive_labels: as for `fit`.
+        """
+        return self._fit(classifier, as_batches(classifier, features), sensitive_labels)
+
+
+def load_one_of(path: str | os.PathLike[str], kinds: Iterable[type[T]]) -> T:
+    """The method that `save` has written, if it is of one of these classes."""
+    by_name: dict[str, Any] = {kind.__name__: kind for kind in kinds}
+    learnt_with = {name: kind.learnt_with for name, kind in by_name.items()}
+    reference, settings = Reference.read(path, learnt_with)
+    try:
+        loaded: T = by_name[reference.method](**settings, reference=reference)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise unknown_settings(path, reference.method, error) from error
+    return loaded

@@ -1,0 +1,83 @@
+"""AssociationCorrection: what the prompts of perceived values add to the classes is taken back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fair_tta._prompts.task import Task
+from fair_tta.errors import check_number
+from fair_tta.methods._base import Outcome, Texts, own_texts, softmax
+
+
+@dataclass(frozen=True)
+class AssociationCorrection:
+    """Takes from each image what the prompts of its perceived sensitive values add to the classes.
+
+    ``logit_y = tau <v - strength g d, T_y>`` with ``d = sum_s p_s (z_s - mean z)`` and
+    ``g = clip(<v, d> / |d|^2, 0, 1)``: v is the image, T_y the prompt of a class, z_s that of a
+    sensitive value and p_s how probable the model finds it. Of d no more is taken than the image
+    contains. What several attributes take is added up. Nothing is tuned and one view is enough;
+    where the classes' prompts do not lean towards a value, nothing changes.
+
+    A method of this library. ``FairTPT() >> AssociationCorrection()`` takes it from the tuned
+    prompts.
+
+    Differences from the reference implementation: none, this is it.
+
+    Args:
+        strength: how much of it; 0 is the zero-shot answer.
+
+    Example:
+        >>> AssociationCorrection(strength=1.0)
+        AssociationCorrection(strength=1.0)
+    """
+
+    strength: float = 0.75
+    needs_sensitive: ClassVar[bool] = True
+    needs_prompt_gradient: ClassVar[bool] = False
+    needs_views: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_strength(self.strength)
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        """See `Adapter.adapt`."""
+        return self.adapt_texts(task, features, own_texts(task))
+
+    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+        """See `UsesTexts.adapt_texts`."""
+        image = features[:, :1]
+        taken = torch.zeros_like(image)
+        for values in texts.sensitive.values():
+            direction = perceived_direction(task, image, values)
+            taken = taken + contained_share(image, direction) * direction
+        added = task.logits(taken, texts.target)
+        return Outcome(softmax(task.logits(image, texts.target) - self.strength * added))
+
+
+def perceived_direction(task: Task, image: Tensor, values: Tensor) -> Tensor:
+    """``d = sum_s p_s (z_s - mean z)``: ``[images, 1, dim], [(images,) values, dim] -> [images, 1,
+    dim]``.
+    """
+    return task.logits(image, values).softmax(-1) @ centred(values, -2)
+
+
+def contained_share(image: Tensor, direction: Tensor) -> Tensor:
+    """``g``, how much of d an image contains, from 0 to 1: ``[images, 1, 1]``, 0 where d is 0."""
+    length = direction.square().sum(-1, keepdim=True).clamp(min=torch.finfo(image.dtype).tiny)
+    return ((image * direction).sum(-1, keepdim=True) / length).clamp(0, 1)
+
+
+def centred(values: Tensor, dim: int) -> Tensor:
+    """Minus the mean along a dimension."""
+    return values - values.mean(dim, keepdim=True)
+
+
+def check_strength(strength: float) -> None:
+    """Raise unless `strength` is a number from 0 on."""
+    check_number("strength", strength, "be a number from 0 on", lambda x: 0 <= x < math.inf)

@@ -1,0 +1,113 @@
+"""OrthCali: project sensitive directions out of the prompts' features."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from fair_tta._linalg import pair_differences, project_out, unit, wide
+from fair_tta._prompts.task import Task
+from fair_tta.errors import check_number
+from fair_tta.methods._base import Outcome, Texts, own_texts, probabilities
+
+
+@dataclass(frozen=True)
+class OrthCali:
+    """Orthogonal projection and calibration of the target prompts' features.
+
+    ``P* = argmin_P |P - P0|^2 + lam/|D| sum_(i,j) |P z_i - P z_j|^2``, where P0 projects onto the
+    complement of the sensitive prompts' features and D holds the pairs of joint prompts with the
+    same target and different sensitive values. Closed form: ``P* = P0 (I + lam M)^-1`` with
+    ``M = 1/|D| sum (z_i - z_j)(z_i - z_j)'``. Target features become ``P* q``, normalised again;
+    image features stay as they are. No image is used, so P* is computed once.
+
+    Chuang et al., *Debiasing Vision-Language Models via Biased Prompts*, 2023.
+    ``OrthCali(lam=0, renormalise=False)`` is PRISM-mini (arXiv 2507.08979): images lose their part
+    in the span of the sensitive prompts, and nothing is normalised again. A class that leans
+    to the attribute then has lower scores on the whole.
+
+    Differences from the reference implementation: the sensitive prompts and the pairs come from
+    the user's names, as in the fairness paper, instead of hand-written lists; dependent
+    sensitive prompts span only the space they span.
+
+    Args:
+        lam: the strength of the calibration; 0 is the projection alone and needs no joint prompts.
+        renormalise: whether projected target features have length one again.
+
+    Example:
+        >>> OrthCali(lam=0)
+        OrthCali(lam=0, renormalise=True)
+    """
+
+    lam: float = 1000.0
+    renormalise: bool = True
+    needs_sensitive: ClassVar[bool] = True
+    needs_prompt_gradient: ClassVar[bool] = False
+    needs_views: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_number("lam", self.lam, "be a number from 0 on", lambda x: 0 <= x < math.inf)
+
+    def check_task(self, task: Task) -> None:
+        """See `Adapter`."""
+        for attribute in task.sensitive if self.lam > 0 else ():
+            task.joint_prompts(attribute)
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        """See `Adapter.adapt`."""
+        texts = task.remember(self, lambda: self._project(task, own_texts(task)))
+        return Outcome(probabilities(task, features, texts))
+
+    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+        """See `UsesTexts.adapt_texts`."""
+        return Outcome(probabilities(task, features, self._project(task, texts)))
+
+    def _project(self, task: Task, texts: Texts) -> Tensor:
+        joint = [texts.joint(attribute) for attribute in task.sensitive] if self.lam > 0 else []
+        return self.apply(texts.target, list(texts.sensitive.values()), joint)
+
+    def apply(self, target: Tensor, sensitive: list[Tensor], joint: list[Tensor]) -> Tensor:
+        """Project features; all are unit vectors in rows, with any leading dimensions.
+
+        Args:
+            target: ``[..., targets, dim]``
+            sensitive: ``[..., values, dim]`` for each attribute.
+            joint: ``[..., targets * values, dim]`` for each attribute, target by target; not
+                used if `lam` is 0.
+        """
+        q = wide(target)
+        if self.lam > 0:
+            differences = [_differences(wide(z), target.shape[-2]) for z in joint]
+            q = calibrate(q, torch.cat(differences, -2), self.lam)
+        projected = project_out(q, wide(torch.cat(sensitive, -2)))
+        return (unit(projected) if self.renormalise else projected).to(target.dtype)
+
+
+def calibrate(q: Tensor, differences: Tensor, lam: float) -> Tensor:
+    """``(I + lam M)^-1 q`` for each row q, with ``M`` the mean of ``d d'`` over the rows d.
+
+    On the CPU in float64; by the Woodbury identity only a system as large as the number of pairs is
+    solved. Elsewhere in float32 without a system: it is what is left of ``(q, 0)`` when the span of
+    the rows ``(sqrt(lam) s, e)`` is taken away, where s is a row of S with ``M = S' S`` and e its
+    own unit vector. These rows are far less alike than the system's.
+    """
+    s = differences / math.sqrt(differences.shape[-2])
+    itself = s.new_ones(s.shape[-2]).diag()
+    if s.device.type != "cpu":
+        itself = itself.expand(*s.shape[:-1], -1)
+        rows = torch.cat([math.sqrt(lam) * s, itself], -1)
+        return project_out(pad(q, (0, s.shape[-2])), rows)[..., : q.shape[-1]]
+    amounts = lam * torch.linalg.solve(itself + lam * (s @ s.mT), s @ q.mT)
+    calibrated: Tensor = q - amounts.mT @ s
+    return calibrated
+
+
+def _differences(joint: Tensor, targets: int) -> Tensor:
+    """All ``z_i - z_j`` of the same target: ``[.., targets * values, dim] -> [.., pairs, dim]``."""
+    by_target: Tensor = joint.unflatten(-2, (targets, -1))
+    return pair_differences(by_target).flatten(-3, -2)

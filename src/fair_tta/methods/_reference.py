@@ -1,0 +1,265 @@
+"""What a method has learnt from reference images, and the file it is kept in."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from fair_tta._images.vision import probe_picture
+from fair_tta._io import write_whole
+from fair_tta._linalg import unit
+from fair_tta._models.borrow import borrowed, made_once
+from fair_tta._models.load import model_name
+from fair_tta._prompts.task import Task
+from fair_tta.errors import FairTTAError
+
+_ALIKE = 0.999  # least cosine: bfloat16 and other devices are above it, other weights below
+_SAME_SCALE = 0.01  # in relation to its size
+
+
+@dataclass(frozen=True, eq=False)
+class TaskIdentity:
+    """What a model makes of some prompts and of a probe picture.
+
+    Attributes:
+        model: what the model is called in messages; the same weights may have other names.
+        scale: inverse temperature.
+        prompts: names and sentences, as JSON has them.
+        features: ``[prompts + 1, dim]`` of the prompts and the probe, in float32 on the CPU.
+    """
+
+    model: str
+    scale: float
+    prompts: Mapping[str, Any]
+    features: Tensor = field(repr=False)
+
+    @classmethod
+    def of(cls, task: Task) -> TaskIdentity:
+        """That of a task."""
+        sentences = task.templates.sentences
+        prompts = {
+            "targets": task.targets,
+            "sensitive": task.sensitive,
+            "template": {"target": sentences["target"], "sensitive": sentences["sensitive"]},
+        }
+        with borrowed(task.backend):
+            probe = unit(task.backend.encode_images([probe_picture()]))
+        every = [task.target_features, *task.sensitive_features.values(), probe]
+        features = torch.cat(every).to("cpu", torch.float32)
+        return cls(model_name(task.backend), task.scale, prompts, features)
+
+    def check(self, task: Task, what: str) -> None:
+        """Raise unless a task has the same prompts and the same model.
+
+        Args:
+            task: where it is to be used.
+            what: is to be used; begins the message.
+        """
+        other = task.remember(TaskIdentity, lambda: TaskIdentity.of(task))
+        for name, own in self.prompts.items():
+            if _in_order(own) != _in_order(other.prompts.get(name)):
+                raise FairTTAError(
+                    f"{what} was fitted with another `{name}`, {reprlib.repr(own)} (got "
+                    f"{reprlib.repr(other.prompts.get(name))}): fit it again."
+                )
+        same_shape = self.features.shape == other.features.shape
+        if not same_shape or cosine_similarity(self.features, other.features).min() < _ALIKE:
+            raise FairTTAError(
+                f"{what} was fitted with another model or other weights, {self.model} (got "
+                f"{other.model}): fit it again."
+            )
+        if not math.isclose(self.scale, other.scale, rel_tol=_SAME_SCALE):
+            raise FairTTAError(
+                f"{what} was fitted with another `scale`, {self.scale:g} (got {other.scale:g}): "
+                "fit it again."
+            )
+
+
+def _in_order(value: Any) -> Any:
+    """Mappings as lists, because the order of names counts."""
+    if isinstance(value, Mapping):
+        return [(key, _in_order(item)) for key, item in value.items()]
+    return value
+
+
+_FORMAT = "fair-tta/reference/1"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reference:
+    """What a method has learnt of reference images, and with which model and prompts.
+
+    Equal are those of equal content.
+
+    Attributes:
+        method: the name of the method's class.
+        images: how many images.
+        identity: model and prompts.
+        tensors: what was learnt, by names of the method's choice; on the CPU.
+        settings: those of the method's settings without which it would have learnt something else.
+    """
+
+    method: str
+    images: int
+    identity: TaskIdentity
+    tensors: Mapping[str, Tensor]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    @made_once
+    def digest(self) -> str:
+        """SHA-256 of the content."""
+        return _digest(self._about(self.settings), self._every_tensor())
+
+    def save(self, path: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
+        """Write a safetensors file, whose metadata say in JSON what it is: whole or not at all.
+
+        Args:
+            path: of the file.
+            settings: all settings of the method.
+        """
+        about, tensors = self._about(settings), self._every_tensor()
+        about["sha256"] = _digest(about, tensors)
+        write_whole(path, save(tensors, {"about": _json(about)}))
+
+    @classmethod
+    def read(
+        cls, path: str | os.PathLike[str], learnt_with: Mapping[str, tuple[str, ...]]
+    ) -> tuple[Reference, dict[str, Any]]:
+        """What `save` has written, and all settings of the method. No code is run.
+
+        Args:
+            path: of the file.
+            learnt_with: the methods that it may be of; of each the settings that go with what was
+                learnt.
+
+        Raises:
+            FairTTAError: there is no such file, it is damaged or another's, or of another method.
+        """
+        if not os.path.isfile(path):  # False too of a name that is too long
+            raise FairTTAError(f"there is no file {os.fspath(path)!r}: check the path.")
+        try:
+            with safe_open(path, "pt") as file:
+                about = json.loads(file.metadata()["about"])
+                if about["format"] != _FORMAT:
+                    raise ValueError(f"another format, {about['format']}")
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            if about.pop("sha256") != _digest(about, tensors):
+                raise ValueError("damaged")
+            _check_types(about, tensors["identity"])
+            identity = TaskIdentity(
+                about["model"], about["scale"], about["prompts"], tensors.pop("identity")
+            )
+            method, settings = about["method"], _hashable(about["settings"])
+            tensors = {name.removeprefix("learnt."): value for name, value in tensors.items()}
+            shaping = {name: settings[name] for name in learnt_with.get(method, ())}
+            reference = cls(method, about["images"], identity, tensors, shaping)
+        except (
+            SafetensorError, OSError, LookupError, TypeError, ValueError, AttributeError,
+            RecursionError, RuntimeError,
+        ) as error:  # fmt: skip
+            raise FairTTAError(
+                f"{os.fspath(path)!r} is no file that a fitted method has saved, or it is damaged: "
+                "fit again."
+            ) from error
+        if method not in learnt_with:
+            raise FairTTAError(
+                f"{os.fspath(path)!r} is of the method {method}, not of "
+                f"{' or '.join(sorted(learnt_with))}."
+            )
+        return reference, settings
+
+    @staticmethod
+    def is_in(path: str | os.PathLike[str]) -> bool:
+        """Whether a file is one that `save` has written, of any method."""
+        try:
+            with safe_open(path, "pt") as file:
+                return "about" in (file.metadata() or {})
+        except (SafetensorError, OSError):
+            return False
+
+    def check(self, method: str, settings: Mapping[str, Any]) -> None:
+        """Raise unless it is of a method with these settings."""
+        if self.method != method:
+            raise FairTTAError(
+                f"this is what {self.method} has learnt: {method} cannot use it, fit again."
+            )
+        for name, value in self.settings.items():
+            if settings[name] != value:
+                raise FairTTAError(
+                    f"this {method} was fitted with {name}={value!r} (got {settings[name]!r}): fit "
+                    "it again."
+                )
+
+    def _about(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "format": _FORMAT,
+            "method": self.method,
+            "settings": dict(settings),
+            "images": self.images,
+            "model": self.identity.model,
+            "scale": self.identity.scale,
+            "prompts": self.identity.prompts,
+        }
+
+    def _every_tensor(self) -> dict[str, Tensor]:
+        learnt = {f"learnt.{name}": value.contiguous() for name, value in self.tensors.items()}
+        return {"identity": self.identity.features, **learnt}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reference) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"Reference(images={self.images}, sha256={self.digest[:16]!r})"
+
+
+def unknown_settings(path: str | os.PathLike[str], method: str, error: Exception) -> FairTTAError:
+    """A file whose settings a method refuses."""
+    return FairTTAError(
+        f"{os.fspath(path)!r} has settings that {method} does not know: fit again ({error})."
+    )
+
+
+def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    content = sha256(_json(about).encode())
+    for name, value in sorted(tensors.items()):
+        content.update(_json([name, str(value.dtype), list(value.shape)]).encode())
+        content.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return content.hexdigest()
+
+
+def _check_types(about: Mapping[str, Any], features: Tensor) -> None:
+    """A checksum says that a file is as it was written, not by whom."""
+    kinds = {"method": str, "settings": dict, "images": int, "model": str, "prompts": dict}
+    wrong = [key for key, kind in kinds.items() if not isinstance(about[key], kind)]
+    if wrong or not isinstance(about["scale"], int | float) or not features.is_floating_point():
+        raise TypeError(f"{wrong or 'scale or features'} of another type")
+
+
+def _hashable(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON makes lists of tuples."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise FairTTAError(
+            f"settings of a method that is saved should be numbers, texts or lists of them: {error}"
+        ) from error

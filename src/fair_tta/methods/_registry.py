@@ -1,0 +1,424 @@
+"""Methods as text, ``fair-tpt:lam=10+orthcali:lam=0``, from user files, and from fitted files."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
+from pathlib import Path, PureWindowsPath
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from fair_tta import methods as adapters
+from fair_tta.errors import FairTTAError
+from fair_tta.methods import Chained
+from fair_tta.methods._base import Adapter, check_markers, needs_pixels
+from fair_tta.methods._checks import check_fitted
+from fair_tta.methods._field.seraser import DistortedViews, KLFromUniform, KLToUniform, NoisyViews
+from fair_tta.methods._fitted import FittedMethod, load_one_of
+from fair_tta.methods._tuning.losses import SLoss, SuperTSLoss, TSLoss
+from fair_tta.methods._tuning.rates import ELRA, FixedRate
+
+_CHOICES: tuple[dict[str, type[Any]], ...] = (
+    {"elra": ELRA, "fixed": FixedRate},
+    {"s": SLoss, "ts": TSLoss, "super-ts": SuperTSLoss},
+    {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD, "adam": torch.optim.Adam},
+    {"from-uniform": KLFromUniform, "to-uniform": KLToUniform},
+    {"distorted": DistortedViews, "noisy": NoisyViews},
+)
+
+
+def read_settings(name: str, text: str) -> dict[str, str]:
+    """``{"lam": "10", "rate.beta": "0.05"}``."""
+    settings: dict[str, str] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not value:
+            raise FairTTAError(f"a setting of {name!r} is written 'name=value' (got {part!r}).")
+        if key in settings:
+            raise FairTTAError(f"the setting {key!r} of {name!r} came twice.")
+        settings[key] = value
+    return settings
+
+
+def with_settings(name: str, default: Any, settings: Mapping[str, str]) -> Any:
+    """A copy of `default` with other settings."""
+    fields = {field.name: field for field in _settable(default)}
+    own = {key: value for key, value in settings.items() if "." not in key}
+    inner: dict[str, dict[str, str]] = {}
+    for key, value in settings.items():
+        if "." in key:
+            first, rest = key.split(".", 1)
+            inner.setdefault(first, {})[rest] = value
+    for key in (*own, *inner):
+        if key not in fields:
+            allowed = f"its settings are {', '.join(fields)}" if fields else "it has no settings"
+            raise FairTTAError(f"{name!r} has no setting {key!r}: {allowed}.")
+    values = {}
+    for key, text in own.items():
+        before = getattr(default, key)
+        if fields[key].type in ("float", float) and isinstance(before, int):
+            before = float(before)
+        values[key] = _value(f"{name}:{key}", before, text)
+    for key, deeper in inner.items():
+        value = values.get(key, getattr(default, key))
+        if not dataclasses.is_dataclass(value):
+            raise FairTTAError(f"the setting {key!r} of {name!r} has no settings of its own.")
+        values[key] = with_settings(f"{name}:{key}", value, deeper)
+    return dataclasses.replace(default, **values) if values else default
+
+
+def describe_settings(kind: type[Any]) -> Iterator[tuple[str, str]]:
+    """Settings of a class and their defaults, as they are written."""
+    for field in _settable(kind):
+        default = field.default
+        yield field.name, _written(default)
+        if dataclasses.is_dataclass(default):
+            for inner in dataclasses.fields(default):
+                yield f"{field.name}.{inner.name}", _written(getattr(default, inner.name))
+
+
+def _settable(method: Any) -> list[dataclasses.Field[Any]]:
+    """The fields that can be written; functions, which are None by default, cannot."""
+    fields = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
+    return [field for field in fields if field.init and field.default is not None]
+
+
+def _value(where: str, default: Any, text: str) -> Any:
+    """Read a value of the kind that the default is of."""
+    kind = default if isinstance(default, type) else type(default)
+    for choices in _CHOICES:
+        if kind in choices.values():
+            if text not in choices:
+                raise FairTTAError(f"`{where}` should be one of {', '.join(choices)} (got {text}).")
+            return choices[text] if isinstance(default, type) else choices[text]()
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise FairTTAError(f"`{where}` should be true or false (got {text}).")
+        return text.lower() == "true"
+    kinds = {int: "a whole number", float: "a number", str: "a text"}
+    if kind not in kinds:
+        raise FairTTAError(
+            f"`{where}` cannot be written (its default is {default!r}): choose it in Python."
+        )
+    try:
+        return kind(text)
+    except ValueError:
+        raise FairTTAError(f"`{where}` should be {kinds[kind]} (got {text}).") from None
+
+
+def _written(value: Any) -> str:
+    for choices in _CHOICES:
+        for name, kind in choices.items():
+            if value is kind or type(value) is kind:
+                return name
+    if isinstance(value, float) and math.isfinite(value):
+        return np.format_float_positional(value, trim="-")  # 0.00001, not 1e-05
+    return str(value).lower()
+
+
+__path__: list[str] = []  # for Python this is a package
+
+
+def module_name(path: Path) -> str:
+    """The name of the file as it is now."""
+    return f"{__name__}.{sha256(path.read_bytes()).hexdigest()}_{os.fsencode(path).hex()}"
+
+
+class _FileLoader(Loader):
+    """Runs a file if it has the content that its name says. Writes nothing beside it."""
+
+    def __init__(self, path: str, digest: str) -> None:
+        self._path, self._digest = path, digest
+
+    def exec_module(self, module: ModuleType) -> None:
+        source = Path(self._path).read_bytes()
+        if sha256(source).hexdigest() != self._digest:
+            raise FairTTAError(
+                f"{self._path!r} was changed while it was in use: run the same command again."
+            )
+        exec(compile(source, self._path, "exec", dont_inherit=True), vars(module))
+
+
+class _FileFinder(MetaPathFinder):
+    def find_spec(self, fullname: str, *_: Any) -> ModuleSpec | None:
+        package, _dot, name = fullname.rpartition(".")
+        if package != __name__:
+            return None
+        digest, _bar, path = name.partition("_")
+        file = os.fsdecode(bytes.fromhex(path))
+        return spec_from_file_location(fullname, file, loader=_FileLoader(file, digest))
+
+
+sys.meta_path.append(_FileFinder())
+
+
+_MODULES = "fair_tta.methods._registry"
+
+
+def load_own(path: Path, name: str) -> Any:
+    """An adapter with its defaults.
+
+    Args:
+        path: of the file, which is run.
+        name: in the file: a class, a function that makes an adapter, or an adapter.
+
+    Raises:
+        FairTTAError: there is no such file or name, the file cannot be run, or this is no adapter.
+    """
+    module = _run(path)
+    if not hasattr(module, name):
+        offers = ", ".join(_candidates(module)) or "nothing with a method `adapt`"
+        raise FairTTAError(
+            f"{path.name!r} has no {name!r}: it has {offers}."
+            if name
+            else f"write what to take from {path.name!r} after a colon: it has {offers}."
+        )
+    what, found = f"{path.name}:{name}", getattr(module, name)
+    if isinstance(found, type) or inspect.isroutine(found):
+        found = _make(what, found, path)
+    try:
+        check_markers(found)
+    except FairTTAError as error:
+        raise FairTTAError(f"{what!r} is no adapter: {error}") from None
+    return found
+
+
+def cannot_run(what: str, path: Path, error: BaseException) -> FairTTAError:
+    """An error of a file of one's own, in words."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+    place = "" if line is None else f", line {line}"
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return FairTTAError(f"{what!r} cannot be run: {type(error).__name__}: {text} ({path}{place}).")
+
+
+def origin(value: Any) -> dict[str, str]:
+    """``{"my_file.py": "sha256:..."}`` of what a file of one's own defines, else nothing."""
+    value = getattr(value, "func", value)  # of a partial
+    defined = value if isinstance(value, type) or inspect.isroutine(value) else type(value)
+    package, _, name = (getattr(defined, "__module__", None) or "").rpartition(".")
+    if package != _MODULES:
+        return {}
+    digest, _, path = name.partition("_")
+    return {Path(os.fsdecode(bytes.fromhex(path))).name: f"sha256:{digest}"}
+
+
+def lasting_repr(value: Any) -> str:
+    """Its repr, without the modules of files of one's own, which say where the files are."""
+    return re.sub(rf"{re.escape(_MODULES)}\.\w+\.", "", repr(value))
+
+
+def _run(path: Path) -> ModuleType:
+
+    if not os.path.isfile(path):
+        raise FairTTAError(f"there is no file {str(path)!r}: check the path.")
+    try:
+        return import_module(module_name(path))
+    except (Exception, SystemExit) as error:
+        raise cannot_run(path.name, path, error) from error
+
+
+def _make(what: str, maker: Any, path: Path) -> Any:
+    try:
+        parameters = inspect.signature(maker).parameters.values()
+        optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        bare = [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
+        made = None if bare else maker()
+    except Exception as error:
+        raise cannot_run(what, path, error) from error
+    if bare:
+        raise FairTTAError(
+            f"{what!r} should have a default for each argument ({', '.join(bare)} has none)."
+        )
+    return made
+
+
+def _candidates(module: ModuleType) -> list[str]:
+    """What the file itself defines and looks like an adapter."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if callable(getattr(value, "adapt", None))
+        and (not isinstance(value, type) or value.__module__ == module.__name__)
+    ]
+
+
+def _methods() -> dict[str, type[Any]]:
+    """What `fair_tta.methods` exports and has defaults; what needs least comes first."""
+    found: dict[str, Any] = {}
+    for kind in (getattr(adapters, name) for name in adapters.__all__):
+        if not dataclasses.is_dataclass(kind) or not hasattr(kind, "adapt"):
+            continue
+        fields = dataclasses.fields(kind)
+        if not any(f.default is f.default_factory is dataclasses.MISSING for f in fields):
+            found[kind.__module__.rpartition(".")[2].replace("_", "-")] = kind
+
+    def needs(name: str) -> tuple[bool, bool, bool, bool, bool, bool, str]:
+        one = found[name]()
+        reference, pixels = getattr(one, "needs_reference", False), needs_pixels(one)
+        tuned = one.needs_prompt_gradient
+        first = name != "zero-shot"
+        return one.needs_sensitive, tuned, reference, pixels, one.needs_views, first, name
+
+    return {name: found[name] for name in sorted(found, key=needs)}
+
+
+ADAPTERS = _methods()
+"""Every method by its name on the command line and in tables of one's own."""
+
+_CHAIN = r">>|\+(?=\s*(?:[A-Za-z]|[^,=+:]*\.py\s*(?::|$)))"
+_REFERENCE = re.compile(r"[:,]\s*reference\s*=\s*([^,]+)")
+_IN_REFERENCE = re.compile(rf"{_REFERENCE.pattern}$")
+_FILE = re.compile(r"((?:[A-Za-z]:[\\/])?[^:]*\.py)\s*(?::([^:]*))?(?::(.*))?", re.DOTALL)
+
+
+def parse_adapter(text: str, folder: Path = Path()) -> Adapter:
+    """Make an adapter from text.
+
+    Args:
+        text: what was written.
+        folder: what paths of files are relative to.
+
+    Example:
+        >>> parse_adapter("fair-tpt:lam=10,rate.beta=0.05").rate.beta
+        0.05
+        >>> type(parse_adapter("fair-tpt+orthcali:lam=0")).__name__
+        'Chained'
+    """
+    first, *others = _stages(text)
+    adapter = _one(first, folder)
+    for other in others[1::2]:
+        if not hasattr(adapter, "find_texts"):
+            raise FairTTAError(f"nothing can come after {first.strip()!r} (got {text!r}).")
+        adapter = Chained(adapter, _one(other, folder))
+    checked: Adapter = adapter
+    return checked
+
+
+def parse_adapters(texts: Sequence[str]) -> dict[str, Adapter]:
+    """Make adapters from lists with commas, by `short_name`.
+
+    Example:
+        >>> list(parse_adapters(["zero-shot,fair-tpt:lam=10,rho=0.5", "tpt"]))
+        ['zero-shot', 'fair-tpt:lam=10,rho=0.5', 'tpt']
+    """
+    parts: list[str] = []
+    for text in texts:
+        for part in map(str.strip, text.split(",")):
+            if re.match(r"[\w.]+\s*=", part) and parts:
+                parts[-1] += f",{part}"  # a setting of the one before
+            elif part:
+                parts.append(part)
+    names = [short_name(part) for part in parts]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise FairTTAError(f"adapters should differ ({twice} came twice).")
+    if not parts:
+        raise FairTTAError(f"at least one adapter is needed: {', '.join(ADAPTERS)}.")
+    return {name: parse_adapter(part) for name, part in zip(names, parts, strict=True)}
+
+
+def short_name(text: str) -> str:
+    """What an adapter is called in results: as it is written, without the folders of files.
+
+    Example:
+        >>> short_name("tpt+/home/me/stages.py:Sharper:factor=3")
+        'tpt+stages.py:Sharper:factor=3'
+    """
+
+    def short(piece: str) -> str:
+        file = _FILE.fullmatch(piece.strip())
+        found = [file[1]] if file else []
+        for path in (*found, *_REFERENCE.findall(piece)):
+            piece = piece.replace(path, PureWindowsPath(path).name, 1)
+        return piece
+
+    return "".join(map(short, _stages(text)))
+
+
+def _stages(text: str) -> list[str]:
+    """The methods of a chain with the signs between them; a sign in a reference's path is none."""
+    first, *others = re.split(f"({_CHAIN})", text)
+    stages = [first]
+    for sign, other in zip(others[::2], others[1::2], strict=True):
+        is_method = other.partition(":")[0].strip() in ADAPTERS or _FILE.fullmatch(other.strip())
+        if sign == "+" and _IN_REFERENCE.search(stages[-1]) and not is_method:
+            stages[-1] += sign + other
+        else:
+            stages += [sign, other]
+    return stages
+
+
+def _one(text: str, folder: Path) -> Any:
+    file = _FILE.fullmatch(text.strip())
+    if "\0" in text:
+        raise FairTTAError(f"an adapter has no null characters in its name (got {text!r:.80}).")
+    if file:
+        path, name = (folder / os.path.expanduser(file[1])).resolve(), (file[2] or "").strip()
+        return _own(path, name, file[3] or "", folder)
+    name, _, settings = (part.strip() for part in text.partition(":"))
+    if name not in ADAPTERS:
+        raise FairTTAError(
+            f"there is no adapter {name!r}: choose from {', '.join(ADAPTERS)}, or a class of a "
+            "file of your own, 'my_file.py:MyMethod'."
+        )
+    return _set(name, ADAPTERS[name](), settings, folder)
+
+
+def _set(name: str, default: Any, text: str, folder: Path) -> Any:
+    """A method with settings, and with what it has learnt if that is among them."""
+    settings = read_settings(name, text)
+    if "reference" not in settings or not isinstance(default, FittedMethod):
+        return with_settings(name, default, settings)
+    file = folder / os.path.expanduser(settings.pop("reference"))
+    method = with_settings(name, type(default).load(file), settings)
+    check_fitted(method)
+    return method
+
+
+def _own(path: Path, name: str, settings: str, folder: Path) -> Any:
+    what = f"{path.name}:{name}"
+    default = load_own(path, name)
+    try:
+        return _set(what, default, settings, folder)
+    except FairTTAError:
+        raise
+    except Exception as error:
+        raise cannot_run(what, path, error) from error
+
+
+def fitted_kinds() -> list[type[Any]]:
+    """The methods of this library that are fitted on reference images."""
+    kinds = (getattr(adapters, name) for name in adapters.__all__)
+    return [kind for kind in kinds if issubclass(kind, FittedMethod) and hasattr(kind, "adapt")]
+
+
+def load_adapter(path: str | os.PathLike[str]) -> Adapter:
+    """A fitted method from the file that its `save` has written.
+
+    The file says which method it is. No code is run: of other classes than those of this library a
+    file is refused, `load` of the class itself reads it.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        FairTTAError: there is no such file, it is damaged, or not of a method of this library.
+    """
+    loaded: Adapter = load_one_of(path, fitted_kinds())
+    return loaded

@@ -1,0 +1,209 @@
+"""Stratified bootstrap on confusion counts: resampled tables instead of resampled rows.
+
+To draw n images of a stratum with replacement is to draw a multinomial table of their answers, so
+10,000 resamples of 20,000 images take as long as those of 200.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from fair_tta.errors import FairTTAError
+from fair_tta.metrics._definitions import Metric
+from fair_tta.metrics._estimate import Over
+from fair_tta.metrics._intervals import check_share
+from fair_tta.metrics._rows import Floats, Ints, Rows
+
+ArrayEnds: TypeAlias = tuple[Floats, Floats]
+
+_AT_ONCE = 4_000_000  # numbers in memory
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """How intervals are made.
+
+    Args:
+        resamples: how many tables are drawn.
+        seed: the same seed gives the same interval.
+        level: how often intervals like this one should cover the truth.
+        strata: what is held fixed: the number of images of each class and sensitive value, or of
+            each sensitive value only, so that classes may become more or less frequent.
+
+    Example:
+        >>> Bootstrap(resamples=10_000, seed=1).level
+        0.95
+    """
+
+    resamples: int = 2000
+    seed: int = 0
+    level: float = 0.95
+    strata: Over = Over.TARGET_AND_SENSITIVE
+
+    def __post_init__(self) -> None:
+        for name, least in (("resamples", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise FairTTAError(
+                    f"`{name}` should be a whole number from {least} on (got {value!r})."
+                )
+        check_share("level", self.level)
+        if not isinstance(self.strata, Over):
+            raise FairTTAError(
+                f"`strata` should be a choice of Over, such as {Over.SENSITIVE} "
+                f"(got {self.strata!r})."
+            )
+
+
+DEFAULT = Bootstrap()
+
+
+def check_interval(interval: Bootstrap) -> None:
+    """An error unless it says how intervals are made."""
+    if not isinstance(interval, Bootstrap):
+        raise FairTTAError(f"`interval` should be a Bootstrap (got {interval!r}).")
+
+
+def intervals(metrics: Sequence[Metric], counts: Ints, how: Bootstrap) -> list[ArrayEnds]:
+    """Intervals of metrics of one run, all from the same tables; NaN where one is not defined.
+
+    Tables are drawn with four images added to each class of each group (Agresti and Coull, 1998):
+    two right and two spread over the wrong answers. The noise of the rates, drawn minus expected,
+    is added to the rates that were seen. Without the added images a group of one, or one that is
+    all right or all wrong, would look certain.
+
+    For a gap the ends are ``value -+ q`` with q the `level` quantile of the gap of the noise
+    alone. By the triangle inequality no gap differs from the true one by more than the gap of its
+    noise. Quantiles of resampled gaps would never reach 0, however equal the groups are.
+    """
+    check_interval(how)
+    observed = [metric.rates(counts.astype(np.float64)) for metric in metrics]
+    drawn: list[list[Floats]] = [[] for _ in metrics]
+    for tables, expected in _tables(counts, how):
+        for metric, seen, figures in zip(metrics, observed, drawn, strict=True):
+            noise = metric.rates(tables) - metric.rates(expected)
+            figures.append(metric.combine(noise if metric.is_gap else seen + noise))
+    ends: list[ArrayEnds] = []
+    for metric, seen, figures in zip(metrics, observed, drawn, strict=True):
+        value = metric.combine(seen)
+        if metric.is_gap:
+            reach = quantile(figures, how.level)
+            ends.append((np.maximum(value - reach, 0.0), np.minimum(value + reach, 1.0)))
+        else:
+            low, high = around(value, figures, how)
+            ends.append((np.maximum(low, 0.0), np.minimum(high, 1.0)))
+    return ends
+
+
+def resampled_change(
+    metric: Metric, rows: Rows, before: int, after: int, how: Bootstrap
+) -> tuple[float, float]:
+    """Interval of ``after - before`` for a metric that has no closed form.
+
+    Images are resampled within their stratum, each with both its answers, after two were added to
+    each class of each group: one that turns right and one that turns wrong, spread over the wrong
+    answers. Quantiles of the resampled differences, so for smooth functions of rates only.
+    """
+    groups, classes = len(rows.groups), len(rows.targets)
+    stratum, weight, pairs = _with_two_more(rows, (before, after))
+    # what occurs of (stratum, answers), sorted by stratum
+    cells, place = np.unique(np.stack([stratum, *pairs]), axis=1, return_inverse=True)
+    shares: Floats = np.bincount(place.ravel(), weight).astype(np.float64)
+    figures = []
+    for drawn in _weights(cells[0], shares, how, classes, groups * classes**2):
+        tables = [_sums(drawn, index, groups * classes**2) for index in cells[1:]]
+        a, b = (table.reshape(-1, groups, classes, classes) for table in tables)
+        figures.append(metric(b) - metric(a))
+    value = metric(rows.counts(after)) - metric(rows.counts(before))
+    low, high = around(value, figures, how)
+    return float(low), float(high)
+
+
+def _with_two_more(rows: Rows, runs: tuple[int, int]) -> tuple[Ints, Floats, list[Ints]]:
+    """Stratum and weight of each image and of those added, and its place in the two tables."""
+    classes = len(rows.targets)
+    stratum = rows.group * classes + rows.truth
+    present = np.unique(stratum)[:, None]
+    right, wrong = present % classes, (present + np.arange(1, classes)) % classes
+    right = np.broadcast_to(right, wrong.shape)
+    answers = [
+        np.concatenate([rows.answers[run], first.ravel(), second.ravel()])
+        for run, first, second in zip(runs, (right, wrong), (wrong, right), strict=True)
+    ]
+    added = np.tile(np.broadcast_to(present, wrong.shape).ravel(), 2)
+    weight = np.concatenate([np.ones(len(stratum)), np.full(len(added), 1 / max(1, classes - 1))])
+    stratum = np.concatenate([stratum, added])
+    return stratum, weight, [stratum * classes + answer for answer in answers]
+
+
+def around(value: Floats, figures: list[Floats], how: Bootstrap) -> ArrayEnds:
+    """Quantiles of resampled figures, moved outwards where the value itself is not inside."""
+    low = quantile(figures, (1 - how.level) / 2)
+    high = quantile(figures, (1 + how.level) / 2)
+    return np.minimum(low, value), np.maximum(high, value)
+
+
+def quantile(figures: list[Floats], level: float) -> Floats:
+    """Over the resamples in which there is a figure, NaN if there is none."""
+    together = np.concatenate(figures)
+    unknown = np.isnan(together)
+    if not unknown.any():
+        return np.asarray(np.quantile(together, level, axis=0))
+    never = unknown.all(0)
+    some = np.nanquantile(np.where(never, 0.0, together), level, axis=0)
+    return np.where(never, np.nan, some)
+
+
+def _tables(counts: Ints, how: Bootstrap) -> Iterator[tuple[Floats, Floats]]:
+    """Drawn tables ``[some, groups, true, predicted]`` and what was to be expected."""
+    generator = np.random.default_rng(how.seed)
+    shape, sizes = counts.shape, counts.sum(-1)
+    right = np.eye(shape[-1])
+    added = 2 * right + 2 * (1 - right) / max(1, shape[-1] - 1)
+    shares = (counts + added) / (sizes[..., None] + added.sum(-1)[:, None])
+    if how.strata is Over.SENSITIVE:
+        frequent = sizes + (sizes.sum(-1, keepdims=True) == 0)
+        shares = (shares * frequent[..., None]).reshape(len(counts), 1, -1)
+        sizes = sizes.sum(-1, keepdims=True)
+    shares = shares / shares.sum(-1, keepdims=True)
+    expected = (shares * sizes[..., None]).reshape(shape)
+    for some in parts(how.resamples, counts.size):
+        tables = generator.multinomial(sizes, shares, (some, *sizes.shape))
+        yield tables.reshape(some, *shape).astype(np.float64), expected
+
+
+def _weights(
+    classes_of_groups: Ints, shares: Floats, how: Bootstrap, classes: int, width: int
+) -> Iterator[Floats]:
+    """How often each cell is drawn: ``[some, cells]``, as many as before two were added."""
+    generator = np.random.default_rng(how.seed)
+    by_group = how.strata is Over.SENSITIVE
+    strata = classes_of_groups // classes if by_group else classes_of_groups
+    starts = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1]])
+    added = [2 * len(np.unique(part)) for part in np.split(classes_of_groups, starts[1:])]
+    strata_shares = np.split(shares, starts[1:])
+    for some in parts(how.resamples, max(width, len(shares))):
+        drawn = [
+            generator.multinomial(max(1, round(p.sum()) - more), p / p.sum(), some)
+            for p, more in zip(strata_shares, added, strict=True)
+        ]
+        yield np.concatenate(drawn, 1).astype(np.float64)
+
+
+def _sums(weights: Floats, index: Ints, width: int) -> Floats:
+    """Add up the columns that share an index: ``[some, cells] -> [some, width]``."""
+    some = len(weights)
+    flat = (np.arange(some)[:, None] * width + index).ravel()
+    sums: Floats = np.bincount(flat, weights.ravel(), some * width).astype(np.float64)
+    return sums.reshape(some, width)
+
+
+def parts(total: int, size: int) -> Iterator[int]:
+    """How many of `total` resamples of `size` numbers to draw at once."""
+    step = max(1, _AT_ONCE // size)
+    for start in range(0, total, step):
+        yield min(step, total - start)

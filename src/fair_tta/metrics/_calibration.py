@@ -1,0 +1,232 @@
+"""Confidence, indifference and expected calibration error."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fair_tta.errors import FairTTAError
+from fair_tta.metrics._bootstrap import Bootstrap, check_interval
+from fair_tta.metrics._estimate import Estimate, undefined, warn_small
+from fair_tta.metrics._intervals import quantile_of_normal
+from fair_tta.metrics._rows import (
+    Column,
+    Floats,
+    Sensitive,
+    Values,
+    check_length,
+    parse_rows,
+    read_column,
+)
+
+
+def normalised_entropies(probabilities: Any) -> Floats:
+    """``-sum_k p_k log p_k / log K`` of each row, ``[images, K] -> [images]``, from 0 to 1."""
+    p = check_probabilities("probabilities", probabilities)
+    logs = np.log(np.where(p > 0, p, 1.0))
+    entropies: Floats = -(p * logs).sum(1) / math.log(p.shape[1])
+    return np.clip(entropies, 0.0, 1.0)
+
+
+def average_target_confidence(
+    *, probabilities: Any = None, entropies: Any = None, level: float = 0.95
+) -> Estimate:
+    """ATC: one minus the mean normalised entropy of the targets. 1 is certain, 0 indifferent.
+
+    Pass the probabilities ``[images, targets]``, or normalised entropies ``[images]``.
+    """
+    return mean(1 - _entropies(probabilities, entropies), level)
+
+
+def average_sensitive_indifference(
+    *, probabilities: Any = None, entropies: Any = None, level: float = 0.95
+) -> Estimate:
+    """ASI: the mean normalised entropy of a sensitive attribute. 1 is indifferent, 0 certain.
+
+    Pass the probabilities ``[images, values]``, or normalised entropies ``[images]``.
+
+    Example:
+        >>> round(average_sensitive_indifference(probabilities=[[0.5, 0.5], [1.0, 0.0]]).value, 3)
+        0.5
+    """
+    return mean(_entropies(probabilities, entropies), level)
+
+
+def mean(figures: Floats, level: float, least: float = 0.0) -> Estimate:
+    """A mean of numbers from `least` to 1, with an interval that is honest for few images.
+
+    Wald's interval after one image was added at either end of the range, as Bonett and Price do
+    for answers: what few images did not show may still be there.
+    """
+    n = len(figures)
+    if n == 0:
+        return undefined("no images")
+    value = float(figures.mean())
+    more = np.concatenate([figures, [least, 1.0]])
+    half = quantile_of_normal(level) * float(more.std(ddof=1)) / math.sqrt(n + 2)
+    low, high = min(value, float(more.mean()) - half), max(value, float(more.mean()) + half)
+    return Estimate(value, n, max(least, low), min(1.0, high))
+
+
+def check_probabilities(argument: str, values: Any) -> Floats:
+    """Probabilities ``[images, K]`` of two names or more."""
+    p = read_array(argument, values, 2)
+    if p.shape[1] < 2:
+        raise FairTTAError(f"`{argument}` should have two columns or more (got {p.shape[1]}).")
+    if not (np.all(p >= 0) and np.allclose(p.sum(1), 1, atol=1e-3)):
+        raise FairTTAError(f"`{argument}` should be from 0 on and sum to 1 in each row.")
+    return p
+
+
+def check_unit(argument: str, values: Any, length: int | None = None) -> Floats:
+    """Numbers from 0 to 1, one per image. (What exceeds 1 by rounding is 1.)"""
+    array = read_array(argument, values, 1)
+    if length is not None:
+        check_length(argument, array, length)
+    if not np.all((array >= -1e-5) & (array <= 1 + 1e-5)):
+        raise FairTTAError(f"`{argument}` should lie between 0 and 1.")
+    return np.clip(array, 0.0, 1.0)
+
+
+def _entropies(probabilities: Any, entropies: Any) -> Floats:
+    if (probabilities is None) == (entropies is None):
+        raise FairTTAError("pass either `probabilities` or `entropies`.")
+    if entropies is not None:
+        return check_unit("entropies", entropies)
+    return normalised_entropies(probabilities)
+
+
+def read_array(argument: str, values: Any, dimensions: int) -> Floats:
+    """Numbers with so many dimensions."""
+    if hasattr(values, "detach"):  # a tensor, perhaps on a GPU or in half precision
+        values = values.detach().double().cpu().numpy()
+    try:
+        array = np.asarray(values if dimensions > 1 else _plain(argument, values), np.float64)
+    except (TypeError, ValueError):
+        raise FairTTAError(f"`{argument}` should be numbers.") from None
+    if array.ndim != dimensions:
+        raise FairTTAError(
+            f"`{argument}` should have {dimensions} dimensions (got {array.ndim})."
+            if dimensions > 1
+            else f"`{argument}` should have one dimension (got {array.ndim})."
+        )
+    return array
+
+
+def _plain(argument: str, values: Any) -> Any:
+    return values if hasattr(values, "dtype") else read_column(argument, values)
+
+
+BINS = 15
+"""Bins of confidence, their centres equally far apart."""
+
+_ADDED = 4  # images, half of them right, for the width of the interval
+
+
+def expected_calibration_error(
+    y_true: Column,
+    y_pred: Column,
+    confidence: Any,
+    *,
+    bins: int = BINS,
+    interval: Bootstrap | None = None,
+) -> Estimate:
+    """How far confidence is from accuracy, on average: 0 means that 80 % sure is right in 80 %.
+
+    ``ECE = sum_b |mean_i w_ib (right_i - confidence_i)|``, bins centred at ``(b + 1/2) / bins``.
+    An image between two centres counts in both bins, the more the nearer it is: the weights
+    ``w_ib`` fall linearly from 1 at a centre to 0 at the next one. So a last digit of a confidence
+    changes a last digit of the figure. With weights of 0 and 1 (sharp edges) it would be the usual
+    ``sum_b n_b/n |acc_b - conf_b|``, which jumps when a confidence crosses an edge.
+
+    On few images it is too large, because noise in a bin counts as error.
+
+    Args:
+        y_true: true labels.
+        y_pred: answers.
+        confidence: ``[images]``, the probability of the answer.
+        bins: how many.
+        interval: resamples, seed and level of the interval.
+
+    Example:
+        >>> error = expected_calibration_error(["a"] * 4, ["a", "a", "a", "b"], [0.95] * 4)
+        >>> round(error.value, 3)
+        0.2
+    """
+    rows = parse_rows(y_true, [y_pred], None, None, None)
+    sure = check_unit("confidence", confidence, len(rows.truth))
+    return calibration(rows.truth == rows.answers[0], sure, bins, interval)
+
+
+def group_calibration_error(
+    y_true: Column,
+    y_pred: Column,
+    confidence: Any,
+    sensitive: Sensitive,
+    *,
+    values: Values | None = None,
+    bins: int = BINS,
+    interval: Bootstrap | None = None,
+) -> dict[Any, Estimate]:
+    """`expected_calibration_error` of each group, by name; empty groups are NaN."""
+    rows = parse_rows(y_true, [y_pred], sensitive, None, values)
+    sure = check_unit("confidence", confidence, len(rows.truth))
+    right = rows.truth == rows.answers[0]
+    names = [group[0] if len(group) == 1 else group for group in rows.groups]
+    found = {
+        name: calibration(right[rows.group == g], sure[rows.group == g], bins, interval)
+        for g, name in enumerate(names)
+    }
+    warn_small({str(name): figure.n for name, figure in found.items()})
+    return found
+
+
+def calibration(right: Any, sure: Floats, bins: int, interval: Bootstrap | None) -> Estimate:
+    """The error from right answers and confidences.
+
+    The interval is ``value -+ q`` with q the `level` quantile of the error of noise alone, as for
+    gaps: by the triangle inequality the error is never farther from that of infinitely many images
+    than the error of its noise. The noise of the bins is drawn from the normal limit of their
+    bootstrap.
+    """
+    if not isinstance(bins, int) or bins < 1:
+        raise FairTTAError(f"`bins` should be a whole number from 1 on (got {bins!r}).")
+    n = len(sure)
+    if n == 0:
+        return undefined("no images")
+    weights = _weights(sure, bins)
+    errors = weights * (right - sure)[:, None]
+    value = min(1.0, float(np.abs(errors.mean(0)).sum()))
+    if interval is None:
+        return Estimate(value, n)
+    check_interval(interval)
+    generator = np.random.default_rng(interval.seed)
+    noise = generator.standard_normal((interval.resamples, bins)) @ _root(errors, weights, sure)
+    reach = float(np.quantile(np.abs(noise).sum(1), interval.level))
+    return Estimate(value, n, max(0.0, value - reach), min(1.0, value + reach))
+
+
+def _weights(sure: Floats, bins: int) -> Floats:
+    """How much each image counts in each bin, ``[images, bins]``; 1 in all of them together."""
+    place = np.clip(sure * bins - 0.5, 0, bins - 1)  # in steps from the first centre
+    weights: Floats = np.maximum(0.0, 1 - np.abs(place[:, None] - np.arange(bins)))
+    return weights
+
+
+def _root(errors: Floats, weights: Floats, sure: Floats) -> Floats:
+    """A matrix ``[bins, bins]`` that gives independent normal numbers the noise of the bins.
+
+    As Agresti and Coull do for rates, two right and two wrong images are added to the ones seen,
+    spread over their confidences: a group that is all right would look certain.
+
+    Of all roots of a covariance the symmetric one is taken. It does not depend on the order of
+    images nor on how a processor turns eigenvectors, and it moves no faster than the `errors`.
+    """
+    n = len(errors)
+    centred = errors - errors.mean(0)
+    added = _ADDED / n * (sure**2 + (1 - sure) ** 2) / 2
+    covariance = (centred.T @ centred + weights.T @ (weights * added[:, None])) / n**2
+    squares, axes = np.linalg.eigh(covariance)
+    return np.asarray((axes * np.sqrt(np.maximum(squares, 0))) @ axes.T)
