@@ -25,7 +25,7 @@ import torch
 from fair_tta import methods as adapters
 from fair_tta.errors import FairTTAError
 from fair_tta.methods import Chained
-from fair_tta.methods._base import Adapter, check_markers, needs_pixels
+from fair_tta.methods._base import Adapter, check_markers
 from fair_tta.methods._checks import check_fitted
 from fair_tta.methods._field.seraser import DistortedViews, KLFromUniform, KLToUniform, NoisyViews
 from fair_tta.methods._fitted import FittedMethod, load_one_of
@@ -258,28 +258,32 @@ def _candidates(module: ModuleType) -> list[str]:
     ]
 
 
-def _methods() -> dict[str, type[Any]]:
-    """What `fair_tta.methods` exports and has defaults; what needs least comes first."""
-    found: dict[str, Any] = {}
-    for kind in (getattr(adapters, name) for name in adapters.__all__):
-        if not dataclasses.is_dataclass(kind) or not hasattr(kind, "adapt"):
-            continue
-        fields = dataclasses.fields(kind)
-        if not any(f.default is f.default_factory is dataclasses.MISSING for f in fields):
-            found[kind.__module__.rpartition(".")[2].replace("_", "-")] = kind
-
-    def needs(name: str) -> tuple[bool, bool, bool, bool, bool, bool, str]:
-        one = found[name]()
-        reference, pixels = getattr(one, "needs_reference", False), needs_pixels(one)
-        tuned = one.needs_prompt_gradient
-        first = name != "zero-shot"
-        return one.needs_sensitive, tuned, reference, pixels, one.needs_views, first, name
-
-    return {name: found[name] for name in sorted(found, key=needs)}
-
-
-ADAPTERS = _methods()
-"""Every method by its name on the command line and in tables of one's own."""
+ADAPTERS: dict[str, type[Any]] = {
+    "zero-shot": adapters.ZeroShot,
+    "sage": adapters.SAGE,
+    "zero": adapters.Zero,
+    "memo": adapters.MEMO,
+    "sar": adapters.SAR,
+    "tent": adapters.Tent,
+    "umfc": adapters.UMFC,
+    "tpt": adapters.TPT,
+    "seraser": adapters.SEraser,
+    "deyo": adapters.DeYO,
+    "association-correction": adapters.AssociationCorrection,
+    "episodic-tie": adapters.EpisodicTIE,
+    "orthcali": adapters.OrthCali,
+    "partial-projection": adapters.PartialProjection,
+    "perception-clip": adapters.PerceptionCLIP,
+    "roboshot": adapters.RoboShot,
+    "view-control": adapters.ViewControl,
+    "bend-vlm": adapters.BendVLM,
+    "logit-balance": adapters.LogitBalance,
+    "tie": adapters.TIE,
+    "tie-star": adapters.TIEStar,
+    "fair-tpt": adapters.FairTPT,
+    "fair-tpt-mo": adapters.FairTPTMO,
+}
+"""Every method by its name on the command line; what needs least comes first."""
 
 _CHAIN = r">>|\+(?=\s*(?:[A-Za-z]|[^,=+:]*\.py\s*(?::|$)))"
 _REFERENCE = re.compile(r"[:,]\s*reference\s*=\s*([^,]+)")
