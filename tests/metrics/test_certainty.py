@@ -1,4 +1,4 @@
-"""Indifference, confidence and rankings against explicit loops."""
+"""Indifference and confidence against explicit loops."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError
@@ -76,34 +74,6 @@ def test_extremes() -> None:
             lambda: metrics.average_target_confidence(entropies=[1.5]),
             "`entropies` should lie between 0 and 1.",
         ),
-        (
-            lambda: metrics.max_skew(["a", "b"], 3),
-            "`k` should lie from 1 to 2, the ranking's length (got 3).",
-        ),
-        (
-            lambda: metrics.max_skew([], 1),
-            "`ranked` should have at least one row (got none).",
-        ),
-        (
-            lambda: metrics.ndkl(["a", "z"], values=["a", "b"]),
-            "`ranked` holds 'z', which is not in `values`: ['a', 'b'].",
-        ),
-        (
-            lambda: metrics.ndkl(["a", "b"], desired=["a"]),  # type: ignore[arg-type]
-            "`desired` should be {value: share} (got ['a']).",
-        ),
-        (
-            lambda: metrics.max_skew(["a", "b"], 1, desired={"a": "x", "b": 0.5}),  # type: ignore[dict-item]
-            "`desired` should give each value a share, 1 in all (got {'a': 'x', 'b': 0.5}).",
-        ),
-        (
-            lambda: metrics.ndkl(["a", "b"], desired={"a": 0.5, "b": 0.6}),
-            "`desired` should give each value a share, 1 in all (got {'a': 0.5, 'b': 0.6}).",
-        ),
-        (
-            lambda: metrics.ndkl(["a", "b"], desired={"a": 1.0, "b": 0.0}),
-            "`desired` should give every value that occurs a share above 0.",
-        ),
     ],
 )
 def test_errors(call: Any, message: str) -> None:
@@ -112,29 +82,9 @@ def test_errors(call: Any, message: str) -> None:
     assert str(error.value) == message
 
 
-rankings = st.lists(st.sampled_from("abc"), min_size=1, max_size=25)
-
-
-@settings(max_examples=50, deadline=None)
-@given(rankings, st.data())
-def test_rankings_by_hand(ranked: list[str], data: st.DataObject) -> None:
-    k = data.draw(st.integers(1, len(ranked)))
-    share = {v: ranked.count(v) / len(ranked) for v in set(ranked)}
-    skews = [math.log(ranked[:k].count(v) / k / share[v]) for v in set(ranked[:k])]
-    assert metrics.max_skew(ranked, k).value == pytest.approx(max(*skews, 0))
-    total, weight = 0.0, 0.0
-    for i in range(1, len(ranked) + 1):
-        top = {v: ranked[:i].count(v) / i for v in set(ranked[:i])}
-        divergence = sum(p * math.log(p / share[v]) for v, p in top.items())
-        total += divergence / math.log2(i + 1)
-        weight += 1 / math.log2(i + 1)
-    assert metrics.ndkl(ranked).value == pytest.approx(total / weight, abs=1e-12)
-    absent = metrics.ndkl(ranked, values=["a", "b", "c", "never"])
-    assert absent.value == pytest.approx(metrics.ndkl(ranked).value, abs=1e-12)
-
-
-def test_a_desired_distribution() -> None:
-    half = {"man": 0.5, "woman": 0.5}
-    assert metrics.max_skew(["man"] * 4, 2, desired=half).value == pytest.approx(math.log(2))
-    assert metrics.ndkl(["man"] * 4, desired=half).value == pytest.approx(math.log(2))
-    assert metrics.max_skew(["man", "woman"] * 4, 4, desired=half).value == 0
+@pytest.mark.parametrize("name", ["max_skew", "ndkl"])
+def test_what_was_removed_names_the_replacement(name: str) -> None:
+    with pytest.raises(AttributeError, match=r"removed in version 0\.3.*docs/metrics\.md"):
+        getattr(metrics, name)
+    with pytest.raises(ImportError):
+        exec(f"from fair_tta.metrics import {name}")

@@ -3,6 +3,8 @@
 Every figure comes as an `Estimate`, with its n, its interval and what it leaves out.
 """
 
+from typing import Any
+
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._bootstrap import Bootstrap
 from fair_tta.metrics._calibration import (
@@ -45,7 +47,6 @@ from fair_tta.metrics._perceived import (
     pseudo_rates,
     r_squared,
 )
-from fair_tta.metrics._ranking import max_skew, ndkl
 
 __all__ = [
     "SMALL",
@@ -75,9 +76,7 @@ __all__ = [
     "harm_rate_change",
     "images_for_change",
     "images_for_half_width",
-    "max_skew",
     "mcnemar",
-    "ndkl",
     "normalised_entropies",
     "paired_difference",
     "paired_interval",
@@ -89,3 +88,12 @@ __all__ = [
     "wilson",
     "worst_group_accuracy",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("max_skew", "ndkl"):
+        raise AttributeError(
+            f"`{name}` was removed in version 0.3, as nothing here ranks images; "
+            "docs/metrics.md has the formula."
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

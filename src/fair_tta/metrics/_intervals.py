@@ -11,6 +11,7 @@ from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
+from scipy.special import bdtr, betainccinv, betaincinv
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._rows import Floats
@@ -30,8 +31,7 @@ def wilson(correct: int, n: int, level: float = 0.95) -> tuple[float, float]:
         >>> round(low, 2), round(high, 2)
         (0.0, 0.43)
     """
-    if not 0 <= correct <= n or n == 0:
-        raise FairTTAError(f"`correct` should lie from 0 to a positive `n` (got {correct} of {n}).")
+    _check_correct(correct, n)
     low, high = wilson_ends(np.float64(correct), np.float64(n), level)
     return float(low), float(high)
 
@@ -85,17 +85,8 @@ def mcnemar(right_to_wrong: int, wrong_to_right: int) -> float:
             "`right_to_wrong` and `wrong_to_right` should be counts "
             f"(got {right_to_wrong} and {wrong_to_right})."
         )
-    n, k = right_to_wrong + wrong_to_right, min(right_to_wrong, wrong_to_right)
-    if n <= 1000:  # exact in whole numbers
-        tail = float(sum(math.comb(n, i) for i in range(k + 1)) / 2**n)
-    else:
-        logs = [
-            math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) - n * math.log(2)
-            for i in range(k + 1)
-        ]
-        top = max(logs)
-        tail = math.exp(top) * math.fsum(math.exp(x - top) for x in logs)
-    return min(1.0, 2 * tail)
+    changed, fewer = right_to_wrong + wrong_to_right, min(right_to_wrong, wrong_to_right)
+    return min(1.0, 2 * float(bdtr(fewer, changed, 0.5)))
 
 
 def images_for_half_width(rate: float, half_width: float, level: float = 0.95) -> int:
@@ -151,17 +142,17 @@ def check_share(argument: str, value: float, closed: bool = False) -> None:
         raise FairTTAError(f"`{argument}` should lie between 0 and 1 (got {value!r}).")
 
 
+def _check_correct(correct: int, n: int) -> None:
+    if not 0 <= correct <= n or n == 0:
+        raise FairTTAError(f"`correct` should lie from 0 to a positive `n` (got {correct} of {n}).")
+
+
 def _check_changes(right_to_wrong: int, wrong_to_right: int, n: int) -> None:
     if min(right_to_wrong, wrong_to_right) < 0 or n < max(1, right_to_wrong + wrong_to_right):
         raise FairTTAError(
             "changes should be counts of at most `n` images in all "
             f"(got {right_to_wrong} and {wrong_to_right} of {n})."
         )
-
-
-_STEPS = 60  # of bisection
-_PRECISE = 1e-14
-_TINY = 1e-300
 
 
 def clopper_pearson(correct: int, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -175,52 +166,18 @@ def clopper_pearson(correct: int, n: int, level: float = 0.95) -> tuple[float, f
         >>> round(low, 3), round(high, 3)
         (0.147, 0.947)
     """
-    if not 0 <= correct <= n or n == 0:
-        raise FairTTAError(f"`correct` should lie from 0 to a positive `n` (got {correct} of {n}).")
+    _check_correct(correct, n)
+    low, high = clopper_pearson_ends(np.float64(correct), np.float64(n), level)
+    return float(low), float(high)
+
+
+def clopper_pearson_ends(correct: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
+    """`clopper_pearson` of many rates at once."""
     check_share("level", level)
     tail = (1 - level) / 2
-    low = 0.0 if correct == 0 else _quantile(tail, correct, n - correct + 1)
-    high = 1.0 if correct == n else 1 - _quantile(tail, n - correct, correct + 1)
-    return low, high
-
-
-def _quantile(share: float, a: float, b: float) -> float:
-    """Below which lies a share of the beta distribution."""
-    low, high = 0.0, 1.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _below(middle, a, b) < share else (low, middle)
-    return (low + high) / 2
-
-
-def _below(x: float, a: float, b: float) -> float:
-    """The share of the beta distribution below x (the regularised incomplete beta function)."""
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _below(1 - x, b, a)  # the fraction converges quickly on this side
-    if x <= 0:
-        return 0.0
-    log = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x)
-    return math.exp(log + b * math.log1p(-x)) * _fraction(x, a, b) / a
-
-
-def _fraction(x: float, a: float, b: float) -> float:
-    """Its continued fraction, from front to back (Lentz)."""
-    c, d = 1.0, 1 / _not_zero(1 - (a + b) * x / (a + 1))
-    value, m = d, 0
-    while True:
-        m += 1
-        for term in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d, c = 1 / _not_zero(1 + term * d), _not_zero(1 + term / c)
-            value *= c * d
-        if abs(c * d - 1) < _PRECISE:
-            return value
-
-
-def _not_zero(x: float) -> float:
-    return x if abs(x) > _TINY else _TINY
+    low = betaincinv(np.maximum(correct, 1), n - correct + 1, tail)
+    high = betainccinv(correct + 1, np.maximum(n - correct, 1), tail)
+    return np.where(correct == 0, 0.0, low), np.where(correct == n, 1.0, high)
 
 
 def holm_errors(is_shown: Callable[[int, float], bool], count: int, error: float) -> list[float]:
