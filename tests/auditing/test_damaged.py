@@ -8,37 +8,19 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 import pytest
 from cli_fixtures import call
 
 from fair_tta.auditing import Audit, Examination, schema
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.report import _charts as charts
-from fair_tta.lab.report import _charts as tradeoff
 from fair_tta.lab.report import html, markdown
-from fair_tta.lab.report._charts import Chart
 
 SAVED = Path(__file__).parent / "audit-0.1.json"
 TEXT = SAVED.read_text("utf-8")
 VALUES: tuple[Any, ...] = (
     *(None, "x", "", "\ud800", -1, 0, 1, 7.5, 1e308, 10**299, 10**400, True, [], {}, [1], {"a": 1}),
 )
-
-
-@pytest.fixture(autouse=True)
-def no_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Charts are drawn, but on nothing: that is most of the time of a page."""
-
-    def chart(height: float, draw: Any, prefix: str, alt: str) -> Chart:
-        figure = MagicMock()
-        figure.subplots().get_legend_handles_labels.return_value = [], []
-        draw(figure)
-        return Chart("<svg/>", alt)
-
-    monkeypatch.setattr(charts, "chart", chart)
-    monkeypatch.setattr(tradeoff, "chart", chart)
 
 
 def is_read(text: str | bytes, path: Path) -> bool:

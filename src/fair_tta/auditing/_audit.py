@@ -132,10 +132,9 @@ def plot_groups(run: RunFigures, small: int, axes: Axes | None = None) -> Axes:
     Args:
         run: whose groups.
         small: groups with fewer images are hollow.
-        axes: of matplotlib, new ones if None.
+        axes: of matplotlib (extra `plot`), new ones if None.
     """
-    from matplotlib.figure import Figure
-
+    figures = require("matplotlib.figure", "plot")
     cells = [
         (label(cell.target, *group.sensitive.values()), cell.true_positive_rate)
         for group in run.groups
@@ -144,7 +143,9 @@ def plot_groups(run: RunFigures, small: int, axes: Axes | None = None) -> Axes:
     ]
     cells.sort(key=lambda cell: cell[1].value or 0.0)
     if axes is None:
-        axes = Figure(figsize=(6.4, 1 + 0.3 * len(cells)), layout="constrained").add_subplot()
+        axes = figures.Figure(
+            figsize=(6.4, 1 + 0.3 * len(cells)), layout="constrained"
+        ).add_subplot()
     for y, (_, figure) in enumerate(cells):
         value, low, high = (100 * (x or 0.0) for x in (figure.value, figure.low, figure.high))
         axes.plot([low, high], [y, y], color="tab:gray", linewidth=1.5, zorder=1)

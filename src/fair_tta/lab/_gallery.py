@@ -10,7 +10,7 @@ from fair_tta._images.load import load_image
 from fair_tta.errors import ImageError
 from fair_tta.lab._runs.store import Answer
 from fair_tta.lab.data._records import Record
-from fair_tta.lab.report import Picture
+from fair_tta.lab.report import GalleryImage
 
 OF_EACH_KIND = 2
 """Pictures of each class in each group."""
@@ -60,9 +60,9 @@ class GroupGallery:
                 (_SURELY_WRONG, *group), before[1], record, _SURELY_WRONG, method, before, last
             )
 
-    def pictures(self) -> list[Picture]:
+    def pictures(self) -> list[GalleryImage]:
         """Those that can be opened, group by group; none twice with the same answers."""
-        found: list[Picture] = []
+        found: list[GalleryImage] = []
         shown: set[tuple[str, str]] = set()
         for kept in self._kept.values():
             for one in sorted(kept, reverse=True):
@@ -78,7 +78,7 @@ class GroupGallery:
                 group = " / ".join((one.record.target, *one.record.sensitive.values()))
                 caption = f"{group}: {one.kind} ({self._of(one)}), {one.key}"
                 found.append(
-                    Picture(
+                    GalleryImage(
                         image,
                         caption,
                         one.before[0],

@@ -30,7 +30,7 @@ from fair_tta.lab._runs.worker import Answered
 from fair_tta.lab.data._labels import LabelValues
 from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record
 from fair_tta.lab.data._sampling import check_counts, choose
-from fair_tta.lab.report import Picture, write_report
+from fair_tta.lab.report import GalleryImage, write_report
 from fair_tta.methods import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
 
@@ -64,7 +64,7 @@ def finish(
     interval: Bootstrap,
     provenance: Mapping[str, Any],
     harmful: HarmSets | None = None,
-    gallery: Sequence[Picture] = (),
+    gallery: Sequence[GalleryImage] = (),
     notes: Sequence[str] = (),
     named_problems: bool = True,
 ) -> FolderAudit:

@@ -10,9 +10,11 @@ from fair_tta.auditing._document import Difference, Measured
 from fair_tta.lab.report._drawings import (
     DRAWING_WIDTH,
     Dot,
-    Upright,
+    DotRow,
+    ReferenceLine,
     difference_dots,
     dot_plot,
+    dot_rows,
     heat_map,
 )
 
@@ -83,8 +85,8 @@ def test_dots_lie_where_their_values_are() -> None:
 
 def test_lines_stand_beside_dots_and_cross_no_words() -> None:
     dots = [Dot(name, Measured(0.5, 0.4, 0.6, 9, None)) for name in ("first", "then")]
-    lines = [Upright(0.9, "all pictures", "all")]
-    root = ElementTree.fromstring(dot_plot(dots, "Right", most=1.0, lines=lines).svg)
+    lines = [ReferenceLine(0.9, "all images", "all")]
+    root = ElementTree.fromstring(dot_plot(dots, "Right", reach=(0.0, 1.0), lines=lines).svg)
     found = [line for line in root.iter("line") if line.get("class") == "all"]
     tops = [float(line.get("y1") or 0) for line in found]
     dot_ys = [float(circle.get("cy") or 0) for circle in root.iter("circle")]
@@ -100,6 +102,27 @@ def test_axes_reach_far_enough(high: float) -> None:
     (line,) = [line for line in root.iter("line") if line.get("class") == "ci"]
     assert float(line.get("x2") or 0) <= DRAWING_WIDTH - 8 + 1e-6
     assert 2 <= len([line for line in root.iter("line") if line.get("class") == "grid"]) <= 6
+
+
+def test_several_dots_in_a_row_are_numbered_and_named() -> None:
+    figures = [Measured(x, x - 0.1, x + 0.1, 9, None) for x in (0.8, 0.6)]
+    dots = [Dot(name, figure) for name, figure in zip(("all", "worst"), figures, strict=True)]
+    chart = dot_rows([DotRow("run", dots, "gap 20.0")], "Rates", reach=(), first=2)
+    assert chart.alt == "Rates. run: all 80.0 [70.0, 90.0], worst 60.0 [50.0, 70.0], gap 20.0."
+    shown = texts(chart.svg)
+    assert {"2  all", "3  worst", "2", "3", "gap 20.0", "50", "90"} <= set(shown)
+    circles = [c.get("class") for c in ElementTree.fromstring(chart.svg).iter("circle")]
+    assert circles == ["series-1", "series-2"] * 2  # of the legend and of the row
+    many = [DotRow(str(i), dots) for i in range(30)]
+    assert dot_rows(many, "Rates").alt == "Rates. The tables have the figures."
+
+
+def test_an_axis_of_changes_has_a_line_at_zero() -> None:
+    dots = [Dot("a", Difference(-0.1, -0.2, 0.04, 9, None), hollow=True)]
+    root = ElementTree.fromstring(dot_plot(dots, "x").svg)
+    assert [line.get("class") for line in root.iter("line")].count("zero") == 1
+    assert [circle.get("class") for circle in root.iter("circle")] == ["hollow"]
+    assert "\N{MINUS SIGN}20" in texts(ElementTree.tostring(root, "unicode"))
 
 
 def test_what_is_not_known_is_not_drawn() -> None:

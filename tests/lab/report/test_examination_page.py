@@ -18,7 +18,7 @@ from fair_tta import Adapter, FairTTAError, OrthCali
 from fair_tta.auditing import ChangedPicture, Examination
 from fair_tta.auditing._associations import Associations
 from fair_tta.auditing._examine import Perceptions
-from fair_tta.lab.report import _examination_words as sentences
+from fair_tta.lab.report import _examination as sentences
 from fair_tta.lab.report import examination_html
 from fair_tta.metrics import Bootstrap
 from fair_tta.metrics._rows import Floats
@@ -54,7 +54,7 @@ def examined(
         answers = [own + lean * (1 - c) * lift for c in (0.0, *corrected[: len(adapters)])]
         found.add([predicted(x, answers[0], targets, w, names) for x in answers])
     examination = found.examine(
-        Bootstrap(100), provenance(targets, names), ["Not all pictures were used."]
+        Bootstrap(100), provenance(targets, names), ["Not all images were used."]
     )
     image = Image.new("RGB", (40, 20), "red")
     some = [
@@ -98,7 +98,7 @@ def examinations() -> dict[str, Examination]:
         "look only": examined(adapters=[]),
         "several": examined(sensitive=many, targets=[f"class {i}" for i in range(12)]),
         "unseen": examined(sure=0.1),
-        "one picture": examined(n=1),
+        "one image": examined(n=1),
         "hostile": examined(
             sensitive=HOSTILE,
             adapters=["<b>x</b>", "a" * 300, "{{ 7 * 7 }}"],
@@ -108,7 +108,7 @@ def examinations() -> dict[str, Examination]:
     }
 
 
-NAMES = ["usual", "look only", "several", "unseen", "one picture", "hostile"]
+NAMES = ["usual", "look only", "several", "unseen", "one image", "hostile"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -160,21 +160,21 @@ def test_the_verdict_comes_first(examinations: dict[str, Examination]) -> None:
     page = Page(examination_html(examinations["usual"]))
     text = " ".join(page.text.split())
     order = [
-        "water bird or land bird, by place: CLIPModel (tiny) on 120 pictures without labels",
+        "water bird or land bird, by place: CLIPModel (tiny) on 120 images without labels",
         "not a measurement on people",
         "What is perceived",
         "The model perceives place: on ",
         "How far answers lean",
         "What to do",
         "Try orthcali: perceived gap",
-        "Not all pictures were used.",
+        "Not all images were used.",
         "Perceived gap",
         "What the words of the prompts associate",
         "What each method would change",
         "rank correlation 0.78",
         "Shares perceived, and how many labels would settle it",
         "How many labels would settle it",
-        "Pictures whose answer would change",
+        "Images whose answer would change",
         "What this cannot show",
         "Evidence: versions, machine",
     ]
@@ -218,7 +218,7 @@ def test_looking_only_advises_to_try_or_to_label(examinations: dict[str, Examina
     document = examinations["look only"].document
     card = sentences.cards(document, "place")[2]
     assert card.text.startswith("No method was tried")
-    assert "label 385 pictures of each group" in card.more
+    assert "label 385 images of each group" in card.more
     text = examination_html(examinations["look only"])
     assert "What each method would change" not in text
     assert "rank correlation" not in text
@@ -257,7 +257,7 @@ def test_the_first_method_that_is_seen_to_narrow_is_advised() -> None:
     assert "Intervals and marks do not allow for the number of methods." in examination_html(found)
 
 
-def test_no_pictures_leaves_nothing_of_them(examinations: dict[str, Examination]) -> None:
+def test_no_images_leaves_nothing_of_them(examinations: dict[str, Examination]) -> None:
     usual = examinations["usual"]
     page = Page(examination_html(usual))
     assert len(page.all("img")) == 4
@@ -268,7 +268,7 @@ def test_no_pictures_leaves_nothing_of_them(examinations: dict[str, Examination]
     assert "<img" not in bare
     assert "data:image" not in bare
     assert "&lt;orthcali&gt; 1" not in bare
-    assert "Pictures whose answer would change" not in bare
+    assert "Images whose answer would change" not in bare
     assert bare == examination_html(replace(usual, pictures=()))
 
 
@@ -295,8 +295,8 @@ def test_only_examinations() -> None:
 
 def test_small_shares_do_not_become_nothing() -> None:
     document = examined(n=400, corrected=(0.01, 0.0)).document
-    assert sentences.title(document).endswith("on 400 pictures without labels")
+    assert sentences.examination_title(document).endswith("on 400 images without labels")
     many = examined(targets=[f"c{i}" for i in range(5)], adapters=[])
-    assert sentences.title(many.document).startswith("5 classes, by place: ")
+    assert sentences.examination_title(many.document).startswith("5 classes, by place: ")
     card = sentences.cards(examined(n=1, targets=["a", "b"]).document, "place")[1]
     assert card.heading == "How far answers lean"

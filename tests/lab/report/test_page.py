@@ -20,16 +20,17 @@ from report_samples import HOSTILE, Page, sample
 from fair_tta import FairTTAError, metrics
 from fair_tta.auditing import Audit
 from fair_tta.auditing._document import Measured
-from fair_tta.lab.report import Picture, html, html_many, write_report
+from fair_tta.lab.report import GalleryImage, html, html_many, write_report
 from fair_tta.lab.report._numbers import duration, interval, p_value, percent
-from fair_tta.lab.report._sentences import clean, document_of
 from fair_tta.metrics._intervals import mean_rate_ends
 
 THREE = {"age": ["young", "middle", "old"], "gender": ["man", "woman"], "hat": ["hat", "bare"]}
 
 
-def picture(size: tuple[int, int] = (24, 12), caption: str = "a bird") -> Picture:
-    return Picture(Image.new("RGB", size, "red"), caption, "dark", "blond", "blond", 0.61, 0.73)
+def gallery_image(size: tuple[int, int] = (24, 12), caption: str = "a bird") -> GalleryImage:
+    return GalleryImage(
+        Image.new("RGB", size, "red"), caption, "dark", "blond", "blond", 0.61, 0.73
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def pages(audits: dict[str, Audit]) -> dict[str, str]:
     pages = {name: html(audit) for name, audit in audits.items()}
     pages["many"] = html_many(
         "Several <tasks>",
-        [(name, audits[name], [picture()]) for name in ("three runs", "one run", "hostile")],
+        [(name, audits[name], [gallery_image()]) for name in ("three runs", "one run", "hostile")],
         intro="First.\n\nSecond <i>.",
     )
     return pages
@@ -89,7 +90,7 @@ def test_the_page_is_well_formed(pages: dict[str, str], name: str) -> None:
             assert reference in page.ids
         if tag in ("a", "use"):
             assert (attributes.get("href") or "").removeprefix("#") in page.ids
-    for tag in ("main", "header", "footer", "h1", "title"):
+    for tag in ("main", "header", "footer", "h1"):  # drawings have titles too
         assert len(page.all(tag)) == 1
     assert page.all("html") == [{"lang": "en"}]
     assert any(meta.get("name") == "viewport" for meta in page.all("meta"))
@@ -119,7 +120,7 @@ def test_nothing_is_loaded_and_nothing_runs(pages: dict[str, str], name: str) ->
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_pictures_and_tables_can_be_read_aloud(pages: dict[str, str], name: str) -> None:
+def test_images_and_tables_can_be_read_aloud(pages: dict[str, str], name: str) -> None:
     page = Page(pages[name])
     assert len(page.all("svg")) >= 2
     for svg in page.all("svg"):
@@ -331,7 +332,7 @@ def test_no_promise(pages: dict[str, str]) -> None:
 
 def test_names_cannot_break_the_page(pages: dict[str, str]) -> None:
     page = Page(pages["hostile"])
-    text = page.text
+    text = " ".join(page.text.split())
     for name in ("a<script>alert(1)</script>", "{{ 7 * 7 }}", "$x^{$", "b & | `c` *d* # e"):
         assert name in text
     assert "49" not in re.sub(r"[\d.]{3,}", "", text[:2000])
@@ -342,7 +343,7 @@ def test_names_cannot_break_the_page(pages: dict[str, str]) -> None:
 
 
 @settings(max_examples=5, deadline=None)
-@given(st.lists(st.text(min_size=1, max_size=20), min_size=4, max_size=4, unique_by=clean))
+@given(st.lists(st.text(min_size=1, max_size=20), min_size=4, max_size=4, unique=True))
 def test_any_name_will_do(names: list[str]) -> None:
     a, b, c, d = names
     Page(html(sample(n=20, runs=["r"], targets=[a, b], sensitive={"s": [c, d]}, scores=False)))
@@ -356,15 +357,19 @@ def test_the_same_audit_gives_the_same_bytes(tmp_path: Path) -> None:
         "import sys; from fair_tta.auditing import Audit;"
         "from fair_tta.lab.report import write_report;"
         "write_report(Audit.load('audit.json'), 'page.html');"
-        "assert 'matplotlib.pyplot' not in sys.modules"
+        "assert 'matplotlib' not in sys.modules"
     )
     environment = os.environ | {"PYTHONHASHSEED": "1"}
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=environment)
     assert (tmp_path / "page.html").read_bytes() == html(audit).encode()
 
 
-def test_pictures_are_embedded() -> None:
-    page = Page(html(sample(n=60, runs=["a"]), gallery=[picture(), picture((600, 300), '"<big>')]))
+def test_images_are_embedded() -> None:
+    page = Page(
+        html(
+            sample(n=60, runs=["a"]), gallery=[gallery_image(), gallery_image((600, 300), '"<big>')]
+        )
+    )
     small, big = page.all("img")
     assert (small["width"], small["height"], small["class"]) == ("128", "64", "pixelated")
     assert (big["width"], big["height"]) == ("256", "128")
@@ -410,7 +415,7 @@ def test_what_is_refused(audits: dict[str, Audit]) -> None:
     with pytest.raises(FairTTAError, match=r"^an item of `gallery` should be \(image, caption, be"):
         html(audits["one run"], gallery=[("a.png", "b")])
     with pytest.raises(FairTTAError, match="missing required field `data`"):
-        document_of({"schema": "fair-tta/audit/1"})
+        html({"schema": "fair-tta/audit/1"})
 
 
 def test_numbers() -> None:
@@ -424,9 +429,3 @@ def test_numbers() -> None:
     assert p_value(1e-9) == "<\N{NO-BREAK SPACE}0.0001"
     shown = [duration(s).replace("\N{NO-BREAK SPACE}", " ") for s in (None, 0.0123, 2.5, 12345.6)]
     assert shown == ["n/a", "12.3 ms", "2.5 s", "12,346 s"]
-
-
-def test_text_that_no_file_can_hold() -> None:
-    assert clean({"a\nb": ["c\r\n", "d\x00", 1, None, "\ud800"]}) == {
-        "a b": ["c", "d\N{REPLACEMENT CHARACTER}", 1, None, "\N{REPLACEMENT CHARACTER}"]
-    }

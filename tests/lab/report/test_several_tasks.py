@@ -30,7 +30,7 @@ def test_the_largest_gap_and_a_method_that_helps() -> None:
     assert [name for name, _ in tasks] == ["wide", "small"]
     wrong, sure, todo = cards_of_many(tasks)
     assert wrong.text == (
-        "Largest gap on wide: right in 72 of 100 pictures overall, but in 20 of 100 of dog / out."
+        "Largest gap on wide: right in 72 of 100 images overall, but in 20 of 100 of dog / out."
     )
     assert sure.text == "A gap exists on 2 of 2 tasks."
     assert todo.text == (
@@ -90,7 +90,7 @@ def test_nothing_wrong_on_any_task() -> None:
     even = made(dict.fromkeys(CLEAR, (90, 100))).document
     seen = cards_of_many([("a", even), ("b", even)])[0]
     assert (seen.heading, seen.tone) == ("What is seen", "")
-    assert seen.text == "a: right in 90 of 100 pictures overall, and no less often in any group."
+    assert seen.text == "a: right in 90 of 100 images overall, and no less often in any group."
 
 
 def test_banners_of_every_kind_are_told_once() -> None:
@@ -110,7 +110,7 @@ def test_banners_of_every_kind_are_told_once() -> None:
         "perceive, every correction is noise.",
         "More than 20 % of the answers are changed by a (one 100 %, two 100 %); "
         "b (one 100 %, two 100 %).",
-        "8 of 8 groups have fewer than 30 pictures: their figures are uncertain.",
+        "8 of 8 groups have fewer than 30 images: their figures are uncertain.",
         "2 methods were compared on each task: intervals and marks of metrics allow for that, task "
         "by task (Holm).",
     ]
@@ -125,7 +125,7 @@ def test_the_page_has_the_order_of_the_first_screen() -> None:
     places = [
         text.index(words)
         for words in (
-            "<h1>Two</h1>", "pictures. ZeroShot against 1 other.", "What is wrong", "How sure",
+            "<h1>Two</h1>", "images. ZeroShot against 1 other.", "What is wrong", "How sure",
             "What to do", 'id="overview-figure-dots"', 'id="overview-methods"', "<details>",
             "Legend.", 'id="audit-1"', in_short(small.document), 'id="audit-2"', 'id="limits"',
         )

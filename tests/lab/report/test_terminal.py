@@ -102,9 +102,9 @@ def test_audit(width: int) -> None:
         name: {key: Difference.of(figures[(i + k) % 4]) for k, key in enumerate(SHOWN_METRICS)}
         for i, name in enumerate(NAMES)
     }
-    text = printed(_table("10000000 pictures", runs, "+"), width)
+    text = printed(_table("10000000 images", runs, "+"), width)
     wanted = ["+100.0", "[+99.9, +100.0]", "-100.0", "[-100.0, -12.3]", "+50.0"]
-    all_there(["10000000 pictures", *wanted * 3], text)
+    all_there(["10000000 images", *wanted * 3], text)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -157,7 +157,7 @@ def test_predict(width: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(predict_output, "Console", lambda: console)
     table = predict_output.PredictionTable(("a_label_of_thirty_letters_or_so", "b"), attributes)
     for batch in range(2):
-        table.add(f"a/folder/of/pictures/{batch}.png", prediction(0.125, attributes))
+        table.add(f"a/folder/of/images/{batch}.png", prediction(0.125, attributes))
         table.add("x.png", ImageError("no"))
         table.flush()
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
@@ -180,7 +180,7 @@ def test_progress(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress._Rate, "render", lambda *_: Text("123456.78/s"))
     console = Console(width=width, file=io.StringIO())
     bar = progress._bar(console)
-    bar.add_task("pictures", total=10**7, completed=9_876_543)
+    bar.add_task("images", total=10**7, completed=9_876_543)
     all_there(["9876543/10000000", "123456.78/s", "-:--:--"], printed(bar.get_renderable(), width))
 
 

@@ -1,4 +1,4 @@
-"""Runs that differ in one number only, and the picture of what it trades."""
+"""Runs that differ in one number only, and the image of what it trades."""
 
 from __future__ import annotations
 
@@ -80,17 +80,17 @@ def test_nested_settings_and_grids() -> None:
     assert len(found) <= MOST_DRAWN
 
 
-def test_the_picture_says_all_its_numbers(swept: Audit) -> None:
+def test_the_chart_says_all_its_numbers(swept: Audit) -> None:
     document = swept.document
     (sweep,) = sweeps(document)
-    chart = tradeoff_chart(sweep, document.runs[0], "x")
+    chart = tradeoff_chart(sweep, document.runs[0])
     for run in sweep.runs.values():
         for metric in TRADED:
             value = run.metrics.by_name()[metric].value
             assert value is not None
             assert f"{100 * value:.1f}" in chart.alt
-    assert "Dashed: zero-shot." in chart.alt
-    inside = tradeoff_chart(sweep, next(iter(sweep.runs.values())), "x")
+    assert "Dashed, zero-shot, Accuracy: " in chart.alt
+    inside = tradeoff_chart(sweep, next(iter(sweep.runs.values())))
     assert "Dashed" not in inside.alt
     page = Page(html(swept))
     assert "audit-tradeoff-1" in page.ids
@@ -105,7 +105,7 @@ def test_old_audits_have_no_balanced_accuracy(swept: Audit) -> None:
     )
     old = structs.replace(document, runs=runs)
     (sweep,) = sweeps(old)
-    chart = tradeoff_chart(sweep, old.runs[0], "x")
+    chart = tradeoff_chart(sweep, old.runs[0])
     assert "Balanced" not in chart.alt
     assert "Worst-group" in chart.alt
     assert "not recorded" in html(Audit(old))

@@ -23,12 +23,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
 def test_what_is_wrong_and_how_sure() -> None:
     wrong, sure, todo = audit_cards(made(CLEAR).document)
     assert (wrong.heading, wrong.tone) == ("What is wrong", "bad")
-    assert wrong.text == ("Right in 72 of 100 pictures overall, but in 20 of 100 of dog / out.")
+    assert wrong.text == ("Right in 72 of 100 images overall, but in 20 of 100 of dog / out.")
     assert sure.text.startswith("A gap exists: ")
-    assert sure.more == "dog / out is the worst group (100 pictures)."
-    assert todo.text == "Compare methods on the same pictures (option --adapters)."
+    assert sure.more == "dog / out is the worst group (100 images)."
+    assert todo.text == "Compare methods on the same images (option --adapters)."
     assert todo.more == (
-        "Label about 146 more pictures of dog / out to know its accuracy to within 5 points."
+        "Label about 146 more images of dog / out to know its accuracy to within 5 points."
     )
 
 
@@ -66,7 +66,7 @@ def test_a_method_that_narrows_the_gap_is_advised_with_both_figures() -> None:
     todo = audit_cards(compare([made(CLEAR), made(BETTER, "M")]).document)[2]
     assert todo.text.startswith("Try M: gap \N{MINUS SIGN}45.0 points [")
     assert "], accuracy +15.0 points [+" in todo.text
-    assert (todo.more, todo.tone) == ("Confirm it on pictures that took no part.", "good")
+    assert (todo.more, todo.tone) == ("Confirm it on images that took no part.", "good")
 
 
 def test_the_change_of_accuracy_is_told_even_if_it_is_not_shown() -> None:
@@ -138,13 +138,13 @@ def test_what_may_cost_accuracy_is_not_advised_without_a_word() -> None:
 def test_nothing_wrong_is_not_called_wrong() -> None:
     seen = audit_cards(made(dict.fromkeys(CLEAR, (300, 300))).document)[0]
     assert (seen.heading, seen.tone) == ("What is seen", "")
-    assert seen.text == "Right in 100 of 100 pictures overall, and no less often in any group."
+    assert seen.text == "Right in 100 of 100 images overall, and no less often in any group."
     sure = audit_cards(made(dict.fromkeys(CLEAR, (300, 300))).document)[1]
     assert (sure.text, sure.more) == ("A gap is not shown: 0.0 to 1.7 points.", "")
     alike = {**dict.fromkeys(EVEN, (9030, 10000)), ("dog", "out"): (8990, 10000)}
     document = made(alike).document
     assert audit_cards(document)[0].text == (
-        "Right in 90 of 100 pictures overall, and hardly less often in any group."
+        "Right in 90 of 100 images overall, and hardly less often in any group."
     )
     assert in_short(document) == "right in 90 of 100"
 
@@ -152,7 +152,7 @@ def test_nothing_wrong_is_not_called_wrong() -> None:
 def test_shares_near_0_and_100_keep_a_digit() -> None:
     near = {**dict.fromkeys(EVEN, (1000, 1000)), ("dog", "out"): (996, 1000)}
     assert audit_cards(made(near).document)[0].text == (
-        "Right in 99.9 of 100 pictures overall, but in 99.6 of 100 of dog / out."
+        "Right in 99.9 of 100 images overall, but in 99.6 of 100 of dog / out."
     )
     lost = {**dict.fromkeys(EVEN, (1000, 1000)), ("dog", "out"): (1, 1000)}
     assert "but in 0.1 of 100 of dog / out." in audit_cards(made(lost).document)[0].text

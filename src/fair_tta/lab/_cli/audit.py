@@ -118,9 +118,9 @@ def audit_command(
 
     names = options.option_names(context, images_dir="--images", labels_csv="--labels")
     with exits(stopped, names):
-        from fair_tta.lab import folder as audit_folder
         from fair_tta.lab._cli.tables import print_audit
         from fair_tta.lab.data._labels import Labels
+        from fair_tta.lab.folder import audit_folder
 
         methods = options.read_adapters(adapters)
         options.check_reference("--adapters", methods, reference)

@@ -11,7 +11,7 @@ from fair_tta._io import printable
 from fair_tta.auditing._document import AuditDocument, EstimateFields
 from fair_tta.auditing._examination import Examination, ExaminationDocument, PerceivedAttribute
 from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, ROWS, FolderAudit
-from fair_tta.lab.report import _examination_words as sentences
+from fair_tta.lab.report import _examination as sentences
 from fair_tta.lab.report._first_screen import screen_of_many
 from fair_tta.lab.report._many_tasks import NamedAudit
 from fair_tta.lab.report._numbers import SPACE, group_name

@@ -23,8 +23,7 @@ from fair_tta.lab._runs.store import Answer, to_prediction
 from fair_tta.lab.bench._figures import COLUMNS, mark, measure, of_run, paired, shown_figure
 from fair_tta.lab.data import Record
 from fair_tta.lab.data._sampling import choose
-from fair_tta.lab.report import Overview, html_many
-from fair_tta.lab.report import Picture as Shown
+from fair_tta.lab.report import GalleryImage, Overview, html_many
 from fair_tta.lab.report._numbers import times
 from fair_tta.lab.report._terminal import Fitted, columns
 from fair_tta.methods import (
@@ -357,7 +356,7 @@ def to_audits(episodes: Sequence[Episode]) -> dict[str, Audit]:
     return {name: to_audit(episodes, task, model) for name, task in TASKS.items()}
 
 
-def gallery(episodes: Sequence[Episode], task: MiniatureTask) -> list[Shown]:
+def gallery(episodes: Sequence[Episode], task: MiniatureTask) -> list[GalleryImage]:
     """Pictures whose answer LogitBalance changed."""
     items = []
     for e in episodes:
@@ -367,7 +366,7 @@ def gallery(episodes: Sequence[Episode], task: MiniatureTask) -> list[Shown]:
             if p.flipped:
                 before = max(p.zero_shot, key=p.zero_shot.__getitem__)
                 items.append(
-                    Shown(
+                    GalleryImage(
                         image=picture.image,
                         caption=", ".join(picture.sensitive.values()),
                         before=before,

@@ -1,11 +1,18 @@
-"""Pages, pictures, cards and terminal tables of audits; no figure is computed here."""
+"""Pages and cards of audits and examinations; no figure is computed here."""
 
 from fair_tta.lab.report._examination import examination_html
-from fair_tta.lab.report._page import Overview, Picture, html, html_many, markdown, write_report
+from fair_tta.lab.report._page import (
+    GalleryImage,
+    Overview,
+    html,
+    html_many,
+    markdown,
+    write_report,
+)
 
 __all__ = [
+    "GalleryImage",
     "Overview",
-    "Picture",
     "examination_html",
     "html",
     "html_many",

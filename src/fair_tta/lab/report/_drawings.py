@@ -5,14 +5,14 @@ They are as wide as a phone, so that their text can be read there.
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
 
 from fair_tta.auditing._document import EstimateFields
-from fair_tta.lab.report._charts import Chart, short, told
-from fair_tta.lab.report._numbers import MINUS, interval, percent
+from fair_tta.lab.report._numbers import MINUS, figure_text, percent
 
 DRAWING_WIDTH = 400
 ACROSS = 8
@@ -20,12 +20,21 @@ ACROSS = 8
 
 _NAMES, _CELL, _ROW = 112, 44, 36  # of a heat map
 _MORE = "\N{HORIZONTAL ELLIPSIS}"
-_STEP = 40  # from name to name of a dot plot
+_SUBROW = 16  # from dot to dot in a row of a dot plot
 _EDGE = 8
+_SERIES = 8  # colours of the style sheet
+_IN_WORDS = 40  # figures that a text alternative lists
+
+
+class Chart(NamedTuple):
+    """A drawing and its text alternative."""
+
+    svg: str
+    alt: str
 
 
 class Dot(NamedTuple):
-    """A row of a dot plot.
+    """A figure of a dot plot.
 
     Attributes:
         name: what it is.
@@ -40,8 +49,16 @@ class Dot(NamedTuple):
     hollow: bool = False
 
 
-class Upright(NamedTuple):
-    """A line beside each dot of a dot plot, such as the accuracy of all.
+class DotRow(NamedTuple):
+    """Dots below a common name, and a text on its right: that of the figure if there is one."""
+
+    name: str
+    dots: Sequence[Dot]
+    text: str = ""
+
+
+class ReferenceLine(NamedTuple):
+    """An upright line beside each dot of a dot plot, such as the accuracy of all images.
 
     Attributes:
         at: where, as a share.
@@ -61,7 +78,7 @@ def heat_map(table: Mapping[str, Mapping[str, float]], what: str) -> Chart:
         table: ``{value: {class: logits}}``
         what: begins the text alternative.
     """
-    told_rows = [
+    in_words = [
         f"{value}: " + ", ".join(f"{name} {_logits(x)}" for name, x in row.items())
         for value, row in table.items()
     ]
@@ -85,7 +102,7 @@ def heat_map(table: Mapping[str, Mapping[str, float]], what: str) -> Chart:
     svg = _svg(
         _NAMES + wide * len(columns) + right,
         top + _ROW * len(rows),
-        f"{what}. {'. '.join(told_rows)}.",
+        f"{what}. {'. '.join(in_words)}.",
     )
     for k, lines in enumerate([[name] for name in names] if is_steep else heads):
         x = _NAMES + wide * k + wide / 2
@@ -117,48 +134,112 @@ def dot_plot(
     dots: Sequence[Dot],
     what: str,
     *,
-    most: float | None = None,
-    lines: Sequence[Upright] = (),
+    reach: Sequence[float] = (0.0,),
+    lines: Sequence[ReferenceLine] = (),
 ) -> Chart:
-    """A dot with its interval for each name, on one axis from 0 on.
+    """A dot with its interval for each name.
 
     Args:
         dots: from top to bottom.
         what: begins the text alternative.
-        most: end of the axis; what is needed if None.
+        reach: values that the axis covers besides those of the dots.
         lines: in every row.
     """
-    ends = [x for dot in dots for x in (dot.figure.value, dot.figure.high) if x is not None]
-    end, step = _axis(max(ends, default=0.0) if most is None else most)
-    bottom = _STEP * len(dots) + 4
-    told_rows = [f"{dot.name}: {told(dot.figure)}" for dot in dots]
-    told_rows += [f"{line.name}: {percent(line.at)}" for line in lines]
-    svg = _svg(DRAWING_WIDTH, bottom + 22, f"{what}. {'; '.join(told_rows)}.")
+    rows = [DotRow(dot.name, [dot._replace(name="")]) for dot in dots]
+    return dot_rows(rows, what, reach=reach, lines=lines)
+
+
+def dot_rows(
+    rows: Sequence[DotRow],
+    what: str,
+    *,
+    reach: Sequence[float] = (0.0,),
+    lines: Sequence[ReferenceLine] = (),
+    first: int = 1,
+) -> Chart:
+    """The same with several dots in a row, which are numbered; a legend has their names.
+
+    Args:
+        rows: from top to bottom, with the same names of dots in each.
+        what: begins the text alternative.
+        reach: values that the axis covers besides those of the dots.
+        lines: in every row.
+        first: number of the first dot of each row.
+    """
+    names = [dot.name for dot in rows[0].dots] if rows else []
+    several = len(names) > 1
+    across = 2 if several and max(map(len, names)) <= 20 else 1
+    top = 20 * -(-len(names) // across) + 8 if several else 0
+    heights = [(30 if several else 24) + _SUBROW * len(row.dots) for row in rows]
+    bottom = top + sum(heights) + 4
+    left = _EDGE + (20 if several else 0)
+    figures = [dot.figure for row in rows for dot in row.dots]
+    shown = [x for f in figures for x in (f.value, f.low, f.high) if x is not None]
+    low, high, step = _axis([*shown, *reach, *(line.at for line in lines)] or [0.0, 1.0])
+    svg = _svg(DRAWING_WIDTH, bottom + 22, _in_words(what, rows, lines))
 
     def at(share: float) -> float:
-        return _EDGE + (DRAWING_WIDTH - 2 * _EDGE) * min(1.0, share / end)
+        return left + (DRAWING_WIDTH - _EDGE - left) * (share - low) / (high - low)
 
-    for k in range(round(end / step) + 1):
-        x = at(k * step)
-        _add(svg, "line", "grid", x1=x, x2=x, y1=4, y2=bottom)
-        anchor = "start" if k == 0 else "end" if k * step >= end - 1e-9 else "middle"
-        _text(svg, x, bottom + 16, f"{100 * k * step:g}", anchor, "tick")
-    for r, dot in enumerate(dots):
-        y, figure = _STEP * r + 30, dot.figure
+    for k, name in enumerate(names if several else []):
+        x, y = _EDGE + 6 + DRAWING_WIDTH / 2 * (k % across), 20 * (k // across) + 10
+        _add(svg, "circle", _series(first + k), cx=x, cy=y, r=5)
+        _text(svg, x + 12, y + 4.5, f"{first + k}  {short(name, 44 // across)}", "start", "tick")
+    for k in range(round((high - low) / step) + 1):
+        share = low + k * step
+        x = at(share)
+        _add(svg, "line", "zero" if low < 0 and abs(share) < 1e-9 else "grid",
+             x1=x, x2=x, y1=top + 4, y2=bottom)  # fmt: skip
+        anchor = "start" if k == 0 else "end" if share >= high - 1e-9 else "middle"
+        _text(svg, x, bottom + 16, f"{round(100 * share, 6):g}".replace("-", MINUS), anchor, "tick")
+    for row, height in zip(rows, heights, strict=True):
+        y, end = top + 30, top + 23 + _SUBROW * len(row.dots)
         for line in lines:  # beside the dots only: they do not cross words and numbers
             x = at(line.at)
-            _add(svg, "line", line.kind, x1=x, x2=x, y1=y - 9, y2=y + 9)
-        shown = f"{percent(figure.value)} {interval(figure)}".strip()
-        _text(svg, _EDGE, y - 13, short(dot.name, 50 - len(shown)), "start", "name halo")
-        _text(svg, DRAWING_WIDTH - _EDGE, y - 13, shown, "end", "tick halo")
-        if figure.value is None:
-            continue
-        if figure.low is not None and figure.high is not None:
-            ci = f"ci {dot.tone}".strip()
-            _add(svg, "line", ci, x1=at(figure.low), x2=at(figure.high), y1=y, y2=y)
-        kind = f"{dot.tone}{' hollow' * dot.hollow}".strip()
-        _add(svg, "circle", kind, cx=at(figure.value), cy=y, r=5)
+            _add(svg, "line", line.kind, x1=x, x2=x, y1=y - 9, y2=end)
+        text = row.text or ("" if several else figure_text(row.dots[0].figure))
+        _text(svg, _EDGE, y - 13, short(row.name, 50 - len(text)), "start", "name halo")
+        _text(svg, DRAWING_WIDTH - _EDGE, y - 13, text, "end", "tick halo")
+        for k, dot in enumerate(row.dots):
+            tone = _series(first + k) if several else dot.tone
+            if several:
+                _text(svg, _EDGE, y + 4, str(first + k), "start", "tick")
+            _dot(svg, dot, tone, at, y)
+            y += _SUBROW
+        top += height
     return _chart(svg)
+
+
+def _in_words(what: str, rows: Sequence[DotRow], lines: Sequence[ReferenceLine]) -> str:
+    """The text alternative; of very many figures it is where to find them."""
+    if sum(len(row.dots) for row in rows) > _IN_WORDS:
+        return f"{what}. The tables have the figures."
+    found = []
+    for row in rows:
+        dots = [f"{dot.name} {figure_text(dot.figure)}".strip() for dot in row.dots]
+        found.append(f"{row.name}: {', '.join([*dots, *[row.text] * bool(row.text)])}")
+    found += [f"{line.name}: {percent(line.at)}" for line in lines]
+    return f"{what}. {'; '.join(found)}."
+
+
+def _dot(
+    svg: ElementTree.Element, dot: Dot, tone: str, at: Callable[[float], float], y: float
+) -> None:
+    figure = dot.figure
+    if figure.value is None:
+        return
+    if figure.low is not None and figure.high is not None:
+        ci = f"ci {tone}".strip()
+        _add(svg, "line", ci, x1=at(figure.low), x2=at(figure.high), y1=y, y2=y)
+    kind = f"{tone}{' hollow' * dot.hollow}".strip()
+    circle = _add(svg, "circle", kind, cx=at(figure.value), cy=y, r=5)
+    if dot.name:
+        _add(circle, "title").text = f"{dot.name}: {figure_text(figure)}"
+
+
+def _series(number: int) -> str:
+    """A class of the style sheet for the dots of this number."""
+    return f"series-{(number - 1) % _SERIES}"
 
 
 def difference_dots(
@@ -192,13 +273,22 @@ def difference_dots(
     return _chart(svg)
 
 
-def _axis(most: float) -> tuple[float, float]:
-    """Where an axis from 0 ends, and the steps of its marks."""
-    for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.25):
-        count = max(1, -(-round(most * 1e6) // round(step * 1e6)))
-        if count <= 5:
-            return min(1.0, count * step), step
-    return 1.0, 0.25
+def _axis(values: Sequence[float]) -> tuple[float, float, float]:
+    """Where an axis begins and ends, and the steps of its marks."""
+    for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5):
+        first = math.floor(round(min(values) / step, 6))
+        last = max(first + 1, math.ceil(round(max(values) / step, 6)))
+        if last - first <= 5:
+            break
+    return first * step, last * step, step
+
+
+def short(name: str, most: int = 34) -> str:
+    """A name that fits into a drawing; long ones keep both ends, which tell them apart."""
+    if len(name) <= most:
+        return name
+    end = (most - 1) // 2
+    return name[: most - 1 - end] + _MORE + name[-end:]
 
 
 def _logits(x: float) -> str:

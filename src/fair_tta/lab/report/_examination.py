@@ -1,19 +1,188 @@
-"""The page of an examination: one file, no scripts, nothing loaded from anywhere."""
+"""The page of an examination, and its sentences, which the terminal shares."""
 
 from __future__ import annotations
 
 from itertools import groupby
 from typing import Any
 
-from msgspec import convert
-
-from fair_tta.auditing._examination import ChangedPicture, Examination, ExaminationDocument
+from fair_tta.auditing._document import EstimateFields
+from fair_tta.auditing._examination import (
+    ChangedPicture,
+    Examination,
+    ExaminationDocument,
+    ExaminedAdapter,
+    PerceivedAttribute,
+)
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.report import _examination_words as sentences
 from fair_tta.lab.report._drawings import ACROSS, Dot, difference_dots, dot_plot, heat_map
-from fair_tta.lab.report._numbers import percent
-from fair_tta.lab.report._page import embedded, jinja_environment
-from fair_tta.lab.report._sentences import clean
+from fair_tta.lab.report._numbers import count, images, of_hundred, percent, points, whole
+from fair_tta.lab.report._page import embedded, render
+from fair_tta.lab.report._sentences import MANY_CHANGED, Card
+from fair_tta.metrics._estimate import direction
+
+LITTLE = 0.1
+"""Logits: smaller associations of prompts are called hardly any."""
+
+_SHOWN = 3  # values or classes that a sentence lists
+
+CANNOT = (
+    (
+        "The size of the gap",
+        "The perceived gap (pseudo-EOD) takes the model's own beliefs for labels. Where the model "
+        "errs with the attribute it believes its own errors, so the true gap is usually larger: on "
+        "drawn images, where it is known, 1.3 to 3.1 times as large.",
+    ),
+    (
+        "Accuracy",
+        "Whether an answer that changes becomes right or wrong is not known without labels.",
+    ),
+    (
+        "What the model does not perceive",
+        "Nor can groups be seen that nobody named.",
+    ),
+    (
+        "People",
+        "What is perceived is how a image looks to a model, not who somebody is. Do not keep it "
+        "by person.",
+    ),
+    (
+        "Chance alone",
+        "Intervals are for images like these and for the perceived figures; they do not hold the "
+        "true ones.",
+    ),
+)
+"""What an examination does not show, each with a catchword."""
+
+
+def examination_title(document: ExaminationDocument) -> str:
+    """Task, attribute, model and number of images."""
+    targets = document.targets
+    task = " or ".join(targets) if len(targets) <= _SHOWN else f"{len(targets)} classes"
+    model = document.origin.model
+    name = model.name if model is not None and model.name else "a model"
+    by = " and ".join(document.attributes)
+    return f"{task}, by {by}: {name} on {images(document.n)} without labels"
+
+
+def cards(document: ExaminationDocument, attribute: str) -> list[Card]:
+    """What is perceived, how far answers lean, what to do."""
+    of = document.attributes[attribute]
+    return [_seen(attribute, of), _leaning(attribute, of), _advice(document, attribute)]
+
+
+def banners(document: ExaminationDocument) -> list[str]:
+    """What must not be overlooked."""
+    found = [
+        f"{adapter.name} changes {of_hundred(adapter.changed_share.value)} answers, more than one "
+        "in five. Nobody knows yet whether they become right."
+        for adapter in document.adapters
+        if (adapter.changed_share.value or 0) > MANY_CHANGED
+    ]
+    return [*found, *document.warnings]
+
+
+def gap_verdict(change: EstimateFields) -> tuple[str, str]:
+    """What a change of the perceived gap is called, and its tone."""
+    up = direction(change.low, change.high)
+    if up == 0:
+        return "not shown", ""
+    return ("widens it", "bad") if up > 0 else ("narrows it", "good")
+
+
+def ranked(document: ExaminationDocument, attribute: str) -> list[ExaminedAdapter]:
+    """The methods in the order of the ranking."""
+    by_name = {adapter.name: adapter for adapter in document.adapters}
+    return [by_name[name] for name in document.ranking[attribute]]
+
+
+def label_plan(document: ExaminationDocument, attribute: str) -> list[str]:
+    """How many labels would settle the matter, and under which assumptions."""
+    plan, level = document.attributes[attribute].labels_needed, document.settings.level
+    rarest = f"{plan.rarest_target} / {plan.rarest_value}"
+    text = (
+        f"To know the accuracy of each of the {plan.groups} groups of class and {attribute} up to "
+        f"{percent(plan.half_width)} points, label {count(plan.each)} images of each, whatever "
+        f"that accuracy is. The rarest is {rarest}, perceived in "
+        f"{percent(plan.rarest_share)} % of the images"
+    )
+    text += (
+        f": that is {count(plan.at_random)} images drawn at random, fewer if you look for them."
+        if plan.at_random is not None
+        else ": it is not there to be drawn."
+    )
+    found = [text]
+    if document.adapters:
+        found.append(
+            "Whether a method makes answers right, only images whose answer changes can tell. "
+            "The table takes it that two of three of them change the same way; of the other "
+            "images no label is needed."
+        )
+        found.append(
+            "Whether it changes the gap as much as perceived: the table takes it that the change "
+            "falls on one group, whose answers change as often as all."
+        )
+    found.append(
+        f"Level {100 * level:g} %, power 80 %, by the formulas of audits (Wald's for a "
+        "rate, Connor's for McNemar's test). They are plans: they take what is assumed for the "
+        "truth."
+    )
+    return found
+
+
+def _seen(attribute: str, of: PerceivedAttribute) -> Card:
+    heading = "What is perceived"
+    sure = f"The value it finds most probable has {whole(of.confidence.value)} %, on average."
+    shares = sorted(of.shares.items(), key=lambda item: -(item[1].value or 0))
+    listed = [f"{name} {whole(share.value)} %" for name, share in shares[:_SHOWN]]
+    left = len(shares) - len(listed)
+    text = ", ".join(listed) + (f" and {left} more" if left else "")
+    if any("does not perceive" in sign for sign in of.stop_signs):
+        return Card(heading, f"The model does not perceive {attribute}.", f"{text}. {sure}", "bad")
+    if of.stop_signs:
+        text = f"The model cannot tell {attribute} and the answer apart."
+        return Card(heading, text, sure, "bad")
+    return Card(heading, f"The model perceives {attribute}: {text}.", sure)
+
+
+def _leaning(attribute: str, of: PerceivedAttribute) -> Card:
+    heading, gap = "How far answers lean", of.pseudo_eod
+    if gap.value is None:
+        return Card(heading, f"This cannot be seen: {gap.reason}.", "")
+    text = f"By its own beliefs they differ by {points(gap)} between values of {attribute}."
+    value, name, lean = max(
+        ((v, y, x) for v, row in of.associations.items() for y, x in row.items()),
+        key=lambda cell: cell[2],
+    )
+    more = "The true gap is usually larger."
+    if lean < LITTLE:
+        more += " The words of the prompts hardly associate them."
+    else:
+        more += f" By words alone, {name} leans most to {value} ({lean:+.2f} logits)."
+    return Card(heading, text, more)
+
+
+def _advice(document: ExaminationDocument, attribute: str) -> Card:
+    heading, of = "What to do", document.attributes[attribute]
+    if of.stop_signs:
+        return Card(heading, f"Do not correct by {attribute}.", " ".join(of.stop_signs), "bad")
+    each = count(of.labels_needed.each)
+    measure = f"To measure the gap, label {each} images of each group."
+    if not document.adapters:
+        return Card(heading, "No method was tried: name some to see what they change.", measure)
+    order = ranked(document, attribute)
+    best = next(
+        (m for m in order if gap_verdict(m.pseudo_eod[attribute].change)[1] == "good"), None
+    )
+    if best is None:
+        return Card(heading, "No method tried is seen to narrow the perceived gap.", measure)
+    change = best.pseudo_eod[attribute].change
+    text = (
+        f"Try {best.name}: perceived gap {points(change, signed=True)}, "
+        f"{of_hundred(best.changed_share.value)} answers change."
+    )
+    labels = best.labels_needed.labels
+    more = f"Whether they become right, about {count(labels)} labels of changed answers would tell."
+    return Card(heading, text, more, "good")
 
 
 def examination_html(
@@ -25,35 +194,32 @@ def examination_html(
         examination: what `FairTPTClassifier.examine` gave, or `Examination.load`.
         title: what to call it.
         pictures: show those whose answer would change, if the examination has any. False leaves
-            nothing of them in the page, neither picture nor name.
+            nothing of them in the page, neither image nor name.
     """
     if not isinstance(examination, Examination):
         raise FairTTAError(
             f"`examination` should be an Examination (got {type(examination).__name__})."
         )
-    document = convert(clean(examination.to_dict()), ExaminationDocument)
-    return (
-        jinja_environment()
-        .get_template("examination.html.jinja")
-        .render(
-            title=clean(title) if title else sentences.title(document),
-            d=document,
-            p=document.origin,
-            banners=sentences.banners(document),
-            attributes=[
-                _attribute(document, name, f"attribute-{i}")
-                for i, name in enumerate(document.attributes, start=1)
-            ],
-            gallery=_gallery(examination.pictures) if pictures else [],
-            counts={adapter.name: adapter.changed for adapter in document.adapters},
-            cannot=sentences.CANNOT,
-        )
+    document = examination.document
+    return render(
+        "examination.html.jinja",
+        title=title or examination_title(document),
+        d=document,
+        p=document.origin,
+        banners=banners(document),
+        attributes=[
+            _attribute(document, name, f"attribute-{i}")
+            for i, name in enumerate(document.attributes, start=1)
+        ],
+        gallery=_gallery(examination.pictures) if pictures else [],
+        counts={adapter.name: adapter.changed for adapter in document.adapters},
+        cannot=CANNOT,
     )
 
 
 def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str, Any]:
-    of, methods = document.attributes[name], sentences.ranked(document, name)
-    verdicts = [sentences.gap_verdict(m.pseudo_eod[name].change) for m in methods]
+    of, methods = document.attributes[name], ranked(document, name)
+    verdicts = [gap_verdict(m.pseudo_eod[name].change) for m in methods]
     dots = [Dot("zero-shot, as it is", of.pseudo_eod)]
     dots += [
         Dot(method.name, method.pseudo_eod[name].after, tone)
@@ -65,15 +231,15 @@ def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str
         "id": place,
         "name": name,
         "of": of,
-        "cards": sentences.cards(document, name),
-        "plan": sentences.label_plan(document, name),
+        "cards": cards(document, name),
+        "plan": label_plan(document, name),
         "associations": heat_map(of.associations, f"Prompt associations of {name}, in logits"),
         "is_wide": min(len(of.shares), len(document.targets)) > ACROSS,
         "odds": dot_plot(dots, f"Perceived gap by {name} in points, with intervals"),
         "shares": dot_plot(
             [Dot(value, share) for value, share in of.shares.items()],
             f"Shares perceived of {name} in percent, with intervals",
-            most=1.0,
+            reach=(0.0, 1.0),
         ),
         "methods": [
             {
@@ -90,23 +256,22 @@ def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str
     }
 
 
-def _gallery(pictures: tuple[ChangedPicture, ...]) -> list[dict[str, Any]]:
-    """Pictures by method, as the template needs them."""
+def _gallery(images: tuple[ChangedPicture, ...]) -> list[dict[str, Any]]:
+    """Images by method, as the template needs them."""
     found = []
-    for adapter, some in groupby(pictures, key=lambda picture: picture.adapter):
+    for adapter, some in groupby(images, key=lambda image: image.adapter):
         shown = []
         for one in some:
-            name, before, after = (clean(text) for text in (one.name, one.before, one.after))
-            before += f" ({percent(one.before_probability)} %)"
-            after += f" ({percent(one.after_probability)} %)"
+            before = f"{one.before} ({percent(one.before_probability)} %)"
+            after = f"{one.after} ({percent(one.after_probability)} %)"
             shown.append(
                 {
-                    "picture": embedded(one.image),
-                    "name": name,
+                    "image": embedded(one.image),
+                    "name": one.name,
                     "before": before,
                     "after": after,
-                    "alt": f"{name}. Before: {before}. After: {after}.",
+                    "alt": f"{one.name}. Before: {before}. After: {after}.",
                 }
             )
-        found.append({"adapter": clean(adapter), "pictures": shown})
+        found.append({"adapter": adapter, "images": shown})
     return found

@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 
 from fair_tta.auditing._document import AuditDocument, Difference
 from fair_tta.lab.report import _verdict as verdict
-from fair_tta.lab.report._charts import Chart
-from fair_tta.lab.report._drawings import Dot, Upright, difference_dots, dot_plot
-from fair_tta.lab.report._examination_words import Card
+from fair_tta.lab.report._drawings import Chart, Dot, ReferenceLine, difference_dots, dot_plot
 from fair_tta.lab.report._many_tasks import (
     MethodOnTasks,
     NamedAudit,
@@ -20,6 +18,7 @@ from fair_tta.lab.report._many_tasks import (
     methods_on,
 )
 from fair_tta.lab.report._numbers import points, times
+from fair_tta.lab.report._sentences import Card
 from fair_tta.lab.report._verdict import method_rows
 
 MOST_DOTS = 14
@@ -67,8 +66,8 @@ def first_screen(document: AuditDocument) -> dict[str, Any]:
         "dots": _groups(document, cells),
         "dots_heading": "Right answers by class and group",
         "dots_caption": f"{run.name}, percent, with {level:g} % intervals; the worst first. "
-        f"Hollow: fewer than {document.settings.small} pictures. "
-        f"Line: all pictures{dashed}{below}.",
+        f"Hollow: fewer than {document.settings.small} images. "
+        f"Line: all images{dashed}{below}.",
         "methods": [
             ScreenRow(
                 row.name,
@@ -82,7 +81,7 @@ def first_screen(document: AuditDocument) -> dict[str, Any]:
             )
             for row in rows
         ],
-        "methods_caption": f"Against {run.name} on the same pictures, in points. Gap: accuracy "
+        "methods_caption": f"Against {run.name} on the same images, in points. Gap: accuracy "
         f"minus that of the worst group; left is better.{together} Cost: times plain zero-shot.",
     }
 
@@ -106,7 +105,7 @@ def screen_of_many(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
         "banners": banners_of_many(tasks),
         "dots": _tasks(tasks),
         "dots_heading": "Right answers on each task",
-        "dots_caption": f"{reference}, percent, with {level:g} % intervals: of all pictures, and "
+        "dots_caption": f"{reference}, percent, with {level:g} % intervals: of all images, and "
         "of the worst group of class and attribute. The largest gap first.",
         "methods": [
             ScreenRow(
@@ -121,7 +120,7 @@ def screen_of_many(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
             )
             for method in methods[:MOST_METHODS]
         ],
-        "methods_caption": f"Against {reference} on the same pictures. Gap: the change of accuracy "
+        "methods_caption": f"Against {reference} on the same images. Gap: the change of accuracy "
         "minus that of the worst group, a line for each task with its number on the left; left of "
         f"the upright is better{together}. Harm: a wider gap, or less accuracy. Cost: times plain "
         f"zero-shot.{more}",
@@ -141,12 +140,12 @@ def _groups(document: AuditDocument, cells: Sequence[verdict.CellOfGroup]) -> Ch
     ]
     lines = []
     if run.metrics.accuracy.value is not None:
-        lines.append(Upright(run.metrics.accuracy.value, "all pictures", "all"))
+        lines.append(ReferenceLine(run.metrics.accuracy.value, "all images", "all"))
     usual = verdict.commonest(run)
     if usual is not None:
-        lines.append(Upright(usual[1], f"always answering {usual[0]}", "usual"))
+        lines.append(ReferenceLine(usual[1], f"always answering {usual[0]}", "dashed"))
     what = f"Right answers of {run.name} by class and group in percent, the worst first"
-    return dot_plot(dots, what, most=1.0, lines=lines)
+    return dot_plot(dots, what, reach=(0.0, 1.0), lines=lines)
 
 
 def _tasks(tasks: Sequence[NamedAudit]) -> Chart:
@@ -158,7 +157,9 @@ def _tasks(tasks: Sequence[NamedAudit]) -> Chart:
         lowest = run.metrics.worst_group_accuracy
         tone = "bad" if verdict.is_worse(run, worst) else ""
         dots.append(Dot(f"{worst.name} (n = {worst.n})", lowest, tone, small))
-    return dot_plot(dots, "Right answers in percent, all and worst group of each task", most=1.0)
+    return dot_plot(
+        dots, "Right answers in percent, all and worst group of each task", reach=(0.0, 1.0)
+    )
 
 
 def _strip(method: MethodOnTasks, most: float) -> Chart:

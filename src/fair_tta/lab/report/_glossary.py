@@ -100,7 +100,7 @@ PERCEIVED = (
     "Pseudo-EOD takes the model's own zero-shot beliefs for labels of class and attribute. Its "
     "level is usually too small, because a model that errs with the attribute believes its own "
     "errors; look at whether its changes have the sign and the size of those by the labels. If "
-    "they do, examining other pictures of this kind without labels tells something."
+    "they do, examining other images of this kind without labels tells something."
 )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.lab.report._examination_words import MANY_CHANGED, Card
-from fair_tta.lab.report._numbers import group_name, interval, points
+from fair_tta.lab.report._numbers import group_name, interval, of_hundred, points, whole_percent
+from fair_tta.lab.report._sentences import MANY_CHANGED, Card
 from fair_tta.lab.report._verdict import (
     CONFIRM,
     MAY_COST,
@@ -16,8 +16,6 @@ from fair_tta.lab.report._verdict import (
     commonest,
     gap_exists,
     method_rows,
-    of_hundred,
-    whole_percent,
     wrong_card,
 )
 from fair_tta.metrics._estimate import listed
@@ -71,8 +69,7 @@ def audit_banners(document: AuditDocument) -> list[str]:
     small = [cell for cell in cells if cell.n < document.settings.small]
     if small:
         found.append(
-            f"{len(small)} of {len(cells)} groups have fewer than {document.settings.small} "
-            "pictures."
+            f"{len(small)} of {len(cells)} groups have fewer than {document.settings.small} images."
         )
     found += [text for text in document.warnings if not text.startswith("Fewer than ")]
     n, here = document.compared, len(document.comparisons)
@@ -142,7 +139,7 @@ def banners_of_many(tasks: Sequence[NamedAudit]) -> list[str]:
     small = sum(cell.n < least for cell, least in cells)
     if small:
         found.append(
-            f"{small} of {len(cells)} groups have fewer than {cells[0][1]} pictures: their figures "
+            f"{small} of {len(cells)} groups have fewer than {cells[0][1]} images: their figures "
             "are uncertain."
         )
     compared = [document.compared for _, document in tasks]
@@ -318,11 +315,11 @@ def cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
 def _advice(methods: Sequence[MethodOnTasks]) -> Card:
     heading = "What to do"
     if not methods:
-        return Card(heading, "Try methods on the same pictures.", "")
+        return Card(heading, "Try methods on the same images.", "")
     best = min(methods, key=lambda row: (row.tone != "good", row.may_cost))
     if best.tone == "good":
         return _advised(best)
-    more = "Label more pictures of the worst groups, or try other methods."
+    more = "Label more images of the worst groups, or try other methods."
     mixed = next((row for row in methods if row.narrows), None)
     if mixed is not None:
         tasks = "task" if len(mixed.known) == 1 else "tasks"

@@ -34,6 +34,11 @@ def interval(figure: EstimateFields, signed: bool = False, words: bool = False) 
     return f"{low} to {high}" if words else f"[{low}, {high}]"
 
 
+def figure_text(figure: EstimateFields, signed: bool = False) -> str:
+    """``81.2 [77.1, 84.6]``."""
+    return f"{percent(figure.value, signed)} {interval(figure, signed)}".rstrip()
+
+
 def points(figure: EstimateFields, signed: bool = False) -> str:
     """``3.2 points [1.0, 5.4]``."""
     return f"{percent(figure.value, signed)} points {interval(figure, signed)}".strip()
@@ -88,3 +93,18 @@ def count(number: int | None) -> str:
 def group_name(sensitive: Mapping[str, str], target: str | None = None) -> str:
     """``blond / man``."""
     return " / ".join([*([] if target is None else [target]), *sensitive.values()])
+
+
+def images(n: int) -> str:
+    """``1 image``, ``300 images``."""
+    return f"{count(n)} image{'' if n == 1 else 's'}"
+
+
+def of_hundred(share: float | None) -> str:
+    """``73 of 100``."""
+    return f"{whole(share)} of 100"
+
+
+def whole_percent(share: float) -> str:
+    """``71 %``, without digits that nobody needs."""
+    return f"{whole(share)}{SPACE}%"

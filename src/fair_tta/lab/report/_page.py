@@ -15,25 +15,29 @@ from PIL import Image
 
 from fair_tta._io import printable, write_whole
 from fair_tta.auditing import Audit, AuditDocument
-from fair_tta.auditing._document import ClassInGroup
 from fair_tta.auditing._examine import HALF_WIDTH
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.report import _charts as charts
-from fair_tta.lab.report import _glossary as meanings
+from fair_tta.lab.report import _glossary as glossary
 from fair_tta.lab.report import _numbers as numbers
 from fair_tta.lab.report import _sentences as sentences
-from fair_tta.lab.report._charts import MOST_DRAWN, sweeps, tradeoff_chart
 from fair_tta.lab.report._first_screen import first_screen, screen_of_many
-from fair_tta.lab.report._numbers import count, group_name, percent
-from fair_tta.lab.report._sentences import clean
+from fair_tta.lab.report._numbers import count, percent
 from fair_tta.lab.report._verdict import headline, in_short
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+CARD_ROWS = 24
+"""Groups of a card; with more of them only the worst of the first run are listed."""
+
+_LARGEST = 256  # pixels of an embedded image
+_SMALL = 128  # smaller ones are scaled up
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
 
 @cache
-def jinja_environment() -> Environment:
+def _environment() -> Environment:
     """Templates that escape what they are given (those of HTML) and fail on what they lack."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -57,16 +61,22 @@ def jinja_environment() -> Environment:
         "comparison_of": sentences.comparison_of,
         "flat": sentences.flat,
         "group_name": numbers.group_name,
-        "verdict": meanings.verdict,
-        "METRICS": meanings.METRICS,
-        "MARKS": meanings.MARKS,
-        "INDIFFERENCE": meanings.INDIFFERENCE,
-        "PERCEIVED": meanings.PERCEIVED,
-        "EVIDENCE": meanings.EVIDENCE,
-        "NO_CLAIM": meanings.NO_CLAIM,
+        "verdict": glossary.verdict,
+        "METRICS": glossary.METRICS,
+        "MARKS": glossary.MARKS,
+        "INDIFFERENCE": glossary.INDIFFERENCE,
+        "PERCEIVED": glossary.PERCEIVED,
+        "EVIDENCE": glossary.EVIDENCE,
+        "NO_CLAIM": glossary.NO_CLAIM,
         "HALF_WIDTH": HALF_WIDTH,
     }
     return made
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill in a template; characters that no file can hold are replaced."""
+    text = _environment().get_template(template).render(values)
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def for_markdown(text: object) -> str:
@@ -81,11 +91,7 @@ def for_markdown(text: object) -> str:
     return signs.replace("://", ":&#47;/").replace("@", "&#64;")
 
 
-LARGEST = 256
-SMALL_SIDE = 128
-
-
-class Picture(NamedTuple):
+class GalleryImage(NamedTuple):
     """One image of a gallery. A plain tuple in this order will do.
 
     Attributes:
@@ -107,8 +113,11 @@ class Picture(NamedTuple):
     after_probability: float
 
 
-class Embedded(NamedTuple):
-    """A picture inside a page."""
+Gallery = Sequence[GalleryImage | tuple[object, ...]]
+
+
+class EmbeddedImage(NamedTuple):
+    """An image inside a page."""
 
     source: str
     width: int
@@ -116,76 +125,44 @@ class Embedded(NamedTuple):
     pixelated: bool
 
 
-class Shown(NamedTuple):
-    """A picture as the template needs it."""
-
-    picture: Embedded
-    caption: str
-    before: str
-    after: str
-    truth: str
-    outcome: str
-    alt: str
-
-
-def shown_pictures(pictures: Sequence[Picture | tuple[object, ...]]) -> list[Shown]:
-    """Embed pictures with what is said about them."""
-    return [_shown(picture) for picture in pictures]
-
-
-def _shown(picture: Picture | tuple[object, ...]) -> Shown:
-    if len(picture) != len(Picture._fields) or not isinstance(picture[0], Image.Image):
-        raise FairTTAError(
-            f"an item of `gallery` should be ({', '.join(Picture._fields)}) with a PIL image "
-            f"(got {len(picture)} entries)."
-        )
-    image, caption, *names, p, q = picture
-    assert isinstance(image, Image.Image)
-    before, after, truth = (clean(str(name)) for name in names)
-    was, now = (f"{percent(float(x))} %" for x in (p, q))  # type: ignore[arg-type]
-    outcome = _outcome(before, after, truth)
-    text = clean(str(caption))
-    return Shown(
-        embedded(image),
-        text,
-        f"{before} ({was})",
-        f"{after} ({now})",
-        truth,
-        outcome,
-        f"{text}. Before: {before} ({was}). After: {after} ({now}). Truth: {truth}. {outcome}.",
-    )
-
-
-def embedded(image: Image.Image) -> Embedded:
-    """Large ones are scaled down, small ones up by the browser, pixel by pixel."""
+def embedded(image: Image.Image) -> EmbeddedImage:
+    """Large images are scaled down; small ones are scaled up by the browser, pixel by pixel."""
     image = image.convert("RGB")
-    image.thumbnail((LARGEST, LARGEST))
-    small = max(image.size) < SMALL_SIDE
-    scale = SMALL_SIDE / max(image.size) if small else 1
-    width, height = (max(1, round(side * scale)) for side in image.size)
-    return Embedded(_data_uri(image, small), width, height, small)
-
-
-def _outcome(before: str, after: str, truth: str) -> str:
-    if before == after:
-        return "Unchanged, " + ("right" if after == truth else "wrong")
-    words = ["right" if answer == truth else "wrong" for answer in (before, after)]
-    return f"From {words[0]} to {words[1]}"
-
-
-def _data_uri(image: Image.Image, exactly: bool) -> str:
-    """Drawn pixel by pixel it must not be blurred; otherwise it should be short."""
-    buffer = BytesIO()
+    image.thumbnail((_LARGEST, _LARGEST))
     image.info = {}  # no comments or profiles of whoever made the file
-    if exactly:
+    small = max(image.size) < _SMALL
+    scale = _SMALL / max(image.size) if small else 1
+    width, height = (max(1, round(side * scale)) for side in image.size)
+    buffer = BytesIO()
+    if small:  # without loss, as it is drawn pixel by pixel
         image.save(buffer, "PNG", optimize=True)
     else:
         image.save(buffer, "JPEG", quality=85)
-    kind = "png" if exactly else "jpeg"
-    return f"data:image/{kind};base64," + b64encode(buffer.getvalue()).decode()
+    data = b64encode(buffer.getvalue()).decode()
+    return EmbeddedImage(
+        f"data:image/{'png' if small else 'jpeg'};base64,{data}", width, height, small
+    )
 
 
-Gallery = Sequence[Picture | tuple[object, ...]]
+def _in_gallery(item: GalleryImage | tuple[object, ...]) -> dict[str, Any]:
+    """What the template needs of an image."""
+    if len(item) != len(GalleryImage._fields) or not isinstance(item[0], Image.Image):
+        raise FairTTAError(
+            f"an item of `gallery` should be ({', '.join(GalleryImage._fields)}) with a PIL image "
+            f"(got {len(item)} entries)."
+        )
+    image, caption, before, after, truth, p, q = item
+    assert isinstance(image, Image.Image)
+    was, now = (f"{name} ({percent(float(x))} %)" for name, x in ((before, p), (after, q)))  # type: ignore[arg-type]
+    right = ["right" if answer == truth else "wrong" for answer in (before, after)]
+    outcome = f"Unchanged, {right[1]}" if before == after else f"From {right[0]} to {right[1]}"
+    alt = f"{caption}. Before: {was}. After: {now}. Truth: {truth}. {outcome}."
+    return {
+        "image": embedded(image),
+        "alt": alt,
+        "lines": (f"before: {was}", f"after: {now}", f"truth: {truth}", outcome),
+        "caption": caption,
+    }
 
 
 class Overview(NamedTuple):
@@ -212,7 +189,7 @@ def html(
     Args:
         audit: an `Audit`, or its JSON document.
         title: what to call it.
-        gallery: pictures whose answer changed, see `Picture`.
+        gallery: images whose answer changed, see `GalleryImage`.
 
     Example:
         >>> from fair_tta.auditing import audit
@@ -221,9 +198,9 @@ def html(
         >>> html(found, title="Cats and dogs").startswith("<!DOCTYPE html>")
         True
     """
-    document = sentences.document_of(audit)
+    document = _document(audit)
     section = _section("audit", None, document, gallery)
-    return _render(sentences.clean(title) if title else headline(document), [section])
+    return _page(title or headline(document), [section])
 
 
 def html_many(
@@ -241,32 +218,42 @@ def html_many(
         audits: for each its heading, the audit and its gallery, which may be empty.
         intro: plain text below the overviews; an empty line begins a new paragraph.
         overviews: tables that come before the audits, folded.
-        tasks: what the first screen speaks of, if it is not `audits`, because these are parts.
+        tasks: what the first screen is about, if it is not `audits`, because these are parts.
     """
     if not audits:
         raise FairTTAError("`audits` should have at least one entry (got none).")
     sections = [
-        _section(f"audit-{i}", sentences.clean(heading), sentences.document_of(audit), gallery)
+        _section(f"audit-{i}", heading, _document(audit), gallery)
         for i, (heading, audit, gallery) in enumerate(audits, start=1)
     ]
     whole = [(section["heading"], section["document"]) for section in sections]
     if tasks:
-        whole = [(sentences.clean(name), sentences.document_of(audit)) for name, audit in tasks]
+        whole = [(name, audit.document) for name, audit in tasks]
     if len(sections) == 1:
         sections[0]["screen"] = None  # the page's own
-    return _render(
-        sentences.clean(title),
+    return _page(
+        title,
         sections,
         many=True,
         screen=screen_of_many(whole),
         sub=_sub([document for _, document in whole]),
-        intro=[sentences.clean(part) for part in intro.split("\n\n") if part.strip()],
+        intro=[part for part in intro.split("\n\n") if part.strip()],
         overviews=overviews,
     )
 
 
+def _document(audit: Audit | Mapping[str, Any]) -> AuditDocument:
+    if isinstance(audit, Mapping):
+        audit = Audit.from_dict(audit)
+    if not isinstance(audit, Audit):
+        raise FairTTAError(
+            f"`audit` should be an Audit or its document (got {type(audit).__name__})."
+        )
+    return audit.document
+
+
 def _sub(documents: Sequence[AuditDocument]) -> str:
-    """Model, tasks, pictures, methods and day."""
+    """Model, tasks, images, methods and day."""
     first = documents[0]
     model = first.origin.model
     name = model.name if model is not None and model.name else "Answers"
@@ -275,13 +262,13 @@ def _sub(documents: Sequence[AuditDocument]) -> str:
     tasks = f"{len(documents)} tasks, " if len(documents) > 1 else ""
     others = f" {first.runs[0].name} against {methods} other{'s' * (methods != 1)}."
     day = first.origin.time[:10]
-    return f"{name} on {tasks}{count(n)} pictures.{others if methods else ''} {day}."
+    return f"{name} on {tasks}{count(n)} images.{others if methods else ''} {day}."
 
 
 def _section(
     name: str, heading: str | None, document: AuditDocument, gallery: Gallery
 ) -> dict[str, Any]:
-    found = sweeps(document)
+    sweeps = charts.sweeps(document)
     return {
         "screen": first_screen(document),
         "id": name,
@@ -293,34 +280,22 @@ def _section(
         "changes": sentences.changes(document),
         "needs": sentences.needs(document),
         "weights": sentences.weights(document),
-        "limits": meanings.limits(document),
-        "plane": charts.accuracy_against_gap(document, f"{name}-plane"),
-        "bars": charts.bars(document, f"{name}-bars"),
-        "differences": charts.differences_chart(document, f"{name}-differences"),
+        "runs": charts.accuracy_and_worst_group(document),
+        "groups": charts.groups_chart(document),
+        "differences": charts.differences_chart(document),
         "sweeps": [
-            (sweep, tradeoff_chart(sweep, document.runs[0], f"{name}-tradeoff-{i}"))
-            for i, sweep in enumerate(found[:MOST_DRAWN])
+            (sweep, charts.tradeoff_chart(sweep, document.runs[0]))
+            for sweep in sweeps[: charts.MOST_DRAWN]
         ],
-        "more_sweeps": len(found[MOST_DRAWN:]),
-        "gallery": shown_pictures(gallery),
+        "more_sweeps": len(sweeps[charts.MOST_DRAWN :]),
+        "gallery": [_in_gallery(item) for item in gallery],
     }
 
 
-def _render(title: str, sections: list[dict[str, Any]], **more: Any) -> str:
-    return (
-        jinja_environment()
-        .get_template("page.html.jinja")
-        .render(
-            {"many": False, "sub": "", **more},
-            title=title,
-            sections=sections,
-            limits=meanings.every_limit([section["document"] for section in sections]),
-        )
-    )
-
-
-CARD_ROWS = 24
-"""As many groups at most; then only the worst of the first run are listed."""
+def _page(title: str, sections: list[dict[str, Any]], **more: Any) -> str:
+    limits = glossary.every_limit([section["document"] for section in sections])
+    values = {"many": False, "sub": "", **more}
+    return render("page.html.jinja", title=title, sections=sections, limits=limits, **values)
 
 
 def markdown(audit: Audit | Mapping[str, Any], *, title: str | None = None) -> str:
@@ -337,41 +312,20 @@ def markdown(audit: Audit | Mapping[str, Any], *, title: str | None = None) -> s
         >>> print(markdown(found, title="Cats and dogs").splitlines()[0])
         ## Cats and dogs
     """
-    document = sentences.document_of(audit)
-    cells = _cells(document)
-    return (
-        jinja_environment()
-        .get_template("card.md.jinja")
-        .render(
-            title=sentences.clean(title) if title else headline(document),
-            document=document,
-            summary=sentences.summary(document),
-            changes=sentences.changes(document),
-            limits=[
-                (name, text.split(". ")[0].rstrip(".")) for name, text in meanings.limits(document)
-            ],
-            cells=cells[:CARD_ROWS],
-            left_out=max(0, len(cells) - CARD_ROWS),
-        )
+    document = _document(audit)
+    cells = charts.cells_of_runs(document, CARD_ROWS)
+    return render(
+        "card.md.jinja",
+        title=title or headline(document),
+        document=document,
+        summary=sentences.summary(document),
+        changes=sentences.changes(document),
+        limits=[
+            (name, text.split(". ")[0].rstrip(".")) for name, text in glossary.limits(document)
+        ],
+        cells=cells[:CARD_ROWS],
+        left_out=max(0, len(cells) - CARD_ROWS),
     )
-
-
-def _cells(document: AuditDocument) -> list[tuple[str, list[ClassInGroup]]]:
-    """Each class in each group, with its figures in every run; the worst come first if many."""
-    runs = document.runs
-    cells = [
-        (group_name(group.sensitive, cell.target), [run.groups[g].classes[c] for run in runs])
-        for g, group in enumerate(runs[0].groups)
-        for c, cell in enumerate(group.classes)
-    ]
-    if len(cells) <= CARD_ROWS:
-        return cells
-
-    def rank(cell: tuple[str, list[ClassInGroup]]) -> float:
-        value = cell[1][0].true_positive_rate.value
-        return 2.0 if value is None else value
-
-    return sorted(cells, key=rank)
 
 
 def write_report(
@@ -387,7 +341,7 @@ def write_report(
         audit: an `Audit`, or its JSON document.
         path: where to; the ending decides.
         title: what to call it.
-        gallery: pictures whose answer changed, for HTML only.
+        gallery: images whose answer changed, for HTML only.
     """
     ending = Path(path).suffix.lower()
     if ending in (".html", ".htm"):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from msgspec import Struct, convert
+from msgspec import Struct
 from msgspec.structs import asdict
 
-from fair_tta.auditing import Audit, AuditDocument
 from fair_tta.auditing._document import (
+    AuditDocument,
     ClassInGroup,
     ComparedGroup,
     Comparison,
@@ -19,35 +18,36 @@ from fair_tta.auditing._document import (
     RunFigures,
 )
 from fair_tta.auditing._examine import HALF_WIDTH
-from fair_tta.errors import FairTTAError
 from fair_tta.lab.report._glossary import Verdict, verdict
-from fair_tta.lab.report._numbers import SPACE, count, group_name, interval, p_value, percent
+from fair_tta.lab.report._numbers import (
+    SPACE,
+    count,
+    group_name,
+    images,
+    interval,
+    p_value,
+    percent,
+)
 from fair_tta.metrics._intervals import images_for_half_width
 
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+MANY_CHANGED = 0.2
+"""The report points at a method that changes more of the answers than this."""
 
 
-def document_of(audit: Audit | Mapping[str, Any]) -> AuditDocument:
-    """The audit's document, with characters that no file can hold replaced."""
-    if isinstance(audit, Mapping):
-        audit = Audit.from_dict(audit)
-    if not isinstance(audit, Audit):
-        raise FairTTAError(
-            f"`audit` should be an Audit or its document (got {type(audit).__name__})."
-        )
-    return convert(clean(audit.to_dict()), AuditDocument)
+class Card(NamedTuple):
+    """A finding in two sentences.
 
+    Attributes:
+        heading: which question it answers.
+        text: the answer.
+        more: what stands behind it, smaller.
+        tone: ``good``, ``bad`` or none.
+    """
 
-def clean(value: Any) -> Any:
-    """Line breaks become spaces, control characters and broken ones a question mark in a box."""
-    if isinstance(value, str):
-        text = " ".join(value.splitlines()) if len(value.splitlines()) > 1 else value.strip("\r\n")
-        return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text.replace("\t", " "))
-    if isinstance(value, dict):
-        return {clean(key): clean(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [clean(item) for item in value]
-    return value
+    heading: str
+    text: str
+    more: str
+    tone: str = ""
 
 
 def summary(document: AuditDocument) -> str:
@@ -55,7 +55,7 @@ def summary(document: AuditDocument) -> str:
     run = document.runs[0]
     figures, level = run.metrics, 100 * document.settings.level
     text = (
-        f"On {_images(document.data.n)}, {run.name} gave the right answer in "
+        f"On {images(document.data.n)}, {run.name} gave the right answer in "
         f"{_shown(figures.accuracy, '%', f'{level:g}{SPACE}% interval ')}."
     )
     worst = worst_group_of(run)
@@ -64,13 +64,13 @@ def summary(document: AuditDocument) -> str:
     name, cell = worst
     return (
         f"{text} Its worst group of class and {' and '.join(document.data.sensitive)} is "
-        f"{name}, with {_images(cell.n)} and {_shown(figures.worst_group_accuracy, '%')} right. "
+        f"{name}, with {images(cell.n)} and {_shown(figures.worst_group_accuracy, '%')} right. "
         f"That is a gap of {_shown(figures.bias, 'points')} to the mean. {one_image(name, cell.n)}"
     )
 
 
 def one_image(name: str, n: int) -> str:
-    """What a single picture of a group weighs."""
+    """What a single image of a group weighs."""
     return f"One image of {name} is worth {percent(1 / n)} points of that group's accuracy."
 
 
@@ -105,10 +105,6 @@ def _difference(figure: Difference, says: Verdict) -> str:
     ends = interval(figure, signed=True, words=True)
     words = "not distinguishable from no change" if says == "unclear" else says
     return f"{text} ({ends}), {words}" if ends else text
-
-
-def _images(n: int) -> str:
-    return f"{count(n)} image{'' if n == 1 else 's'}"
 
 
 def _shown(figure: Measured, unit: str, label: str = "") -> str:
@@ -190,7 +186,7 @@ def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, Mapping) and value:
         for key, item in value.items():
             yield from flat(item, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         items = [", ".join(text for _, text in flat(item, name)) for item in value]
         yield (name, "; ".join(items) or "none")
     elif name:

@@ -8,16 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from fair_tta.auditing._document import AuditDocument, Difference, Measured, RunFigures
-from fair_tta.lab.report._examination_words import Card
 from fair_tta.lab.report._numbers import (
-    SPACE,
     count,
     group_name,
+    images,
     interval,
     number_of_times,
+    of_hundred,
     points,
     whole,
+    whole_percent,
 )
+from fair_tta.lab.report._sentences import Card
 from fair_tta.metrics._estimate import direction
 from fair_tta.metrics._intervals import images_for_half_width
 
@@ -140,7 +142,7 @@ _WORTH_NAMING = 0.05  # of the draws name another
 _LISTED = 3  # classes that a title lists
 _HALF_WIDTH = 0.05  # a group is known if its accuracy is known up to so much
 
-CONFIRM = "Confirm it on pictures that took no part."
+CONFIRM = "Confirm it on images that took no part."
 MAY_COST = "By itself, not allowing for the number of methods, its accuracy is shown to fall."
 
 
@@ -202,12 +204,12 @@ def commonest(run: RunFigures) -> tuple[str, float] | None:
 
 
 def headline(document: AuditDocument) -> str:
-    """Task, attribute, model and number of pictures."""
+    """Task, attribute, model and number of images."""
     targets, model = document.data.targets, document.origin.model
     task = " or ".join(targets) if len(targets) <= _LISTED else f"{len(targets)} classes"
     name = model.name if model is not None and model.name else "answers"
     attributes = " and ".join(document.data.sensitive)
-    return f"{task}, by {attributes}: {name} on {pictures(document.data.n)}"
+    return f"{task}, by {attributes}: {name} on {images(document.data.n)}"
 
 
 def in_short(document: AuditDocument) -> str:
@@ -239,10 +241,10 @@ def wrong_card(run: RunFigures, cells: Sequence[CellOfGroup], task: str = "") ->
     if all_of == worst_of or not is_worse(run, worst):
         less = "hardly less" if is_worse(run, worst) else "no less"
         start = f"{task}: right" if task else "Right"
-        text = f"{start} in {all_of} pictures overall, and {less} often in any group."
+        text = f"{start} in {all_of} images overall, and {less} often in any group."
         return Card("What is seen", text, more)
     start = f"Largest gap on {task}: right" if task else "Right"
-    text = f"{start} in {all_of} pictures overall, but in {worst_of} of {worst.name}."
+    text = f"{start} in {all_of} images overall, but in {worst_of} of {worst.name}."
     heading, tone = ("What is wrong", "bad") if gap_exists(run) else ("What is seen", "")
     return Card(heading, text, more, tone)
 
@@ -267,8 +269,8 @@ def _sure(run: RunFigures, cells: Sequence[CellOfGroup]) -> Card:
     shares, worst = dict(worst_shares(cells)), cells[0]
     share = shares.pop(worst.name)
     if exists and share >= _SURE:
-        return Card("How sure", text, f"{worst.name} is the worst group ({pictures(worst.n)}).")
-    more = f"{pictures(worst.n)}; {worst.name} is the worst in {whole_percent(share)} of resamples"
+        return Card("How sure", text, f"{worst.name} is the worst group ({images(worst.n)}).")
+    more = f"{images(worst.n)}; {worst.name} is the worst in {whole_percent(share)} of resamples"
     other = next(iter(shares), None)
     if other is not None and shares[other] >= _WORTH_NAMING:
         more += f", {other} in {whole_percent(shares[other])}"
@@ -280,7 +282,7 @@ def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> Card:
     rate = min(max(worst.rate, _HALF_WIDTH), 1 - _HALF_WIDTH)
     needed = images_for_half_width(rate, _HALF_WIDTH, document.settings.level) - worst.n
     label = (
-        f"Label about {count(needed)} more pictures of {worst.name} to know its accuracy to "
+        f"Label about {count(needed)} more images of {worst.name} to know its accuracy to "
         f"within {whole(_HALF_WIDTH)} points."
         if needed > 0
         else ""
@@ -298,7 +300,7 @@ def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> Card:
             best = max(helps, key=lambda row: row.worst.value or 0.0)
             text += f" {best.name} helps the worst group: {points(best.worst, signed=True)}."
         return Card(heading, text, CONFIRM if helps else label)
-    return Card(heading, "Compare methods on the same pictures (option --adapters).", label)
+    return Card(heading, "Compare methods on the same images (option --adapters).", label)
 
 
 def _advised(row: MethodRow) -> Card:
@@ -311,18 +313,3 @@ def _advised(row: MethodRow) -> Card:
         text = f"{row.name} narrows the gap, but may cost accuracy: {figures}."
         return Card("What to do", text, f"{MAY_COST} {CONFIRM}")
     return Card("What to do", f"Try {row.name}: {figures}.", CONFIRM, "good")
-
-
-def of_hundred(share: float) -> str:
-    """``73 of 100``."""
-    return f"{whole(share)} of 100"
-
-
-def whole_percent(share: float) -> str:
-    """``71 %``, without digits that nobody needs."""
-    return f"{whole(share)}{SPACE}%"
-
-
-def pictures(n: int) -> str:
-    """``1 picture``, ``300 pictures``."""
-    return f"{count(n)} picture{'' if n == 1 else 's'}"
