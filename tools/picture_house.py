@@ -1,80 +1,69 @@
-"""Diagrams: the rooms of the package after their contract, and the parts of a method."""
+"""Diagrams: the two storeys of the package, and the parts of a method."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from picture_canvas import INK, LINE, MUTED, PALE, TEAL, Canvas
 
 ROOT = Path(__file__).parents[1]
-ROOMS = {
-    "cli": "commands for people",
-    "app": "the same in a browser",
-    "folders": "audits of folders",
-    "paper": "grids, tables, demo",
-    "report": "pages, pictures, cards",
+LAB = {
+    "cli | app": "commands; the same in a browser",
+    "bench | folder": "tables of the paper; audits of folders",
+    "report | data": "pages and cards; datasets and labels",
+    "runs": "work units, stored rows, engines",
+}
+CORE = {
     "auditing": "rows + labels → figures",
-    "runs": "records, settings → rows",
-    "data": "records and their problems",
-    "pipeline": "in place of a pipeline",
-    "classifier": "the front door",
-    "adapters": "methods, one file each",
-    "tuning": "losses, directions, rates, loop",
-    "vision": "pictures, views, features",
-    "text": "prompts, context, features",
-    "backends": "a model behind one protocol",
-    "miniature | metrics | prediction": "",
-    "errors | files": "what we raise, how we write",
+    "classifier | pipeline": "the front door",
+    "methods": "one file each; losses, directions, rates",
+    "images | prompts": "views and features; context and text",
+    "models": "a model behind one protocol",
+    "metrics": "estimates with their intervals",
 }
-WAY = {
-    "vision": "1. read, checked, made into views",
-    "backends": "2. encoded once, without gradients",
-    "text": "3. compared with the prompts",
-    "tuning": "4. the context is tuned, or not",
-    "adapters": "5. probabilities of the method",
-    "classifier": "6. Prediction, beside zero-shot",
+PATH = {
+    "images | prompts": "1. load, augment into views",
+    "models": "2. encode once, without gradients",
+    "methods": "3. adapt: probabilities of the method",
+    "classifier | pipeline": "4. Prediction, beside zero-shot",
 }
-
-
-def layers() -> list[str]:
-    """Rooms from the outside in, as import-linter holds them."""
-    text = (ROOT / "pyproject.toml").read_text("utf-8")
-    found = re.search(r"^layers = \[(.*?)^\]", text, re.MULTILINE | re.DOTALL)
-    if found is None:
-        raise SystemExit("pyproject.toml has no contract of layers any more.")
-    return re.findall(r'"([^"]+)"', found[1])
+"""The path of an image through the core."""
 
 
 def architecture(path: Path) -> None:
-    """The rooms from the outside in, and the way of a picture through them."""
-    rooms = layers()
+    """Both storeys from the outside in, and the path of an image."""
     canvas = Canvas(
-        830, 74 + 38 * len(rooms), "The rooms of fair-tta from the outside in, and a picture's way"
+        830, 130 + 38 * len({**LAB, **CORE}), "The lab and the core of fair-tta, from the outside in"
     )
-    canvas.text(20, 32, "rooms: each imports from those below it only", font_weight=600)
-    canvas.text(530, 32, "the way of a picture", font_weight=600)
-    for k, room in enumerate(rooms):
-        top = 50 + 38 * k
-        ink = "#004d40"
-        fill = PALE
-        if room in ("classifier", "pipeline"):
-            ink, fill = "#ffffff", TEAL
-        canvas.rect(20, top, 470, 30, rx=5, fill=fill, stroke=TEAL)
-        canvas.text(32, top + 20, room.replace(" | ", " · "), fill=ink, font_weight=600)
-        canvas.text(478, top + 20, ROOMS.get(room, ""), anchor="end", fill=ink, font_size=13)
-        if room in WAY:
-            canvas.line(490, top + 15, 516, top + 15, stroke=TEAL, stroke_dasharray="4 3")
-            canvas.dot(516, top + 15, 4, fill=TEAL)
-            canvas.text(530, top + 20, WAY[room])
+    top = 32
+    for title, packages in (
+        ("fair_tta.lab: folders, runs, reports, command line, app", LAB),
+        ("fair_tta, the core: wrap, adapt, measure. It never imports the lab", CORE),
+    ):
+        canvas.text(20, top, title, font_weight=600)
+        if packages is CORE:
+            canvas.text(530, top, "the path of an image", font_weight=600)
+        top += 14
+        for name, purpose in packages.items():
+            is_door = name.startswith("classifier")
+            ink, fill = ("#ffffff", TEAL) if is_door else ("#004d40", PALE)
+            canvas.rect(20, top, 470, 30, rx=5, fill=fill, stroke=TEAL)
+            canvas.text(32, top + 20, name.replace(" | ", " · "), fill=ink, font_weight=600)
+            canvas.text(478, top + 20, purpose, anchor="end", fill=ink, font_size=13)
+            if name in PATH:
+                canvas.line(490, top + 15, 516, top + 15, stroke=TEAL, stroke_dasharray="4 3")
+                canvas.dot(516, top + 15, 4, fill=TEAL)
+                canvas.text(530, top + 20, PATH[name])
+            top += 38
+        top += 32
     canvas.save(path)
 
 
 def parts(path: Path) -> None:
-    """The parts of a method that can be one's own."""
+    """The parts of a method that users can replace."""
     boxes = [
-        ("Backend", "a model: features", "of prompts and", "of pictures"),
-        ("Views", "one picture", "becomes many"),
+        ("Backend", "a model: features", "of prompts and", "of images"),
+        ("Views", "one image", "becomes many"),
         ("Loss", "what to make", "certain, and what", "uncertain"),
         ("Direction", "several gradients", "become one"),
         ("RatePolicy", "how far to step"),
