@@ -32,8 +32,8 @@ from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.ray import OnRay
 from fair_tta.lab._runs.runner import Engine
 from fair_tta.lab.bench._grids import GRIDS, Grid, Setting
-from fair_tta.lab.bench._run import prepare, run_table
-from fair_tta.lab.bench._samples import (
+from fair_tta.lab.bench._run import prepare
+from fair_tta.lab.bench._sources import (
     Reader,
     TaskSamples,
     gather,
@@ -58,7 +58,7 @@ def timed(
     prepared = prepare(replace(grid, tasks=tuple(p.task for p in parts)), parts, model,
                        out=out, bank=bank, engine=engine)  # fmt: skip
     start = time.perf_counter()
-    run_table(prepared)
+    prepared.run()
     return time.perf_counter() - start
 
 

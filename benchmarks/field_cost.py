@@ -28,8 +28,8 @@ from bank import ZERO_ALONE, photos, vit_b_32
 from fair_tta._models import resolve
 from fair_tta.lab.bench._grids import Grid, every_method
 from fair_tta.lab.bench._references import ReferencePictures
-from fair_tta.lab.bench._run import prepare, run_table
-from fair_tta.lab.bench._samples import TaskSamples, gather, miniature_reader, miniature_tasks
+from fair_tta.lab.bench._run import prepare
+from fair_tta.lab.bench._sources import TaskSamples, gather, miniature_reader, miniature_tasks
 from fair_tta.methods._base import needs_pixels
 
 
@@ -42,8 +42,8 @@ def without_gradient() -> Grid:
 def seconds(grid: Grid, part: TaskSamples, model: Any, out: Path, bank: Path, reference) -> float:
     """Of the processor, from fitting to the finished table."""
     start = time.process_time()
-    run_table(prepare(replace(grid, tasks=(part.task,)), [part], model, out=out, bank=bank,
-                      reference=reference))  # fmt: skip
+    tasks = replace(grid, tasks=(part.task,))
+    prepare(tasks, [part], model, out=out, bank=bank, reference=reference).run()
     return time.process_time() - start
 
 

@@ -11,11 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fair_tta import AugMix
-from fair_tta.lab._runs.ray import OnRay
-from fair_tta.lab.bench._grids import GRIDS
-from fair_tta.lab.bench._samples import paper_reader
-from fair_tta.lab.bench._tables import bench
+from fair_tta.lab.bench import OnRay, paper_tables, run_table
 
 
 def progress(done: int, total: int) -> None:
@@ -23,7 +19,7 @@ def progress(done: int, total: int) -> None:
 
 
 parser = argparse.ArgumentParser(description="A table of the paper on a Ray cluster.")
-parser.add_argument("table", choices=list(GRIDS))
+parser.add_argument("table", choices=paper_tables())
 parser.add_argument("data", help="folder of the datasets")
 parser.add_argument("--address", help="of the cluster; 'auto' finds the one this machine is in")
 parser.add_argument("--workers", type=int, help="at most so many actors")
@@ -33,19 +29,10 @@ parser.add_argument("--seeds", type=int, default=5)
 parser.add_argument("--views", type=int, default=64)
 parser.add_argument("--out", default="bench/ray")
 parser.add_argument("--bank", help="folder of features")
-options = parser.parse_args()
+options = vars(parser.parse_args())
 
-bench(
-    GRIDS[options.table],
-    paper_reader(options.data),
-    options.model,
-    out=options.out,
-    bank=options.bank,
-    images=options.images,
-    seeds=options.seeds,
-    engine=OnRay(options.address, options.workers),
-    views=AugMix(options.views),
-    say=lambda text: print(text, file=sys.stderr),
-    progress=progress,
+cluster = OnRay(options.pop("address"), options.pop("workers"))
+run_table(
+    engine=cluster, progress=progress, say=lambda text: print(text, file=sys.stderr), **options
 )
-print((Path(options.out) / "table.md").read_text("utf-8"))
+print((Path(options["out"]) / "table.md").read_text("utf-8"))

@@ -3,8 +3,7 @@
 import torch
 
 from fair_tta import FairTPTClassifier, ZeroShot
-from fair_tta.miniature import TASKS
-from fair_tta.miniature._model import load_open_clip
+from fair_tta.miniature import TASKS, load_open_clip
 
 # The embedded model stands in for
 #   model, _, preprocess = open_clip.create_model_and_transforms("ViT-B-32", "openai")

@@ -9,8 +9,7 @@ from typing import Any
 from transformers import pipeline
 
 from fair_tta import FairPipeline
-from fair_tta.miniature import TASKS
-from fair_tta.miniature._model import FOLDER
+from fair_tta.miniature import FOLDER, TASKS
 
 LABELS = ["of a water bird", "of a land bird"]
 

@@ -7,12 +7,8 @@ Age and gender against race. The paper does not say who is old: the cut is an op
 
 import argparse
 import sys
-from dataclasses import replace
 
-from fair_tta import AugMix
-from fair_tta.lab.bench._grids import GRIDS
-from fair_tta.lab.bench._samples import paper_reader
-from fair_tta.lab.bench._tables import bench, legend, tables_by_task
+from fair_tta.lab.bench import run_table
 from fair_tta.lab.data import AgeCut
 
 parser = argparse.ArgumentParser(description="UTKFace in the paper's main table.")
@@ -24,22 +20,7 @@ parser.add_argument("--seeds", type=int, default=5)
 parser.add_argument("--views", type=int, default=64)
 parser.add_argument("--young-below", type=int, default=40)
 parser.add_argument("--out", default="bench/utkface")
-options = parser.parse_args()
+options = vars(parser.parse_args())
+options["ages"] = AgeCut(options.pop("young_below"))
 
-whole = GRIDS[options.table]
-grid = replace(whole, tasks=tuple(task for task in whole.tasks if task.dataset == "UTKFace"))
-found = bench(
-    grid,
-    paper_reader(options.data, ages=AgeCut(options.young_below)),
-    options.model,
-    out=options.out,
-    images=options.images,
-    seeds=options.seeds,
-    views=AugMix(options.views),
-    say=lambda text: print(text, file=sys.stderr),
-)
-for table in tables_by_task(found.figures):
-    print(f"\n{table.title}")
-    for row in (table.header, *table.rows):
-        print(" | ".join(row))
-print(f"\n{legend(found.figures)}")
+print(run_table(datasets=["UTKFace"], say=lambda text: print(text, file=sys.stderr), **options))

@@ -33,7 +33,9 @@ PATH = {
 def architecture(path: Path) -> None:
     """Both storeys from the outside in, and the path of an image."""
     canvas = Canvas(
-        830, 130 + 38 * len({**LAB, **CORE}), "The lab and the core of fair-tta, from the outside in"
+        830,
+        130 + 38 * len({**LAB, **CORE}),
+        "The lab and the core of fair-tta, from the outside in",
     )
     top = 32
     for title, packages in (

@@ -30,7 +30,7 @@ from fair_tta._models import Backend, resolve
 from fair_tta.auditing import Audit, Examination, audit
 from fair_tta.lab._runs.bank import Bank
 from fair_tta.lab._runs.store import Answer, Key, Store, to_answer
-from fair_tta.lab.bench._toml import read_table
+from fair_tta.lab.bench._sources import read_toml
 from fair_tta.lab.data._labels import Labels
 from fair_tta.lab.data._records import Problem
 from fair_tta.lab.report import examination_html, html, markdown
@@ -261,7 +261,7 @@ def tables(random: Random, folder: Path) -> str:
     data = mutated_text(random, _TABLE).encode("utf-8", "surrogatepass")
     data = mutated(random, data, [_TABLE.encode()]) if random.random() < 0.3 else data
     (folder / "mine.toml").write_bytes(data)
-    read_table(folder / "mine.toml")
+    read_toml(folder / "mine.toml")
     return ANSWER
 
 

@@ -20,8 +20,8 @@ from fair_tta._images.views import AugMix
 from fair_tta.lab._runs.job import load_backend
 from fair_tta.lab._runs.store import Answer
 from fair_tta.lab.bench._grids import Grid, Setting
-from fair_tta.lab.bench._run import TableRun, prepare, run_table
-from fair_tta.lab.bench._samples import TaskSamples, gather
+from fair_tta.lab.bench._run import TableRun, prepare
+from fair_tta.lab.bench._sources import TaskSamples, gather
 from fair_tta.lab.data import BenchmarkTask, read_folder
 from fair_tta.methods import FairTPT, OrthCali, Zero, ZeroShot
 
@@ -109,7 +109,7 @@ def tiny_run(
     **options: object,
 ) -> TableRun:
     """Six views, units of four images; one thread, so that all processes have the same bits."""
-    settings: dict[str, object] = {"views": AugMix(6), "batch": 4, "threads": 1, **options}
+    settings: dict[str, object] = {"views": AugMix(6), "batch_size": 4, "threads": 1, **options}
     parts = read_parts(pets, grid.tasks, check_images=check_images)
     return prepare(grid, parts, model, out=out, **settings)  # type: ignore[arg-type]
 
@@ -172,7 +172,7 @@ def serve(model: str, pets: str) -> None:
         if child == 0:
             try:
                 prepared = tiny_run(backend, Path(pets), Path(out))
-                run_table(prepared, progress=lambda *_: time.sleep(0.02))
+                prepared.run(progress=lambda *_: time.sleep(0.02))
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)

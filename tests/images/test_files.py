@@ -23,7 +23,6 @@ from fair_tta import FairTPTClassifier, ImageError
 from fair_tta._images.load import load_image
 from fair_tta._io import Unlisted, open_file, walk
 from fair_tta.lab._runs.job import load_backend
-from fair_tta.lab.bench._run import run_table
 from fair_tta.lab.data import find_task, read_utkface
 from fair_tta.lab.data._records import ProblemKind
 
@@ -132,7 +131,7 @@ def test_bench_gives_each_a_reason(odd: Path, tiny_model: str, tmp_path: Path) -
     prepared = in_time(
         lambda: bench_tiny.tiny_run(backend, pets, tmp_path / "out", check_images=False)
     )
-    in_time(lambda: run_table(prepared))
+    in_time(prepared.run)
     assert prepared.unreadable.keys() == {str(first)}
     assert "it is a pipe, a socket or a device" in prepared.unreadable[str(first)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +11,10 @@ import bench_tiny
 import pytest
 
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.bench._grids import Grid, clip_bias_grid, drawn_sets, field_grid, own_settings
+from fair_tta.lab.bench._grids import GRIDS, Grid, clip_bias_grid, find_grid
 from fair_tta.lab.bench._references import ReferencePictures
-from fair_tta.lab.bench._run import TableRun, run_table
+from fair_tta.lab.bench._run import TableRun
+from fair_tta.lab.bench._sources import open_table
 from fair_tta.lab.bench._tables import publish
 from fair_tta.lab.data import BenchmarkTask, Dataset, DatasetError, read_folder
 from fair_tta.methods import (
@@ -57,7 +58,7 @@ def table(model: str, pets: Path, out: Path, grid: Grid, **options: object) -> T
 def test_a_method_is_fitted_for_each_task_on_other_pictures(
     model: str, pets: Path, tmp_path: Path
 ) -> None:
-    grid = replace(field_grid(METHODS), tasks=bench_tiny.GRID.tasks)
+    grid = replace(find_grid("field", METHODS), tasks=bench_tiny.GRID.tasks)
     assert [setting.name for setting in grid.settings] == ["ZeroShot", "association", "balance"]
     said: list[str] = []
     run = table(model, pets, tmp_path, grid, images=12, say=said.append)
@@ -74,7 +75,7 @@ def test_a_method_is_fitted_for_each_task_on_other_pictures(
         said[0]
         == f"pets animal x place: reference, {min(12, left)} pictures of what was not sampled"
     )
-    run_table(run)
+    run.run()
     with run.open() as store:
         found = publish(run, store)
     assert {figure.setting.name for figure in found.figures} == {"ZeroShot", *METHODS}
@@ -86,7 +87,7 @@ def test_another_split_comes_first_and_may_be_missing(
     model: str, pets: Path, tmp_path: Path
 ) -> None:
     other = bench_tiny.save_pets(tmp_path / "other", 9)
-    grid = replace(field_grid({"balance": LogitBalance()}), tasks=bench_tiny.GRID.tasks[:1])
+    grid = replace(find_grid("field", {"balance": LogitBalance()}), tasks=bench_tiny.GRID.tasks[:1])
 
     def missing(task: BenchmarkTask) -> Dataset:
         raise DatasetError("no such split")
@@ -101,20 +102,20 @@ def test_another_split_comes_first_and_may_be_missing(
 
 def test_no_picture_is_left(model: str, tmp_path: Path) -> None:
     few = bench_tiny.save_pets(tmp_path / "few", 8)
-    grid = replace(field_grid({"balance": LogitBalance()}), tasks=bench_tiny.GRID.tasks[:1])
+    grid = replace(find_grid("field", {"balance": LogitBalance()}), tasks=bench_tiny.GRID.tasks[:1])
     pictures = ReferencePictures(lambda task: reader(few, task))
     with pytest.raises(FairTTAError, match="no pictures left for a reference, which LogitBalance"):
         bench_tiny.tiny_run(model, few, tmp_path / "out", grid, reference=pictures)
 
 
 def test_every_method_of_the_library_has_a_row() -> None:
-    grid = field_grid()
+    grid = find_grid("field")
     assert {type(s.adapter).__name__ for s in grid.settings} == {
         kind.__name__ for name, kind in ADAPTERS.items() if name != "tie"
     }
     assert grid.settings[0].name == "ZeroShot"
     sections = {setting.name: setting.section for setting in grid.settings}
-    assert (sections["TPT"], sections["Tent"]) == ("Views", "The pictures themselves")
+    assert (sections["TPT"], sections["Tent"]) == ("Views", "The images themselves")
     assert not any(getattr(s.adapter, "needs_labels", False) for s in clip_bias_grid().settings)
 
 
@@ -124,7 +125,7 @@ def test_harm_by_group_is_published(model: str, pets: Path, tmp_path: Path) -> N
     task = replace(task, targets={**task.targets, "car": "toy car"}, harmful={"toys": ("car",)})
     grid = replace(clip_bias_grid({"orthcali": OrthCali(0)}, sets), tasks=(task,))
     run = bench_tiny.tiny_run(model, pets, tmp_path, grid)
-    run_table(run)
+    run.run()
     with run.open() as store:
         ((_, audit),) = publish(run, store).audits
     with (tmp_path / "harm.csv").open(newline="") as file:
@@ -140,17 +141,23 @@ def test_harm_by_group_is_published(model: str, pets: Path, tmp_path: Path) -> N
     assert "Answers in the set toys" in (tmp_path / "report.html").read_text("utf-8")
 
 
-def test_drawn_pictures_have_made_up_sets() -> None:
-    for task in drawn_sets(clip_bias_grid(METHODS), None).tasks:
+def test_drawn_images_have_made_up_sets(tmp_path: Path) -> None:
+    def tasks(harmful: Mapping[str, Mapping[str, str]] | None) -> Sequence[BenchmarkTask]:
+        table = open_table(
+            "clip-bias", "miniature", out=tmp_path, images=1, adapters=METHODS, harmful=harmful
+        )
+        return table.grid.tasks
+
+    for task in tasks(None):
         assert task.harmful == {"made-up": (list(task.targets)[-1],)}
-    for task in drawn_sets(clip_bias_grid(METHODS), {"toys": {"car": "toy car"}}).tasks:
+    for task in tasks({"toys": {"car": "toy car"}}):
         assert task.harmful == {"toys": ("car",)}
         assert task.targets["car"] == "toy car"
 
 
 def test_options_of_other_tables_are_refused() -> None:
-    assert own_settings("main-L14", None, None) is None
+    assert find_grid("main-L14") is GRIDS["main-L14"]
     with pytest.raises(FairTTAError, match="`harmful` is for the table 'clip-bias'"):
-        own_settings("field", None, {"toys": {"car": "car"}})
+        find_grid("field", None, {"toys": {"car": "car"}})
     with pytest.raises(FairTTAError, match="`adapters` is for the tables 'field' and 'clip-bias'"):
-        own_settings("main-L14", METHODS, None)
+        find_grid("main-L14", METHODS, None)

@@ -38,11 +38,12 @@ from fair_tta.lab.bench._figures import (
 )
 from fair_tta.lab.bench._grids import GRIDS, Grid, Setting
 from fair_tta.lab.bench._printed import Place, Printed, figures
-from fair_tta.lab.bench._run import prepare, read_columns, run_table
+from fair_tta.lab.bench._run import prepare, read_columns
+from fair_tta.lab.bench._sources import Table
 from fair_tta.lab.bench._tables import (
-    Published,
-    bench,
+    TableResult,
     harm_csv,
+    run_table,
     shown_cell,
     tables_by_task,
     to_csv,
@@ -73,14 +74,14 @@ def reader(folder: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Published, list[str]]:
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TableResult, list[str]]:
     home = tmp_path_factory.mktemp("bench")
     model = bench_tiny.save_model(home / "clip")
     pets = bench_tiny.save_pets(home / "pets", 40)
     said: list[str] = []
-    found = bench(
-        GRID, reader(pets), model, out=home / "out", images=20, seeds=3, views=AugMix(6), batch=8,
-        say=said.append,
+    found = run_table(
+        Table(GRID, reader(pets)), model=model, out=home / "out", images=20, seeds=3, views=6,
+        batch_size=8, say=said.append,
     )  # fmt: skip
     return home, found, said
 
@@ -130,7 +131,7 @@ def by_hand(truth: Any, group: Any, answer: Any, entropy: Any, other: Any) -> di
     }
 
 
-def test_figures_are_those_of_the_rows(done: tuple[Path, Published, list[str]]) -> None:
+def test_figures_are_those_of_the_rows(done: tuple[Path, TableResult, list[str]]) -> None:
     home, found, _ = done
     columns = rows(home)
     assert len(columns["image"]) == 2 * 3 * 20 * len(GRID.settings)
@@ -159,7 +160,7 @@ def test_figures_are_those_of_the_rows(done: tuple[Path, Published, list[str]]) 
         assert figure.images == 60
 
 
-def test_rows_say_what_was_asked(done: tuple[Path, Published, list[str]]) -> None:
+def test_rows_say_what_was_asked(done: tuple[Path, TableResult, list[str]]) -> None:
     home, _, _ = done
     columns = rows(home)
     settings = {s.name: s for s in GRID.settings}
@@ -178,7 +179,7 @@ def test_rows_say_what_was_asked(done: tuple[Path, Published, list[str]]) -> Non
         assert (columns["relative_step"][i] is None) == (name != "FairTPT")
 
 
-def test_differences_are_paired_and_marked(done: tuple[Path, Published, list[str]]) -> None:
+def test_differences_are_paired_and_marked(done: tuple[Path, TableResult, list[str]]) -> None:
     home, found, _ = done
     columns = rows(home)
     first: dict[str, int] = {}  # an image counts once, with its first seed
@@ -213,7 +214,7 @@ def test_differences_are_paired_and_marked(done: tuple[Path, Published, list[str
             assert figure.difference == pytest.approx(expected)
 
 
-def test_one_worst_group_one_number(done: tuple[Path, Published, list[str]]) -> None:
+def test_one_worst_group_one_number(done: tuple[Path, TableResult, list[str]]) -> None:
     """The terminal's and the report's tables, the first screen and the pages below agree."""
     home, found, _ = done
     page = Page((home / "out" / "report.html").read_text(encoding="utf-8"))
@@ -238,7 +239,7 @@ def test_one_worst_group_one_number(done: tuple[Path, Published, list[str]]) -> 
         assert not any(text in page.text for text in over_seeds)
 
 
-def test_averages_weigh_tasks_alike(done: tuple[Path, Published, list[str]]) -> None:
+def test_averages_weigh_tasks_alike(done: tuple[Path, TableResult, list[str]]) -> None:
     _, found, _ = done
     for average in (f for f in found.figures if f.task is None):
         parts = [
@@ -271,7 +272,7 @@ def test_only_the_average_over_the_papers_own_pairs_is_compared_with_it() -> Non
     assert all(f.printed is None for f in averages(other, values, 10, [pets_audit(6)]))
 
 
-def test_files(done: tuple[Path, Published, list[str]]) -> None:
+def test_files(done: tuple[Path, TableResult, list[str]]) -> None:
     home, found, said = done
     table = list(csv.DictReader((home / "out" / "table.csv").read_text("utf-8").splitlines()))
     assert len(table) == len(found.figures) == 4 * (2 * 7 + 6)
@@ -291,17 +292,29 @@ def test_files(done: tuple[Path, Published, list[str]]) -> None:
 
 
 def test_the_same_run_again_writes_the_same_rows(
-    done: tuple[Path, Published, list[str]], tmp_path: Path
+    done: tuple[Path, TableResult, list[str]], tmp_path: Path
 ) -> None:
     home, _, _ = done
     before = (home / "out" / "rows.parquet").read_bytes()
     said: list[str] = []
-    options: Any = {"images": 20, "seeds": 3, "views": AugMix(6), "batch": 8, "say": said.append}
+    options: Any = {
+        "images": 20,
+        "seeds": 3,
+        "views": AugMix(6),
+        "batch_size": 8,
+        "say": said.append,
+    }
     model = str(home / "clip")
-    bench(GRID, reader(home / "pets"), model, out=home / "out", **options)
+    run_table(Table(GRID, reader(home / "pets")), model=model, out=home / "out", **options)
     assert (home / "out" / "rows.parquet").read_bytes() == before
     assert "; 0 images to go" in said[-1]
-    bench(GRID, reader(home / "pets"), model, out=tmp_path, bank=home / "out" / "bank", **options)
+    run_table(
+        Table(GRID, reader(home / "pets")),
+        model=model,
+        out=tmp_path,
+        bank=home / "out" / "bank",
+        **options,
+    )
     assert (tmp_path / "rows.parquet").read_bytes() == before
 
 
@@ -365,19 +378,21 @@ def test_many_settings_are_reported_by_section(tmp_path: Path) -> None:
 
 
 def test_a_seed_without_any_picture_is_told(
-    done: tuple[Path, Published, list[str]], tmp_path: Path
+    done: tuple[Path, TableResult, list[str]], tmp_path: Path
 ) -> None:
     home, _, _ = done
     pets = bench_tiny.save_pets(tmp_path / "pets", 4)
     for path in (pets / "images").iterdir():
         path.write_bytes(b"broken")
     model = str(home / "clip")
-    with pytest.raises(FairTTAError, match=r"pets animal x place: no picture of seed 0 can be re"):
-        bench(GRID, reader(pets), model, out=tmp_path / "out", seeds=1, views=AugMix(6))
+    with pytest.raises(FairTTAError, match=r"pets animal x place: no image of seed 0 can be re"):
+        run_table(
+            Table(GRID, reader(pets)), model=model, out=tmp_path / "out", seeds=1, views=AugMix(6)
+        )
 
 
 def test_audits_count_an_image_once(
-    done: tuple[Path, Published, list[str]], tmp_path: Path
+    done: tuple[Path, TableResult, list[str]], tmp_path: Path
 ) -> None:
     home, _, _ = done
     one, many = (
@@ -385,10 +400,10 @@ def test_audits_count_an_image_once(
                 str(home / "clip"), out=tmp_path, views=AugMix(6))
         for seeds in (1, 3)
     )  # fmt: skip
-    run_table(many)
+    many.run()
     with many.open() as store:
-        by_seed, pooled = read_columns(many, store, 0)
-        _, first = read_columns(one, store, 0)
+        by_seed, pooled = read_columns(many, store, 0, lambda *_: None)
+        _, first = read_columns(one, store, 0, lambda *_: None)
     assert [list(seeds) for seeds in by_seed] == [[0, 1, 2]] * 4
     assert {len(columns) for seeds in by_seed for columns in seeds.values()} == {40}
     for a, b in zip(pooled, first, strict=True):
@@ -422,14 +437,14 @@ def test_a_missing_package_is_told_before_any_work(
         raise AssertionError("too late")
 
     with pytest.raises(ImportError, match=r"needs the package 'pyarrow': pip install"):
-        bench(GRID, read, "none", out=tmp_path)
+        run_table(Table(GRID, read), model="none", out=tmp_path)
 
 
 def test_errors(tmp_path: Path) -> None:
     with pytest.raises(FairTTAError, match=r"`images` should be at least 1 \(got 0\)"):
-        bench(GRID, reader(tmp_path), "none", out=tmp_path, images=0)
+        run_table(Table(GRID, reader(tmp_path)), model="none", out=tmp_path, images=0)
     with pytest.raises(FairTTAError, match=r"`seeds` should be at least 1 \(got 0\)"):
-        bench(GRID, reader(tmp_path), "none", out=tmp_path, seeds=0)
+        run_table(Table(GRID, reader(tmp_path)), model="none", out=tmp_path, seeds=0)
 
 
 def test_the_difference_of_several_attributes_is_their_mean() -> None:

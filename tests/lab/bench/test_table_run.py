@@ -25,7 +25,7 @@ from fair_tta.lab._runs.job import load_backend
 from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.ray import OnRay
 from fair_tta.lab.bench._grids import Setting
-from fair_tta.lab.bench._run import TableRun, run_table
+from fair_tta.lab.bench._run import Remaining, TableRun
 from fair_tta.lab.bench._tables import publish
 from fair_tta.methods import TPT
 
@@ -63,7 +63,7 @@ class Counted:
 
 def test_answers_are_those_of_predict(model: str, pets: Path, tmp_path: Path) -> None:
     table = tiny_run(model, pets, tmp_path)
-    run_table(table)
+    table.run()
     with table.open() as store:
         for chunk, by_setting in table.rows(store):
             arguments: Any = table.parts[chunk.task].task.arguments()
@@ -88,7 +88,7 @@ def test_a_second_run_and_a_new_setting_do_not_touch_the_vision_tower(
     counted = Counted(model)
     prepared = tiny_run(counted, pets, tmp_path)
     before = counted.views
-    run_table(prepared)
+    prepared.run()
     images = sum(len(unit.pictures) for unit in prepared.units())
     assert images == 20  # both tasks ask about the same pictures
     assert counted.views - before == 6 * images
@@ -97,7 +97,7 @@ def test_a_second_run_and_a_new_setting_do_not_touch_the_vision_tower(
     more = replace(GRID, settings=(*GRID.settings, Setting("TPT", TPT(rho=0.5))))
     prepared = tiny_run(counted, pets, tmp_path, more)
     before = counted.views
-    run_table(prepared)
+    prepared.run()
     assert counted.views == before
     again = finished(prepared)
     assert [answers[: len(old)] for answers, old in zip(again, first, strict=True)] == first
@@ -109,7 +109,7 @@ def test_killed_at_any_moment_it_goes_on_and_ends_the_same(
     model: str, pets: Path, tmp_path: Path
 ) -> None:
     whole = tiny_run(model, pets, tmp_path / "whole")
-    run_table(whole)
+    whole.run()
     command = [sys.executable, bench_tiny.__file__, model, str(pets)]
     moments = random.Random(0)
     kills, folders = 0, 1
@@ -134,9 +134,9 @@ def test_killed_at_any_moment_it_goes_on_and_ends_the_same(
 def test_two_processes_give_the_rows_of_one(model: str, pets: Path, tmp_path: Path) -> None:
     one = tiny_run(model, pets, tmp_path / "one")
     two = tiny_run(model, pets, tmp_path / "two", engine=Local(workers=2))
-    run_table(one)
+    one.run()
     told: list[tuple[int, int]] = []
-    run_table(two, progress=lambda done, total: told.append((done, total)))
+    two.run(progress=lambda done, total: told.append((done, total)))
     assert finished(one) == finished(two)
     total = sum(map(len, finished(one)))
     assert told[0] == (0, total)
@@ -150,7 +150,7 @@ def test_unreadable_pictures_are_named_and_left_out(model: str, tmp_path: Path) 
     for path in broken:
         path.write_bytes(b"not a picture")
     table = tiny_run(model, pets, tmp_path / "out")
-    run_table(table)
+    table.run()
     paths = {picture.source for unit in table.units() for picture in unit.pictures}
     assert table.unreadable.keys() == {str(p) for p in broken} & paths
     with table.open() as store:
@@ -164,15 +164,15 @@ def test_other_pictures_under_the_same_names_are_answered_anew(model: str, tmp_p
     backend = load_backend(model)
     grid = replace(GRID, settings=GRID.settings[:1])
     before = tiny_run(backend, pets, tmp_path / "out", grid)
-    run_table(before)
+    before.run()
     for i, path in enumerate(sorted((pets / "images").iterdir())):
         picture(100 + i).save(path)
     after = tiny_run(backend, pets, tmp_path / "out", grid)
     with after.open() as store:
-        assert [replace(unit, open=None) for unit in after.left(store)] == after.units()
-    run_table(after)
+        assert after.left(store).images == sum(len(unit.pictures) for unit in after.units())
+    after.run()
     fresh = tiny_run(backend, pets, tmp_path / "fresh", grid)
-    run_table(fresh)
+    fresh.run()
     assert finished(after) == finished(fresh)
 
 
@@ -184,11 +184,11 @@ def test_a_missing_picture_is_left_out_until_it_is_there(model: str, tmp_path: P
     for stand_in in (path.unlink, path.mkdir):  # whatever the disk says
         stand_in()
         table = tiny_run(backend, pets, tmp_path / "out", check_images=False)
-        run_table(table)
+        table.run()
         assert table.unreadable.keys() == {str(path)}
     path.rmdir()
     path.write_bytes(content)
-    run_table(table)
+    table.run()
     assert not table.unreadable
     assert sum(map(len, finished(table))) == lines(table)
 
@@ -197,14 +197,14 @@ def test_nothing_blocks_another_run_in_the_same_folder(
     model: str, pets: Path, tmp_path: Path
 ) -> None:
     first = tiny_run(model, pets, tmp_path)
-    run_table(first)
+    first.run()
     before = finished(first)
     other = tiny_run(model, pets, tmp_path, views=AugMix(8))
-    run_table(other)
+    other.run()
     assert lines(first) == 2 * sum(map(len, before))
     assert finished(first) == before
     assert finished(other) != before
-    run_table(first, restart=True)
+    first.run(restart=True)
     assert finished(first) == before
     assert lines(first) == sum(map(len, before))
 
@@ -212,21 +212,21 @@ def test_nothing_blocks_another_run_in_the_same_folder(
 def test_a_table_of_costs_keeps_to_itself(model: str, pets: Path, tmp_path: Path) -> None:
     counted = Counted(model)
     grid = replace(GRID, settings=GRID.settings[:1])
-    run_table(tiny_run(counted, pets, tmp_path / "out", grid, bank=tmp_path / "bank"))
+    tiny_run(counted, pets, tmp_path / "out", grid, bank=tmp_path / "bank").run()
     alone = replace(grid, alone=True)
     costs = tiny_run(counted, pets, tmp_path / "out", alone, bank=tmp_path / "bank")
     before = counted.views
-    run_table(costs)
+    costs.run()
     assert counted.views - before == 6 * 20, "what others have encoded is not taken"
     for circumstances in (
-        {"batch": 5},
+        {"batch_size": 5},
         {"threads": 77},
         {"engine": Local(workers=2)},
         {"engine": OnRay()},
     ):
         other = tiny_run(counted, pets, tmp_path / "out", alone, **circumstances)
         with other.open() as store:
-            assert len(other.left(store)) == len(other.units()), "costs of another kind"
+            assert other.left(store).images == 20, "costs of another kind"
 
 
 def test_who_did_the_work_is_written_down(model: str, pets: Path, tmp_path: Path) -> None:
@@ -247,9 +247,8 @@ def test_threads_are_given_back(model: str, pets: Path, tmp_path: Path) -> None:
     torch.set_num_threads(2)
     try:
         seen = []
-        run_table(
-            tiny_run(model, pets, tmp_path, threads=1),
-            progress=lambda *_: seen.append(torch.get_num_threads()),
+        tiny_run(model, pets, tmp_path, threads=1).run(
+            progress=lambda *_: seen.append(torch.get_num_threads())
         )
         assert seen[-1] == 1
         assert torch.get_num_threads() == 2
@@ -259,7 +258,7 @@ def test_threads_are_given_back(model: str, pets: Path, tmp_path: Path) -> None:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            run_table(tiny_run(model, pets, tmp_path / "stopped", threads=1), progress=stop)
+            tiny_run(model, pets, tmp_path / "stopped", threads=1).run(progress=stop)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -272,12 +271,12 @@ def test_disk_is_asked_for_what_is_missing_where_it_is_missing(
     grid = replace(GRID, settings=GRID.settings[:1])
     prepared = tiny_run(backend, pets, tmp_path / "out", grid, bank=tmp_path / "bank")
     with prepared.open() as store:
-        assert prepared.disk(store) == (20 * (2 * 6 * 16 + 128), 2 * 20 * 1000)
+        assert prepared.left(store) == Remaining(20, 20 * (2 * 6 * 16 + 128), 2 * 20 * 1000)
         prepared.go(store)
-        assert prepared.disk(store) == (0, 0)
+        assert prepared.left(store) == Remaining()
     more = tiny_run(backend, pets, tmp_path / "out", bank=tmp_path / "bank")
     with more.open() as store:
-        assert more.disk(store) == (0, 3 * 2 * 20 * 1000)
+        assert more.left(store) == Remaining(20, 0, 3 * 2 * 20 * 1000)
 
     class Free:
         def __init__(self, path: Path) -> None:
@@ -288,12 +287,12 @@ def test_disk_is_asked_for_what_is_missing_where_it_is_missing(
         FairTTAError,
         match=r"up to 0.1 MB may be needed, but '.*out' has 0.0 MB free: choose another `out`",
     ):
-        run_table(more)
+        more.run()
 
 
 def test_errors(model: str, pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FairTTAError, match=r"`batch` should be at least 1 \(got 0\)"):
-        tiny_run(model, pets, tmp_path, batch=0)
+    with pytest.raises(FairTTAError, match=r"`batch_size` should be at least 1 \(got 0\)"):
+        tiny_run(model, pets, tmp_path, batch_size=0)
     with pytest.raises(FairTTAError, match=r"`workers` should be at least 1 \(got 0\)"):
         Local(workers=0)
     with pytest.raises(FairTTAError, match="`device` 'nowhere' cannot be used"):
@@ -310,7 +309,7 @@ def test_errors(model: str, pets: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr("shutil.disk_usage", lambda path: Small)
     with pytest.raises(FairTTAError, match=r"may be needed, but .* MB free: choose another"):
-        run_table(prepared)
+        prepared.run()
 
 
 class Deadly:
@@ -323,6 +322,6 @@ class Deadly:
 def test_a_dead_worker_is_told(model: str, pets: Path, tmp_path: Path) -> None:
     table = tiny_run(model, pets, tmp_path, engine=Local(workers=2))
     with pytest.raises(FairTTAError, match=r"a worker process cannot start: .*none"):
-        run_table(bench_tiny.with_workers_model(table, str(tmp_path / "none")))
+        bench_tiny.with_workers_model(table, str(tmp_path / "none")).run()
     with pytest.raises(FairTTAError, match=r"a worker process died .* `if __name__ == \"__main__"):
-        run_table(bench_tiny.with_workers_model(table, Deadly()))
+        bench_tiny.with_workers_model(table, Deadly()).run()

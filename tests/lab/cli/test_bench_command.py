@@ -15,10 +15,14 @@ from typer.testing import CliRunner
 
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
-from fair_tta.lab._cli.bench import SplitName, _source, bench_command
-from fair_tta.lab.bench._samples import miniature_reader, miniature_tasks, paper_reader
-from fair_tta.lab.bench._toml import read_table
-from fair_tta.lab.data import AgeCut
+from fair_tta.lab._cli.bench import bench_command
+from fair_tta.lab.bench._sources import (
+    miniature_reader,
+    miniature_tasks,
+    open_table,
+    paper_reader,
+    read_toml,
+)
 from fair_tta.methods import FairTPT, LogitBalance, ZeroShot
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -126,10 +130,10 @@ def test_a_table_without_any_dataset(model: str, tmp_path: Path) -> None:
     assert "miniature birds x background" in stdout
     assert "left out" not in stderr
     assert {c["target"] for c in cells(out)} == {"birds", "badges", "scenes", ""}
-    pictures = sorted((out / "pictures").rglob("*.png"))
+    pictures = sorted((out / "images").rglob("*.png"))
     assert len(pictures) == 24
     before = [p.stat().st_mtime_ns for p in pictures]
-    read = miniature_reader(out / "pictures", 8)
+    read = miniature_reader(out / "images", 8)
     assert len(read(miniature_tasks()[0])) == 8
     assert [p.stat().st_mtime_ns for p in pictures] == before
 
@@ -206,37 +210,34 @@ def test_what_a_file_says(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     text = OWN.replace("pairs = []", 'pairs = ["CelebA smiling x gender"]')
     file.write_text(text, encoding="utf-8-sig")  # as some editors write it
-    table = read_table(file)
-    assert table.grid.name == "mine"
-    assert [s.name for s in table.grid.settings] == ["ZeroShot", "strong"]
-    assert [s.adapter for s in table.grid.settings] == [ZeroShot(), FairTPT(lam=5000)]
-    assert [str(t) for t in table.grid.tasks] == ["CelebA smiling x gender", "pets animal x place"]
-    assert table.needs_data
+    grid, folders = read_toml(file)
+    assert grid.name == "mine"
+    assert [s.name for s in grid.settings] == ["ZeroShot", "strong"]
+    assert [s.adapter for s in grid.settings] == [ZeroShot(), FairTPT(lam=5000)]
+    assert [str(t) for t in grid.tasks] == ["CelebA smiling x gender", "pets animal x place"]
+    assert list(folders) == ["pets animal x place"]
     with pytest.raises(FairTTAError, match="`data` should be given: CelebA smiling x gender"):
-        table.reader(None)(table.grid.tasks[0])
+        open_table(file, out=tmp_path, images=4).read(grid.tasks[0])
 
 
 def test_a_setting_in_single_brackets(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('pairs = ["CelebA smiling x gender"]\n[setting]\nadapter = "zero"\n')
     with pytest.raises(FairTTAError, match=r"`setting` should be written \[\[setting\]\]"):
-        read_table(file)
+        read_toml(file)
 
 
 def test_lists_of_names(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(OWN.replace('{ cat = "cat", dog = "dog" }', '["cat", "dog"]'))
-    assert read_table(file).grid.tasks[0].targets == {"cat": "cat", "dog": "dog"}
+    assert read_toml(file)[0].tasks[0].targets == {"cat": "cat", "dog": "dog"}
 
 
 @pytest.mark.parametrize("pairs", [[], ["CelebA smiling x gender"]])
 def test_drawn_pictures_replace_pairs_and_not_folders(pairs: list[str], tmp_path: Path) -> None:
     pets = bench_tiny.save_pets(tmp_path / "pets", 4)
     (pets / "mine.toml").write_text(OWN.replace("pairs = []", f"pairs = {pairs}"))
-    source = _source(
-        "", pets / "mine.toml", "miniature", tmp_path / "out", 4, SplitName.DEFAULT, AgeCut(),
-        9, None, None,
-    )  # fmt: skip
+    source = open_table(pets / "mine.toml", "miniature", out=tmp_path / "out", images=4)
     grid, read = source.grid, source.read
     drawn = [str(task) for task in miniature_tasks()] if pairs else []
     assert [str(task) for task in grid.tasks] == [*drawn, "pets animal x place"]
@@ -272,7 +273,7 @@ def test_errors_of_files(old: str, new: str, message: str, tmp_path: Path) -> No
     file = tmp_path / "mine.toml"
     file.write_text(OWN.replace(old, new))
     with pytest.raises(FairTTAError, match=message):
-        read_table(file)
+        read_toml(file)
 
 
 def test_errors(tmp_path: Path) -> None:
@@ -302,7 +303,7 @@ def test_names_are_no_escape_sequences(name: str, tmp_path: Path) -> None:
     with pytest.raises(
         FairTTAError, match=r"names in a table .* printable text \(got '.*\\x1b\[31m"
     ):
-        read_table(file)
+        read_toml(file)
 
 
 def test_tables_that_are_nested_too_deep_or_too_long(tmp_path: Path) -> None:
@@ -311,15 +312,10 @@ def test_tables_that_are_nested_too_deep_or_too_long(tmp_path: Path) -> None:
     with pytest.raises(
         FairTTAError, match=r"cannot read the table '.*deep.toml': it is nested too"
     ):
-        read_table(file)
-    deep = "a." * 10_000 + "a"
-    for keys in (f"{deep} = 1", f"[{deep}]", f"b = {{ {deep} = 1 }}"):
-        file.write_text(keys)
-        with pytest.raises(FairTTAError, match="a key in it has more than 100 parts"):
-            read_table(file)
+        read_toml(file)
     file.write_bytes(b"#" * (2**20 + 1))
     with pytest.raises(FairTTAError, match="it has more than 1048576 bytes"):
-        read_table(file)
+        read_toml(file)
     if sys.platform != "win32":
         with pytest.raises(FairTTAError, match=r"'/dev/zero': .*not a regular file"):
-            read_table("/dev/zero")
+            read_toml("/dev/zero")

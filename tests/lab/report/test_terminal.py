@@ -24,7 +24,7 @@ from fair_tta.lab.bench._demo import TaskTable, to_rich
 from fair_tta.lab.bench._figures import COLUMNS, SECONDS, Cell, Figure, shown_figure
 from fair_tta.lab.bench._grids import GRIDS, Setting
 from fair_tta.lab.bench._printed import Printed
-from fair_tta.lab.bench._tables import Published, shown_cell
+from fair_tta.lab.bench._tables import TableResult, shown_cell
 from fair_tta.lab.report._numbers import duration
 from fair_tta.lab.report._terminal import Fitted, columns, plain_number
 from fair_tta.metrics._estimate import Estimate, undefined
@@ -126,7 +126,7 @@ def test_bench(
         paper = Printed((1.0, 0.05, 2.5)[i], suspect=False)
         figures.append(Figure(setting, task, SECONDS, 10**7, seconds, printed=paper))
     monkeypatch.setenv("COLUMNS", str(width))
-    _print(Published(figures, {}, [], []))
+    _print(TableResult(figures, {}, [], []))
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= width
     cells = [shown_cell(figure) for figure in figures]

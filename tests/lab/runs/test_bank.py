@@ -21,7 +21,7 @@ from fair_tta._linalg import unit
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._runs.bank import Bank, bytes_needed, content_digest, identity
 from fair_tta.lab._runs.job import load_backend
-from fair_tta.lab.bench._samples import miniature_reader, miniature_tasks
+from fair_tta.lab.bench._sources import miniature_reader, miniature_tasks
 
 FACTS = {"format": "x", "dim": 5}
 NAMES = [f"image {i}" for i in range(7)]

@@ -26,7 +26,6 @@ from fair_tta.lab._runs.job import WorkUnit, load_backend
 from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.ray import OnRay
 from fair_tta.lab._runs.store import Answer
-from fair_tta.lab.bench._run import run_table
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray and of what it imports
 
@@ -69,15 +68,15 @@ def test_it_goes_on_where_the_local_engine_stopped_with_the_same_rows(
 ) -> None:
     here = tiny_run(model, pets, tmp_path / "here")
     there = tiny_run(model, pets, tmp_path / "there", engine=OnRay(workers=2))
-    run_table(here)
+    here.run()
     with there.open() as store:
         list(replace(there, engine=Local())._runner(store).run(there.units()[:1]))
     told: list[int] = []
-    run_table(there, progress=lambda done, total: told.append(done))
+    there.run(progress=lambda done, total: told.append(done))
     assert_same(finished(here), finished(there))
     assert told[-1] == sum(map(len, finished(here)))
     assert len(told) > 2, "units should come back one by one"
-    run_table(there)  # nothing is left to do
+    there.run()  # nothing is left to do
     assert_same(finished(here), finished(there))
 
 
@@ -87,10 +86,10 @@ def test_a_worker_that_dies_costs_its_unit_only(
     cluster.cloudpickle.register_pickle_by_value(bench_tiny)
     backend = load_backend(model)
     here = tiny_run(backend, pets, tmp_path / "here", batch=2)
-    run_table(here)
+    here.run()
     mortal = bench_tiny.Mortal(backend, tmp_path)
     there = tiny_run(mortal, pets, tmp_path / "there", batch=2, engine=OnRay(workers=2))
-    run_table(there)
+    there.run()
     assert (tmp_path / "dead").exists()
     assert len(list(tmp_path.glob("worker-*"))) >= 2
     assert_same(finished(here), finished(there))
@@ -107,7 +106,7 @@ def test_what_a_worker_cannot_use_is_told_as_by_the_local_engine(
     told = []
     for engine in (Local(), OnRay(workers=1)):
         other = replace(table, engine=engine)
-        run_table(other)
+        other.run()
         assert "it is a directory" in other.unreadable[str(path)]
         told.append(dict(other.unreadable))
     assert told[0] == told[1]
@@ -115,7 +114,7 @@ def test_what_a_worker_cannot_use_is_told_as_by_the_local_engine(
     for engine in (Local(workers=2), OnRay(workers=1)):
         missing = bench_tiny.with_workers_model(table, str(tmp_path / "none"))
         with pytest.raises(FairTTAError, match=r"a worker process cannot start: .*none") as caught:
-            run_table(replace(missing, engine=engine))
+            replace(missing, engine=engine).run()
         errors.append((type(caught.value), str(caught.value)))
     assert errors[0] == errors[1]
 
@@ -146,7 +145,7 @@ def test_pictures_that_always_kill_an_actor_end_the_run(
     cluster.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     deadly = Deadly(load_backend(model), tmp_path / "deaths")
     with pytest.raises(FairTTAError, match="an actor died 2 times over the same pictures"):
-        run_table(tiny_run(deadly, pets, tmp_path / "out", engine=OnRay(workers=1)))
+        tiny_run(deadly, pets, tmp_path / "out", engine=OnRay(workers=1)).run()
     assert (tmp_path / "deaths").read_text().count("died") == 2
 
 
@@ -174,7 +173,7 @@ def test_more_cores_than_a_machine_has_are_told(
     cluster: Any, model: str, pets: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(FairTTAError, match=r"`cores` should be at most 2, .* \(got 3\)"):
-        run_table(tiny_run(model, pets, tmp_path, engine=OnRay(cores=3)))
+        tiny_run(model, pets, tmp_path, engine=OnRay(cores=3)).run()
     assert cluster.is_initialized(), "it was there before"
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,18 +12,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import options
 from fair_tta.lab._cli.console import LEFT_OUT, exits, progress_bar, say, usage
 from fair_tta.lab._cli.names import harmful_option
 from fair_tta.lab.bench._printed import OTHER_TABLES, paper_tables
 
 if TYPE_CHECKING:
-    from fair_tta.lab.bench._grids import Grid
-    from fair_tta.lab.bench._samples import Reader
-    from fair_tta.lab.bench._tables import Published
-    from fair_tta.lab.data import AgeCut
-    from fair_tta.methods import Adapter
+    from fair_tta.lab.bench import TableResult
 
 
 def _unbroken(text: str) -> str:
@@ -147,53 +141,55 @@ def bench_command(
     with exits(
         lambda: "Stopped. What is finished is on disk: the same command goes on from there.", names
     ):
-        from fair_tta._images.views import AugMix
-        from fair_tta.lab.bench._grids import of_datasets
-        from fair_tta.lab.bench._references import ReferencePictures
-        from fair_tta.lab.bench._tables import HARM_CSV, bench
-        from fair_tta.lab.data import AgeCut
+        from fair_tta.lab.bench._grids import check_name, of_datasets
+        from fair_tta.lab.bench._sources import open_table
+        from fair_tta.lab.bench._tables import HARM_CSV, run_table
+        from fair_tta.lab.data import AgeCut, Split
 
-        source = _source(
-            table,
-            own,
+        name = own or table
+        if own is None:
+            usage("TABLE", check_name, table)
+        home = Path("bench") / Path(name).stem if out is None else out
+        source = open_table(
+            name,
             data,
-            out,
-            images * seeds,
-            split,
-            AgeCut(young_below, old_from),
-            reference_images,
-            options.read_adapters(adapters) if adapters else None,
-            usage("--harmful", harmful_option, harmful) or None,
+            out=home,
+            images=images * seeds,
+            reference_images=reference_images,
+            adapters=options.read_adapters(adapters) if adapters else None,
+            harmful=usage("--harmful", harmful_option, harmful) or None,
+            split=None if split is SplitName.DEFAULT else Split(split.value),
+            ages=AgeCut(young_below, old_from),
         )
-        home, grid = source.home, source.grid
-        grid = usage("--dataset", of_datasets, grid, dataset) if dataset else grid
+        if dataset:
+            grid = usage("--dataset", of_datasets, source.grid, dataset)
+            source = replace(source, grid=grid)
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # of loading weights
         with progress_bar(progress, "answers") as tell:
-            found = bench(
-                grid,
-                source.read,
-                model,
+            found = run_table(
+                source,
+                model=model,
                 out=home,
                 bank=home.parent / "bank" if bank is None else bank,
                 images=images,
                 seeds=seeds,
                 limit=limit,
                 sample=sample,
+                reference_images=reference_images,
                 engine=options.make_engine(engine, workers, cores, address),
-                views=AugMix(views),
-                batch=batch_size,
+                views=views,
+                batch_size=batch_size,
                 device=device,
                 dtype=dtype,
                 restart=restart,
-                reference=ReferencePictures(source.read, source.train, reference_images, say=say),
                 say=say,
                 progress=tell,
             )
         _print(found)
         files = ["rows.parquet", "table.csv", "table.md", "report.html"]
-        files += [HARM_CSV] if any(task.harmful for task in grid.tasks) else []
+        files += [HARM_CSV] if any(task.harmful for task in source.grid.tasks) else []
         say(f"More in {home}: {', '.join(files)}.")
     if found.unreadable:
         some = "".join(f"\n  {path}: {why}" for path, why in [*found.unreadable.items()][:10])
@@ -201,60 +197,7 @@ def bench_command(
         raise typer.Exit(LEFT_OUT)
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A table, how to read its datasets and the pictures beside them, and where results go."""
-
-    grid: Grid
-    read: Reader
-    home: Path
-    train: Reader | None = None
-
-
-def _source(
-    table: str,
-    own: Path | None,
-    data: str,
-    out: Path | None,
-    pictures: int,
-    split: SplitName,
-    ages: AgeCut,
-    reference: int,
-    adapters: Mapping[str, Adapter] | None,
-    harmful: Mapping[str, Mapping[str, str]] | None,
-) -> _Source:
-    from fair_tta.lab.bench._grids import drawn_sets, find_grid, own_settings
-    from fair_tta.lab.bench._samples import miniature_reader, miniature_tasks, paper_reader
-    from fair_tta.lab.bench._toml import read_table
-    from fair_tta.lab.data import Split
-    from fair_tta.miniature import WorldSplit
-
-    mine = None if own is None else read_table(own)
-    grid = own_settings(table, adapters, harmful) if mine is None else mine.grid
-    grid = usage("TABLE", find_grid, table) if grid is None else grid
-    home = Path("bench") / grid.name if out is None else out
-    if data == "miniature":
-        drawn = miniature_reader(home / "pictures", pictures)
-        train = miniature_reader(home / "reference", reference, WorldSplit.VALIDATION)
-        if mine is None:
-            asked = replace(grid, tasks=miniature_tasks())
-            has_sets = any(task.harmful for task in grid.tasks)
-            return _Source(drawn_sets(grid, harmful) if has_sets else asked, drawn, home, train)
-        if mine.needs_data:  # drawn pictures instead of pairs, beside folders
-            folders = [task for task in grid.tasks if str(task) in mine.folders]
-            grid = replace(grid, tasks=(*miniature_tasks(), *folders))
-        return _Source(grid, mine.reader(drawn), home)
-    part = None if split is SplitName.DEFAULT else Split(split.value)
-    paper = paper_reader(data, part, ages) if data else None
-    if mine is not None:
-        return _Source(grid, mine.reader(paper), home)
-    if paper is None:
-        raise FairTTAError("`--data` should be the folder of the datasets, or 'miniature'.")
-    apart = split not in (SplitName.TRAIN, SplitName.ALL)
-    return _Source(grid, paper, home, paper_reader(data, Split.TRAIN, ages) if apart else None)
-
-
-def _print(found: Published) -> None:
+def _print(found: TableResult) -> None:
     from fair_tta.lab._cli.tables import harm_table, print_verdict
     from fair_tta.lab.bench._tables import legend, tables_by_task
     from fair_tta.lab.report._terminal import Fitted, columns

@@ -11,7 +11,6 @@ from typing import Any
 from fair_tta._identity import adapter_settings
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.bench._printed import OTHER_TABLES
-from fair_tta.lab.bench._samples import miniature_tasks
 from fair_tta.lab.data import MAIN_TASKS, MORE_TASKS
 from fair_tta.lab.data._fairface import BRACKETS, PEOPLE
 from fair_tta.lab.data._tasks import GENDERS, RACES_7, BenchmarkTask
@@ -103,7 +102,7 @@ def clip_bias_tasks(
     """By race, gender and age, each without and with the class "child".
 
     Args:
-        harmful: sets of your own, ``{name: {class: phrase}}``; the paper's if None.
+        harmful: user-defined sets, ``{name: {class: phrase}}``; the paper's if None.
     """
     sets = HARMFUL if harmful is None else harmful
     people = {f"{race} {adult}": f"{race} {adult}" for race in RACES_7 for adult in _ADULTS}
@@ -259,15 +258,8 @@ GRIDS = {
 """Every table of the paper by its name on the command line."""
 
 
-def find_grid(name: str) -> Grid:
-    """The table of this name."""
-    if name not in GRIDS:
-        raise FairTTAError(f"`table` should be one of {', '.join(GRIDS)} (got {name!r}).")
-    return GRIDS[name]
-
-
 def of_datasets(grid: Grid, names: Sequence[str]) -> Grid:
-    """The same table on these datasets, or on pairs by what they are asked for, only."""
+    """The same table on these datasets or targets only."""
 
     def called(task: BenchmarkTask) -> set[str]:
         return {name.casefold() for name in (task.dataset, task.target, str(task))}
@@ -286,17 +278,17 @@ def of_datasets(grid: Grid, names: Sequence[str]) -> Grid:
 FIELD, CLIP_BIAS = OTHER_TABLES
 
 
-_ONE_VIEW, _VIEWS, _PICTURES = "One view", "Views", "The pictures themselves"
+_ONE_VIEW, _VIEWS, _IMAGES = "One view", "Views", "The images themselves"
 _REFERENCE, _LABELS = "A reference without labels", "A reference with labels"
-_SECTIONS = (_ONE_VIEW, _VIEWS, _PICTURES, _REFERENCE, _LABELS)
+_SECTIONS = (_ONE_VIEW, _VIEWS, _IMAGES, _REFERENCE, _LABELS)
 
 
 def every_method(adapters: Mapping[str, Adapter] | None = None) -> tuple[Setting, ...]:
     """A row for each method, zero-shot first; sections say what methods need.
 
     Args:
-        adapters: by their names; every method of the library with its defaults if None, but for
-            those that have to know true values, which no answer that is kept depends on.
+        adapters: by their names; if None every method of the library with its defaults, except
+            those that need the true attribute values of the images they predict.
     """
     if adapters is None:
         every = [kind() for kind in ADAPTERS.values() if not getattr(kind, "needs_values", False)]
@@ -311,41 +303,20 @@ def every_method(adapters: Mapping[str, Adapter] | None = None) -> tuple[Setting
     return Setting("ZeroShot", ZeroShot()), *others
 
 
-def field_grid(adapters: Mapping[str, Adapter] | None = None) -> Grid:
-    """Every method on the paper's six main pairs."""
-    return Grid(FIELD, "", every_method(adapters))
-
-
 def clip_bias_grid(
     adapters: Mapping[str, Adapter] | None = None,
     harmful: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Grid:
-    """Every method that needs no labels on the experiment of `fair_tta.lab.bench._grids`.
+    """Every method that needs no labels on the bias experiment of the CLIP paper.
 
     Args:
         adapters: by their names.
-        harmful: sets of your own, ``{name: {class: phrase}}``.
+        harmful: user-defined sets, ``{name: {class: phrase}}``.
     """
     settings = every_method(adapters)
     if adapters is None:
         settings = tuple(s for s in settings if not getattr(s.adapter, "needs_labels", False))
     return Grid(CLIP_BIAS, "", settings, clip_bias_tasks(harmful))
-
-
-def drawn_sets(grid: Grid, harmful: Mapping[str, Mapping[str, str]] | None) -> Grid:
-    """The same on drawn pictures, to try it offline.
-
-    The made-up set is the last class of each task; sets of your own are added to the classes.
-    """
-
-    def task_of(task: BenchmarkTask) -> BenchmarkTask:
-        if harmful is None:
-            return replace(task, harmful={"made-up": (list(task.targets)[-1],)})
-        bad = {name: phrase for classes in harmful.values() for name, phrase in classes.items()}
-        names = {name: tuple(classes) for name, classes in harmful.items()}
-        return replace(task, targets={**bad, **task.targets}, harmful=names)
-
-    return replace(grid, tasks=tuple(map(task_of, miniature_tasks())))
 
 
 def _section(adapter: Any) -> str:
@@ -354,29 +325,37 @@ def _section(adapter: Any) -> str:
     if getattr(adapter, "needs_reference", False):
         return _REFERENCE
     if needs_pixels(adapter):
-        return _PICTURES
+        return _IMAGES
     return _VIEWS if adapter.needs_views else _ONE_VIEW
 
 
-def own_settings(
+def find_grid(
     name: str,
-    adapters: Mapping[str, Adapter] | None,
-    harmful: Mapping[str, Mapping[str, str]] | None,
-) -> Grid | None:
-    """The table of this name, None if it is not one of these.
+    adapters: Mapping[str, Adapter] | None = None,
+    harmful: Mapping[str, Mapping[str, str]] | None = None,
+) -> Grid:
+    """The table of this name.
 
     Raises:
-        FairTTAError: methods or sets are given for a table that has its own.
+        FairTTAError: there is none, or it takes no user-defined methods or sets.
     """
-    if name == FIELD and not harmful:
-        return field_grid(adapters)
+    check_name(name)
+    if harmful and name != CLIP_BIAS:
+        raise FairTTAError(f"`harmful` is for the table {CLIP_BIAS!r} (got {name!r}).")
     if name == CLIP_BIAS:
         return clip_bias_grid(adapters, harmful)
-    if harmful:
-        raise FairTTAError(f"`harmful` is for the table {CLIP_BIAS!r} (got {name!r}).")
+    if name == FIELD:
+        return Grid(FIELD, "", every_method(adapters))
     if adapters is not None:
         raise FairTTAError(
-            f"`adapters` is for the tables {FIELD!r} and {CLIP_BIAS!r} (got {name!r}); settings of "
-            "your own go into a file for --table."
+            f"`adapters` is for the tables {FIELD!r} and {CLIP_BIAS!r} (got {name!r}): other "
+            "settings go into a TOML file."
         )
-    return None
+    return GRIDS[name]
+
+
+def check_name(name: str) -> None:
+    """Raise unless there is a table of this name."""
+    names = (*GRIDS, *OTHER_TABLES)
+    if name not in names:
+        raise FairTTAError(f"`table` should be one of {', '.join(names)} (got {name!r}).")

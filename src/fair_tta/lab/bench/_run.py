@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from fair_tta.lab._runs.runner import Engine, Progress, Runner, batched
 from fair_tta.lab._runs.store import Answer, Store
 from fair_tta.lab.bench._grids import Grid, Setting
 from fair_tta.lab.bench._references import ReferencePictures
-from fair_tta.lab.bench._samples import TaskSamples
+from fair_tta.lab.bench._sources import TaskSamples
 from fair_tta.lab.data import Record
 from fair_tta.methods import Adapter
 from fair_tta.methods._checks import check_adapter
@@ -33,12 +34,21 @@ _BYTES_PER_ANSWER = 1000  # in the store and in the table of rows, about
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some pictures of a sample of a task, with all settings: a part of the table's rows."""
+    """Some images of a sample of a task, with all settings: a part of the table's rows."""
 
     task: int
     seed: int
     records: tuple[Record, ...]
     unit: WorkUnit
+
+
+@dataclass
+class Remaining:
+    """What a run still has to do: images, and bytes on disk at most."""
+
+    images: int = 0
+    feature_bytes: int = 0
+    row_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,11 +61,11 @@ class TableRun:
         out: the folder of the results.
         job: what every worker must know.
         engine: who does the work.
-        batch: how many images a unit has.
+        batch_size: images of a unit.
         places: for each task the places of the table's settings among those of the job; a method
             that was fitted on a reference has a place of its own in each task.
-        references: ``{task: which pictures and how many}``
-        unreadable: ``{path: reason}`` of pictures that the last `go` could not use.
+        references: ``{task: which images and how many}``
+        unreadable: ``{path: reason}`` of images that the last `go` could not use.
     """
 
     grid: Grid
@@ -63,7 +73,7 @@ class TableRun:
     out: Path
     job: Job
     engine: Engine
-    batch: int
+    batch_size: int
     places: tuple[tuple[int, ...], ...]
     references: Mapping[str, str] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
@@ -73,15 +83,26 @@ class TableRun:
         self.out.mkdir(parents=True, exist_ok=True)
         return Store(self.out / TABLE_ROWS, restart=restart)
 
-    def chunks(self) -> Iterator[Chunk]:
-        """All samples of all tasks, cut up: the order of rows in results."""
-        for task, part in enumerate(self.parts):
+    def run(self, *, restart: bool = False, progress: Progress = lambda *_: None) -> None:
+        """Do all the work that is not done yet.
+
+        Raises:
+            FairTTAError: the disk is too small.
+        """
+        with self.open(restart) as store:
+            self.check_disk(self.left(store))
+            self.go(store, progress)
+
+    def chunks(self, task: int | None = None) -> Iterator[Chunk]:
+        """The samples of one task or of all, cut up: the order of rows in results."""
+        for i, part in enumerate(self.parts):
+            if task not in (None, i):
+                continue
+            asked = tuple((i, place) for place in self.places[i])
             for seed, records in part.samples.items():
-                for some in batched(records, self.batch):
+                for some in batched(records, self.batch_size):
                     pictures = tuple(_picture(part, record) for record in some)
-                    asked = tuple((task, place) for place in self.places[task])
-                    unit = WorkUnit(pictures, seed, asked)
-                    yield Chunk(task, seed, some, unit)
+                    yield Chunk(i, seed, some, WorkUnit(pictures, seed, asked))
 
     def units(self) -> list[WorkUnit]:
         """All the work, done or not. Tasks that ask about the same images share units."""
@@ -95,36 +116,26 @@ class TableRun:
         """The methods of a task, fitted where they are fitted."""
         return [self.job.settings[place] for place in self.places[task]]
 
-    def left(self, store: Store) -> list[WorkUnit]:
-        """What is not in the store yet, as far as can be told without reading pictures."""
+    def left(self, store: Store) -> Remaining:
+        """What is not in the store yet, as far as it is known without reading images."""
         runner = self._runner(store)
-        known = (
-            runner.left(unit, [store.content(stamp_of(picture)) for picture in unit.pictures])
-            for unit in self.units()
-        )
-        return [left for left in known if left is not None]
-
-    def disk(self, store: Store) -> tuple[int, int]:
-        """Bytes that the work that is left may need at most, in the bank and in `out`."""
-        missing = answers = 0
+        remaining, missing = Remaining(), 0
         banks: dict[int, Bank] = {}
-        for unit in self.left(store):
-            answers += len(unit.pictures) * len(unit.questions)
+        for unit in self.units():
+            contents = [store.content(stamp_of(picture)) for picture in unit.pictures]
+            left = runner.left(unit, contents)
+            if left is None:
+                continue
             if unit.seed not in banks:
                 banks[unit.seed] = Bank(self._bank, self.job.facts, unit.seed)
-            known = banks[unit.seed]
-            contents = (store.content(stamp_of(picture)) for picture in unit.pictures)
-            missing += sum(content not in known for content in contents)
-        features = bytes_needed(self.job.facts, self.job.views.n, missing)
-        return features, answers * _BYTES_PER_ANSWER
+            missing += sum(content not in banks[unit.seed] for content in contents)
+            remaining.images += len(left.pictures)
+            remaining.row_bytes += len(left.pictures) * len(left.questions) * _BYTES_PER_ANSWER
+        remaining.feature_bytes = bytes_needed(self.job.facts, self.job.views.n, missing)
+        return remaining
 
     def go(self, store: Store, progress: Progress = lambda *_: None) -> None:
-        """Do what is left. What is finished is on disk, so this can be stopped at any moment.
-
-        Raises:
-            FairTTAError: the disk is too small.
-        """
-        self._check_disk(*self.disk(store))
+        """Do what is left. What is finished is on disk, so this can be stopped at any moment."""
         units = self.units()
         total = sum(len(unit.pictures) * len(unit.questions) for unit in units)
         done = 0
@@ -138,11 +149,9 @@ class TableRun:
             progress(done, total)
 
     def rows(self, store: Store, task: int | None = None) -> Iterator[tuple[Chunk, RowsBySetting]]:
-        """Finished chunks, of one task or of all, and what each setting says of their pictures."""
+        """Finished chunks of one task or of all, and the answers of each setting."""
         runner = self._runner(store)
-        for chunk in self.chunks():
-            if task not in (None, chunk.task):
-                continue
+        for chunk in self.chunks(task):
             by_setting: RowsBySetting = [[] for _ in self.grid.settings]
             found = runner.stored(chunk.unit, runner.contents(chunk.unit))
             pictures = zip(chunk.records, chunk.unit.pictures, found, strict=True)
@@ -165,8 +174,9 @@ class TableRun:
         assert self.job.bank is not None
         return self.job.bank
 
-    def _check_disk(self, features: int, rows: int) -> None:
-        bank = Path(self._bank)
+    def check_disk(self, remaining: Remaining) -> None:
+        """Raise if the disk is too small for what is left."""
+        bank, features, rows = Path(self._bank), remaining.feature_bytes, remaining.row_bytes
         bank.mkdir(parents=True, exist_ok=True)
         if bank.stat().st_dev == self.out.stat().st_dev:
             features += rows  # they share a disk
@@ -180,7 +190,7 @@ class TableRun:
 
 
 RowsBySetting = list[list[tuple[Record, Answer]]]
-"""For each setting the pictures with its answers."""
+"""For each setting the images with its answers."""
 
 
 def prepare(
@@ -191,37 +201,29 @@ def prepare(
     out: str | os.PathLike[str],
     bank: str | os.PathLike[str] | None = None,
     views: AugMix = AugMix(),
-    batch: int = 16,
+    batch_size: int = 16,
     device: str | None = None,
     dtype: str | None = None,
     threads: int | None = None,
     engine: Engine | None = None,
     reference: ReferencePictures | None = None,
 ) -> TableRun:
-    """Load the model and plan the work.
+    """Load the model and plan the work; other arguments are those of `run_table`.
 
     Args:
         grid: the table.
-        parts: of `fair_tta.lab.bench._samples.gather`.
+        parts: of `gather`.
         model: what `FairTPTClassifier` takes.
         out: the folder of the results.
-        bank: the folder of features, which several tables may share; ``out/bank`` if None. Tables
-            that measure costs (`Grid.alone`) always keep their own there: what others have encoded
-            was timed under other circumstances.
-        views: how views are made.
-        batch: how many images are worked on at once.
-        device: where to move the model, None to leave it where it is.
-        dtype: in which precision, None for its own.
         threads: of torch while the work is done, None to leave them.
-        engine: who does the work; `Local()` if None.
         reference: fits methods that need a reference and are not fitted.
     """
-    if not isinstance(batch, int) or batch < 1:
-        raise FairTTAError(f"`batch` should be at least 1 (got {batch!r}).")
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise FairTTAError(f"`batch_size` should be at least 1 (got {batch_size!r}).")
     who = engine or Local()
     costs = {}
     if grid.alone:
-        costs = {**who.facts, "alone": True, "device": device, "batch": batch}
+        costs = {**who.facts, "alone": True, "device": device, "batch": batch_size}
         costs |= {} if dtype is None else {"dtype": dtype}
         costs["threads"] = threads or costs["threads"]
     job = Job(
@@ -243,7 +245,7 @@ def prepare(
             if getattr(adapter, "needs_reference", False):
                 check_adapter(adapter, job.classifier(task).task)
     said = {} if reference is None else reference.said
-    return TableRun(grid, tuple(parts), Path(out), job, who, batch, places, said)
+    return TableRun(grid, tuple(parts), Path(out), job, who, batch_size, places, said)
 
 
 def _fitted(
@@ -262,30 +264,23 @@ def _fitted(
     return job.with_settings(settings), tuple(places)
 
 
-def run_table(
-    table: TableRun, *, restart: bool = False, progress: Progress = lambda *_: None
-) -> None:
-    """Do all the work of a table that is not done yet."""
-    with table.open(restart) as store:
-        table.go(store, progress)
-
-
 def read_columns(
-    table: TableRun, store: Store, task: int
+    table: TableRun, store: Store, task: int, write: Callable[[Chunk, RowsBySetting], None]
 ) -> tuple[list[dict[int, Columns]], list[Columns]]:
-    """What every setting says on one task: by seed, and of all seeds together.
+    """The answers of every setting on one task: by seed, and of all seeds together.
 
     All seeds together have every image once, with its first seed: several answers on one image are
-    not independent.
+    not independent. Each chunk is passed to `write` on the way.
 
     Raises:
-        FairTTAError: no picture of a seed can be read.
+        FairTTAError: no image of a seed can be read.
     """
     targets = list(table.parts[task].task.targets)
     by_seed: list[dict[int, Columns]] = [{} for _ in table.grid.settings]
     pooled = [Columns(targets) for _ in table.grid.settings]
     seen: set[str] = set()
     for chunk, by_setting in table.rows(store, task):
+        write(chunk, by_setting)
         for rows, seeds, every in zip(by_setting, by_seed, pooled, strict=True):
             columns = seeds.setdefault(chunk.seed, Columns(targets))
             for record, answer in rows:
@@ -297,7 +292,7 @@ def read_columns(
         if not len(found):
             path, why = next(iter(table.unreadable.items()))
             raise FairTTAError(
-                f"{table.parts[task].task}: no picture of seed {seed} can be read ({path}: {why})."
+                f"{table.parts[task].task}: no image of seed {seed} can be read ({path}: {why})."
             )
     return by_seed, pooled
 
@@ -306,11 +301,13 @@ def _picture(part: TaskSamples, record: Record) -> AskedPicture:
     return AskedPicture(f"{part.task.dataset}/{record.key}", str(record.path.absolute()))
 
 
-def write_parquet(table: TableRun, store: Store, path: str | os.PathLike[str]) -> None:
-    """A row for each image, setting, seed and task; a row group for each chunk of images.
+@contextmanager
+def parquet_file(
+    table: TableRun, path: str | os.PathLike[str]
+) -> Iterator[Callable[[Chunk, RowsBySetting], None]]:
+    """Writes a row for each image, setting, seed and task; a row group for each chunk.
 
-    The order of rows is that of the plan and there is nothing in it that a second run changes, so
-    the same run always gives the same rows.
+    Rows are in the order of the plan and hold nothing that a second run changes.
     """
     pyarrow = require("pyarrow", "bench")
     parquet = require("pyarrow.parquet", "bench")
@@ -327,7 +324,8 @@ def write_parquet(table: TableRun, store: Store, path: str | os.PathLike[str]) -
         whole_file(path) as part,
         parquet.ParquetWriter(part, schema, compression="zstd") as writer,
     ):
-        for chunk, by_setting in table.rows(store):
+
+        def write(chunk: Chunk, by_setting: RowsBySetting) -> None:
             rows = [
                 row
                 for setting, found in zip(table.grid.settings, by_setting, strict=True)
@@ -335,6 +333,8 @@ def write_parquet(table: TableRun, store: Store, path: str | os.PathLike[str]) -
             ]
             columns = {name: [row[name] for row in rows] for name in kinds}
             writer.write_table(pyarrow.table(columns, schema=schema))
+
+        yield write
 
 
 def _rows(

@@ -30,10 +30,12 @@ from fair_tta.lab.bench._figures import (
     shown_figure,
     tabulate,
 )
-from fair_tta.lab.bench._grids import Grid
+from fair_tta.lab.bench._grids import Grid, of_datasets
 from fair_tta.lab.bench._references import ReferencePictures
-from fair_tta.lab.bench._run import TableRun, prepare, read_columns, write_parquet
-from fair_tta.lab.bench._samples import Reader, gather
+from fair_tta.lab.bench._run import TableRun, parquet_file, prepare, read_columns
+from fair_tta.lab.bench._sources import Table, gather, open_table
+from fair_tta.lab.data import AgeCut
+from fair_tta.lab.data._tasks import DEFAULT_AGES
 from fair_tta.lab.report import Overview, html_many
 from fair_tta.lab.report._numbers import times
 from fair_tta.lab.report._page import for_markdown
@@ -155,8 +157,8 @@ _HEADER = (
 
 
 @dataclass(frozen=True)
-class Published:
-    """What was written.
+class TableResult:
+    """A finished table. As text: a table for each task, and the legend.
 
     Attributes:
         figures: all cells.
@@ -170,22 +172,28 @@ class Published:
     audits: list[tuple[str, Audit]]
     tasks: list[tuple[str, Audit]]
 
+    def __str__(self) -> str:
+        lines = []
+        for table in tables_by_task(self.figures):
+            lines += ["", table.title, *map(" | ".join, (table.header, *table.rows))]
+        return "\n".join([*lines, "", legend(self.figures)])
 
-def publish(run: TableRun, store: Store) -> Published:
+
+def publish(run: TableRun, store: Store) -> TableResult:
     """Write the files of a finished run into its folder. One task is in memory at a time."""
-    write_parquet(run, store, run.out / "rows.parquet")
     figures: list[Figure] = []
     sections: list[tuple[str, Audit, list[Any]]] = []
     values: list[BySetting] = []
     whole: list[tuple[str, Audit]] = []
-    for i, part in enumerate(run.parts):
-        found, pooled = read_columns(run, store, i)
-        origin = _provenance(run, i, pooled)
-        audit = audit_task(run.grid, part.task, run.adapters(i), pooled, origin)
-        whole.append((str(part.task), audit))
-        values.append(measure_task(found))
-        figures += tabulate(run.grid, part.task, found, values[-1], audit)
-        sections += [(title, one, []) for title, one in parts_of(run.grid, part.task, audit)]
+    with parquet_file(run, run.out / "rows.parquet") as write:
+        for i, part in enumerate(run.parts):
+            found, pooled = read_columns(run, store, i, write)
+            origin = _provenance(run, i, pooled)
+            audit = audit_task(run.grid, part.task, run.adapters(i), pooled, origin)
+            whole.append((str(part.task), audit))
+            values.append(measure_task(found))
+            figures += tabulate(run.grid, part.task, found, values[-1], audit)
+            sections += [(title, one, []) for title, one in parts_of(run.grid, part.task, audit)]
     if len(run.parts) == len(run.grid.tasks) > 1:
         images = sum(len(s) for part in run.parts for s in part.samples.values())
         figures += averages(run.grid, values, images, [audit for _, audit in whole])
@@ -204,7 +212,7 @@ def publish(run: TableRun, store: Store) -> Published:
         tasks=whole,
     )
     write_whole(run.out / "report.html", page.encode())
-    return Published(figures, dict(run.unreadable), [s[:2] for s in sections], whole)
+    return TableResult(figures, dict(run.unreadable), [s[:2] for s in sections], whole)
 
 
 def to_csv(grid: Grid, figures: Sequence[Figure]) -> str:
@@ -278,79 +286,91 @@ def _provenance(run: TableRun, task: int, pooled: Sequence[Columns]) -> dict[str
     }
 
 
-def bench(
-    grid: Grid,
-    read: Reader,
-    model: Any,
+def run_table(
+    table: str | os.PathLike[str] | Table,
+    data: str | os.PathLike[str] = "",
+    model: Any = "openai/clip-vit-large-patch14",
     *,
-    out: str | os.PathLike[str],
+    datasets: Sequence[str] = (),
+    out: str | os.PathLike[str] | None = None,
     bank: str | os.PathLike[str] | None = None,
     images: int = 1000,
     seeds: int = 5,
     limit: int | None = None,
     sample: int | None = None,
+    reference_images: int = 1000,
+    ages: AgeCut = DEFAULT_AGES,
     engine: Engine | None = None,
-    views: AugMix = AugMix(),
-    batch: int = 16,
+    views: AugMix | int = 64,
+    batch_size: int = 16,
     device: str | None = None,
     dtype: str | None = None,
     restart: bool = False,
-    reference: ReferencePictures | None = None,
     say: Callable[[str], None] = lambda _: None,
     progress: Progress = lambda *_: None,
-) -> Published:
-    """Run a table, or go on with it, and write its results.
+) -> TableResult:
+    """Run a table, or resume it, and write its results: ``fair-tta bench`` in Python.
 
     Args:
-        grid: one of `fair_tta.lab.bench._grids.GRIDS`, or your own.
-        read: reads the dataset of a task, such as ``paper_reader("data")``.
+        table: a table of the paper by its name, such as "main-L14"; the path of a TOML file; or a
+            user-defined `Table`.
+        data: folder of the datasets, or "miniature" for drawn images; not for a `Table`.
         model: what `FairTPTClassifier` takes.
-        out: the folder of the results.
-        bank: the folder of features, which tables may share; ``out/bank`` if None, and for tables
-            that measure costs.
+        datasets: only these datasets of the table, or these targets; all if empty.
+        out: folder of the results; ``bench/NAME`` if None.
+        bank: folder of features, which tables may share; ``out/bank`` if None. Tables that measure
+            costs (`Grid.alone`) always keep their own there.
         images: how many are sampled for each seed.
         seeds: how many, from 0 on; they choose the images and their views.
-        limit: of each seed's images the first so many only.
-        sample: of each seed's images so many only, of each group its share and at least one.
+        limit: use only the first images of each sample.
+        sample: use only so many images of each sample, of each group its share and at least one.
+        reference_images: how many images methods are fitted on that need a reference.
+        ages: who is young and who is old; not for a `Table`.
         engine: `Local()`, `Local(workers=2)` or `OnRay()`.
-        views: how views are made.
-        batch: how many images are worked on at once.
+        views: how views are made, or how many.
+        batch_size: how many images are processed at once.
         device: where to move the model, None to leave it where it is.
         dtype: in which precision, None for its own.
-        restart: throw away the finished rows.
-        reference: where methods that need a reference and are not fitted find it.
-        say: is told what was left out and how much disk is needed.
-        progress: is told how many answers are finished, and of how many.
+        restart: discard the finished rows.
+        say: receives remarks: what was left out, how much disk is needed.
+        progress: receives how many answers are finished, and of how many.
     """
     for name, value in (("images", images), ("seeds", seeds)):
         if not isinstance(value, int) or value < 1:
             raise FairTTAError(f"`{name}` should be at least 1 (got {value!r}).")
     require("pyarrow", "bench")  # before any work is done
+    if not isinstance(table, Table):
+        out = Path("bench") / Path(table).stem if out is None else out
+        counts = {"images": images * seeds, "reference_images": reference_images}
+        table = open_table(table, data, out=out, ages=ages, **counts)
+    grid = of_datasets(table.grid, datasets) if datasets else table.grid
+    home = Path("bench") / grid.name if out is None else Path(out)
     parts, remarks = gather(
-        grid.tasks, read, images=images, seeds=range(seeds), limit=limit, sample=sample
+        grid.tasks, table.read, images=images, seeds=range(seeds), limit=limit, sample=sample
     )
     for remark in remarks:
         say(remark)
-    table = prepare(
+    run = prepare(
         grid,
         parts,
         model,
-        out=out,
+        out=home,
         bank=bank,
-        views=views,
-        batch=batch,
+        views=AugMix(views) if isinstance(views, int) else views,
+        batch_size=batch_size,
         device=device,
         dtype=dtype,
         engine=engine,
-        reference=reference,
+        reference=ReferencePictures(table.read, table.train, reference_images, say=say),
     )
-    with table.open(restart) as store:
-        needed = sum(table.disk(store))
-        left = sum(len(unit.pictures) for unit in table.left(store))
+    with run.open(restart) as store:
+        left = run.left(store)
+        needed = left.feature_bytes + left.row_bytes
         say(
             f"{grid.name}: {len(grid.settings)} settings, {len(parts)} tasks, {seeds} seeds; "
-            f"{left} images to go. Features go to {table.job.bank}, up to "
-            f"{needed / 1e6:,.0f} MB on disk in all; results to {Path(out)}."
+            f"{left.images} images to go. Features go to {run.job.bank}, up to "
+            f"{needed / 1e6:,.0f} MB on disk in all; results to {home}."
         )
-        table.go(store, progress)
-        return publish(table, store)
+        run.check_disk(left)
+        run.go(store, progress)
+        return publish(run, store)

@@ -1,0 +1,387 @@
+"""Where the images of a table come from: the paper's datasets, drawn images, folders in a file.
+
+A user-defined table is a TOML file:
+
+    pairs = ["CelebA hair color x gender"]     # of the paper's datasets, and ...
+
+    [[folder]]                                 # ... or folders of your own
+    name = "pets"
+    images = "images"                          # relative to this file
+    labels = "labels.csv"
+    target_column = "animal"
+    template = "a photo of a {target} {sensitive}."
+    targets = { cat = "cat", dog = "dog" }     # or ["cat", "dog"]
+    sensitive.place = { indoors = "in a house", outdoors = "outdoors" }
+
+    [[setting]]
+    name = "strong"                            # its adapter, if left out
+    adapter = "fair-tpt:lam=5000"              # as for `fair-tta audit`
+
+    [[setting]]
+    adapter = "my_file.py:SoftVote"            # relative to this file; it is run
+
+    [[setting]]
+    adapter = "logit-balance:reference=b.safetensors"  # of `fair-tta fit`, for these names
+
+Zero-shot is added in front: the others are compared with it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from fair_tta._io import open_file, write_whole
+from fair_tta._prompts.templates import parse_names
+from fair_tta.errors import FairTTAError, require
+from fair_tta.lab.bench._grids import Grid, Setting, find_grid
+from fair_tta.lab.data import (
+    PAPER_TASKS,
+    AgeCut,
+    BenchmarkTask,
+    Dataset,
+    DatasetError,
+    Record,
+    Split,
+    read_dataset,
+    read_folder,
+)
+from fair_tta.lab.data._sampling import choose
+from fair_tta.lab.data._tasks import DEFAULT_AGES
+from fair_tta.methods import Adapter, ZeroShot
+from fair_tta.methods._checks import is_ready
+from fair_tta.methods._registry import parse_adapter, short_name
+from fair_tta.miniature import TASKS, WorldSplit
+
+Reader = Callable[[BenchmarkTask], Dataset]
+"""Reads the dataset of a task."""
+
+MINIATURE = "miniature"
+_MOST_BYTES = 2**20
+_FOLDER = ("name", "images", "labels", "target_column", "template", "targets", "sensitive")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A grid and how to read its datasets.
+
+    Attributes:
+        grid: settings and tasks.
+        read: reads the dataset of a task.
+        train: reads images that methods may be fitted on and that are never sampled; None if
+            there are none. What was not sampled is used then.
+    """
+
+    grid: Grid
+    read: Reader
+    train: Reader | None = None
+
+
+@dataclass(frozen=True)
+class TaskSamples:
+    """A task with its images.
+
+    Attributes:
+        task: names and template.
+        samples: ``{seed: records}``
+        parameters: the choices made when reading: split, thresholds of age, folders.
+    """
+
+    task: BenchmarkTask
+    samples: Mapping[int, tuple[Record, ...]]
+    parameters: Mapping[str, str | int]
+
+
+def gather(
+    tasks: Sequence[BenchmarkTask],
+    read: Reader,
+    *,
+    images: int,
+    seeds: Sequence[int],
+    limit: int | None = None,
+    sample: int | None = None,
+) -> tuple[list[TaskSamples], list[str]]:
+    """Read what is there and sample it.
+
+    Args:
+        tasks: what is asked.
+        read: reads the dataset of a task.
+        images: how many are sampled for each seed, whatever their groups.
+        seeds: of the samples.
+        limit: of each sample the first so many only.
+        sample: of each sample so many only, of each group its share.
+
+    Returns:
+        The tasks whose dataset was found, and remarks: datasets that are not there, and what was
+        left out of those that are, each on one line.
+
+    Raises:
+        DatasetError: there is none at all.
+    """
+    parts, remarks, errors = [], [], []
+    left_out: dict[tuple[str, str], list[BenchmarkTask]] = {}
+    for task in tasks:
+        try:
+            dataset = read(task)
+        except DatasetError as error:
+            errors.append(error)
+            left_out.setdefault((task.dataset, error.short), []).append(task)
+            continue
+        drawn = {seed: dataset.sample(images, seed) for seed in seeds}
+        samples = {
+            seed: tuple(
+                choose(of, limit, sample, seed, key=lambda r: r.key, group=lambda r: r.group)
+            )
+            for seed, of in drawn.items()
+        }
+        parts.append(TaskSamples(task, samples, dataset.parameters))
+        problems = next(iter(drawn.values())).problems
+        if problems:
+            remarks.append(f"{task}: {len(dataset)} images. {'; '.join(problems.lines())}")
+    if not parts:
+        raise errors[0]
+    for (dataset_name, why), some in left_out.items():
+        pairs = ", ".join(str(task).removeprefix(f"{dataset_name} ") for task in some)
+        remarks.append(f"{dataset_name} is left out ({pairs}): {why}")
+    return parts, list(dict.fromkeys(remarks))
+
+
+def paper_reader(
+    root: str | os.PathLike[str], split: Split | None = None, ages: AgeCut = DEFAULT_AGES
+) -> Reader:
+    """Reads the paper's datasets below a folder."""
+    if not os.path.isdir(root):
+        raise FairTTAError(
+            f"`data` should be the folder of the datasets, or 'miniature' (got {str(root)!r})."
+        )
+    return lambda task: read_dataset(task, root, split=split, ages=ages)
+
+
+def miniature_tasks() -> tuple[BenchmarkTask, ...]:
+    """The drawn tasks, to try a table without any dataset."""
+    return tuple(
+        BenchmarkTask(MINIATURE, task.name, task.targets, task.sensitive, task.template)
+        for task in TASKS.values()
+    )
+
+
+def miniature_reader(
+    folder: str | os.PathLike[str], images: int, split: WorldSplit = WorldSplit.TEST
+) -> Reader:
+    """Draws images of each miniature task into a folder, unless they are there."""
+
+    def read(task: BenchmarkTask) -> Dataset:
+        home = Path(folder) / f"{task.target}-{images}"
+        labels = home / "labels.csv"
+        if not labels.exists():  # it is written last
+            home.mkdir(parents=True, exist_ok=True)
+            text = io.StringIO()
+            csv.writer(text).writerows(_drawn(task, home, images, split))
+            write_whole(labels, text.getvalue().encode())
+        return read_folder(
+            home, labels, target_column="target", sensitive_columns=[*task.sensitive], task=task
+        )
+
+    return read
+
+
+def _drawn(task: BenchmarkTask, home: Path, images: int, split: WorldSplit) -> Iterator[list[str]]:
+    yield ["path", "target", *task.sensitive]
+    for i, drawn in enumerate(islice(TASKS[task.target].stream(split=split), images)):
+        data = io.BytesIO()
+        drawn.image.save(data, "PNG")
+        write_whole(home / f"{i:06}.png", data.getvalue())
+        yield [f"{i:06}.png", drawn.target, *drawn.sensitive.values()]
+
+
+def open_table(
+    table: str | os.PathLike[str],
+    data: str | os.PathLike[str] = "",
+    *,
+    out: str | os.PathLike[str],
+    images: int,
+    reference_images: int = 1000,
+    adapters: Mapping[str, Adapter] | None = None,
+    harmful: Mapping[str, Mapping[str, str]] | None = None,
+    split: Split | None = None,
+    ages: AgeCut = DEFAULT_AGES,
+) -> Table:
+    """A table by its name, or in a TOML file.
+
+    Args:
+        table: a name of `paper_tables`, "field", "clip-bias", or the path of a file ``*.toml``.
+        data: folder of the paper's datasets; "miniature" for drawn images, which need no download.
+        out: folder of the results; drawn images go there.
+        images: how many to draw, where they are drawn.
+        reference_images: likewise, of those that methods are fitted on.
+        adapters: user-defined rows of "field" and "clip-bias".
+        harmful: user-defined sets of "clip-bias", ``{name: {class: phrase}}``.
+        split: of the datasets; None for what each is tested on.
+        ages: who is young and who is old.
+    """
+    home, folders = Path(out), {}
+    if os.fspath(table).endswith(".toml"):
+        grid, folders = read_toml(table)
+    else:
+        grid = find_grid(os.fspath(table), adapters, harmful)
+    others: Reader | None = None
+    train: Reader | None = None
+    if os.fspath(data) == MINIATURE:
+        others = miniature_reader(home / "images", images)
+        train = miniature_reader(home / "reference", reference_images, WorldSplit.VALIDATION)
+        grid = _on_drawn_images(grid, folders, harmful)
+    elif data:
+        others = paper_reader(data, split, ages)
+        if split not in (Split.TRAIN, Split.ALL):
+            train = paper_reader(data, Split.TRAIN, ages)
+    elif not folders:
+        raise FairTTAError("`data` should be the folder of the datasets, or 'miniature'.")
+
+    def read(task: BenchmarkTask) -> Dataset:
+        if str(task) in folders:
+            return folders[str(task)](task)
+        if others is None:
+            raise FairTTAError(f"`data` should be given: {task} is one of the paper's.")
+        return others(task)
+
+    return Table(grid, read, train)
+
+
+def _on_drawn_images(
+    grid: Grid,
+    folders: Mapping[str, Reader],
+    harmful: Mapping[str, Mapping[str, str]] | None,
+) -> Grid:
+    """The same settings on the drawn tasks; folders stay.
+
+    The made-up harmful set is the last class of each task; user-defined sets are added.
+    """
+
+    def drawn(task: BenchmarkTask) -> BenchmarkTask:
+        if not any(one.harmful for one in grid.tasks):
+            return task
+        if harmful is None:
+            return replace(task, harmful={"made-up": (list(task.targets)[-1],)})
+        extra = {name: phrase for classes in harmful.values() for name, phrase in classes.items()}
+        names = {name: tuple(classes) for name, classes in harmful.items()}
+        return replace(task, targets={**extra, **task.targets}, harmful=names)
+
+    kept = [task for task in grid.tasks if str(task) in folders]
+    if len(kept) == len(grid.tasks):
+        return grid
+    return replace(grid, tasks=(*map(drawn, miniature_tasks()), *kept))
+
+
+def read_toml(path: str | os.PathLike[str]) -> tuple[Grid, dict[str, Reader]]:
+    """The table in a file, and readers of the tasks that are folders."""
+    toml = require("tomllib" if sys.version_info >= (3, 11) else "tomli", "bench")
+    file = Path(path)
+    try:
+        with open_file(file) as source:
+            text = source.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+        content = toml.loads(text.decode("utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        why = "it is nested too deep" if isinstance(error, RecursionError) else error
+        raise FairTTAError(f"cannot read the table {str(file)!r}: {why}.") from error
+    _check_keys("a table", content, ("setting",), ("pairs", "folder"))
+    pairs = content.get("pairs", [])
+    if not isinstance(pairs, list):
+        raise FairTTAError(f"`pairs` should be a list of pairs (got {pairs!r}).")
+    tasks = [_pair(name) for name in pairs]
+    folders: dict[str, Reader] = {}
+    for entry in _entries(content, "folder"):
+        task = _folder(entry)
+        tasks.append(task)
+        folders[str(task)] = _folder_reader(file.parent, entry)
+    settings = [_setting(entry, file.parent) for entry in _entries(content, "setting")]
+    for shown in (*map(str, tasks), *(setting.name for setting in settings)):
+        if not shown.isprintable():  # in a terminal it may be a command
+            raise FairTTAError(f"names in a table should be printable text (got {shown!r}).")
+    first = Setting("ZeroShot", ZeroShot())
+    others = [s for s in settings if s.adapter != first.adapter]
+    return Grid(file.stem, "", (first, *others), tuple(tasks)), folders
+
+
+def _folder_reader(home: Path, entry: Mapping[str, Any]) -> Reader:
+    return lambda task: read_folder(
+        home / entry["images"],
+        home / entry["labels"],
+        target_column=entry["target_column"],
+        sensitive_columns=list(task.sensitive),
+        path_column=entry.get("path_column"),
+        task=task,
+    )
+
+
+def _setting(entry: Mapping[str, Any], folder: Path) -> Setting:
+    _check_keys("a setting", entry, ("adapter",), ("name",))
+    _check_texts("a setting", entry, ("adapter", "name"))
+    text = entry["adapter"]
+    adapter = parse_adapter(text, folder)
+    if not is_ready(adapter):
+        raise FairTTAError(
+            f"the adapter {text!r} has to be fitted: write "
+            f"'{text.partition(':')[0]}:reference=FILE' with a file of `fair-tta fit`."
+        )
+    return Setting(entry.get("name", short_name(text)), adapter)
+
+
+def _pair(name: Any) -> BenchmarkTask:
+    for task in PAPER_TASKS:
+        if str(task) == name:
+            return task
+    known = "; ".join(map(str, PAPER_TASKS))
+    raise FairTTAError(f"`pairs` should be of the paper's pairs: {known} (got {name!r}).")
+
+
+def _folder(entry: Mapping[str, Any]) -> BenchmarkTask:
+    _check_keys("a folder", entry, _FOLDER, ("path_column",))
+    texts = ("name", "images", "labels", "target_column", "template", "path_column")
+    _check_texts("a folder", entry, texts)
+    sensitive = entry["sensitive"]
+    if not isinstance(sensitive, Mapping) or not sensitive:
+        raise FairTTAError(
+            "`sensitive` of a folder should have names for each attribute, such as "
+            f'`sensitive.place = ["indoors", "outdoors"]` (got {sensitive!r}).'
+        )
+    return BenchmarkTask(
+        entry["name"],
+        entry["target_column"],
+        parse_names("targets", entry["targets"]),
+        {a: parse_names(f"sensitive.{a}", names) for a, names in sensitive.items()},
+        entry["template"],
+    )
+
+
+def _entries(content: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    found = content.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(entry, Mapping) for entry in found):
+        raise FairTTAError(f"`{name}` should be written [[{name}]] (got {found!r}).")
+    return found
+
+
+def _check_texts(what: str, entry: Mapping[str, Any], names: Sequence[str]) -> None:
+    for name in names:
+        if not isinstance(entry.get(name, ""), str):
+            raise FairTTAError(f"`{name}` of {what} should be a string (got {entry[name]!r}).")
+
+
+def _check_keys(
+    what: str, entry: Mapping[str, Any], needed: Sequence[str], allowed: Sequence[str]
+) -> None:
+    missing = [key for key in needed if key not in entry]
+    unknown = [key for key in entry if key not in (*needed, *allowed)]
+    if missing or unknown:
+        raise FairTTAError(
+            f"{what} should have {', '.join(needed)} and may have {', '.join(allowed)} "
+            f"(missing: {missing}, unknown: {unknown})."
+        )
