@@ -21,9 +21,9 @@ from rich.table import Table
 from scipy.stats import t as student
 
 from fair_tta import ELRA, TPT, FairTPT, FairTPTMO, FixedRate, OrthCali, Zero, ZeroShot
+from fair_tta.extend import Adapter
 from fair_tta.lab.bench._demo import run_episodes
 from fair_tta.lab.bench._figures import COLUMNS
-from fair_tta.methods import Adapter
 from fair_tta.miniature import TASKS
 
 FIRST_SEED = 1000  # the demo reports seeds 0 to 4, the recipe was chosen on validation pictures

@@ -16,8 +16,8 @@ from rich.progress import track
 from rich.table import Table
 
 from fair_tta import ELRA, TPT, FairTPT, FairTPTMO, OrthCali
+from fair_tta.extend import Adapter
 from fair_tta.lab.bench._demo import run_episodes
-from fair_tta.methods import Adapter
 from fair_tta.miniature import TASKS
 
 FIRST_SEED = 1000  # as in claims.py

@@ -37,19 +37,18 @@ from fair_tta import (
     ELRA,
     TPT,
     AugMix,
-    CropFlip,
     FairTPT,
     FairTPTClassifier,
     FairTPTMO,
-    Identity,
     OrthCali,
     Zero,
     ZeroShot,
 )
 from fair_tta._images.draw import render_batch
-from fair_tta._images.views import content_generator
+from fair_tta._images.views import CropFlip, content_generator
 from fair_tta._models.load import find_device
 from fair_tta.auditing._classifier import is_untold
+from fair_tta.extend import Identity
 from fair_tta.methods._base import needs_pixels
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))

@@ -27,8 +27,9 @@ def main() -> None:
     import devices
     import families
 
-    from fair_tta import AugMix, Renderer
+    from fair_tta import AugMix
     from fair_tta._models import resolve
+    from fair_tta.extend import Renderer
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--layers", type=int, default=families.LAYERS)

@@ -22,22 +22,21 @@ from torch import Tensor
 from fair_tta import (
     AugMix,
     Cache,
-    CropFlip,
     FairTPTClassifier,
     FairTTAError,
-    Identity,
     ImageError,
     LogitBalance,
-    Outcome,
     Prediction,
     PromptError,
     Templates,
     Zero,
     ZeroShot,
 )
+from fair_tta._images.views import CropFlip
 from fair_tta._models import TransformersBackend
 from fair_tta._prompts.task import Task
-from fair_tta.metrics import SmallGroupWarning
+from fair_tta.errors import SmallGroupWarning
+from fair_tta.extend import Identity, Outcome
 
 
 @pytest.fixture(scope="module")

@@ -16,16 +16,9 @@ from xml.etree import ElementTree
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from fair_tta import (
-    Adapter,
-    AssociationCorrection,
-    Audit,
-    ZeroShot,
-    audit_classifier,
-    compare,
-    metrics,
-    miniature,
-)
+from fair_tta import AssociationCorrection, Audit, ZeroShot, compare, metrics, miniature
+from fair_tta.auditing import audit_classifier
+from fair_tta.extend import Adapter
 from fair_tta.lab.report._drawings import heat_map
 from picture_canvas import INK, LINE, MUTED, PAPER, RED, TEAL
 from picture_world import balanced, classifier

@@ -1,78 +1,44 @@
-"""Wrap a CLIP model so that its zero-shot answers depend less on an attribute that you name.
+"""Wrap a CLIP model so that its zero-shot predictions depend less on an attribute that you name.
 
-Names are imported when they are asked for: PyTorch takes seconds, and ``fair-tta --help`` needs
-none of it.
+Names are imported on first use: PyTorch takes seconds, and ``fair-tta --help`` needs none of it.
 """
 
+import warnings
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fair_tta._cache import Cache
-    from fair_tta._images.draw import Renderer
-    from fair_tta._images.views import AugMix, CropFlip, Identity, Views
-    from fair_tta._models import Backend, Tokens
-    from fair_tta._prompts.task import Task
+    from fair_tta._images.views import AugMix
     from fair_tta._prompts.templates import Templates
-    from fair_tta.auditing import (
-        Associations,
-        Audit,
-        Examination,
-        Scores,
-        audit,
-        audit_classifier,
-        compare,
-        examine_classifier,
-        predictions_to_dataframe,
-    )
+    from fair_tta.auditing import Audit, Examination, audit, compare
     from fair_tta.classifier import FairTPTClassifier
-    from fair_tta.errors import FairTTAError, ImageError, ModelError, PromptError, TowerError
+    from fair_tta.errors import (
+        DamagedRowWarning,
+        DatasetError,
+        FairTTAError,
+        ImageError,
+        ModelError,
+        PromptError,
+        SmallGroupWarning,
+        SmallReferenceWarning,
+        StoreError,
+        TowerError,
+    )
     from fair_tta.methods import (
-        MEMO,
-        SAGE,
-        SAR,
-        TIE,
         TPT,
-        UMFC,
-        Adapter,
-        AdaptsPixels,
         AssociationCorrection,
-        BalanceStream,
-        BendVLM,
-        Chained,
-        DeYO,
-        EpisodicTIE,
         FairTPT,
         FairTPTMO,
-        FitsImages,
-        FitsLabelledImages,
-        KLFromUniform,
-        KLToUniform,
         LogitBalance,
         OrthCali,
-        Outcome,
-        PartialProjection,
-        PerceptionCLIP,
-        Reference,
-        ReferenceBatch,
-        RoboShot,
-        SEraser,
-        SmallReferenceWarning,
-        StreamGuard,
-        Tent,
-        Texts,
-        TIEStar,
         ViewControl,
         Zero,
         ZeroShot,
     )
-    from fair_tta.methods._field.seraser import DistortedViews, NoisyViews
     from fair_tta.methods._registry import load_adapter
-    from fair_tta.methods._tuning.directions import Direction
-    from fair_tta.methods._tuning.losses import Loss, Objective, SLoss, SuperTSLoss, Term, TSLoss
-    from fair_tta.methods._tuning.rates import ELRA, FixedRate, RatePolicy, Stepper
-    from fair_tta.metrics import Bootstrap, Estimate, Over, SmallGroupWarning
+    from fair_tta.methods._tuning.rates import ELRA, FixedRate
     from fair_tta.pipeline import FairPipeline
     from fair_tta.prediction import Prediction
 
@@ -80,184 +46,113 @@ __version__ = "0.2.0"
 
 __all__ = [
     "ELRA",
-    "MEMO",
-    "SAGE",
-    "SAR",
-    "TIE",
     "TPT",
-    "UMFC",
-    "Adapter",
-    "AdaptsPixels",
     "AssociationCorrection",
-    "Associations",
     "Audit",
     "AugMix",
-    "Backend",
-    "BalanceStream",
-    "BendVLM",
-    "Bootstrap",
     "Cache",
-    "Chained",
-    "CropFlip",
-    "DeYO",
-    "Direction",
-    "DistortedViews",
-    "EpisodicTIE",
-    "Estimate",
+    "DamagedRowWarning",
+    "DatasetError",
     "Examination",
     "FairPipeline",
     "FairTPT",
     "FairTPTClassifier",
     "FairTPTMO",
     "FairTTAError",
-    "FitsImages",
-    "FitsLabelledImages",
     "FixedRate",
-    "Identity",
     "ImageError",
-    "KLFromUniform",
-    "KLToUniform",
     "LogitBalance",
-    "Loss",
     "ModelError",
-    "NoisyViews",
-    "Objective",
     "OrthCali",
-    "Outcome",
-    "Over",
-    "PartialProjection",
-    "PerceptionCLIP",
     "Prediction",
     "PromptError",
-    "RatePolicy",
-    "Reference",
-    "ReferenceBatch",
-    "Renderer",
-    "RoboShot",
-    "SEraser",
-    "SLoss",
-    "Scores",
     "SmallGroupWarning",
     "SmallReferenceWarning",
-    "Stepper",
-    "StreamGuard",
-    "SuperTSLoss",
-    "TIEStar",
-    "TSLoss",
-    "Task",
+    "StoreError",
     "Templates",
-    "Tent",
-    "Term",
-    "Texts",
-    "Tokens",
     "TowerError",
     "ViewControl",
-    "Views",
     "Zero",
     "ZeroShot",
     "__version__",
     "audit",
-    "audit_classifier",
     "compare",
-    "examine_classifier",
     "load_adapter",
-    "predictions_to_dataframe",
 ]
 
-_MODULE_OF = {
-    "Cache": "_cache",
-    "Renderer": "_images.draw",
-    "AugMix": "_images.views",
-    "CropFlip": "_images.views",
-    "Identity": "_images.views",
-    "Views": "_images.views",
-    "Backend": "_models",
-    "Tokens": "_models",
-    "Task": "_prompts.task",
-    "Templates": "_prompts.templates",
-    "Associations": "auditing",
-    "Audit": "auditing",
-    "Examination": "auditing",
-    "Scores": "auditing",
-    "audit": "auditing",
-    "audit_classifier": "auditing",
-    "compare": "auditing",
-    "examine_classifier": "auditing",
-    "predictions_to_dataframe": "auditing",
-    "FairTPTClassifier": "classifier",
-    "FairTTAError": "errors",
-    "ImageError": "errors",
-    "ModelError": "errors",
-    "PromptError": "errors",
-    "TowerError": "errors",
-    "MEMO": "methods",
-    "SAGE": "methods",
-    "SAR": "methods",
-    "TIE": "methods",
-    "TPT": "methods",
-    "UMFC": "methods",
-    "Adapter": "methods",
-    "AdaptsPixels": "methods",
-    "AssociationCorrection": "methods",
-    "BalanceStream": "methods",
-    "BendVLM": "methods",
-    "Chained": "methods",
-    "DeYO": "methods",
-    "EpisodicTIE": "methods",
-    "FairTPT": "methods",
-    "FairTPTMO": "methods",
-    "FitsImages": "methods",
-    "FitsLabelledImages": "methods",
-    "KLFromUniform": "methods",
-    "KLToUniform": "methods",
-    "LogitBalance": "methods",
-    "OrthCali": "methods",
-    "Outcome": "methods",
-    "PartialProjection": "methods",
-    "PerceptionCLIP": "methods",
-    "Reference": "methods",
-    "ReferenceBatch": "methods",
-    "RoboShot": "methods",
-    "SEraser": "methods",
-    "SmallReferenceWarning": "methods",
-    "StreamGuard": "methods",
-    "Tent": "methods",
-    "Texts": "methods",
-    "TIEStar": "methods",
-    "ViewControl": "methods",
-    "Zero": "methods",
-    "ZeroShot": "methods",
-    "DistortedViews": "methods._field.seraser",
-    "NoisyViews": "methods._field.seraser",
-    "load_adapter": "methods._registry",
-    "Direction": "methods._tuning.directions",
-    "Loss": "methods._tuning.losses",
-    "Objective": "methods._tuning.losses",
-    "SLoss": "methods._tuning.losses",
-    "SuperTSLoss": "methods._tuning.losses",
-    "Term": "methods._tuning.losses",
-    "TSLoss": "methods._tuning.losses",
-    "ELRA": "methods._tuning.rates",
-    "FixedRate": "methods._tuning.rates",
-    "RatePolicy": "methods._tuning.rates",
-    "Stepper": "methods._tuning.rates",
-    "Bootstrap": "metrics",
-    "Estimate": "metrics",
-    "Over": "metrics",
-    "SmallGroupWarning": "metrics",
-    "FairPipeline": "pipeline",
-    "Prediction": "prediction",
+
+def _by_name(names_of: dict[str, str]) -> dict[str, str]:
+    return {name: module for module, names in names_of.items() for name in names.split()}
+
+
+_MODULE = _by_name(
+    {
+        "_cache": "Cache",
+        "_images.views": "AugMix",
+        "_prompts.templates": "Templates",
+        "auditing": "Audit Examination audit compare",
+        "classifier": "FairTPTClassifier",
+        "errors": "FairTTAError ImageError PromptError ModelError TowerError DatasetError "
+        "StoreError SmallGroupWarning SmallReferenceWarning DamagedRowWarning",
+        "methods": "ZeroShot TPT Zero OrthCali FairTPT FairTPTMO LogitBalance "
+        "AssociationCorrection ViewControl",
+        "methods._registry": "load_adapter",
+        "methods._tuning.rates": "ELRA FixedRate",
+        "pipeline": "FairPipeline",
+        "prediction": "Prediction",
+    }
+)
+
+# What version 0.2 had here. To be removed in 0.4.
+_MOVED = _by_name(
+    {
+        "auditing": "Associations Scores audit_classifier examine_classifier "
+        "predictions_to_dataframe",
+        "extend": "Adapter AdaptsPixels Backend Direction FitsImages FitsLabelledImages Identity "
+        "Loss Objective Outcome RatePolicy Reference ReferenceBatch Renderer Stepper Task Term "
+        "Texts Tokens Views",
+        "methods": "MEMO SAGE SAR TIE UMFC BendVLM Chained DeYO DistortedViews EpisodicTIE "
+        "KLFromUniform PartialProjection PerceptionCLIP RoboShot SEraser SLoss SuperTSLoss TIEStar "
+        "TSLoss Tent",
+        "metrics": "Bootstrap Estimate Over",
+    }
+)
+_REMOVED = {
+    "BalanceStream": "refit `LogitBalance` from a ring buffer (a recipe is in docs/methods.md)",
+    "StreamGuard": "refit `LogitBalance` from a ring buffer (a recipe is in docs/methods.md)",
+    "CropFlip": "use `AugMix`, or write a view of your own with `fair_tta.extend.Views`",
+    "KLToUniform": "use `fair_tta.methods.KLFromUniform`",
+    "NoisyViews": "use `fair_tta.methods.DistortedViews`",
+    "adapters": "use `fair_tta.methods`",
+    "app": "use `fair_tta.lab.app`",
+    "backends": "use `fair_tta.extend`",
+    "data": "use `fair_tta.lab.data`",
+    "folders": "use `fair_tta.lab.folder`",
+    "paper": "use `fair_tta.lab.bench`",
+    "report": "use `fair_tta.lab.report`",
 }
 
-if not TYPE_CHECKING:  # or a type checker would believe in any name
+if not TYPE_CHECKING:  # otherwise a type checker accepts any name
 
     def __getattr__(name: str) -> object:
-        if name in __all__:
-            value = getattr(import_module(f"fair_tta.{_MODULE_OF[name]}"), name)
-            return globals().setdefault(name, value)
-        if find_spec(f"fair_tta.{name}") is not None:
+        if name in _MODULE:
+            value = getattr(import_module(f"fair_tta.{_MODULE[name]}"), name)
+        elif name in _MOVED:
+            new = f"fair_tta.{_MOVED[name]}"
+            warnings.warn(
+                f"`fair_tta.{name}` has moved: import it from `{new}`.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            value = getattr(import_module(new), name)
+        elif name in _REMOVED:
+            # Not an AttributeError, whose text `from fair_tta import ...` would drop.
+            raise ImportError(f"`fair_tta.{name}` was removed in 0.3: {_REMOVED[name]}.")
+        elif not name.startswith("_") and find_spec(f"fair_tta.{name}") is not None:
             return import_module(f"fair_tta.{name}")
-        raise AttributeError(f"module 'fair_tta' has no attribute {name!r}")
+        else:
+            raise AttributeError(f"module 'fair_tta' has no attribute {name!r}")
+        return globals().setdefault(name, value)
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

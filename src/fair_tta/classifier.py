@@ -30,12 +30,14 @@ from fair_tta._prompts.templates import (
     parse_template,
 )
 from fair_tta.errors import FairTTAError, ImageError, check_number, require
-from fair_tta.methods import Adapter, FairTPT, ZeroShot
-from fair_tta.methods._base import features_will_not_do, needs_pixels
+from fair_tta.methods import FairTPT, ZeroShot
+from fair_tta.methods._base import Adapter, features_will_not_do, needs_pixels
 from fair_tta.methods._checks import check_adapter, check_outcome
 from fair_tta.methods._fitted import check_features
 from fair_tta.methods._predictions import not_finite, to_predictions
 from fair_tta.prediction import Prediction, facts_table
+
+__all__ = ["FairTPTClassifier"]
 
 if TYPE_CHECKING:
     from fair_tta.auditing import Associations, Audit, Examination

@@ -7,6 +7,19 @@ from importlib import import_module
 from numbers import Real
 from typing import Any
 
+__all__ = [
+    "DamagedRowWarning",
+    "DatasetError",
+    "FairTTAError",
+    "ImageError",
+    "ModelError",
+    "PromptError",
+    "SmallGroupWarning",
+    "SmallReferenceWarning",
+    "StoreError",
+    "TowerError",
+]
+
 
 class FairTTAError(ValueError):
     """Base class: catch it to catch everything fair-tta raises on purpose."""
@@ -26,6 +39,35 @@ class ModelError(FairTTAError):
 
 class TowerError(ModelError):
     """A tower does not let token embeddings or weights be replaced, so it cannot be tuned."""
+
+
+class DatasetError(FairTTAError):
+    """A dataset on disk is missing, is not what it should be, or holds nothing that can be used.
+
+    Args:
+        text: what is wrong.
+        short: the same on one line, if it is not the first of `text`.
+    """
+
+    def __init__(self, text: str, short: str = "") -> None:
+        super().__init__(text)
+        self.short = short or text.partition("\n")[0]
+
+
+class StoreError(FairTTAError):
+    """A file of answers is in use by another process, or is not one."""
+
+
+class SmallGroupWarning(UserWarning):
+    """A figure rests on a group with few images."""
+
+
+class SmallReferenceWarning(UserWarning):
+    """A method was fitted on few images."""
+
+
+class DamagedRowWarning(UserWarning):
+    """Lines of a file of answers are not as they were written."""
 
 
 def check_number(name: str, value: Any, should: str, fits: Callable[[Any], bool]) -> None:

@@ -21,8 +21,10 @@ from fair_tta._models.load import find_device, move
 from fair_tta._prompts.templates import Names, parse_names
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import ImageError, PromptError, check_number
-from fair_tta.methods import Adapter
+from fair_tta.methods._base import Adapter
 from fair_tta.prediction import Score
+
+__all__ = ["FairPipeline"]
 
 _ADDRESSES = ("http://", "https://")
 _MOST_BYTES = 64 * 2**20  # of a picture from an address

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TypedDict
 
+__all__ = ["Prediction"]
+
 
 class Score(TypedDict):
     """One entry of what a transformers zero-shot pipeline returns."""

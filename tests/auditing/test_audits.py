@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from fair_tta import FairTPT, metrics
 from fair_tta.auditing import Audit, Scores, audit, compare, schema
-from fair_tta.errors import FairTTAError
-from fair_tta.metrics import Bootstrap, Over, SmallGroupWarning
+from fair_tta.errors import FairTTAError, SmallGroupWarning
+from fair_tta.metrics import Bootstrap, Over
 from fair_tta.prediction import Prediction
 
 jsonschema: Any = pytest.importorskip("jsonschema")

@@ -15,9 +15,7 @@ import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 
 from fair_tta import (
-    Adapter,
     AugMix,
-    Bootstrap,
     Examination,
     FairTPT,
     FairTPTClassifier,
@@ -26,12 +24,14 @@ from fair_tta import (
     OrthCali,
     Zero,
     ZeroShot,
-    examine_classifier,
     metrics,
 )
 from fair_tta._models import TransformersBackend
+from fair_tta.auditing import examine_classifier
 from fair_tta.auditing._examination import ExaminationDocument
 from fair_tta.auditing._examine import NOTICE, stop_signs
+from fair_tta.extend import Adapter
+from fair_tta.metrics import Bootstrap
 from fair_tta.miniature import TASKS
 from fair_tta.miniature._world import WorldSplit
 

@@ -6,17 +6,9 @@ from typing import Any
 
 import pytest
 
-from fair_tta import (
-    TIE,
-    FairTPTClassifier,
-    FairTTAError,
-    Identity,
-    SmallGroupWarning,
-    TIEStar,
-    ZeroShot,
-    audit,
-    miniature,
-)
+from fair_tta import FairTPTClassifier, FairTTAError, SmallGroupWarning, ZeroShot, audit, miniature
+from fair_tta.extend import Identity
+from fair_tta.methods import TIE, TIEStar
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
 

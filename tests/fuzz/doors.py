@@ -24,10 +24,11 @@ from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from fair_tta import FairTPTClassifier, Identity, LogitBalance, ZeroShot, load_adapter, miniature
+from fair_tta import FairTPTClassifier, LogitBalance, ZeroShot, load_adapter, miniature
 from fair_tta._images.views import AugMix
 from fair_tta._models import Backend, resolve
 from fair_tta.auditing import Audit, Examination, audit
+from fair_tta.extend import Identity
 from fair_tta.lab._runs.bank import Bank
 from fair_tta.lab._runs.store import Answer, Key, Store, to_answer
 from fair_tta.lab.bench._sources import read_toml

@@ -9,7 +9,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 HEAD = """
 from dataclasses import dataclass, field
 from typing import ClassVar
-from fair_tta import FairTPTMO, Outcome, TPT, ZeroShot
+from fair_tta import FairTPTMO, TPT, ZeroShot
+from fair_tta.extend import Outcome
 """
 
 

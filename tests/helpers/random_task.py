@@ -12,8 +12,9 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fair_tta import Cache, Task, Templates, ZeroShot
+from fair_tta import Cache, Templates, ZeroShot
 from fair_tta._linalg import unit
+from fair_tta.extend import Task
 
 DIM = 24
 

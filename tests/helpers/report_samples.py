@@ -11,7 +11,8 @@ import numpy as np
 
 from fair_tta import FairTPT, ZeroShot
 from fair_tta.auditing import Audit, Scores, audit, compare
-from fair_tta.metrics import Bootstrap, SmallGroupWarning
+from fair_tta.errors import SmallGroupWarning
+from fair_tta.metrics import Bootstrap
 
 VOID = {"meta", "link", "br", "img"}
 GENDER = {"gender": ["man", "woman"]}

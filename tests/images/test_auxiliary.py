@@ -10,7 +10,10 @@ import pytest
 from checks import picture
 from PIL import Image
 
-from fair_tta import DistortedViews, FairTTAError, NoisyViews, Views
+from fair_tta import FairTTAError
+from fair_tta.extend import Views
+from fair_tta.methods import DistortedViews
+from fair_tta.methods._field.seraser import NoisyViews
 
 GREY = Image.new("RGB", (60, 40), (128, 128, 128))
 

@@ -14,7 +14,8 @@ from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from families_open_clip import OPEN_CLIP
 from PIL import Image, ImageOps
 
-from fair_tta import CropFlip, FairTPTClassifier
+from fair_tta import FairTPTClassifier
+from fair_tta._images.views import CropFlip
 from fair_tta._images.vision import PixelSpec
 
 Change = Callable[[Image.Image], Image.Image]

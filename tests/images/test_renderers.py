@@ -9,8 +9,10 @@ import pytest
 import torch
 from checks import picture
 
-from fair_tta import AugMix, CropFlip, FairTPTClassifier, FairTTAError, Identity, Renderer, Zero
+from fair_tta import AugMix, FairTPTClassifier, FairTTAError, Zero
 from fair_tta._images.draw import uses_tensors
+from fair_tta._images.views import CropFlip
+from fair_tta.extend import Identity, Renderer
 
 CPU, OTHER = torch.device("cpu"), torch.device("meta")
 

@@ -22,23 +22,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fair_tta import (
-    ELRA,
-    TPT,
-    FairTPT,
-    FairTPTMO,
-    FixedRate,
-    OrthCali,
-    SLoss,
-    SuperTSLoss,
-    Templates,
-    TSLoss,
-    Zero,
-)
+from fair_tta import ELRA, TPT, FairTPT, FairTPTMO, FixedRate, OrthCali, Templates, Zero
 from fair_tta._linalg import unit
 from fair_tta._models import OpenClipBackend, TransformersBackend
 from fair_tta._prompts.task import Task
 from fair_tta._prompts.templates import Prompt
+from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
 
 TARGETS = {"cat": "cat", "dog": "black dog", "bird": "water bird"}
 ONE = {"sex": {"m": "male", "f": "female"}}

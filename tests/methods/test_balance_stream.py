@@ -17,7 +17,6 @@ from torch import Tensor
 
 from fair_tta import (
     AssociationCorrection,
-    BalanceStream,
     FairTPTClassifier,
     FairTTAError,
     ImageError,
@@ -25,11 +24,11 @@ from fair_tta import (
     ModelError,
     Prediction,
     PromptError,
-    StreamGuard,
     ZeroShot,
     miniature,
 )
 from fair_tta._linalg import unit
+from fair_tta.methods._own.logit_balance import BalanceStream, StreamGuard
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
 

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from random_task import DIM, Drawn, EncodedClassifier, drawn, joint_of, random_units, softmax
 from torch import Tensor
 
-from fair_tta import TPT, BendVLM, FairTTAError
+from fair_tta import TPT, FairTTAError
+from fair_tta.methods import BendVLM
 from fair_tta.methods._field.bend_vlm import bend
 
 optimize: Any = pytest.importorskip("scipy.optimize")

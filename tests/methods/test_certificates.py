@@ -10,14 +10,8 @@ from hypothesis import given, settings
 from random_task import Drawn, EncodedClassifier, drawn
 from torch import Tensor
 
-from fair_tta import (
-    AssociationCorrection,
-    LogitBalance,
-    Prediction,
-    StreamGuard,
-    ViewControl,
-    ZeroShot,
-)
+from fair_tta import AssociationCorrection, LogitBalance, Prediction, ViewControl, ZeroShot
+from fair_tta.methods._own.logit_balance import StreamGuard
 from fair_tta.methods._predictions import to_predictions
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")

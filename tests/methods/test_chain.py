@@ -11,22 +11,10 @@ import torch
 from checks import picture
 from torch import Tensor
 
-from fair_tta import (
-    TPT,
-    AugMix,
-    Chained,
-    FairTPT,
-    FairTPTClassifier,
-    FairTPTMO,
-    OrthCali,
-    Outcome,
-    SLoss,
-    SuperTSLoss,
-    Task,
-    Texts,
-    ZeroShot,
-)
+from fair_tta import TPT, AugMix, FairTPT, FairTPTClassifier, FairTPTMO, OrthCali, ZeroShot
 from fair_tta.errors import FairTTAError
+from fair_tta.extend import Outcome, Task, Texts
+from fair_tta.methods import Chained, SLoss, SuperTSLoss
 from fair_tta.methods._tuning.directions import WeightedSum
 
 NAMES = {"gender": ["man", "woman"], "age": ["young", "old"]}

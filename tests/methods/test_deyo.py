@@ -12,9 +12,10 @@ import torch
 from checks import picture
 from plain_towers import classifier
 
-from fair_tta import DeYO, FairTTAError, FixedRate, TowerError
+from fair_tta import FairTTAError, FixedRate, TowerError
 from fair_tta._images.views import content_generator
 from fair_tta._linalg import unit
+from fair_tta.methods import DeYO
 from fair_tta.methods._field.deyo import NOTHING_PASSED, PatchShuffle
 
 

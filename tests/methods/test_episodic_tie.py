@@ -10,7 +10,7 @@ from hypothesis import given
 from random_task import DIM, Drawn, drawn, random_units, softmax
 from torch import Tensor
 
-from fair_tta import EpisodicTIE
+from fair_tta.methods import EpisodicTIE
 from fair_tta.methods._field.tie import nearest
 
 

@@ -14,42 +14,19 @@ from torch import Tensor
 
 from fair_tta import (
     ELRA,
-    MEMO,
-    SAGE,
-    SAR,
-    TIE,
     TPT,
-    UMFC,
-    Adapter,
     AssociationCorrection,
     AugMix,
-    BendVLM,
-    Chained,
-    DeYO,
-    DistortedViews,
-    EpisodicTIE,
     FairTPT,
     FairTPTClassifier,
     FairTPTMO,
     FairTTAError,
     FixedRate,
-    Identity,
-    KLToUniform,
     LogitBalance,
-    NoisyViews,
     OrthCali,
-    PartialProjection,
-    PerceptionCLIP,
     Prediction,
     PromptError,
-    RoboShot,
-    SEraser,
-    SLoss,
-    SuperTSLoss,
     Templates,
-    Tent,
-    TIEStar,
-    TSLoss,
     ViewControl,
     Zero,
     ZeroShot,
@@ -57,7 +34,30 @@ from fair_tta import (
 from fair_tta._linalg import unit
 from fair_tta._models import TransformersBackend
 from fair_tta.auditing._scores import Scores
+from fair_tta.extend import Adapter, Identity
+from fair_tta.methods import (
+    MEMO,
+    SAGE,
+    SAR,
+    TIE,
+    UMFC,
+    BendVLM,
+    Chained,
+    DeYO,
+    DistortedViews,
+    EpisodicTIE,
+    PartialProjection,
+    PerceptionCLIP,
+    RoboShot,
+    SEraser,
+    SLoss,
+    SuperTSLoss,
+    Tent,
+    TIEStar,
+    TSLoss,
+)
 from fair_tta.methods import _registry as text_form
+from fair_tta.methods._field.seraser import KLToUniform, NoisyViews
 from fair_tta.methods._tuning.rates import BOUNDED
 
 TARGETS = ["cat", "black dog", "water bird"]

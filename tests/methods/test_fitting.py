@@ -21,19 +21,14 @@ from torch import Tensor
 from fair_tta import (
     FairTPTClassifier,
     FairTTAError,
-    FitsImages,
-    FitsLabelledImages,
     LogitBalance,
     ModelError,
-    Outcome,
     PromptError,
-    Reference,
-    ReferenceBatch,
     SmallReferenceWarning,
-    Task,
     ZeroShot,
     load_adapter,
 )
+from fair_tta.extend import FitsImages, FitsLabelledImages, Outcome, Reference, ReferenceBatch, Task
 from fair_tta.methods._checks import check_adapter, is_fitted, parts_of
 from fair_tta.methods._paper.fair_tpt import FairTPT
 from fair_tta.methods._reference import _digest

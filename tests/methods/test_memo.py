@@ -9,7 +9,9 @@ import torch
 from checks import picture
 from plain_towers import classifier, entropy, norm_parameters, tuned
 
-from fair_tta import MEMO, FixedRate, Identity
+from fair_tta import FixedRate
+from fair_tta.extend import Identity
+from fair_tta.methods import MEMO
 
 
 def plain_step(log_p: Any, pixels: Any, optimizer: Any, _: Any) -> None:

@@ -13,8 +13,9 @@ import pytest
 from checks import picture
 from extending_page import HEAD, documented
 
-from fair_tta import TPT, Chained, FairTPTClassifier, FairTTAError, OrthCali
+from fair_tta import TPT, FairTPTClassifier, FairTTAError, OrthCali
 from fair_tta._identity import adapter_settings
+from fair_tta.methods import Chained
 from fair_tta.methods._registry import parse_adapter, parse_adapters, short_name
 
 MARKERS = "\n    ".join(

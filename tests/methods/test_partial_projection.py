@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from random_task import DIM, Drawn, drawn, joint_of, random_units, softmax, unrelated
 from torch import Tensor
 
-from fair_tta import TPT, FairTPTClassifier, Identity, PartialProjection, PromptError, Templates
+from fair_tta import TPT, FairTPTClassifier, PromptError, Templates
+from fair_tta.extend import Identity
+from fair_tta.methods import PartialProjection
 from fair_tta.methods._field.partial_projection import balance_part
 
 optimize: Any = pytest.importorskip("scipy.optimize")

@@ -18,14 +18,9 @@ from hypothesis import strategies as st
 from random_task import Drawn, drawn, joint_of, random_units
 from torch import Tensor
 
-from fair_tta import (
-    FairTPTClassifier,
-    FairTTAError,
-    Identity,
-    PerceptionCLIP,
-    PromptError,
-    Templates,
-)
+from fair_tta import FairTPTClassifier, FairTTAError, PromptError, Templates
+from fair_tta.extend import Identity
+from fair_tta.methods import PerceptionCLIP
 from fair_tta.methods._field.perception_clip import given_context
 
 

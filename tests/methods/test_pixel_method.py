@@ -13,25 +13,13 @@ from PIL.Image import Image
 from plain_towers import classifier
 from torch import Tensor
 
-from fair_tta import (
-    SAR,
-    AdaptsPixels,
-    DeYO,
-    DistortedViews,
-    FairTPTClassifier,
-    FairTTAError,
-    Outcome,
-    SEraser,
-    Task,
-    Tent,
-    TowerError,
-    Zero,
-    ZeroShot,
-)
+from fair_tta import FairTPTClassifier, FairTTAError, TowerError, Zero, ZeroShot
+from fair_tta.extend import AdaptsPixels, Outcome, Task
 from fair_tta.lab._runs.bank import AskedPicture
 from fair_tta.lab._runs.job import WorkUnit, job_of
 from fair_tta.lab._runs.store import to_prediction
 from fair_tta.lab._runs.worker import Worker
+from fair_tta.methods import SAR, DeYO, DistortedViews, SEraser, Tent
 from fair_tta.methods._registry import parse_adapter
 
 METHODS: list[Any] = [

@@ -16,7 +16,9 @@ from hypothesis import given
 from random_task import DIM, Drawn, drawn, random_units, softmax
 from torch import Tensor
 
-from fair_tta import TPT, FairTPTClassifier, FairTTAError, Identity, PromptError, RoboShot, ZeroShot
+from fair_tta import TPT, FairTPTClassifier, FairTTAError, PromptError, ZeroShot
+from fair_tta.extend import Identity
+from fair_tta.methods import RoboShot
 
 Array = npt.NDArray[np.float64]
 SENTENCES = ("a photo of water", "a photo of land", "has webbed feet", "has claws", "day", "night")

@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_task import random_units
 
-from fair_tta import SAGE, FairTPTClassifier, FairTTAError, Identity, PromptError
+from fair_tta import FairTPTClassifier, FairTTAError, PromptError
+from fair_tta.extend import Identity
+from fair_tta.methods import SAGE
 from fair_tta.methods._field.sage import OPENINGS, widest
 
 TEMPLATES = ("a photo of a {}.", "a drawing of a {target}.", "a {} on water", "a bird, not a {}")

@@ -10,7 +10,8 @@ import torch
 from checks import picture
 from plain_towers import classifier, entropy, tuned
 
-from fair_tta import SAR, FairTTAError, FixedRate
+from fair_tta import FairTTAError, FixedRate
+from fair_tta.methods import SAR
 from fair_tta.methods._tuning.weights import NO_VIEW_PASSED
 
 

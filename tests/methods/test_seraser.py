@@ -14,16 +14,9 @@ from PIL import Image
 from plain_towers import classifier
 from torch.nn.functional import kl_div
 
-from fair_tta import (
-    ELRA,
-    DistortedViews,
-    FairTTAError,
-    FixedRate,
-    KLFromUniform,
-    KLToUniform,
-    NoisyViews,
-    SEraser,
-)
+from fair_tta import ELRA, FairTTAError, FixedRate
+from fair_tta.methods import DistortedViews, KLFromUniform, SEraser
+from fair_tta.methods._field.seraser import KLToUniform, NoisyViews
 from fair_tta.methods._tuning.directions import WeightedSum
 from fair_tta.methods._tuning.loop import tune
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from random_task import DIM, Drawn, drawn, random_units, task_of
 from torch import Tensor
 
-from fair_tta import FairTTAError, StreamGuard, metrics
+from fair_tta import FairTTAError, metrics
 from fair_tta._linalg import unit
 from fair_tta.auditing._examine import MOST_ENTROPY, MOST_R_SQUARED
-from fair_tta.methods._own.logit_balance import drift_of, perception_sums, r_squared_of
+from fair_tta.methods._own.logit_balance import StreamGuard, drift_of, perception_sums, r_squared_of
 
 
 def images_of(case: Drawn, n: int = 60) -> Tensor:

@@ -9,7 +9,8 @@ import torch
 from checks import picture
 from plain_towers import classifier, entropy, tuned
 
-from fair_tta import FixedRate, Tent
+from fair_tta import FixedRate
+from fair_tta.methods import Tent
 
 
 def plain_step(log_p: Any, pixels: Any, optimizer: Any, _: Any) -> None:

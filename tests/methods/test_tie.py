@@ -13,8 +13,9 @@ from hypothesis import given
 from random_task import DIM, Drawn, EncodedClassifier, drawn, random_units, softmax
 from torch import Tensor
 
-from fair_tta import TIE, TPT, EpisodicTIE, FairTTAError, TIEStar
+from fair_tta import TPT, FairTTAError
 from fair_tta._linalg import unit
+from fair_tta.methods import TIE, EpisodicTIE, TIEStar
 
 Array = npt.NDArray[np.float64]
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from random_task import DIM, Drawn, EncodedClassifier, drawn, random_units, softmax
 from torch import Tensor
 
-from fair_tta import TPT, UMFC, FairTTAError, PromptError
+from fair_tta import TPT, FairTTAError, PromptError
 from fair_tta._linalg import unit
+from fair_tta.methods import UMFC
 
 cluster: Any = pytest.importorskip("sklearn.cluster")
 Array = npt.NDArray[np.float64]

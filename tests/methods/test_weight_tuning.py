@@ -11,17 +11,9 @@ import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from plain_towers import classifier, open_clip_resnet
 
-from fair_tta import (
-    ELRA,
-    MEMO,
-    SAR,
-    Adapter,
-    AugMix,
-    FairTPTClassifier,
-    FairTTAError,
-    Tent,
-    ZeroShot,
-)
+from fair_tta import ELRA, AugMix, FairTPTClassifier, FairTTAError, ZeroShot
+from fair_tta.extend import Adapter
+from fair_tta.methods import MEMO, SAR, Tent
 from fair_tta.methods._tuning.weights import WeightTuning
 
 METHODS: list[Any] = [Tent(), MEMO(every_weight=True), SAR(margin=2.0)]

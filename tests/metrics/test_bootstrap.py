@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fair_tta import metrics
-from fair_tta.errors import FairTTAError
-from fair_tta.metrics import Bootstrap, Estimate, Over, SmallGroupWarning
+from fair_tta.errors import FairTTAError, SmallGroupWarning
+from fair_tta.metrics import Bootstrap, Estimate, Over
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._estimates import differences, estimates, shortfall, worst
 from fair_tta.metrics._rows import Floats, Ints, Rows, parse_rows

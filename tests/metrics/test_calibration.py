@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fair_tta import metrics
-from fair_tta.errors import FairTTAError
-from fair_tta.metrics import Bootstrap, Estimate, SmallGroupWarning
+from fair_tta.errors import FairTTAError, SmallGroupWarning
+from fair_tta.metrics import Bootstrap, Estimate
 
 QUICK = Bootstrap(200)
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fair_tta import metrics
-from fair_tta.errors import FairTTAError
-from fair_tta.metrics import Over, SmallGroupWarning
+from fair_tta.errors import FairTTAError, SmallGroupWarning
+from fair_tta.metrics import Over
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._estimates import gaps_of_classes
 from fair_tta.metrics._perceived import pseudo_odds

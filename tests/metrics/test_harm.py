@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fair_tta import FairTTAError
-from fair_tta.metrics import SmallGroupWarning, harm_rate, harm_rate_change, paired_interval
+from fair_tta.errors import SmallGroupWarning
+from fair_tta.metrics import harm_rate, harm_rate_change, paired_interval
 
 stats: Any = pytest.importorskip("scipy.stats")
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")

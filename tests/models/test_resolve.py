@@ -19,8 +19,9 @@ from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from PIL.Image import Image
 from torch import Tensor
 
-from fair_tta import Backend, FairTPTClassifier, ModelError, Tokens
+from fair_tta import FairTPTClassifier, ModelError
 from fair_tta._models import OpenClipBackend, TransformersBackend, resolve
+from fair_tta.extend import Backend, Tokens
 
 CONFIG = {
     "embed_dim": 16,
@@ -227,7 +228,7 @@ def test_what_a_backend_of_ones_own_lacks_is_named() -> None:
         def encode_images(self, images: Any) -> Any: ...
 
     lacks = "device, dtype, tokenize, embed_tokens, encode_text, encode_prompts"
-    with pytest.raises(ModelError, match=rf"fair_tta.Backend: Unfinished lacks {lacks}\."):
+    with pytest.raises(ModelError, match=rf"fair_tta.extend.Backend: Unfinished lacks {lacks}\."):
         resolve(Unfinished())
 
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from fair_tta import CropFlip, FairTPTClassifier
+from fair_tta import FairTPTClassifier
+from fair_tta._images.views import CropFlip
 from fair_tta._models import OpenClipBackend, Tokens, TransformersBackend
 from fair_tta._models.prefix_sharing import Tree
 from fair_tta._models.text_tower import TextTower

@@ -16,7 +16,6 @@ from fair_tta import (
     AssociationCorrection,
     FairTPTClassifier,
     OrthCali,
-    Outcome,
     TowerError,
     ViewControl,
     Zero,
@@ -26,6 +25,7 @@ from fair_tta._models import Tokens, TransformersBackend
 from fair_tta._models import borrow as guard
 from fair_tta._models.text_tower import TextTower
 from fair_tta._prompts.task import Task
+from fair_tta.extend import Outcome
 
 PROBE = Tokens(
     torch.tensor([[1, 2, 0, 0, 0, 0], [3, 4, 5, 6, 0, 0]]),

@@ -19,7 +19,8 @@ import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 
-from fair_tta import CropFlip, FairTPT, FairTPTClassifier, ModelError, ZeroShot
+from fair_tta import FairTPT, FairTPTClassifier, ModelError, ZeroShot
+from fair_tta._images.views import CropFlip
 
 
 class Broken(Exception):

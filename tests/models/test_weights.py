@@ -12,7 +12,8 @@ from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from test_untouched import open_clip_clip, transformers_clip
 from torch import nn
 
-from fair_tta import CropFlip, FairTPT, FairTPTClassifier, OrthCali, ZeroShot
+from fair_tta import FairTPT, FairTPTClassifier, OrthCali, ZeroShot
+from fair_tta._images.views import CropFlip
 from fair_tta._models.borrow import fingerprint
 
 PICTURES = [picture(0), picture(1)]

@@ -15,7 +15,6 @@ from devices import Pair
 
 from fair_tta import (
     ELRA,
-    SAR,
     TPT,
     AugMix,
     FairTPT,
@@ -23,13 +22,11 @@ from fair_tta import (
     FairTPTMO,
     FixedRate,
     OrthCali,
-    Renderer,
-    SLoss,
-    SuperTSLoss,
-    TSLoss,
     ViewControl,
 )
 from fair_tta import methods as adapters
+from fair_tta.extend import Renderer
+from fair_tta.methods import SAR, SLoss, SuperTSLoss, TSLoss
 from fair_tta.methods._base import needs_pixels
 from fair_tta.methods._paper.orthcali import calibrate
 from fair_tta.methods._tuning.directions import UPGrad

@@ -10,7 +10,6 @@ from checks import picture
 from devices import Pair
 
 from fair_tta import (
-    Adapter,
     AssociationCorrection,
     AugMix,
     FairTPT,
@@ -19,6 +18,7 @@ from fair_tta import (
     OrthCali,
     ZeroShot,
 )
+from fair_tta.extend import Adapter
 
 pytest_plugins = ("device_models",)
 

@@ -12,11 +12,12 @@ import pytest
 import torch
 from checks import SENSITIVE, TEMPLATE
 
-from fair_tta import Cache, FairTTAError, Templates, Texts
+from fair_tta import Cache, FairTTAError, Templates
 from fair_tta._cache import size_of
 from fair_tta._models import TransformersBackend
 from fair_tta._models.prefix_sharing import Tree
 from fair_tta._prompts.task import Task
+from fair_tta.extend import Texts
 
 
 def test_the_oldest_go_when_bytes_run_out(monkeypatch: pytest.MonkeyPatch) -> None:

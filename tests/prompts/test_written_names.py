@@ -14,26 +14,14 @@ from hypothesis import strategies as st
 
 from fair_tta import (
     ELRA,
-    MEMO,
-    SAGE,
     TPT,
-    UMFC,
     AssociationCorrection,
-    Chained,
     FairTPT,
     FairTPTMO,
     FairTTAError,
     FixedRate,
-    KLToUniform,
     LogitBalance,
-    NoisyViews,
     OrthCali,
-    PerceptionCLIP,
-    RoboShot,
-    SEraser,
-    SuperTSLoss,
-    Tent,
-    TSLoss,
     ViewControl,
     Zero,
     ZeroShot,
@@ -41,7 +29,20 @@ from fair_tta import (
 from fair_tta import methods as adapters
 from fair_tta.lab._cli.names import parse_renames, sensitive_option, targets_option
 from fair_tta.lab._cli.options import complete_adapters
+from fair_tta.methods import (
+    MEMO,
+    SAGE,
+    UMFC,
+    Chained,
+    PerceptionCLIP,
+    RoboShot,
+    SEraser,
+    SuperTSLoss,
+    Tent,
+    TSLoss,
+)
 from fair_tta.methods._base import needs_pixels
+from fair_tta.methods._field.seraser import KLToUniform, NoisyViews
 from fair_tta.methods._registry import ADAPTERS, describe_settings, parse_adapter, parse_adapters
 
 

@@ -42,7 +42,7 @@ _ACCEPTED = (
     "a transformers model (with `processor=` if it has no `name_or_path`), a transformers "
     "zero-shot pipeline, open_clip's (model, preprocess, tokenizer), an open_clip model, the "
     "directory or hub id of a transformers model, 'open_clip:NAME/TAG', 'miniature' (the embedded "
-    "model), or an object that satisfies fair_tta.Backend"
+    "model), or an object that satisfies fair_tta.extend.Backend"
 )
 _CLIP_VOCABULARY = 49408
 _MEMBERS = [name for name in vars(Backend) if not name.startswith("_")]
@@ -82,7 +82,7 @@ def resolve(model: Any, processor: Any = None) -> Backend:
         return OpenClipBackend(model, _open_clip_preprocess(model), _open_clip_tokenizer(model))
     if "encode_images" not in missing or "encode_prompts" not in missing:
         raise ModelError(
-            f"`model` should satisfy fair_tta.Backend: {type(model).__name__} lacks "
+            f"`model` should satisfy fair_tta.extend.Backend: {type(model).__name__} lacks "
             f"{', '.join(missing)}."
         )
     raise ModelError(f"`model` should be {_ACCEPTED} (got {_describe(model)}).")

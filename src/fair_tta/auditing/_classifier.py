@@ -14,7 +14,7 @@ from fair_tta.auditing._measure import audit
 from fair_tta.auditing._run import HarmSets
 from fair_tta.auditing._scores import Scores
 from fair_tta.errors import FairTTAError, require
-from fair_tta.methods import Adapter
+from fair_tta.methods._base import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
 from fair_tta.metrics._rows import ONE_ATTRIBUTE, Column, Sensitive, read_column, read_sensitive
 from fair_tta.prediction import Prediction

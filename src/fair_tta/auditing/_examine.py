@@ -32,8 +32,8 @@ from fair_tta.auditing._examination import (
 )
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError, ImageError, require
-from fair_tta.methods import Adapter, ZeroShot
-from fair_tta.methods._base import needs_pixels
+from fair_tta.methods import ZeroShot
+from fair_tta.methods._base import Adapter, needs_pixels
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
 from fair_tta.metrics._calibration import average_sensitive_indifference, mean
 from fair_tta.metrics._estimate import SMALL, listed

@@ -27,12 +27,14 @@ from fair_tta.lab._runs.reference import Tell, fit_adapters
 from fair_tta.lab._runs.runner import Engine, Progress, Runner
 from fair_tta.lab._runs.store import Answer, Store
 from fair_tta.lab._runs.worker import Answered
-from fair_tta.lab.data._labels import LabelValues
+from fair_tta.lab.data._labels import Labels, LabelValues
 from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record
 from fair_tta.lab.data._sampling import check_counts, choose
 from fair_tta.lab.report import GalleryImage, write_report
-from fair_tta.methods import Adapter
+from fair_tta.methods._base import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
+
+__all__ = ["FolderAudit", "LabelValues", "Labels", "audit_folder"]
 
 ROWS, PROBLEMS = "rows.jsonl", "problems.csv"
 AUDIT, REPORT, CARD, PREDICTIONS = "audit.json", "report.html", "card.md", "predictions.csv"

@@ -21,7 +21,14 @@ from typing_extensions import Self
 from fair_tta._images.load import is_single_image
 from fair_tta._linalg import of_length_one
 from fair_tta._prompts.task import Task
-from fair_tta.errors import FairTTAError, ImageError, ModelError, PromptError, require
+from fair_tta.errors import (
+    FairTTAError,
+    ImageError,
+    ModelError,
+    PromptError,
+    SmallReferenceWarning,
+    require,
+)
 from fair_tta.methods._reference import Reference, TaskIdentity, unknown_settings
 
 SensitiveLabels: TypeAlias = Iterable[str] | Mapping[str, Iterable[str]]
@@ -212,10 +219,6 @@ def gather_batches(batches: Iterable[ReferenceBatch]) -> tuple[Tensor, dict[str,
 
 
 T = TypeVar("T")
-
-
-class SmallReferenceWarning(UserWarning):
-    """A method was fitted on few images."""
 
 
 class FittedMethod:

@@ -15,7 +15,7 @@ from fair_tta.metrics._calibration import (
     normalised_entropies,
 )
 from fair_tta.metrics._definitions import Metric
-from fair_tta.metrics._estimate import SMALL, Estimate, Over, SmallGroupWarning
+from fair_tta.metrics._estimate import SMALL, Estimate, Over
 from fair_tta.metrics._estimates import Rates
 from fair_tta.metrics._groups import (
     accuracy,
@@ -56,7 +56,6 @@ __all__ = [
     "Over",
     "PseudoOdds",
     "Rates",
-    "SmallGroupWarning",
     "accuracy",
     "average_sensitive_indifference",
     "average_target_confidence",

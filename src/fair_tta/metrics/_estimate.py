@@ -8,6 +8,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from fair_tta.errors import SmallGroupWarning
+
 SMALL = 30
 """Groups with fewer images warn."""
 
@@ -22,10 +24,6 @@ class Over(Enum):
 
     SENSITIVE = "s"
     """Images with one sensitive value, as in the paper's text."""
-
-
-class SmallGroupWarning(UserWarning):
-    """A figure rests on a group with few images."""
 
 
 @dataclass(frozen=True)

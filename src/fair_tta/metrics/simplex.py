@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+__all__ = ["collapse_distance", "distance", "flip_margin", "universal_collapse_distance"]
+
 
 def distance(p: Tensor, q: Tensor) -> Tensor:
     """Half the l1 distance of two probability vectors, ``[..., K] -> [...]``, between 0 and 1."""

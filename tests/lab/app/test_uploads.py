@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fair_tta.errors import DatasetError
 from fair_tta.lab.app._uploads import (
     UploadedFile,
     header,
@@ -20,7 +21,6 @@ from fair_tta.lab.app._uploads import (
     stage,
     write_staged_labels,
 )
-from fair_tta.lab.data._records import DatasetError
 
 
 @given(st.text())

@@ -34,7 +34,7 @@ def table_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.metrics.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
 def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> None:
     out = call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
     clf = FairTPTClassifier(

@@ -10,7 +10,8 @@ from checks import picture
 from cli_fixtures import NAMES, call
 from cli_fixtures import tiny_model as tiny_model
 
-from fair_tta import Adapter, AugMix, Examination, FairTPT, FairTPTClassifier, OrthCali, Zero
+from fair_tta import AugMix, Examination, FairTPT, FairTPTClassifier, OrthCali, Zero
+from fair_tta.extend import Adapter
 from fair_tta.miniature import TASKS
 from fair_tta.miniature._world import WorldSplit
 

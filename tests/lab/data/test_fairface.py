@@ -8,11 +8,11 @@ from pathlib import Path
 import dataset_fixtures as made
 import pytest
 
+from fair_tta.errors import DatasetError
 from fair_tta.lab.data import (
     PAPER_TASKS,
     AgeCut,
     BenchmarkTask,
-    DatasetError,
     Padding,
     ProblemKind,
     Split,

@@ -20,11 +20,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from fair_tta.errors import DatasetError
 from fair_tta.lab.data import (
     PAPER_TASKS,
     BenchmarkTask,
     Dataset,
-    DatasetError,
     Problem,
     ProblemKind,
     Record,

@@ -9,7 +9,8 @@ import pytest
 from checks import picture
 
 from fair_tta._io import Unlisted
-from fair_tta.lab.data import DatasetError, Problem, ProblemKind
+from fair_tta.errors import DatasetError
+from fair_tta.lab.data import Problem, ProblemKind
 from fair_tta.lab.data import _labels as module
 from fair_tta.lab.data._labels import FOLDER_LABELS, write_labels_of_folders
 

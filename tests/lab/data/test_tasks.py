@@ -10,12 +10,12 @@ import pytest
 
 from fair_tta import FairTTAError, Templates
 from fair_tta._prompts.templates import parse_names, parse_sensitive
+from fair_tta.errors import DatasetError
 from fair_tta.lab.data import (
     MAIN_TASKS,
     MORE_TASKS,
     PAPER_TASKS,
     BenchmarkTask,
-    DatasetError,
     Split,
     find_task,
     read_dataset,

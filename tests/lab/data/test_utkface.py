@@ -9,11 +9,11 @@ import dataset_fixtures as made
 import pytest
 
 from fair_tta import FairTTAError
+from fair_tta.errors import DatasetError
 from fair_tta.lab.data import (
     PAPER_TASKS,
     AgeCut,
     BenchmarkTask,
-    DatasetError,
     ProblemKind,
     find_task,
     read_utkface,

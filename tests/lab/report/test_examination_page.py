@@ -14,10 +14,11 @@ import pytest
 from PIL import Image
 from report_samples import HOSTILE, Page, provenance
 
-from fair_tta import Adapter, FairTTAError, OrthCali
+from fair_tta import FairTTAError, OrthCali
 from fair_tta.auditing import ChangedPicture, Examination
 from fair_tta.auditing._associations import Associations
 from fair_tta.auditing._examine import Perceptions
+from fair_tta.extend import Adapter
 from fair_tta.lab.report import _examination as sentences
 from fair_tta.lab.report import examination_html
 from fair_tta.metrics import Bootstrap

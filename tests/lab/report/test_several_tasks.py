@@ -6,7 +6,8 @@ import pytest
 from report_samples import Page
 from verdict_samples import BETTER, CLEAR, EVEN, FAIRER, answers, made
 
-from fair_tta import Audit, Scores, audit, compare
+from fair_tta import Audit, audit, compare
+from fair_tta.auditing import Scores
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.lab.report import html_many
 from fair_tta.lab.report._first_screen import MOST_METHODS, screen_of_many

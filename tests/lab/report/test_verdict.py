@@ -8,7 +8,8 @@ from msgspec import structs
 from report_samples import Page
 from verdict_samples import BETTER, CLEAR, EVEN, FAIRER, Rates, answers, made
 
-from fair_tta import Audit, Scores, audit, compare
+from fair_tta import Audit, audit, compare
+from fair_tta.auditing import Scores
 from fair_tta.lab.report import html
 from fair_tta.lab.report._many_tasks import audit_banners, banners_of_many, cards_of_many
 from fair_tta.lab.report._verdict import audit_cards, cells_of, in_short, worst_shares

@@ -13,19 +13,8 @@ import torch
 from checks import picture
 from torch import Tensor
 
-from fair_tta import (
-    FairTPT,
-    FairTPTClassifier,
-    FairTTAError,
-    FitsImages,
-    FitsLabelledImages,
-    LogitBalance,
-    Outcome,
-    Reference,
-    ReferenceBatch,
-    Task,
-    ZeroShot,
-)
+from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
+from fair_tta.extend import FitsImages, FitsLabelledImages, Outcome, Reference, ReferenceBatch, Task
 from fair_tta.lab._runs.bank import AskedPicture
 from fair_tta.lab._runs.job import WorkUnit, job_of
 from fair_tta.lab._runs.reference import ReferenceFolder, fit_adapters

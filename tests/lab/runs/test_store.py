@@ -21,15 +21,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fair_tta.lab._runs.store import (
-    Answer,
-    DamagedRowWarning,
-    Key,
-    Store,
-    StoreError,
-    to_answer,
-    to_prediction,
-)
+from fair_tta.errors import DamagedRowWarning, StoreError
+from fair_tta.lab._runs.store import Answer, Key, Store, to_answer, to_prediction
 from fair_tta.prediction import Prediction
 
 PREDICTION = Prediction(

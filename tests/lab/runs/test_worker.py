@@ -11,7 +11,8 @@ import torch
 from checks import picture
 from cli_fixtures import tiny_model as tiny_model
 
-from fair_tta import TPT, Adapter, AugMix, FairTPT, FairTPTClassifier, ModelError, ZeroShot
+from fair_tta import TPT, AugMix, FairTPT, FairTPTClassifier, ModelError, ZeroShot
+from fair_tta.extend import Adapter
 from fair_tta.lab._runs import bank as picture_files
 from fair_tta.lab._runs.bank import AskedPicture
 from fair_tta.lab._runs.job import Job, WorkUnit, job_of

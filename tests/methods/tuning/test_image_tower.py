@@ -13,9 +13,10 @@ from families_open_clip import OPEN_CLIP
 from plain_towers import classifier, norm_parameters
 from torch import Tensor, nn
 
-from fair_tta import FairTPTClassifier, Tent, TowerError
+from fair_tta import FairTPTClassifier, TowerError
 from fair_tta._linalg import unit
 from fair_tta._models import OpenClipBackend, TransformersBackend
+from fair_tta.methods import Tent
 from fair_tta.methods._tuning import weights as image_tower
 from fair_tta.methods._tuning.weights import ImageTower, is_norm, tuned_names
 

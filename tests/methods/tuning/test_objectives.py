@@ -15,11 +15,11 @@ from checks import make_task
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fair_tta import SLoss, SuperTSLoss, TSLoss
 from fair_tta._linalg import unit
 from fair_tta._models import TransformersBackend
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
+from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
 from fair_tta.methods._tuning.entropy import (
     count_kept,
     marginal,

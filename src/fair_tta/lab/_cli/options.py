@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
     from fair_tta.lab._runs.reference import FittedAdapters
     from fair_tta.lab._runs.runner import Engine
-    from fair_tta.methods import Adapter
+    from fair_tta.methods._base import Adapter
 
 
 GOES_ON = "The same command goes on from there."

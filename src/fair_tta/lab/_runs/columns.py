@@ -14,10 +14,10 @@ from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._measure import audit
 from fair_tta.auditing._run import HarmSets
 from fair_tta.auditing._scores import Scores
+from fair_tta.errors import SmallGroupWarning
 from fair_tta.lab._runs.store import Answer
 from fair_tta.lab.data import Record
-from fair_tta.methods import Adapter
-from fair_tta.metrics import SmallGroupWarning
+from fair_tta.methods._base import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
 
 _NUMBERS = ("entropy", "entropy_zero_shot", "relative_step")

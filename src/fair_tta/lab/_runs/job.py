@@ -21,7 +21,8 @@ from fair_tta._prompts.templates import Templates
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._runs.bank import AskedPicture, identity
-from fair_tta.methods import Adapter, ZeroShot
+from fair_tta.methods import ZeroShot
+from fair_tta.methods._base import Adapter
 
 
 @dataclass(frozen=True)

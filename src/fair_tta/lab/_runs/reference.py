@@ -20,7 +20,8 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.lab._runs.bank import AskedPicture, read_picture
 from fair_tta.lab._runs.worker import LoadedPicture, load_picture
-from fair_tta.methods import Adapter, Chained
+from fair_tta.methods import Chained
+from fair_tta.methods._base import Adapter
 from fair_tta.methods._checks import check_adapter, is_fitted, is_ready, parts_of
 from fair_tta.methods._fitted import FittedMethod
 

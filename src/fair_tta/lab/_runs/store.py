@@ -25,7 +25,7 @@ import msgspec
 from typing_extensions import Self
 
 from fair_tta._io import printable
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import DamagedRowWarning, StoreError
 from fair_tta.prediction import Prediction
 
 
@@ -147,14 +147,6 @@ _OLD = b'{"journal":'  # of version 0.1
 _SHOWN = 5
 _HELD = {errno.EAGAIN, errno.EACCES}  # a lock, by somebody else; the second on Windows
 _decoder = msgspec.json.Decoder(Answer)
-
-
-class StoreError(FairTTAError):
-    """A file of answers is in use by another process, or is not one."""
-
-
-class DamagedRowWarning(UserWarning):
-    """Lines of a file of answers are not as they were written."""
 
 
 class Store:

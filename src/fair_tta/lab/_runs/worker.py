@@ -26,8 +26,7 @@ from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.lab._runs.bank import AskedPicture, Bank, PictureFile, read_picture
 from fair_tta.lab._runs.job import Job, WorkUnit
 from fair_tta.lab._runs.store import Answer, Key, to_answer
-from fair_tta.methods import Adapter
-from fair_tta.methods._base import needs_pixels
+from fair_tta.methods._base import Adapter, needs_pixels
 
 Answered = list[Answer] | str
 """The answers on a picture in the order of the questions, or why it cannot be used."""

@@ -17,7 +17,7 @@ from fair_tta.errors import FairTTAError
 from fair_tta.lab.app._questions import Fields, in_fields, note
 from fair_tta.lab.app._server import mark_used
 from fair_tta.lab.report._page import embedded
-from fair_tta.methods import Adapter
+from fair_tta.methods._base import Adapter
 from fair_tta.methods._tuning.entropy import most_confident
 from fair_tta.miniature import TASKS
 from fair_tta.miniature._world import BIRDS, MiniatureTask

@@ -21,7 +21,8 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli.names import sensitive_option, targets_option
 from fair_tta.lab.app._server import UploadLimits
-from fair_tta.methods import Adapter, ZeroShot
+from fair_tta.methods import ZeroShot
+from fair_tta.methods._base import Adapter
 from fair_tta.methods._checks import is_ready
 from fair_tta.methods._registry import ADAPTERS
 

@@ -18,8 +18,7 @@ from fair_tta._io import ENDINGS
 from fair_tta.auditing._examination import ChangedPictures
 from fair_tta.auditing._examine import Perceptions
 from fair_tta.classifier import FairTPTClassifier
-from fair_tta.errors import FairTTAError
-from fair_tta.lab import folder as audit_folder
+from fair_tta.errors import DatasetError, FairTTAError
 from fair_tta.lab._runs.bank import AskedPicture
 from fair_tta.lab._runs.job import job_of
 from fair_tta.lab._runs.local import Local
@@ -29,9 +28,10 @@ from fair_tta.lab.app._questions import Classifiers, Fields, read_sensitive, rea
 from fair_tta.lab.app._server import mark_used
 from fair_tta.lab.data._label_files import LabelTable
 from fair_tta.lab.data._labels import PATH_COLUMNS, Labels, LabelValues
-from fair_tta.lab.data._records import DatasetError, Problem
-from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT
-from fair_tta.methods import Adapter, ZeroShot
+from fair_tta.lab.data._records import Problem
+from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, audit_folder
+from fair_tta.methods import ZeroShot
+from fair_tta.methods._base import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT
 
 PATHS = "picture"

@@ -28,7 +28,6 @@ from fair_tta.lab.report._numbers import times
 from fair_tta.lab.report._terminal import Fitted, columns
 from fair_tta.methods import (
     TPT,
-    Adapter,
     AssociationCorrection,
     FairTPT,
     FairTPTMO,
@@ -38,6 +37,7 @@ from fair_tta.methods import (
     Zero,
     ZeroShot,
 )
+from fair_tta.methods._base import Adapter
 from fair_tta.metrics import Estimate
 from fair_tta.miniature._world import TASKS, DrawnPicture, MiniatureTask, WorldSplit
 from fair_tta.prediction import Prediction

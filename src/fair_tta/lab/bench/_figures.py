@@ -19,7 +19,7 @@ from fair_tta.lab._runs.columns import Columns
 from fair_tta.lab.bench._grids import GRIDS, Grid, Setting
 from fair_tta.lab.bench._printed import AVERAGE, Place, Printed, figures
 from fair_tta.lab.data import BenchmarkTask
-from fair_tta.methods import Adapter
+from fair_tta.methods._base import Adapter
 from fair_tta.metrics import Estimate
 from fair_tta.metrics._estimate import direction, undefined
 

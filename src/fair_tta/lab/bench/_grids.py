@@ -14,8 +14,8 @@ from fair_tta.lab.bench._printed import OTHER_TABLES
 from fair_tta.lab.data import MAIN_TASKS, MORE_TASKS
 from fair_tta.lab.data._fairface import BRACKETS, PEOPLE
 from fair_tta.lab.data._tasks import GENDERS, RACES_7, BenchmarkTask
-from fair_tta.methods import TPT, Adapter, FairTPT, FairTPTMO, OrthCali, Zero, ZeroShot
-from fair_tta.methods._base import needs_pixels
+from fair_tta.methods import TPT, FairTPT, FairTPTMO, OrthCali, Zero, ZeroShot
+from fair_tta.methods._base import Adapter, needs_pixels
 from fair_tta.methods._registry import ADAPTERS
 from fair_tta.methods._tuning.losses import Loss, SLoss, SuperTSLoss, TSLoss
 from fair_tta.methods._tuning.rates import ELRA, FixedRate, RatePolicy

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from fair_tta.classifier import FairTPTClassifier
-from fair_tta.errors import FairTTAError, ImageError
+from fair_tta.errors import DatasetError, FairTTAError, ImageError
 from fair_tta.lab._runs.runner import batched
 from fair_tta.lab.bench._grids import Grid
 from fair_tta.lab.bench._sources import Reader, TaskSamples
-from fair_tta.lab.data import BenchmarkTask, Dataset, DatasetError, Record
-from fair_tta.methods import Adapter
+from fair_tta.lab.data import BenchmarkTask, Dataset, Record
+from fair_tta.methods._base import Adapter
 from fair_tta.methods._checks import is_fitted
 
 

@@ -23,7 +23,7 @@ from fair_tta.lab.bench._grids import Grid, Setting
 from fair_tta.lab.bench._references import ReferencePictures
 from fair_tta.lab.bench._sources import TaskSamples
 from fair_tta.lab.data import Record
-from fair_tta.methods import Adapter
+from fair_tta.methods._base import Adapter
 from fair_tta.methods._checks import check_adapter
 
 TABLE_ROWS = "rows.jsonl"

@@ -40,14 +40,13 @@ from typing import Any
 
 from fair_tta._io import open_file, write_whole
 from fair_tta._prompts.templates import parse_names
-from fair_tta.errors import FairTTAError, require
+from fair_tta.errors import DatasetError, FairTTAError, require
 from fair_tta.lab.bench._grids import Grid, Setting, find_grid
 from fair_tta.lab.data import (
     PAPER_TASKS,
     AgeCut,
     BenchmarkTask,
     Dataset,
-    DatasetError,
     Record,
     Split,
     read_dataset,
@@ -55,7 +54,8 @@ from fair_tta.lab.data import (
 )
 from fair_tta.lab.data._sampling import choose
 from fair_tta.lab.data._tasks import DEFAULT_AGES
-from fair_tta.methods import Adapter, ZeroShot
+from fair_tta.methods import ZeroShot
+from fair_tta.methods._base import Adapter
 from fair_tta.methods._checks import is_ready
 from fair_tta.methods._registry import parse_adapter, short_name
 from fair_tta.miniature import TASKS, WorldSplit

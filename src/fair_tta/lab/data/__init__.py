@@ -15,18 +15,11 @@ from __future__ import annotations
 
 import os
 
+from fair_tta.errors import DatasetError
 from fair_tta.lab.data._celeba import read_celeba
 from fair_tta.lab.data._fairface import Padding, read_fairface
 from fair_tta.lab.data._labels import iter_folder, read_folder
-from fair_tta.lab.data._records import (
-    Dataset,
-    DatasetError,
-    Problem,
-    ProblemKind,
-    Problems,
-    Record,
-    Split,
-)
+from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Problems, Record, Split
 from fair_tta.lab.data._tasks import (
     DEFAULT_AGES,
     MAIN_TASKS,
@@ -46,7 +39,6 @@ __all__ = [
     "AgeCut",
     "BenchmarkTask",
     "Dataset",
-    "DatasetError",
     "Padding",
     "Problem",
     "ProblemKind",

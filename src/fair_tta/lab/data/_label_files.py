@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fair_tta._io import open_file
-from fair_tta.lab.data._records import Dataset, DatasetError, Problem, ProblemKind, Record, collect
+from fair_tta.errors import DatasetError
+from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Record, collect
 from fair_tta.lab.data._tasks import BenchmarkTask
 
 _SEPARATORS = ",;\t|"

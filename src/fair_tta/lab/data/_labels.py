@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fair_tta._io import Unlisted, pictures_below, write_whole
+from fair_tta.errors import DatasetError
 from fair_tta.lab.data._label_files import LabelTable, image_problem
-from fair_tta.lab.data._records import Dataset, DatasetError, Problem, ProblemKind, Record, collect
+from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Record, collect
 from fair_tta.lab.data._tasks import BenchmarkTask
 
 PATH_COLUMNS = (

@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from fair_tta._io import printable
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import DatasetError
 from fair_tta.lab.data._sampling import seeded_order
 from fair_tta.lab.data._tasks import BenchmarkTask
 
@@ -125,19 +125,6 @@ class Problems:
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) or "no problems"
-
-
-class DatasetError(FairTTAError):
-    """A dataset on disk is missing, is not what it should be, or holds nothing that can be used.
-
-    Args:
-        text: what is wrong.
-        short: the same on one line, if it is not the first of `text`.
-    """
-
-    def __init__(self, text: str, short: str = "") -> None:
-        super().__init__(text)
-        self.short = short or text.partition("\n")[0]
 
 
 class Split(Enum):
