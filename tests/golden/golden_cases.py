@@ -70,7 +70,7 @@ from fair_tta import (
     load_adapter,
     miniature,
 )
-from fair_tta.cli import app
+from fair_tta.lab._cli import app
 
 HERE = Path(__file__).parent
 PREDICTIONS, FITTED, RUN = HERE / "predictions.json", HERE / "fitted", HERE / "run-0.2"
