@@ -11,16 +11,17 @@ INSTALL := $(BIN) -m pip install --quiet --disable-pip-version-check --editable
 .DEFAULT_GOAL := help
 # Two pips must not write to one environment at the same time.
 .NOTPARALLEL:
-.PHONY: help demo test test-hard fuzz chaos soak lint docs widths pictures coverage versions release-check clean
+.PHONY: help demo test test-all test-hard fuzz chaos soak lint docs widths pictures coverage versions release-check clean
 
 help:
 	@echo "make demo   every method on the embedded model and world, offline, about two minutes"
-	@echo "make test   run the tests, offline (make test ARGS='-k prompts' passes options to pytest)"
+	@echo "make test   run the tests, offline (make test ARGS='-k prompts -p cpu_times' passes options to pytest)"
+	@echo "make test-all  and those that are marked slow: kills, servers, Ray, other devices, examples"
 	@echo "make test-hard  the tests as other machines run them: old and new processors, threads, busy (an hour and a half)"
 	@echo "make fuzz   12,000 damaged and hostile inputs, a minute or two (ARGS='--inputs 100000 --first 12000')"
 	@echo "make chaos  100 kills, full and read-only disks, vanishing folders, two writers, clock jumps (ARGS='--first 100')"
 	@echo "make soak   100,000 predictions in one process: memory, threads, files, hooks (docs/soak.json, docs/soak.svg)"
-	@echo "make lint   check style (ruff), types (mypy) and licences of what users install"
+	@echo "make lint   check style (ruff), types (mypy), imports, licences, and the size of the house"
 	@echo "make docs   build the documentation into site/"
 	@echo "make widths  and look at every page in Chromium, on a phone and on a screen"
 	@echo "make pictures  draw every picture of the documentation again, some minutes (ARGS='--only world')"
@@ -34,7 +35,10 @@ demo: .venv/.base
 	HF_HUB_OFFLINE=1 $(BIN) -m fair_tta demo $(ARGS)
 
 test: .venv/.test
-	HF_HUB_OFFLINE=1 $(BIN) -m pytest -n 2 $(ARGS)
+	HF_HUB_OFFLINE=1 $(BIN) tools/cpu_seconds.py -m pytest -n 2 -m "not slow" $(ARGS)
+
+test-all: .venv/.test
+	HF_HUB_OFFLINE=1 $(BIN) tools/cpu_seconds.py -m pytest -n 2 $(ARGS)
 
 # ARGS: names of runs, such as "avx2 busy"; none means all.
 test-hard: .venv/.test
@@ -55,6 +59,7 @@ lint: .venv/.lint
 	$(BIN) -m mypy
 	.venv/bin/lint-imports --no-cache --no-logo
 	$(BIN) tools/licences.py
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN) tools/house.py
 
 docs: .venv/.docs
 	$(BIN) -m mkdocs build --strict --quiet

@@ -455,12 +455,6 @@ def test_progress_bar(clf: FairTPTClassifier, capfd: pytest.CaptureFixture[str])
     assert capfd.readouterr().err == ""
 
 
-def test_progress_bar_without_tqdm(clf: FairTPTClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "tqdm.auto", None)
-    with pytest.raises(ImportError, match=r"pip install 'fair-tta\[progress\]'"):
-        clf.predict([picture()], progress=True)
-
-
 def test_with_adapter_shares_the_text_side(clf: FairTPTClassifier) -> None:
     calls = []
     layer = clf.backend.tower._layer  # type: ignore[attr-defined]

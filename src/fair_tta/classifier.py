@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from PIL.Image import Image
 from torch import Tensor
+from tqdm.auto import tqdm
 from typing_extensions import Self
 
 from fair_tta._cache import Cache
@@ -29,7 +30,7 @@ from fair_tta._prompts.templates import (
     parse_sensitive,
     parse_template,
 )
-from fair_tta.errors import FairTTAError, ImageError, check_number, require
+from fair_tta.errors import FairTTAError, ImageError, check_number
 from fair_tta.methods import FairTPT, ZeroShot
 from fair_tta.methods._base import Adapter, features_will_not_do, needs_pixels
 from fair_tta.methods._checks import check_adapter, check_outcome
@@ -267,7 +268,7 @@ class FairTPTClassifier:
     def _stream(self, images: Iterable[Any], progress: bool) -> Iterator[Prediction]:
         batches = ahead if are_files(images) else in_turn
         if progress:
-            images = require("tqdm.auto", "progress").tqdm(images, unit="image")
+            images = tqdm(images, unit="image")
         for batch in batches(images, self.vision.load, self.batch_size):
             answers = self._predict_batch(batch.pictures)
             batch.settle()

@@ -1,4 +1,4 @@
-"""What every adapter must satisfy (STYLE.md), as named asserts over all of them."""
+"""What every adapter must satisfy, as named asserts over all of them."""
 
 from __future__ import annotations
 

@@ -7,13 +7,15 @@ from itertools import islice
 from time import perf_counter
 from typing import Any
 
+from tqdm.auto import tqdm
+
 from fair_tta._identity import classifier_provenance
 from fair_tta._images.load import is_single_image
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._measure import audit
 from fair_tta.auditing._run import HarmSets
 from fair_tta.auditing._scores import Scores
-from fair_tta.errors import FairTTAError, require
+from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
 from fair_tta.metrics._rows import ONE_ATTRIBUTE, Column, Sensitive, read_column, read_sensitive
@@ -57,7 +59,7 @@ def predict_knowing(
         known: classifier.with_adapter(adapter.knowing(*known)) for known in dict.fromkeys(rows)
     }
     if progress:
-        images = require("tqdm.auto", "progress").tqdm(images, unit="image")
+        images = tqdm(images, unit="image")
     stream, told = iter(images), iter(rows)
     while batch := list(islice(stream, classifier.batch_size)):
         features = classifier.encode(batch, views=adapter.needs_views)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from msgspec import convert
 from PIL.Image import Image
+from tqdm.auto import tqdm
 
 from fair_tta._identity import ORIGIN, adapter_settings, classifier_provenance, environment
 from fair_tta._images.load import is_single_image
@@ -31,7 +32,7 @@ from fair_tta.auditing._examination import (
     ResamplingSettings,
 )
 from fair_tta.classifier import FairTPTClassifier, checked_images
-from fair_tta.errors import FairTTAError, ImageError, require
+from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter, needs_pixels
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
@@ -317,7 +318,7 @@ def examine_classifier(
         raise FairTTAError("`images` should be several images (got one): examine([image]).")
     images = checked_images(images)
     if progress:
-        images = require("tqdm.auto", "progress").tqdm(images, unit="image")
+        images = tqdm(images, unit="image")
     loaded = _loaded(classifier, images)
     while batch := list(islice(loaded, classifier.batch_size)):
         rows = _predictions(classifier, batch, [ZeroShot(), *methods.values()])

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkabl
 
 import torch
 from torch import Tensor
+from tqdm.auto import tqdm
 from typing_extensions import Self
 
 from fair_tta._images.load import is_single_image
@@ -27,7 +28,6 @@ from fair_tta.errors import (
     ModelError,
     PromptError,
     SmallReferenceWarning,
-    require,
 )
 from fair_tta.methods._reference import Reference, TaskIdentity, unknown_settings
 
@@ -135,7 +135,7 @@ def encode_all(classifier: EncodesImages, images: Any, progress: bool) -> Iterat
             "features: `fit_encoded`)."
         )
     if progress:
-        images = require("tqdm.auto", "progress").tqdm(images, unit="image")
+        images = tqdm(images, unit="image")
     classifier.encode([], views=False)  # makes it notice that its weights have changed
     stream = iter(images)
     parts = iter(lambda: list(islice(stream, classifier.batch_size)), [])
