@@ -30,40 +30,18 @@ import families
 
 # isort: split
 from fair_tta import (
-    MEMO,
-    SAGE,
-    SAR,
-    TIE,
     TPT,
-    UMFC,
     AssociationCorrection,
     AugMix,
-    BalanceStream,
-    BendVLM,
-    DeYO,
-    DistortedViews,
-    EpisodicTIE,
     FairTPT,
     FairTPTClassifier,
     FairTPTMO,
     FixedRate,
-    KLToUniform,
     LogitBalance,
-    NoisyViews,
     OrthCali,
-    PartialProjection,
-    PerceptionCLIP,
     Prediction,
-    RoboShot,
-    SEraser,
-    SLoss,
     SmallGroupWarning,
     SmallReferenceWarning,
-    StreamGuard,
-    SuperTSLoss,
-    Tent,
-    TIEStar,
-    TSLoss,
     ViewControl,
     Zero,
     ZeroShot,
@@ -71,6 +49,28 @@ from fair_tta import (
     miniature,
 )
 from fair_tta.lab._cli import app
+from fair_tta.methods import (
+    MEMO,
+    SAGE,
+    SAR,
+    TIE,
+    UMFC,
+    BendVLM,
+    DeYO,
+    DistortedViews,
+    EpisodicTIE,
+    PartialProjection,
+    PerceptionCLIP,
+    RoboShot,
+    SEraser,
+    SLoss,
+    SuperTSLoss,
+    Tent,
+    TIEStar,
+    TSLoss,
+)
+from fair_tta.methods._field.seraser import KLToUniform, NoisyViews
+from fair_tta.methods._own.logit_balance import BalanceStream, StreamGuard
 
 HERE = Path(__file__).parent
 PREDICTIONS, FITTED, RUN = HERE / "predictions.json", HERE / "fitted", HERE / "run-0.2"
