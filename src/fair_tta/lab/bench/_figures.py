@@ -15,6 +15,7 @@ from msgspec import structs
 from fair_tta import metrics
 from fair_tta.auditing import Audit, compare
 from fair_tta.auditing._document import Comparison, RunFigures
+from fair_tta.errors import SmallGroupWarning
 from fair_tta.lab._runs.columns import Columns
 from fair_tta.lab.bench._grids import GRIDS, Grid, Setting
 from fair_tta.lab.bench._printed import AVERAGE, Place, Printed, figures
@@ -87,7 +88,7 @@ def measure(columns: Columns) -> dict[str, float]:
     scores = columns.scores()
     indifference = [float(np.mean(of)) for of in (scores.sensitive_entropy or {}).values()]
     with warnings.catch_warnings():  # what few images mean shows in the error over seeds
-        warnings.simplefilter("ignore", metrics.SmallGroupWarning)
+        warnings.simplefilter("ignore", SmallGroupWarning)
         found = {
             "accuracy": metrics.accuracy(truth, answers).value,
             "worst_group_accuracy": metrics.worst_group_accuracy(truth, answers, sensitive).value,
