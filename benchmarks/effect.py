@@ -25,7 +25,6 @@ from typing import Any
 import torch
 import transformers
 from effect_cost import cost
-from effect_figures import needs_pixels
 from effect_page import write_pages
 from effect_parts import Run, choice, methods, placebos, reference, skew, tradeoff
 from effect_pictures import QUESTIONS, REFERENCE, SEEDS, TEST, VALIDATION, Drawer
@@ -127,7 +126,7 @@ def _is_done(entry: dict[str, Any] | None, run: Run) -> bool:
 
 
 def _effort(item: tuple[str, Any]) -> tuple[bool, bool]:
-    return needs_pixels(item[1]), item[1].needs_views
+    return item[1].needs.pixels, item[1].needs.views
 
 
 def _save(found: dict[str, Any], out: Path) -> None:

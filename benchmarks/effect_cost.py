@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from effect_figures import fitted, needs_pixels
+from effect_figures import fitted
 from effect_parts import Run, Step
 from effect_pictures import Pictures
 from PIL import Image
@@ -65,7 +65,7 @@ def _cost(run: Run, model, rounds: int) -> dict:
         one = sum(_seconds(clf, next(seeds)) for _ in range(PLAIN)) / PLAIN
         plain.append(one)
         for name, method in ready.items():
-            slow = method.adapter.needs_views or needs_pixels(method.adapter)
+            slow = method.adapter.needs.views or method.adapter.needs.pixels
             calls = 1 if slow else PLAIN
             each = sum(_seconds(method, next(seeds)) for _ in range(calls)) / calls
             ratios[name].append(each / one)

@@ -53,7 +53,7 @@ def answers(clf, adapter, pictures: Pictures) -> Answers:
     found = []
     for at in range(0, len(pictures), _AT_ONCE):
         features = pictures.features[at : at + _AT_ONCE]
-        features = features if adapter.needs_views else features[:, :1]
+        features = features if adapter.needs.views else features[:, :1]
         both = (ZeroShot(), clf.with_adapter(adapter).adapter)
         found.append([one.adapt(clf.task, features).probabilities.double() for one in both])
     return Answers(*(torch.cat(column).numpy() for column in zip(*found, strict=True)))
@@ -80,22 +80,14 @@ def concatenated(parts: Sequence[Answers]) -> Answers:
     return Answers(*(np.concatenate([getattr(p, k) for p in parts]) for k in ("before", "after")))
 
 
-def needs_pixels(adapter) -> bool:
-    return getattr(adapter, "needs_pixels", False)
-
-
-def needs_reference(adapter) -> bool:
-    return getattr(adapter, "needs_reference", hasattr(adapter, "fit_encoded"))
-
-
 def fitted(adapter, clf, reference: Pictures):
     """The method, fitted if it has to be, with the sensitive labels if it wants them."""
-    if not needs_reference(adapter):
+    if not adapter.needs.reference:
         return adapter
     features = reference.features[:, :1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # small references are what is tried
-        if getattr(adapter, "needs_labels", False):
+        if adapter.needs.labels:
             labels = {name: reference.sensitive[name] for name in clf.sensitive}
             return adapter.fit_encoded(clf, features, labels)
         return adapter.fit_encoded(clf, features)

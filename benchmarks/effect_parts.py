@@ -16,8 +16,6 @@ from effect_figures import (
     concatenated,
     fitted,
     mean_of,
-    needs_pixels,
-    needs_reference,
 )
 from effect_pictures import (
     ALONE,
@@ -97,12 +95,12 @@ class Run:
         return {
             name: adapter
             for name, adapter in self.adapters.items()
-            if adapter.needs_sensitive and not adapter.needs_views and not needs_pixels(adapter)
+            if adapter.needs.sensitive and not adapter.needs.views and not adapter.needs.pixels
         }
 
     @property
     def fitted_ones(self) -> dict[str, Any]:
-        return {n: a for n, a in self.corrections.items() if needs_reference(a)}
+        return {n: a for n, a in self.corrections.items() if a.needs.reference}
 
 
 def answered(run: Run, question: Question, adapter, pictures, clf=None) -> Answers:
@@ -124,9 +122,9 @@ def methods(run: Run) -> Iterator[Step]:
 
 
 def _method(run: Run, question: Question, adapter) -> dict:
-    if needs_pixels(adapter):
+    if adapter.needs.pixels:
         return _on_images(run, question, adapter)
-    pictures = run.tested(question, views=adapter.needs_views)
+    pictures = run.tested(question, views=adapter.needs.views)
     found = answered(run, question, adapter, pictures)
     return changes(question, together(pictures), *found.labels)
 
@@ -135,7 +133,7 @@ def _on_images(run: Run, question: Question, adapter) -> dict:
     """A sixth of the pictures with views: the vision tower goes back for each of them."""
     n = max(1, run.with_views // 6)
     pictures = [some.first(n) for some in run.tested(question)]
-    key = question.task.name, question.attributes if adapter.needs_sensitive else (), adapter
+    key = question.task.name, question.attributes if adapter.needs.sensitive else (), adapter
     if key not in run.of_images:  # what needs no attribute says the same whichever is named
         clf, seeds = question.classifier(), range(TEST, TEST + run.seeds)
         drawn = [[one.image for one in question.task.draw(n, seed)] for seed in seeds]
@@ -181,7 +179,7 @@ def _placebo(run: Run, question: Question, adapter) -> dict:
     }
     if isinstance(adapter, AssociationCorrection | LogitBalance):
         found["stranger"] = changes(question, every, before, strangers(right))
-    if not getattr(adapter, "needs_labels", False):  # nobody has labels of what is not there
+    if not adapter.needs.labels:  # nobody has labels of what is not there
         clf = question.classifier(WRONG[question.task.name])
         wrong = answered(run, question, adapter, pictures, clf)
         found["wrong attribute"] = changes(question, every, *wrong.labels)

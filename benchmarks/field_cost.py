@@ -30,13 +30,12 @@ from fair_tta.lab.bench._grids import Grid, every_method
 from fair_tta.lab.bench._references import ReferencePictures
 from fair_tta.lab.bench._run import prepare
 from fair_tta.lab.bench._sources import TaskSamples, gather, miniature_reader, miniature_tasks
-from fair_tta.methods._base import needs_pixels
 
 
 def without_gradient() -> Grid:
     """The methods of `fair-tta bench field` that need none."""
-    settings = [s for s in every_method() if not s.adapter.needs_prompt_gradient]
-    return Grid("field", "", tuple(s for s in settings if not needs_pixels(s.adapter)))
+    settings = [s for s in every_method() if not s.adapter.needs.prompt_gradient]
+    return Grid("field", "", tuple(s for s in settings if not s.adapter.needs.pixels))
 
 
 def seconds(grid: Grid, part: TaskSamples, model: Any, out: Path, bank: Path, reference) -> float:

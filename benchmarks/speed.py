@@ -49,7 +49,6 @@ from fair_tta._images.views import CropFlip, content_generator
 from fair_tta._models.load import find_device
 from fair_tta.auditing._classifier import is_untold
 from fair_tta.extend import Identity
-from fair_tta.methods._base import needs_pixels
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
@@ -216,7 +215,7 @@ def public(repeat: int) -> None:
 
 def one_view(repeat: int) -> None:
     """Methods that look at the image alone, against the plain zero-shot pipeline."""
-    from fair_tta import methods as adapters
+    from fair_tta.methods._registry import ADAPTERS
 
     model, processor = transformers_model("ViT-B-32")
     images, tokenizer = processor
@@ -241,12 +240,11 @@ def one_view(repeat: int) -> None:
     warnings.simplefilter("ignore")  # small references
     reference = clf.encode([photo(900 + k) for k in range(8)], views=False).repeat(40, 1, 1)
     values = [SENSITIVE[k % len(SENSITIVE)] for k in range(len(reference))]
-    for name in adapters.__all__:
-        kind = getattr(adapters, name)
-        if getattr(kind, "needs_views", None) is False and not needs_pixels(kind):
-            method = kind()
-            if getattr(method, "needs_reference", False):
-                labels = [values] if getattr(method, "needs_labels", False) else []
+    for name, kind in ADAPTERS.items():
+        method = kind()
+        if not method.needs.views and not method.needs.pixels:
+            if method.needs.reference:
+                labels = [values] if method.needs.labels else []
                 method = method.fit_encoded(clf, reference, *labels)
             method = method.knowing(SENSITIVE[0]) if is_untold(method) else method
             one = clf.with_adapter(method)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, dataclass
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, ClassVar
+from typing import Any
 
 import families
 import numpy as np
@@ -36,7 +36,7 @@ from fair_tta._images.views import CropFlip
 from fair_tta._models import TransformersBackend
 from fair_tta._prompts.task import Task
 from fair_tta.errors import SmallGroupWarning
-from fair_tta.extend import Identity, Outcome
+from fair_tta.extend import Adapter, Identity, Needs, Outcome
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +52,11 @@ def clf(backend: TransformersBackend) -> FairTPTClassifier:
 
 
 @dataclass(frozen=True)
-class Moves:
+class Moves(Adapter):
     """Puts a given probability on the first class."""
 
     probability: float = 0.9
-    needs_sensitive: ClassVar[bool] = True
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
+    needs = Needs(sensitive=True)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         outcome = ZeroShot().adapt(task, features)
@@ -121,13 +119,10 @@ def test_an_adapters_answer_stands_beside_zero_shots(clf: FairTPTClassifier) -> 
 
 
 @dataclass(frozen=True)
-class Flat:
+class Flat(Adapter):
     """The natural adapter: it knows the targets' probabilities and nothing else."""
 
     outcome: Any = None
-    needs_sensitive: ClassVar[bool] = False
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         if self.outcome is not None:
@@ -144,9 +139,6 @@ def test_a_small_adapter_keeps_the_zero_shot_sensitive_values(clf: FairTPTClassi
         assert one.probabilities != plain.probabilities
 
 
-THIRDS = torch.ones(1, 3) / 3
-
-
 @pytest.mark.parametrize(
     ("outcome", "message"),
     [
@@ -154,19 +146,14 @@ THIRDS = torch.ones(1, 3) / 3
         (Outcome(torch.ones(3) / 3), r"Flat.*`probabilities` of shape \[1, 3\] .*got \[3\]"),
         (Outcome(torch.ones(1, 2) / 2), r"`probabilities` of shape \[1, 3\] \(got \[1, 2\]\)"),
         (Outcome([[1, 0, 0]]), r"`probabilities` of shape \[1, 3\] \(got a list\)"),  # type: ignore[arg-type]
-        (Outcome(THIRDS, None), r"Flat.*`sensitive` as .* or leave it out \(got a NoneType\)"),  # type: ignore[arg-type]
-        (Outcome(THIRDS, warnings=None), r"Flat.*`warnings` as texts .*\(got None\)"),  # type: ignore[arg-type]
-        (Outcome(THIRDS, warnings=((3,),)), r"`warnings` as texts for each"),  # type: ignore[arg-type]
-        (Outcome(THIRDS.to(torch.complex64)), r"as real numbers \(got torch.complex64\)"),
-        (Outcome(THIRDS.to("meta")), r"as real numbers \(got the meta device\)"),
-        (Outcome(torch.tensor([[3.0, -1, 2]])), "`probabilities` from 0 on that sum to one"),
+        (Outcome(torch.tensor([[3.0, -1, 2]])), "`probabilities` that are not negative and sum to"),
         (
             Outcome(torch.ones(1, 3) / 3, {"place": torch.ones(1, 3) / 3}),
             r"`sensitive\['place'\]` of shape \[1, 2\] \(got \[1, 3\]\)",
         ),
         (
             Outcome(torch.ones(1, 3) / 3, {"age": torch.ones(1, 2) / 2}),
-            r"`sensitive` of attributes among \['place'\] \(got 'age'\)",
+            r"for attributes among \['place'\] \(got \['age'\]\)",
         ),
         (
             Outcome(torch.ones(1, 3) / 3, learning_rate=torch.tensor(0.1)),
@@ -174,7 +161,7 @@ THIRDS = torch.ones(1, 3) / 3
         ),
         (
             Outcome(torch.ones(1, 3) / 3, warnings=((), ())),
-            "`warnings` for each of 1 images, or none",
+            "`warnings` as a tuple of texts for each of 1 images, or none",
         ),
     ],
 )
@@ -185,15 +172,29 @@ def test_an_outcome_that_does_not_fit_is_named(
         clf.with_adapter(Flat(outcome)).predict(picture())
 
 
-def test_a_forgotten_marker_is_named(clf: FairTPTClassifier) -> None:
-    class Forgetful:
-        needs_sensitive = False
+class Uniform(Adapter):
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        targets = len(task.targets)
+        return Outcome(torch.full((len(features), targets), 1 / targets))
 
-        def adapt(self, task: Task, features: Tensor) -> Outcome:
-            return ZeroShot().adapt(task, features)
 
-    with pytest.raises(FairTTAError, match="Forgetful lacks needs_prompt_gradient, needs_views"):
-        clf.with_adapter(Forgetful())  # type: ignore[arg-type]
+def test_a_method_in_five_lines(clf: FairTPTClassifier) -> None:
+    p = clf.with_adapter(Uniform()).predict(picture())
+    assert list(p.probabilities.values()) == pytest.approx([1 / 3] * 3)
+    assert p.sensitive == clf.predict(picture()).sensitive
+
+
+def test_what_is_not_an_adapter(clf: FairTPTClassifier) -> None:
+    class Foreign:
+        adapt = Uniform.adapt
+
+    for wrong in (ZeroShot, 3):
+        with pytest.raises(FairTTAError, match=r"an instance of a method, such as ZeroShot\(\)"):
+            clf.with_adapter(wrong)  # type: ignore[arg-type]
+    with pytest.raises(FairTTAError, match=r"should inherit from fair_tta\.extend\.Adapter"):
+        clf.with_adapter(Foreign())  # type: ignore[arg-type]
+    with pytest.raises(FairTTAError, match=r"Old should declare `needs = Needs\(views=...\)` in p"):
+        type("Old", (Uniform,), {"needs_views": True})
 
 
 @pytest.mark.parametrize("views", [AugMix(5), Identity(), [picture(1)], lambda i, g: [i]])
@@ -518,7 +519,7 @@ def test_scaling_image_features_changes_nothing(backend: TransformersBackend) ->
         ({"targets": ["cat", "very " * 80 + "dog"]}, PromptError, "at most 77"),
         ({"adapter": ZeroShot}, FairTTAError, r"`adapter` should be an instance"),
         ({"adapter": "tpt"}, FairTTAError, r"`adapter` should be an instance"),
-        ({"adapter": Moves(), "sensitive": None}, PromptError, "Moves needs to know what"),
+        ({"adapter": Moves(), "sensitive": None}, PromptError, "Moves needs sensitive attr"),
         ({"batch_size": 0}, FairTTAError, "`batch_size` should be at least 1"),
         ({"scale": 0}, FairTTAError, "`scale` should be a positive number"),
         ({"scale": math.nan}, FairTTAError, "`scale` should be a positive number"),

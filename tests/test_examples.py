@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fair_tta import FairTPTClassifier, ZeroShot
+from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
 from fair_tta.miniature import TASKS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -46,6 +46,23 @@ def test_open_clip_code_gives_the_zero_shot_answers(capsys: pytest.CaptureFixtur
     names = run("open_clip_code.py")
     assert names["same"] == pytest.approx(names["before"].numpy(), abs=1e-4)
     assert "zero-shot differs from open_clip's own code by" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+def test_balance_on_a_stream() -> None:
+    names = runpy.run_path(str(EXAMPLES / "online_balance.py"))
+    task = TASKS["birds"]
+    clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
+    images = [drawn.image for drawn in task.draw(14, seed=1)]
+    found = list(names["predict_stream"](clf, iter(images), window=8, least=8, every=4))
+    assert not any(p.distance for p in found[:8])
+    fitted = [LogitBalance().fit(clf, images[k - 8 : k]) for k in (8, 12)]
+    expected = clf.with_adapter(fitted[0]).predict(images[8:12])
+    expected += clf.with_adapter(fitted[1]).predict(images[12:])
+    for one, other in zip(found[8:], expected, strict=True):
+        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
+    with pytest.raises(FairTTAError, match=r"was removed .* as examples/online_balance.py does"):
+        LogitBalance().online(clf)
 
 
 def test_fairlearn_agrees_with_the_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

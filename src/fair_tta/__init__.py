@@ -108,7 +108,7 @@ _MOVED = _by_name(
     {
         "auditing": "Associations Scores audit_classifier examine_classifier "
         "predictions_to_dataframe",
-        "extend": "Adapter AdaptsPixels Backend Direction FitsImages FitsLabelledImages Identity "
+        "extend": "Adapter Backend Direction FitsImages FitsLabelledImages Identity "
         "Loss Objective Outcome RatePolicy Reference ReferenceBatch Renderer Stepper Task Term "
         "Texts Tokens Views",
         "methods": "MEMO SAGE SAR TIE UMFC BendVLM Chained DeYO DistortedViews EpisodicTIE "
@@ -118,8 +118,9 @@ _MOVED = _by_name(
     }
 )
 _REMOVED = {
-    "BalanceStream": "refit `LogitBalance` from a ring buffer (a recipe is in docs/methods.md)",
-    "StreamGuard": "refit `LogitBalance` from a ring buffer (a recipe is in docs/methods.md)",
+    "AdaptsPixels": "use `fair_tta.extend.PixelAdapter`",
+    "BalanceStream": "refit `LogitBalance` from a ring buffer (examples/online_balance.py)",
+    "StreamGuard": "refit `LogitBalance` from a ring buffer (examples/online_balance.py)",
     "CropFlip": "use `AugMix`, or write a view of your own with `fair_tta.extend.Views`",
     "KLToUniform": "use `fair_tta.methods.KLFromUniform`",
     "NoisyViews": "use `fair_tta.methods.DistortedViews`",

@@ -32,8 +32,7 @@ from fair_tta._prompts.templates import (
 )
 from fair_tta.errors import FairTTAError, ImageError, check_number
 from fair_tta.methods import FairTPT, ZeroShot
-from fair_tta.methods._base import Adapter, features_will_not_do, needs_pixels
-from fair_tta.methods._checks import check_adapter, check_outcome
+from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, needs_images
 from fair_tta.methods._fitted import check_features
 from fair_tta.methods._predictions import not_finite, to_predictions
 from fair_tta.prediction import Prediction, facts_table
@@ -306,8 +305,8 @@ class FairTPTClassifier:
         Raises:
             FairTTAError: features of another shape, or an adapter that needs the pictures.
         """
-        if needs_pixels(self.adapter):
-            raise features_will_not_do(self.adapter)
+        if self.adapter.needs.pixels:
+            raise needs_images(self.adapter)
         with self._current.borrow() as task:
             own = task.target_features
             check_features(features, own.shape[1])
@@ -320,28 +319,25 @@ class FairTPTClassifier:
         if not images:
             return []
         with self._current.borrow() as task:
-            if needs_pixels(self.adapter):
-                return self._from_features(task, self.vision.features(images, False), images)
-            features = self.vision.features(images, self.adapter.needs_views)
-            return self._from_features(task, features)
+            needs = self.adapter.needs
+            features = self.vision.features(images, needs.views and not needs.pixels)
+            return self._from_features(task, features, images)
 
     def _from_features(
-        self, task: Task, features: Tensor, images: list[Image] | None = None
+        self, task: Task, features: Tensor, images: Sequence[Image] = ()
     ) -> list[Prediction]:
-        zero_shot = ZeroShot().adapt(task, features)
-        adapter: Any = self.adapter
+        adapter = self.adapter
+        adapted = zero_shot = ZeroShot().adapt(task, features)
         try:
-            adapted = (
-                adapter.adapt(task, features)
-                if images is None
-                else adapter.adapt_pixels(task, self.vision, images)
-            )
+            if isinstance(adapter, PixelAdapter):
+                adapted = adapter.adapt_pixels(task, self.vision, images)
+            elif adapter != ZeroShot():
+                adapted = adapter.adapt(task, features)
         except Exception:
             if not zero_shot.probabilities.isfinite().all():  # which explains it
                 raise not_finite(task) from None
             raise
-        check_outcome(self.adapter, adapted, task, len(features))
-        return to_predictions(task, zero_shot, adapted, name=type(self.adapter).__name__)
+        return to_predictions(task, zero_shot, adapted, adapter)
 
 
 def checked_images(images: Any) -> Iterable[Any]:

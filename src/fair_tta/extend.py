@@ -4,7 +4,15 @@ from fair_tta._images.draw import Renderer
 from fair_tta._images.views import Identity, Views
 from fair_tta._models import Backend, Tokens
 from fair_tta._prompts.task import Task
-from fair_tta.methods._base import Adapter, AdaptsPixels, Outcome, Texts
+from fair_tta.methods._base import (
+    Adapter,
+    FindsTexts,
+    Needs,
+    Outcome,
+    PixelAdapter,
+    Texts,
+    UsesTexts,
+)
 from fair_tta.methods._fitted import FitsImages, FitsLabelledImages, ReferenceBatch
 from fair_tta.methods._reference import Reference
 from fair_tta.methods._tuning.directions import Direction
@@ -15,15 +23,17 @@ from fair_tta.methods._tuning.weights import WeightTuning
 
 __all__ = [
     "Adapter",
-    "AdaptsPixels",
     "Backend",
     "Direction",
+    "FindsTexts",
     "FitsImages",
     "FitsLabelledImages",
     "Identity",
     "Loss",
+    "Needs",
     "Objective",
     "Outcome",
+    "PixelAdapter",
     "PromptTuning",
     "RatePolicy",
     "Reference",
@@ -34,6 +44,7 @@ __all__ = [
     "Term",
     "Texts",
     "Tokens",
+    "UsesTexts",
     "Views",
     "WeightTuning",
 ]

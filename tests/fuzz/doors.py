@@ -35,7 +35,6 @@ from fair_tta.lab.bench._sources import read_toml
 from fair_tta.lab.data._labels import Labels
 from fair_tta.lab.data._records import Problem
 from fair_tta.lab.report import examination_html, html, markdown
-from fair_tta.methods._checks import is_ready, parts_of
 from fair_tta.methods._reference import _digest
 from fair_tta.methods._registry import ADAPTERS, parse_adapter
 from fair_tta.metrics import Bootstrap
@@ -236,8 +235,8 @@ def adapters(random: Random, folder: Path) -> str:
     else:
         text = re.sub(r"[\d.]+", lambda _: f"{random.choice(_NUMBERS):g}", text)
     adapter = parse_adapter(text, folder)
-    is_quick = all(getattr(part, "steps", 0) < 20 for part in parts_of(adapter))
-    if is_ready(adapter) and is_quick:
+    is_quick = all(getattr(part, "steps", 0) < 20 for part in adapter.parts)
+    if adapter.is_fitted and is_quick:
         classifier().with_adapter(adapter).predict(drawn())
     return ANSWER
 

@@ -10,7 +10,7 @@ HEAD = """
 from dataclasses import dataclass, field
 from typing import ClassVar
 from fair_tta import FairTPTMO, TPT, ZeroShot
-from fair_tta.extend import Outcome
+from fair_tta.extend import Adapter, FindsTexts, Needs, Outcome, UsesTexts
 """
 
 
@@ -19,10 +19,10 @@ def documented(*names: str) -> str:
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     classes = [
         re.search(
-            rf"^@dataclass[^\n]*\nclass {name}:.*?(?=^\S|\Z)", block, re.DOTALL | re.MULTILINE
+            rf"^@dataclass[^\n]*\nclass {name}\(.*?(?=^\S|\Z)", block, re.DOTALL | re.MULTILINE
         )
         for name in names
         for block in blocks
-        if f"class {name}:" in block
+        if f"class {name}(" in block
     ]
     return HEAD + "\n\n".join(found[0] for found in classes if found)

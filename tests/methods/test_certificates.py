@@ -8,10 +8,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from random_task import Drawn, EncodedClassifier, drawn
-from torch import Tensor
 
 from fair_tta import AssociationCorrection, LogitBalance, Prediction, ViewControl, ZeroShot
-from fair_tta.methods._own.logit_balance import StreamGuard
 from fair_tta.methods._predictions import to_predictions
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
@@ -21,19 +19,13 @@ VIEWS = 5
 
 def of_adapter(adapter: Any, case: Drawn) -> list[Prediction]:
     task = case.task
-    return to_predictions(task, *(m.adapt(task, case.features) for m in (ZeroShot(), adapter)))
+    zero_shot, adapted = (m.adapt(task, case.features) for m in (ZeroShot(), adapter))
+    return to_predictions(task, zero_shot, adapted, adapter)
 
 
 def of_balance(case: Drawn) -> list[Prediction]:
     classifier = EncodedClassifier(case.task)
     return of_adapter(LogitBalance().fit_encoded(classifier, case.features), case)
-
-
-def of_stream(case: Drawn) -> list[Prediction]:
-    guard = StreamGuard(least=2, window=2, most_entropy=9, most_r_squared=9, drift=1e9)
-    stream = LogitBalance().online(EncodedClassifier(case.task), guard=guard)
-    images: list[Tensor] = list(case.features[:, :1])
-    return list(stream.predict(images))
 
 
 @pytest.mark.parametrize(
@@ -42,9 +34,8 @@ def of_stream(case: Drawn) -> list[Prediction]:
         lambda case: of_adapter(AssociationCorrection(strength=3), case),
         lambda case: of_adapter(ViewControl(), case),
         of_balance,
-        of_stream,
     ],
-    ids=["AssociationCorrection", "ViewControl", "LogitBalance", "online"],
+    ids=["AssociationCorrection", "ViewControl", "LogitBalance"],
 )
 @settings(max_examples=25)
 @given(case=drawn(VIEWS))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import families
 import pytest
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from fair_tta import TPT, AugMix, FairTPT, FairTPTClassifier, FairTPTMO, OrthCali, ZeroShot
 from fair_tta.errors import FairTTAError
-from fair_tta.extend import Outcome, Task, Texts
+from fair_tta.extend import Needs, Outcome, Task, Texts, UsesTexts
 from fair_tta.methods import Chained, SLoss, SuperTSLoss
 from fair_tta.methods._tuning.directions import WeightedSum
 
@@ -30,15 +29,8 @@ def clf() -> FairTPTClassifier:
 
 
 @dataclass(frozen=True)
-class Sharp:
+class Sharp(UsesTexts):
     """A second stage that says nothing but probabilities, and warns of each image."""
-
-    needs_sensitive: ClassVar[bool] = False
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
-
-    def adapt(self, task: Task, features: Tensor) -> Outcome:
-        return ZeroShot().adapt(task, features)
 
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
         log_p = 2 * task.log_probabilities(features[:, :1], texts.target)
@@ -66,21 +58,10 @@ def test_a_second_stage_of_ones_own(clf: FairTPTClassifier) -> None:
 
 
 def test_a_chain_needs_what_its_parts_need() -> None:
-    assert not (TPT() >> ZeroShot()).needs_sensitive
+    assert not (TPT() >> ZeroShot()).needs.sensitive
     chain = TPT() >> OrthCali(lam=0)
     assert isinstance(chain, Chained)
-    assert chain.needs_sensitive
-    assert chain.needs_views
-    assert chain.needs_prompt_gradient
-
-
-@pytest.mark.parametrize("marker", ["needs_sensitive", "needs_prompt_gradient", "needs_views"])
-def test_what_a_stage_of_ones_own_forgets_is_named(marker: str) -> None:
-    members = {name: value for name, value in vars(Sharp).items() if name != marker}
-    forgetful: Any = type("Forgetful", (), {**members, "find_texts": TPT.find_texts})()
-    for make in (lambda: TPT() >> forgetful, lambda: Chained(forgetful, ZeroShot())):
-        with pytest.raises(FairTTAError, match=f"what it needs: Forgetful lacks {marker} "):
-            make()
+    assert chain.needs == Needs(sensitive=True, views=True, prompt_gradient=True)
 
 
 def test_separate_terms_have_the_average_of_a_weighted_sum(clf: FairTPTClassifier) -> None:

@@ -130,13 +130,13 @@ def classifier(**more: Any) -> FairTPTClassifier:
 
 
 def needs_fit(adapter: Any) -> bool:
-    return bool(getattr(adapter, "needs_reference", False))
+    return adapter.needs.reference
 
 
 def fitted(clf: FairTPTClassifier, adapter: Any) -> FairTPTClassifier:
     """With a method that is fitted to the model and the prompts."""
     labels = {a: [*names, *names * 9][: len(REFERENCE)] for a, names in SENSITIVE.items()}
-    more = (labels,) if adapter.needs_labels else ()
+    more = (labels,) if adapter.needs.labels else ()
     method = adapter.fit(clf, REFERENCE, *more)
     if isinstance(method, TIE):
         method = method.knowing(*(SENSITIVE[attribute][1] for attribute in clf.sensitive))
@@ -189,7 +189,7 @@ def test_the_same_seed_gives_the_same_bits(plain: FairTPTClassifier, adapter: Ad
     first = classifier(adapter=adapter).predict(pictures)
     second = classifier(adapter=adapter).predict(pictures)
     assert first == second
-    if adapter.needs_views and not isinstance(adapter, Zero):  # whose votes may be the same
+    if adapter.needs.views and not isinstance(adapter, Zero):  # whose votes may be the same
         other = classifier(adapter=adapter, seed=1, backend=plain.backend).predict(pictures)
         assert other != first
 
@@ -295,7 +295,7 @@ def test_one_answer_everywhere_also_with_ties(adapter: Adapter, dtype: torch.dty
     features = unit(torch.randn(40, 2, 16, generator=generator, dtype=dtype))
     features[:10, 1] = features[:10, 0]  # no tie
     pictures = [picture(i) for i in range(4)]
-    from_pictures = getattr(adapter, "needs_pixels", False)
+    from_pictures = adapter.needs.pixels
     predictions = clf.predict(pictures) if from_pictures else clf.predict_encoded(features)
     rows = np.array([list(p.probabilities.values()) for p in predictions])
     assert_one_answer(predictions, rows)
@@ -339,10 +339,10 @@ def test_zero_steps_is_zero_shot(plain: FairTPTClassifier, make: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [kind for kind in text_form.ADAPTERS.values() if kind().needs_sensitive]
+    "make", [kind for kind in text_form.ADAPTERS.values() if kind().needs.sensitive]
 )
 def test_needs_sensitive_names(plain: FairTPTClassifier, make: Any) -> None:
-    with pytest.raises(PromptError, match="needs to know what should not matter"):
+    with pytest.raises(PromptError, match="needs sensitive attribute values"):
         FairTPTClassifier(plain.backend, TARGETS, adapter=make())
 
 

@@ -20,8 +20,8 @@ def test_parts_come_out_as_they_went_in() -> None:
     found = fetch(parts)
     assert list(found) == list(parts)
     for name, part in parts.items():
-        assert found[name].dtype == np.float64
+        assert found[name].dtype == torch.float64
         assert found[name].shape == (4, part.numel() // 4)
         expected = part.detach().double().numpy().reshape(4, -1)
-        np.testing.assert_array_equal(found[name], expected)
+        np.testing.assert_array_equal(found[name].numpy(), expected)
     assert fetch({}) == {}

@@ -29,7 +29,7 @@ from fair_tta import (
     load_adapter,
 )
 from fair_tta.extend import FitsImages, FitsLabelledImages, Outcome, Reference, ReferenceBatch, Task
-from fair_tta.methods._checks import check_adapter, is_fitted, parts_of
+from fair_tta.methods._base import Adapter, Needs, UsesTexts, check_adapter
 from fair_tta.methods._paper.fair_tpt import FairTPT
 from fair_tta.methods._reference import _digest
 from fair_tta.methods._registry import fitted_kinds
@@ -38,16 +38,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning"
 
 
 @dataclass(frozen=True)
-class GroupMeans(FitsLabelledImages):
+class GroupMeans(FitsLabelledImages, UsesTexts):
     """Takes the mean of an image's perceived group from it: the whole of a method with labels."""
 
     strength: float = 1.0
     power: int = 1
     notes: tuple[str, ...] = ()
     reference: Reference | None = None
-    needs_sensitive: ClassVar[bool] = True
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
+    needs = Needs(sensitive=True, reference=True, labels=True)
     enough: ClassVar[int] = 5
     learnt_with: ClassVar[tuple[str, ...]] = ("power",)
 
@@ -166,7 +164,7 @@ def test_few_images_warn_by_the_methods_own_measure() -> None:
 
 
 def test_needs_names() -> None:
-    with pytest.raises(PromptError, match="GroupMeans needs to know what should not matter"):
+    with pytest.raises(PromptError, match="GroupMeans needs sensitive attribute values"):
         GroupMeans().fit_encoded(classifier(()), FEATURES, LABELS)
 
 
@@ -250,32 +248,29 @@ def test_an_unfitted_method_is_refused_at_once() -> None:
 
 
 @dataclass(frozen=True)
-class ByItself:
+class ByItself(Adapter):
     """Fitted in a way of its own."""
 
     reference: str | None = None
-    needs_reference: ClassVar[bool] = True
-    needs_sensitive: ClassVar[bool] = False
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
+    needs = Needs(reference=True)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         return ZeroShot().adapt(task, features)
 
 
 def test_other_ways_to_be_fitted() -> None:
-    with pytest.raises(FairTTAError, match="ByItself has seen no reference images yet: its `ref"):
+    with pytest.raises(FairTTAError, match="ByItself is not fitted: its `fit` should set `ref"):
         check_adapter(ByItself(), classifier().task)
     check_adapter(ByItself("much"), classifier().task)
-    assert [is_fitted(x) for x in (ByItself(), ByItself("much"), ZeroShot())] == [False, True, True]
+    assert [x.is_fitted for x in (ByItself(), ByItself("much"), ZeroShot())] == [False, True, True]
 
 
 def test_chains_need_what_their_parts_need() -> None:
     chain = FairTPT() >> GroupMeans()
-    assert chain.needs_reference
-    assert chain.needs_labels
-    assert parts_of(chain) == (FairTPT(), GroupMeans())
-    assert parts_of(GroupMeans()) == (GroupMeans(),)
+    assert chain.needs.reference
+    assert chain.needs.labels
+    assert chain.parts == (FairTPT(), GroupMeans())
+    assert GroupMeans().parts == (GroupMeans(),)
 
 
 def test_weights_that_change_meanwhile() -> None:
@@ -302,14 +297,15 @@ class Broken(FitsImages):
     def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         return {"x": torch.full((len([*batches]),), torch.nan)}
 
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        raise AssertionError
+
 
 def test_what_is_learnt_should_be_numbers() -> None:
     with pytest.raises(ModelError, match="what Broken has learnt is not finite; if random numbers"):
         Broken().fit_encoded(classifier(), FEATURES)
     with pytest.raises(FairTTAError, match=r"what `encode` gives, \[images, views, 24\] \(got li"):
         Broken().fit_encoded(classifier(), [[1.0]])  # type: ignore[list-item]
-    with pytest.raises(NotImplementedError):
-        FitsImages().learn(classifier().task, iter([]))
 
 
 @pytest.mark.parametrize(

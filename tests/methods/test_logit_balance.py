@@ -238,7 +238,7 @@ def test_an_unfitted_one_says_what_to_do(tmp_path: Path) -> None:
 
 def test_cannot_come_second() -> None:
     """What it knows is of the prompts as they are, not as they are tuned for an image."""
-    with pytest.raises(FairTTAError, match=r"got LogitBalance.*which has no `adapt_texts`"):
+    with pytest.raises(FairTTAError, match=r"should be a UsesTexts, .*got LogitBalance"):
         TPT() >> LogitBalance()  # type: ignore[operator]
 
 
@@ -276,7 +276,7 @@ def test_what_cannot_be_fitted() -> None:
     with pytest.raises(ModelError, match="gives features that are not finite"):
         balance.fit_encoded(classifier, math.nan * torch.ones(4, 1, 24))
     nothing = EncodedClassifier(replace(case, sensitive={}).task)
-    with pytest.raises(PromptError, match="needs to know what should not matter"):
+    with pytest.raises(PromptError, match="needs sensitive attribute values"):
         balance.fit_encoded(nothing, case.features)
 
 

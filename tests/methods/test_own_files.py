@@ -18,13 +18,8 @@ from fair_tta._identity import adapter_settings
 from fair_tta.methods import Chained
 from fair_tta.methods._registry import parse_adapter, parse_adapters, short_name
 
-MARKERS = "\n    ".join(
-    f"{name} = False" for name in ("needs_sensitive", "needs_prompt_gradient", "needs_views")
-)
-MORE = f"""
-class Plain:
-    {MARKERS}
-
+MORE = """
+class Plain(Adapter):
     def __init__(self, share=0.5):
         self.share = share
 
@@ -47,19 +42,18 @@ class Rich(Plain):
             raise ValueError("steps!")
 
 @dataclass(frozen=True)
-class Finds(Rich):
+class Finds(Rich, FindsTexts):
     def find_texts(self, task, features):
         return TPT().find_texts(task, features)
 
-class Needs(Plain):
+class Bare(Plain):
     def __init__(self, share, *more):
         pass
 
 class Nothing:
     pass
 
-class Forgetful:
-    needs_views = False
+class Foreign:
     adapt = Plain.adapt
 
 class Fails(Plain):
@@ -152,12 +146,15 @@ def test_drives_are_no_names() -> None:
         ("wrong.py:A", r"'wrong.py' cannot be run: SyntaxError: .*wrong\.py, line 3\)"),
         ("script.py:A", r"'script.py' cannot be run: SystemExit: 2 \(.*, line 2\)"),
         ("refused.py:A", r"'refused.py' cannot be run: FairTTAError: `rho` should be"),
-        ("own/more.py:Nothing", r"'more.py:Nothing' is no adapter: .* with a method `adapt`"),
-        ("own/more.py:Forgetful", "Forgetful lacks needs_sensitive, needs_prompt_gradient"),
-        ("own/more.py:dataclass", "'more.py:dataclass' is no adapter"),
         (
-            "own/more.py:Needs",
-            r"'more.py:Needs' should have a default for each .* \(share has none",
+            "own/more.py:Nothing",
+            "'more.py:Nothing' is not a method: `adapter` should",
+        ),
+        ("own/more.py:Foreign", "its class should inherit from fair_tta.extend.Adapter"),
+        ("own/more.py:dataclass", "'more.py:dataclass' is not a method"),
+        (
+            "own/more.py:Bare",
+            r"'more.py:Bare' should have a default for each .* \(share has none",
         ),
         ("own/more.py:Fails", r"'more.py:Fails' cannot be run: RuntimeError: no luck \(.*, line "),
         ("own/more.py:Plain:share=1", "'more.py:Plain' has no setting 'share': it has no settings"),
@@ -166,7 +163,7 @@ def test_drives_are_no_names() -> None:
         ("own/more.py:Rich:steps=-1", r"'more.py:Rich' cannot be run: ValueError: steps! \(.*line"),
         ("own/more.py:Rich:sizes=3", r"`more.py:Rich:sizes` cannot be written \(its default is"),
         ("own/more.py:Rich+orthcali", "nothing can come after 'own/more.py:Rich'"),
-        ("tpt+own/more.py:Rich", "what comes second should use features of prompts"),
+        ("tpt+own/more.py:Rich", "the second method of a chain should be a UsesTexts"),
         ("fair", "or a class of a file of your own, 'my_file.py:MyMethod'"),
     ],
 )

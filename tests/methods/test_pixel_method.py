@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from checks import picture
 from PIL.Image import Image
 from plain_towers import classifier
-from torch import Tensor
 
 from fair_tta import FairTPTClassifier, FairTTAError, TowerError, Zero, ZeroShot
-from fair_tta.extend import AdaptsPixels, Outcome, Task
+from fair_tta.extend import Needs, Outcome, PixelAdapter, Task
 from fair_tta.lab._runs.bank import AskedPicture
 from fair_tta.lab._runs.job import WorkUnit, job_of
 from fair_tta.lab._runs.store import to_prediction
@@ -37,11 +36,11 @@ def clf() -> FairTPTClassifier:
 
 @pytest.mark.parametrize("method", METHODS, ids=NAMES)
 def test_features_will_not_do(clf: FairTPTClassifier, method: Any) -> None:
-    assert isinstance(method, AdaptsPixels)
+    assert isinstance(method, PixelAdapter)
     features = clf.encode([picture()])
     said = (
-        f"{type(method).__name__} works on the pictures themselves, features of views are not "
-        "enough for it: use `predict`, not `predict_encoded`"
+        f"{type(method).__name__} needs the images themselves; call `predict`, not "
+        "`predict_encoded`."
     )
     with pytest.raises(FairTTAError, match=said):
         clf.with_adapter(method).predict_encoded(features)
@@ -50,7 +49,7 @@ def test_features_will_not_do(clf: FairTPTClassifier, method: Any) -> None:
 
 
 def test_others_are_not_asked_for_pictures() -> None:
-    assert not isinstance(Zero(), AdaptsPixels)
+    assert not isinstance(Zero(), PixelAdapter)
 
 
 def test_examine_hands_them_pictures(clf: FairTPTClassifier) -> None:
@@ -92,7 +91,7 @@ def test_no_attribute_is_needed_and_none_changes_the_answer(
     )  # fmt: skip
     found, other = (one.predict(picture()) for one in (bare, named))
     assert found.sensitive == {}
-    if not method.needs_prompt_gradient:  # there may be more to tune in a longer template
+    if not method.needs.prompt_gradient:  # there may be more to tune in a longer template
         assert found.probabilities == pytest.approx(other.probabilities, abs=1e-9)
 
 
@@ -102,20 +101,12 @@ def test_they_cannot_be_first_of_two() -> None:
 
 
 @dataclass(frozen=True)
-class Upright:
+class Upright(PixelAdapter):
     """One of a user: the answer on the picture turned upside down."""
-
-    needs_sensitive: ClassVar[bool] = False
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
-    needs_pixels: ClassVar[bool] = True
 
     def check_task(self, task: Task) -> None:
         if "unicorn" in task.targets:
             raise TowerError("there are no unicorns")
-
-    def adapt(self, task: Task, features: Tensor) -> Outcome:
-        raise FairTTAError("not from features")
 
     def adapt_pixels(self, task: Task, vision: Any, images: Sequence[Image]) -> Outcome:
         turned = [image.rotate(180) for image in images]
@@ -133,12 +124,9 @@ def test_one_of_your_own(clf: FairTPTClassifier) -> None:
 
 def test_what_is_missing_is_named(clf: FairTPTClassifier) -> None:
     class Half(Zero):
-        needs_pixels = True
+        needs = Needs(pixels=True)
 
-    with pytest.raises(
-        FairTTAError,
-        match="Half has `needs_pixels`, so it should have the methods `check_task` and `adapt_pix",
-    ):
+    with pytest.raises(FairTTAError, match=r"`Half\.needs` should have pixels=True if it is a"):
         clf.with_adapter(Half())
 
 

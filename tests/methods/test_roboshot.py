@@ -111,7 +111,7 @@ def test_pairs_need_no_attribute() -> None:
     clf = classifier(adapter=RoboShot(reject=[("a photo of a cat", "a photo of a bird")]))
     prediction = clf.predict(picture())
     assert prediction.probabilities != prediction.zero_shot
-    with pytest.raises(PromptError, match="RoboShot needs to know what should not matter"):
+    with pytest.raises(PromptError, match="RoboShot needs sensitive attribute values"):
         classifier(adapter=RoboShot(accept=[("a", "b")]))
 
 

@@ -146,14 +146,14 @@ def test_settings_after_fitting() -> None:
 
 def test_what_it_needs() -> None:
     nothing = Drawn(random_units(0, 3, DIM), {}, random_units(2, 6, 1, DIM))
-    assert not UMFC().needs_sensitive
-    assert UMFC(perceived=True).needs_sensitive
+    assert not UMFC().needs.sensitive
+    assert UMFC(perceived=True).needs.sensitive
     assert answer(nothing).isfinite().all()
-    with pytest.raises(PromptError, match="UMFC needs to know what should not matter"):
+    with pytest.raises(PromptError, match="UMFC needs sensitive attribute values"):
         fit(nothing, perceived=True)
     with pytest.raises(FairTTAError, match=r"at most the number of reference images, 40 \(got 41"):
         fit(nothing, clusters=41)
-    with pytest.raises(FairTTAError, match="what comes second should use features of prompts"):
+    with pytest.raises(FairTTAError, match="should be a UsesTexts"):
         TPT() >> UMFC()  # type: ignore[operator]
 
 

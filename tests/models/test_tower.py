@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import families
 import pytest
@@ -25,7 +25,7 @@ from fair_tta._models import Tokens, TransformersBackend
 from fair_tta._models import borrow as guard
 from fair_tta._models.text_tower import TextTower
 from fair_tta._prompts.task import Task
-from fair_tta.extend import Outcome
+from fair_tta.extend import Adapter, Needs, Outcome
 
 PROBE = Tokens(
     torch.tensor([[1, 2, 0, 0, 0, 0], [3, 4, 5, 6, 0, 0]]),
@@ -34,10 +34,8 @@ PROBE = Tokens(
 
 
 @dataclass(frozen=True)
-class NeedsGradient:
-    needs_sensitive: ClassVar[bool] = False
-    needs_prompt_gradient: ClassVar[bool] = True
-    needs_views: ClassVar[bool] = False
+class NeedsGradient(Adapter):
+    needs = Needs(prompt_gradient=True)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         return ZeroShot().adapt(task, features)

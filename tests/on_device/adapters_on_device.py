@@ -25,9 +25,8 @@ from fair_tta import (
     ViewControl,
 )
 from fair_tta import methods as adapters
-from fair_tta.extend import Renderer
+from fair_tta.extend import Adapter, Renderer
 from fair_tta.methods import SAR, SLoss, SuperTSLoss, TSLoss
-from fair_tta.methods._base import needs_pixels
 from fair_tta.methods._paper.orthcali import calibrate
 from fair_tta.methods._tuning.directions import UPGrad
 
@@ -44,9 +43,8 @@ SAME = 1e-4
 
 def is_adapter(name: str) -> bool:
     kind = getattr(adapters, name)
-    is_method = is_dataclass(kind) and hasattr(kind, "adapt") and name != "Chained"
-    is_method &= not hasattr(kind, "knowing")  # TIE must be told true values; TIEStar is the same
-    return is_method and hasattr(kind, "needs_views")
+    is_method = is_dataclass(kind) and issubclass(kind, Adapter) and name != "Chained"
+    return is_method and not hasattr(kind, "knowing")  # TIE needs true values
 
 
 EXPORTED = {name: getattr(adapters, name)() for name in adapters.__all__ if is_adapter(name)}
@@ -92,7 +90,7 @@ def assert_same(here: list[Any], there: list[Any], tolerance: float = SAME) -> N
         assert two.views_kept == one.views_kept
 
 
-PIXELS = {name: method for name, method in EXPORTED.items() if needs_pixels(method)}
+PIXELS = {name: method for name, method in EXPORTED.items() if method.needs.pixels}
 """They tune weights or look at other pictures, one image after another."""
 FEW_PASS: dict[str, Any] = {
     "SAR, none certain": SAR(margin=0.015),
@@ -128,7 +126,7 @@ def test_the_same_answers_with_few_copies(
     adapter = {**EXPORTED, **OTHERS, **UNBOUNDED}[name]
     pair = pairs["CLIP"]
     clf = classifier(pair.there, adapter)
-    features = clf.encode(PICTURES, views=adapter.needs_views).cpu()
+    features = clf.encode(PICTURES, views=adapter.needs.views).cpu()
     expected = classifier(pair.cpu, adapter).predict_encoded(features)
     clf.predict(PICTURES[:2])  # what is made once: features of prompts, graphs
     clf.vision.forget()

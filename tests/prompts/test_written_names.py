@@ -27,6 +27,7 @@ from fair_tta import (
     ZeroShot,
 )
 from fair_tta import methods as adapters
+from fair_tta.extend import Adapter
 from fair_tta.lab._cli.names import parse_renames, sensitive_option, targets_option
 from fair_tta.lab._cli.options import complete_adapters
 from fair_tta.methods import (
@@ -41,7 +42,6 @@ from fair_tta.methods import (
     Tent,
     TSLoss,
 )
-from fair_tta.methods._base import needs_pixels
 from fair_tta.methods._field.seraser import KLToUniform, NoisyViews
 from fair_tta.methods._registry import ADAPTERS, describe_settings, parse_adapter, parse_adapters
 
@@ -119,11 +119,11 @@ def test_every_adapter_has_a_name() -> None:
     kinds = {
         kind
         for kind in (getattr(adapters, name) for name in adapters.__all__)
-        if dataclasses.is_dataclass(kind) and hasattr(kind, "needs_views")
+        if dataclasses.is_dataclass(kind) and issubclass(kind, Adapter)
     }
     assert set(ADAPTERS.values()) == kinds - {Chained}
-    markers = ("needs_sensitive", "needs_prompt_gradient", "needs_reference", "needs_pixels")
-    needs = [[getattr(kind(), marker, False) for marker in markers] for kind in ADAPTERS.values()]
+    every = [kind().needs for kind in ADAPTERS.values()]
+    needs = [(n.sensitive, n.prompt_gradient, n.reference, n.pixels) for n in every]
     assert needs == sorted(needs)  # what needs least comes first
     expected = {
         *("zero-shot", "zero", "tpt", "association-correction", "logit-balance", "orthcali"),
@@ -142,12 +142,12 @@ def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
     rows = [[c.strip() for c in line.split(" | ")] for line in page.read_text("utf-8").splitlines()]
     (row,) = (row for row in rows if row[:2] == [f"| `{kind.__name__}()`", f"`{name}`"])
     needs = {
-        "views": default.needs_views,
-        "`sensitive`": default.needs_sensitive,
-        "pictures": needs_pixels(default),
-        "reference images": getattr(kind, "needs_reference", False),
-        "their sensitive labels": getattr(kind, "needs_labels", False),
-        "true values": getattr(kind, "needs_values", False),
+        "views": default.needs.views,
+        "`sensitive`": default.needs.sensitive,
+        "pictures": default.needs.pixels,
+        "reference images": default.needs.reference,
+        "their sensitive labels": default.needs.labels,
+        "true values": default.needs.values,
     }
     assert row[3].removesuffix("|").strip() == ", ".join(n for n, needed in needs.items() if needed)
 
@@ -206,8 +206,8 @@ def test_adapters(text: str, adapter: Any) -> None:
         ("fair-tpt:loss.joint=1", r"`fair-tpt:loss:joint` should be true or false \(got 1\)"),
         ("zero:rho=2", r"`rho` should be a fraction of the views"),
         ("zero+orthcali", "nothing can come after 'zero'"),
-        ("tpt+zero", "what comes second should use features of prompts"),
-        ("tpt+logit-balance", "what comes second should use features of prompts"),
+        ("tpt+zero", "the second method of a chain should be a UsesTexts"),
+        ("tpt+logit-balance", "the second method of a chain should be a UsesTexts"),
         ("logit-balance:reference=x", "there is no file 'x': check the path"),
         ("logit-balance:reference=", "is written 'name=value'"),
         ("zero:reference=x", "'zero' has no setting 'reference': its settings are rho"),

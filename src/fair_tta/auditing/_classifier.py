@@ -24,7 +24,7 @@ from fair_tta.prediction import Prediction
 
 def is_untold(adapter: Any) -> bool:
     """Whether a method has to know true values and has not been told."""
-    return bool(getattr(adapter, "needs_values", False)) and adapter.known is None
+    return adapter.needs.values and adapter.known is None
 
 
 def predict_knowing(
@@ -62,7 +62,7 @@ def predict_knowing(
         images = tqdm(images, unit="image")
     stream, told = iter(images), iter(rows)
     while batch := list(islice(stream, classifier.batch_size)):
-        features = classifier.encode(batch, views=adapter.needs_views)
+        features = classifier.encode(batch, views=adapter.needs.views)
         own = list(islice(told, len(batch)))
         if len(own) < len(batch):
             raise FairTTAError("`labels` should be as many as images (got fewer).")

@@ -34,7 +34,7 @@ from fair_tta.auditing._examination import (
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.methods import ZeroShot
-from fair_tta.methods._base import Adapter, needs_pixels
+from fair_tta.methods._base import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
 from fair_tta.metrics._calibration import average_sensitive_indifference, mean
 from fair_tta.metrics._estimate import SMALL, listed
@@ -357,13 +357,13 @@ def _predictions(
     classifier: FairTPTClassifier, batch: list[Image], methods: list[Adapter]
 ) -> Iterator[tuple[Prediction, ...]]:
     """For each image the predictions of all methods, from features that are made once."""
-    views = any(method.needs_views and not needs_pixels(method) for method in methods)
+    views = any(method.needs.views and not method.needs.pixels for method in methods)
     features = classifier.encode(batch, views=views)
 
     def predict(method: Adapter) -> list[Prediction]:
         clf = classifier.with_adapter(method)
-        if needs_pixels(method):
+        if method.needs.pixels:
             return clf.predict(batch)
-        return clf.predict_encoded(features if method.needs_views else features[:, :1])
+        return clf.predict_encoded(features if method.needs.views else features[:, :1])
 
     return zip(*map(predict, methods), strict=True)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from dataclasses import astuple, dataclass, field, replace
+from typing import Any, ClassVar
 
 from PIL.Image import Image
 from torch import Tensor
 
 from fair_tta._images.vision import Vision
 from fair_tta._prompts.task import Task
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, PromptError, TowerError
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Outcome:
     """What an adapter found for a batch of images.
 
     Attributes:
-        probabilities: ``[images, targets]``; the answer is the first of the largest.
+        probabilities: ``[images, targets]``; the label is the first of the largest.
         sensitive: ``{attribute: [images, values]}``; what is left out stays as zero-shot has it.
         learning_rate: ``[images]``, None if nothing was tuned.
         relative_step: ``[images]``, None if nothing was tuned.
@@ -38,34 +39,54 @@ class Outcome:
     flags: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-@runtime_checkable
-class Adapter(Protocol):
-    """A method. Hyper-parameters only: state is passed and returned, never stored.
+@dataclass(frozen=True)
+class Needs:
+    """What a method needs besides an image and the names of the classes.
 
-    The classifier checks the three markers before it does any work; most methods have them as
-    ``ClassVar[bool]``. Further ones mean False where they are absent: ``needs_reference``, the
-    method has to be fitted on reference images, and its ``reference`` is None until then;
-    ``needs_labels``, it has to know the sensitive values of these; ``needs_values``, it has to know
-    those of the images to classify too, and ``knowing(*values)`` is the method for such. A method
-    that needs more of a task, joint prompts or sentences of its own, may have
-    ``check_task(task)``, which raises a `PromptError` and is called then too.
+    Attributes:
+        sensitive: names of sensitive attribute values, given to the classifier.
+        prompt_gradient: a text tower that lets its token embeddings be replaced.
+        views: further views of the image.
+        pixels: the images themselves, see `PixelAdapter`.
+        reference: reference images to be fitted on; `Adapter.reference` is None until then.
+        labels: sensitive attribute values of the reference images.
+        values: those of the images to classify too; ``knowing(*values)`` is the method for them.
     """
 
-    @property
-    def needs_sensitive(self) -> bool:
-        """Whether the method is meaningless without sensitive names."""
-        ...
+    sensitive: bool = False
+    prompt_gradient: bool = False
+    views: bool = False
+    pixels: bool = False
+    reference: bool = False
+    labels: bool = False
+    values: bool = False
 
-    @property
-    def needs_prompt_gradient(self) -> bool:
-        """Whether the text tower must let its token embeddings be replaced."""
-        ...
+    def __or__(self, other: Needs) -> Needs:
+        return Needs(*(a or b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
-    @property
-    def needs_views(self) -> bool:
-        """Whether the method looks at more than the image itself."""
-        ...
 
+class Adapter(ABC):
+    """A method. Subclasses hold hyper-parameters only: state is passed and returned, never stored.
+
+    A subclass is a frozen dataclass that defines `adapt` and declares in `needs` what it needs
+    beyond the features of the images.
+    """
+
+    needs: ClassVar[Needs] = Needs()
+    """What the method needs; the classifier checks it before it does any work."""
+    reference: Any = None
+    """What was learnt from reference images, if the method needs them."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        old = [name for name in vars(cls) if name.startswith("needs_")]
+        if old:
+            raise FairTTAError(
+                f"{cls.__name__} should declare `needs = Needs({old[0][6:]}=...)` in place of "
+                f"`{old[0]}`: from fair_tta.extend import Needs."
+            )
+
+    @abstractmethod
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """Classify each image on its own.
 
@@ -73,74 +94,58 @@ class Adapter(Protocol):
             task: the text side.
             features: ``[images, views, dim]`` unit features; view 0 is the image itself.
         """
-        ...
 
+    def check_task(self, task: Task) -> None:  # noqa: B027
+        """Raise a `PromptError` or `TowerError` if the method cannot work with a task."""
 
-@runtime_checkable
-class AdaptsPixels(Adapter, Protocol):
-    """A method that works on the pictures themselves, because features of views are not enough.
-
-    It may look at other pictures than the views, or change the vision tower. `adapt` of it says in
-    an error that features will not do, so `predict_encoded` and features on disk are not for it.
-    """
+    def check_fitted(self, task: Task | None = None) -> None:
+        """Raise unless the method is fitted, and for this task if one is given."""
+        if not self.is_fitted:
+            raise FairTTAError(
+                f"{type(self).__name__} is not fitted: its `fit` should set `reference`."
+            )
 
     @property
-    def needs_pixels(self) -> bool:
-        """True: `adapt_pixels` is called in place of `adapt`."""
-        ...
+    def is_fitted(self) -> bool:
+        """Whether the method has the reference that it needs, if it needs one."""
+        return not self.needs.reference or self.reference is not None
 
-    def check_task(self, task: Task) -> None:
-        """Raise `TowerError` if the model cannot do what the method needs of it."""
-        ...
+    @property
+    def parts(self) -> tuple[Adapter, ...]:
+        """The methods it is made of: itself, or the two of a chain."""
+        return (self,)
 
+
+class PixelAdapter(Adapter):
+    """A method that works on the images themselves, because features of views are not enough.
+
+    It may look at other images than the views, or change the vision tower. A subclass defines
+    `adapt_pixels` and sets ``pixels`` in `needs`.
+    """
+
+    needs = Needs(pixels=True)
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        """Raise an error: features are not enough."""
+        raise needs_images(self)
+
+    @abstractmethod
     def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image]) -> Outcome:
         """Classify each image on its own.
 
         Args:
             task: the text side.
             vision: makes views, their pixels and their features.
-            images: RGB pictures.
+            images: in RGB.
         """
-        ...
 
 
-def needs_pixels(adapter: Adapter | type[Adapter]) -> bool:
-    """Whether a method wants the pictures; most do not mention it."""
-    return bool(getattr(adapter, "needs_pixels", False))
-
-
-def features_will_not_do(adapter: Adapter) -> FairTTAError:
-    """What to raise when such a method is handed features."""
+def needs_images(adapter: Adapter) -> FairTTAError:
+    """What to raise when such a method is passed features."""
     return FairTTAError(
-        f"{type(adapter).__name__} works on the pictures themselves, features of views are not "
-        "enough for it: use `predict`, not `predict_encoded`."
+        f"{type(adapter).__name__} needs the images themselves; call `predict`, not "
+        "`predict_encoded`."
     )
-
-
-def check_markers(adapter: Any) -> None:
-    """Raise unless this is an adapter; name what it lacks."""
-    if not getattr(adapter, "episodic", True):
-        raise FairTTAError(
-            f"{type(adapter).__name__} is not episodic, its answers depend on the images before: "
-            "call its own `predict`."
-        )
-    if isinstance(adapter, type) or not callable(getattr(adapter, "adapt", None)):
-        raise FairTTAError(
-            "`adapter` should be an instance with a method `adapt`, such as ZeroShot() (got "
-            f"{adapter!r})."
-        )
-    markers = ("needs_sensitive", "needs_prompt_gradient", "needs_views")
-    missing = [name for name in markers if not hasattr(adapter, name)]
-    if missing:
-        raise FairTTAError(
-            f"`adapter` should say what it needs: {type(adapter).__name__} lacks "
-            f"{', '.join(missing)} (True or False, in the class)."
-        )
-    if needs_pixels(adapter) and not isinstance(adapter, AdaptsPixels):
-        raise FairTTAError(
-            f"{type(adapter).__name__} has `needs_pixels`, so it should have the methods "
-            "`check_task` and `adapt_pixels` too."
-        )
 
 
 def softmax(logits: Tensor) -> Tensor:
@@ -178,9 +183,10 @@ def own_texts(task: Task) -> Texts:
     return Texts(task.target_features, task.sensitive_features, joint)
 
 
-class FindsTexts(Adapter, Protocol):
-    """A method that can come first."""
+class FindsTexts(Adapter):
+    """A method that can come first in a chain: it finds features of prompts for each image."""
 
+    @abstractmethod
     def find_texts(self, task: Task, features: Tensor) -> tuple[Texts, Outcome]:
         """Features of prompts for each image, and the method's own outcome with them.
 
@@ -188,27 +194,29 @@ class FindsTexts(Adapter, Protocol):
             task: the text side.
             features: ``[images, views, dim]``, as in `Adapter.adapt`.
         """
-        ...
 
-
-class UsesTexts(Adapter, Protocol):
-    """A method that can come second."""
-
-    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
-        """As `Adapter.adapt`, with these features of prompts in place of the task's own."""
-        ...
-
-
-class Chains:
-    """Gives a method that `FindsTexts` the operator ``>>``."""
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        """The outcome of `find_texts`."""
+        return self.find_texts(task, features)[1]
 
     def __rshift__(self, then: UsesTexts) -> Chained:
-        first: Any = self
-        return Chained(first, then)
+        return Chained(self, then)
+
+
+class UsesTexts(Adapter):
+    """A method that can come second in a chain: it works with any features of prompts."""
+
+    @abstractmethod
+    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+        """As `Adapter.adapt`, with these features of prompts in place of the task's own."""
+
+    def adapt(self, task: Task, features: Tensor) -> Outcome:
+        """The outcome with the task's own features of prompts."""
+        return self.adapt_texts(task, features, own_texts(task))
 
 
 @dataclass(frozen=True)
-class Chained:
+class Chained(Adapter):
     """``first >> then``: the first finds features of prompts for each image, the second uses them.
 
     ``FairTPT() >> OrthCali(lam=0)`` is the paper's combination: the sensitive (and joint) features
@@ -224,84 +232,94 @@ class Chained:
     then: UsesTexts
 
     def __post_init__(self) -> None:
-        if not hasattr(self.first, "find_texts"):
-            raise FairTTAError(
-                f"what comes first should find features of prompts, as TPT() does (got "
-                f"{self.first!r}, which has no `find_texts`)."
-            )
-        if not hasattr(self.then, "adapt_texts"):
-            raise FairTTAError(
-                f"what comes second should use features of prompts, as OrthCali() does (got "
-                f"{self.then!r}, which has no `adapt_texts`)."
-            )
-        check_markers(self.first)
-        check_markers(self.then)
+        for place, part, kind, example in (
+            ("first", self.first, FindsTexts, "TPT()"),
+            ("second", self.then, UsesTexts, "OrthCali()"),
+        ):
+            if not isinstance(part, kind):
+                raise FairTTAError(
+                    f"the {place} method of a chain should be a {kind.__name__}, such as {example} "
+                    f"(got {part!r})."
+                )
 
     @property
-    def needs_sensitive(self) -> bool:
-        """If either does."""
-        return self.first.needs_sensitive or self.then.needs_sensitive
+    def needs(self) -> Needs:  # type: ignore[override]
+        """What either needs."""
+        return self.first.needs | self.then.needs
 
     @property
-    def needs_prompt_gradient(self) -> bool:
-        """If either does."""
-        return self.first.needs_prompt_gradient or self.then.needs_prompt_gradient
+    def is_fitted(self) -> bool:
+        """Whether both are."""
+        return self.first.is_fitted and self.then.is_fitted
 
     @property
-    def needs_views(self) -> bool:
-        """If either does."""
-        return self.first.needs_views or self.then.needs_views
+    def parts(self) -> tuple[Adapter, ...]:
+        """Both methods."""
+        return self.first, self.then
 
-    @property
-    def needs_reference(self) -> bool:
-        """If either does."""
-        return any(getattr(part, "needs_reference", False) for part in (self.first, self.then))
+    def check_fitted(self, task: Task | None = None) -> None:
+        """Check both."""
+        for part in self.parts:
+            part.check_fitted(task)
 
-    @property
-    def needs_labels(self) -> bool:
-        """If either does."""
-        return any(getattr(part, "needs_labels", False) for part in (self.first, self.then))
+    def check_task(self, task: Task) -> None:
+        """Check both."""
+        for part in self.parts:
+            part.check_task(task)
 
     def __rshift__(self, then: object) -> Chained:
         raise FairTTAError(
-            f"two methods can follow one another, not three (got {then!r} after {self!r}): leave "
-            "one out."
+            f"a chain has two methods, not three (got {then!r} after {self!r}): leave one out."
         )
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`."""
+        """The outcome of the second, completed by that of the first."""
         texts, before = self.first.find_texts(task, features)
         after = self.then.adapt_texts(task, features, texts)
         warnings = after.warnings or before.warnings
         if after.warnings and before.warnings:
             pairs = zip(before.warnings, after.warnings, strict=True)
             warnings = tuple(one + two for one, two in pairs)
+        kept = {
+            name: getattr(before, name)
+            for name in ("learning_rate", "relative_step", "views_kept")
+            if getattr(after, name) is None
+        }
         return replace(
             after,
             sensitive={**before.sensitive, **after.sensitive},
-            learning_rate=_or(after.learning_rate, before.learning_rate),
-            relative_step=_or(after.relative_step, before.relative_step),
-            views_kept=before.views_kept if after.views_kept is None else after.views_kept,
             warnings=warnings,
             flags={**before.flags, **after.flags},
+            **kept,
         )
 
 
-def _or(value: Tensor | None, other: Tensor | None) -> Tensor | None:
-    return other if value is None else value
+def check_instance(adapter: Any) -> Adapter:
+    """Raise unless this is an adapter."""
+    if isinstance(adapter, Adapter):
+        return adapter
+    is_method = hasattr(adapter, "adapt") and not isinstance(adapter, type)
+    raise FairTTAError(
+        f"`adapter` should be an instance of a method, such as ZeroShot() (got {adapter!r})"
+        f"{': its class should inherit from fair_tta.extend.Adapter' * is_method}."
+    )
 
 
-class PixelMethod:
-    """The part of `AdaptsPixels` that is the same for all; a subclass says `adapt_pixels`."""
-
-    needs_sensitive: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = True
-    needs_pixels: ClassVar[bool] = True
-    needs_prompt_gradient: ClassVar[bool]
-
-    def check_task(self, task: Task) -> None:
-        """See `AdaptsPixels.check_task`: any model will do."""
-
-    def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """Raises an error: see `AdaptsPixels`."""
-        raise features_will_not_do(self)
+def check_adapter(adapter: Any, task: Task) -> Adapter:
+    """Refuse an adapter that cannot work with a task, before any work is done."""
+    checked, name = check_instance(adapter), type(adapter).__name__
+    if checked.needs.pixels != isinstance(checked, PixelAdapter):
+        raise FairTTAError(f"`{name}.needs` should have pixels=True if it is a PixelAdapter, only.")
+    if checked.needs.sensitive and not task.sensitive:
+        raise PromptError(f"{name} needs sensitive attribute values: pass `sensitive=[...]`.")
+    if checked.needs.prompt_gradient:
+        try:
+            _ = task.context
+        except TowerError as error:
+            raise TowerError(
+                f"{name} tunes the prompt, but {error}. Choose a method that does not, such as "
+                "AssociationCorrection(), LogitBalance(), OrthCali() or ZeroShot()."
+            ) from error
+    checked.check_fitted(task)
+    checked.check_task(task)
+    return checked

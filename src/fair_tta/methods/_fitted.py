@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
@@ -29,6 +30,7 @@ from fair_tta.errors import (
     PromptError,
     SmallReferenceWarning,
 )
+from fair_tta.methods._base import Adapter, Needs
 from fair_tta.methods._reference import Reference, TaskIdentity, unknown_settings
 
 SensitiveLabels: TypeAlias = Iterable[str] | Mapping[str, Iterable[str]]
@@ -221,16 +223,18 @@ def gather_batches(batches: Iterable[ReferenceBatch]) -> tuple[Tensor, dict[str,
 T = TypeVar("T")
 
 
-class FittedMethod:
+class FittedMethod(Adapter):
     """What both ways to be fitted share."""
 
-    needs_reference: ClassVar[bool] = True
-    needs_labels: ClassVar[bool] = False
+    reference: Reference | None = None
+
+    needs = Needs(reference=True)
     enough: ClassVar[int] = 300
     """Fewer reference images warn."""
     learnt_with: ClassVar[tuple[str, ...]] = ()
     """Settings without which `learn` would give something else."""
 
+    @abstractmethod
     def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """What is to be known of the reference images, by names; none of the images is kept.
 
@@ -238,7 +242,6 @@ class FittedMethod:
             task: the text side; use its features as ``task.target_features.to(batch.features)``.
             batches: at least one.
         """
-        raise NotImplementedError
 
     def prepare(self, task: Task, learnt: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """What `adapt` needs of it: made once, in float64, as far as the cache has room."""
@@ -268,11 +271,14 @@ class FittedMethod:
 
         return task.remember(self, make)
 
+    def check_fitted(self, task: Task | None = None) -> None:
+        self.checked_reference(task)
+
     def checked_reference(self, task: Task | None = None) -> Reference:
         """What was learnt, if it is there, and fits the settings and the task."""
-        reference, name = self._reference, type(self).__name__
+        reference, name = self.reference, type(self).__name__
         if reference is None:
-            images = "images, sensitive_labels" if self.needs_labels else "images"
+            images = "images, sensitive_labels" if self.needs.labels else "images"
             raise FairTTAError(
                 f"{name} has seen no reference images yet: use what `{name}().fit(classifier, "
                 f"{images})` returns, for {self.enough} or more images, or `{name}.load(path)`."
@@ -291,11 +297,6 @@ class FittedMethod:
         """What `save` has written. No code is run, and another model is refused when it is used."""
         return load_one_of(path, [cls])
 
-    @property
-    def _reference(self) -> Reference | None:
-        found: Reference | None = getattr(self, "reference", None)
-        return found
-
     def _settings(self) -> dict[str, Any]:
         every: Any = self
         return {f.name: getattr(self, f.name) for f in fields(every) if f.name != "reference"}
@@ -309,11 +310,9 @@ class FittedMethod:
     ) -> Self:
         name = type(self).__name__
         sensitive = classifier.task.sensitive
-        if not sensitive and (getattr(self, "needs_sensitive", False) or self.needs_labels):
-            raise PromptError(
-                f"{name} needs to know what should not matter: pass `sensitive` to the classifier."
-            )
-        values = read_labels(labels, sensitive) if self.needs_labels else {}
+        if not sensitive and (self.needs.sensitive or self.needs.labels):
+            raise PromptError(f"{name} needs sensitive attribute values: pass `sensitive=[...]`.")
+        values = read_labels(labels, sensitive) if self.needs.labels else {}
         check_as_many(values, expected)
         task, images = classifier.task, 0
 
@@ -377,7 +376,7 @@ class FitsImages(FittedMethod):
 class FitsLabelledImages(FittedMethod):
     """Makes a method one that is fitted on reference images whose sensitive values are known."""
 
-    needs_labels: ClassVar[bool] = True
+    needs = Needs(reference=True, labels=True)
 
     def fit(
         self,

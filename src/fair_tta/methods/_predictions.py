@@ -3,159 +3,187 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, ModelError
-from fair_tta.methods._base import Outcome
-from fair_tta.metrics._calibration import normalised_entropies
+from fair_tta.methods._base import Adapter, Outcome
+from fair_tta.methods._tuning.entropy import normalised_entropy
 from fair_tta.metrics.simplex import distance, flip_margin
 from fair_tta.prediction import Prediction
 
-
-def fetch(parts: Mapping[str, Tensor]) -> dict[str, npt.NDArray[np.float64]]:
-    """``{name: [images, numbers]}`` on the host in float64; ``[images]`` becomes ``[images, 1]``.
-
-    Each device is waited for once, whatever there is to fetch from it.
-    """
-    rows = {name: part.detach().reshape(len(part), -1) for name, part in parts.items()}
-    found: dict[str, npt.NDArray[np.float64]] = {}
-    for device in dict.fromkeys(part.device for part in rows.values()):
-        some = {name: part for name, part in rows.items() if part.device == device}
-        together = torch.cat([_float(part) for part in some.values()], 1).cpu().double().numpy()
-        ends = np.cumsum([part.shape[1] for part in some.values()])[:-1]
-        found |= zip(some, np.split(together, ends, 1), strict=True)
-    return found
-
-
-def _float(part: Tensor) -> Tensor:
-    """In float32 at least, which holds a truth value too."""
-    return part if part.dtype == torch.float64 else part.float()
-
-
 NOT_FINITE = "adaptation gave values that are not finite; this is the zero-shot answer"
-
-_Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class _Answers:
-    """Probabilities of all images in float64 on the host, and their normalised entropies."""
-
-    targets: _Floats
-    sensitive: Mapping[str, _Floats]
-    entropy: _Floats = field(init=False)
-    sensitive_entropy: Mapping[str, _Floats] = field(init=False)
-
-    def __post_init__(self) -> None:
-        every = {name: normalised_entropies(values) for name, values in self.sensitive.items()}
-        vars(self).update(entropy=normalised_entropies(self.targets), sensitive_entropy=every)
 
 
 def to_predictions(
-    task: Task, zero_shot: Outcome, adapted: Outcome, *, name: str = "the adapter"
+    task: Task, zero_shot: Outcome, adapted: Outcome, adapter: Adapter
 ) -> list[Prediction]:
     """Set a method's outcome beside zero-shot's, which fills in what it leaves out.
-
-    Both are fetched from the device at once.
 
     Args:
         task: the text side.
         zero_shot: the outcome of `ZeroShot`.
-        adapted: that of the method; `check_outcome` has looked at its shapes.
-        name: the method, for messages.
+        adapted: that of the method.
+        adapter: the method; what a user-defined one returns is checked.
 
     Raises:
         ModelError: zero-shot's outcome is not finite.
-        FairTTAError: the method's probabilities are none.
+        FairTTAError: a user-defined method returns something else than probabilities.
     """
-    parts = {"before": zero_shot.probabilities, "after": adapted.probabilities}
-    parts |= {f"before {a}": values for a, values in zero_shot.sensitive.items()}
-    parts |= {f"after {a}": values for a, values in adapted.sensitive.items()}
-    parts |= {f"flag {text}": flag for text, flag in adapted.flags.items()}
-    kept = adapted.views_kept
-    numbers = {"rate": adapted.learning_rate, "step": adapted.relative_step}
-    numbers["kept"] = kept if isinstance(kept, Tensor) else None
-    parts |= {key: values for key, values in numbers.items() if values is not None}
-    host = fetch(parts)
-    if not np.isfinite(host["before"]).all():
+    checked = is_user_defined(adapter)
+    if checked:
+        _check_outcome(adapter, adapted, task, len(zero_shot.probabilities))
+    host = fetch(_parts(zero_shot, adapted))
+    before, after = host["before"], host["after"]
+    if not bool(before.isfinite().all()):
         raise not_finite(task)
-    before = {a: host[f"before {a}"] for a in zero_shot.sensitive}
-    after = {a: host.get(f"after {a}", values) for a, values in before.items()}
-    finite: npt.NDArray[np.bool_] = np.asarray(np.isfinite(host["after"]).all(1))
-    _check_probabilities(host["after"][finite], name, "probabilities")
-    for attribute, values in after.items():
-        finite &= np.isfinite(values).all(1)
-        _check_probabilities(values[finite], name, f"sensitive[{attribute!r}]")
+    sensitive_before = {a: host[f"before {a}"] for a in zero_shot.sensitive}
+    sensitive = {a: host.get(f"after {a}", p) for a, p in sensitive_before.items()}
+    finite = torch.stack([p.isfinite().all(1) for p in (after, *sensitive.values())]).all(0)
+    if checked:
+        _check_probabilities(adapter, "probabilities", after[finite])
+        for name, p in sensitive.items():
+            _check_probabilities(adapter, f"sensitive[{name!r}]", p[finite])
     rows = finite[:, None]
-    own = _Answers(host["before"], before)
-    new = _Answers(
-        np.where(rows, host["after"], own.targets),
-        {a: np.where(rows, values, before[a]) for a, values in after.items()},
-    )
-    p = torch.from_numpy(own.targets)
-    moved, margin = distance(p, torch.from_numpy(new.targets)).tolist(), flip_margin(p).tolist()
-    labels, attributes = tuple(task.targets), task.sensitive.items()
-    return [
-        Prediction(
-            label=labels[int(new.targets[i].argmax())],
-            probabilities=_named(labels, new.targets[i]),
-            zero_shot=_named(labels, own.targets[i]),
-            sensitive={a: _named(names, new.sensitive[a][i]) for a, names in attributes},
-            sensitive_zero_shot={a: _named(names, own.sensitive[a][i]) for a, names in attributes},
-            entropy=float(new.entropy[i]),
-            entropy_zero_shot=float(own.entropy[i]),
-            sensitive_entropy={a: float(new.sensitive_entropy[a][i]) for a, _ in attributes},
-            sensitive_entropy_zero_shot={
-                a: float(own.sensitive_entropy[a][i]) for a, _ in attributes
-            },
+    after = after.where(rows, before)
+    sensitive = {a: p.where(rows, sensitive_before[a]) for a, p in sensitive.items()}
+    moved, margin = distance(before, after).tolist(), flip_margin(before).tolist()
+    targets = list(task.targets)
+    labels = after.argmax(1).tolist()
+    named, named_before = _named(targets, after), _named(targets, before)
+    groups = {a: _named(task.sensitive[a], p) for a, p in sensitive.items()}
+    groups_before = {a: _named(task.sensitive[a], p) for a, p in sensitive_before.items()}
+    entropy, entropy_before = _entropy(after), _entropy(before)
+    entropies = {a: _entropy(p) for a, p in sensitive.items()}
+    entropies_before = {a: _entropy(p) for a, p in sensitive_before.items()}
+    kept = adapted.views_kept
+    predictions = []
+    for i, is_finite in enumerate(finite.tolist()):
+        notes = adapted.warnings[i] if adapted.warnings else ()
+        notes += tuple(text for text in adapted.flags if host[f"flag {text}"][i, 0])
+        count = host["kept"][i, 0].item() if isinstance(kept, Tensor) else kept
+        prediction = Prediction(
+            label=targets[labels[i]],
+            probabilities=named[i],
+            zero_shot=named_before[i],
+            sensitive={a: each[i] for a, each in groups.items()},
+            sensitive_zero_shot={a: each[i] for a, each in groups_before.items()},
+            entropy=entropy[i],
+            entropy_zero_shot=entropy_before[i],
+            sensitive_entropy={a: each[i] for a, each in entropies.items()},
+            sensitive_entropy_zero_shot={a: each[i] for a, each in entropies_before.items()},
             distance=moved[i],
             flip_margin=margin[i],
             certified_unchanged=moved[i] < margin[i],
-            learning_rate=_number(host.get("rate"), i) if finite[i] else None,
-            relative_step=_number(host.get("step"), i) if finite[i] else None,
-            views_kept=_count(kept, host, i) if finite[i] else None,
-            warnings=_warnings(adapted, host, i) + (() if finite[i] else (NOT_FINITE,)),
+            learning_rate=_number(host.get("rate"), i) if is_finite else None,
+            relative_step=_number(host.get("step"), i) if is_finite else None,
+            views_kept=int(count) if is_finite and count is not None else None,
+            warnings=notes if is_finite else (*notes, NOT_FINITE),
         )
-        for i in range(len(finite))
-    ]
+        predictions.append(prediction)
+    return predictions
+
+
+def is_user_defined(adapter: Adapter) -> bool:
+    """Whether a method, or one of a chain, is not one of this library."""
+    return any(not type(part).__module__.startswith("fair_tta.") for part in adapter.parts)
 
 
 def not_finite(task: Task) -> ModelError:
-    """What to say of a model whose own answer is not finite."""
+    """What to raise if a model's own prediction is not finite."""
     return ModelError(
         f"{task.backend.name} gives features that are not finite; if it runs in half precision, "
         "try float32."
     )
 
 
-def _check_probabilities(p: _Floats, name: str, what: str) -> None:
-    if not ((p >= 0).all() and (np.abs(p.sum(1) - 1) < 1e-3).all()):
+def fetch(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``{name: [images, numbers]}`` on the CPU in float64; ``[images]`` becomes ``[images, 1]``.
+
+    Each device is waited for once, whatever there is to fetch from it.
+    """
+    rows = {name: part.detach().reshape(len(part), -1) for name, part in parts.items()}
+    found: dict[str, Tensor] = {}
+    for device in dict.fromkeys(part.device for part in rows.values()):
+        some = {name: part for name, part in rows.items() if part.device == device}
+        wide = [p if p.dtype == torch.float64 else p.float() for p in some.values()]
+        together = torch.cat(wide, 1).cpu().double()
+        sizes = [part.shape[1] for part in some.values()]
+        found |= zip(some, together.split(sizes, 1), strict=True)
+    return found
+
+
+def _parts(zero_shot: Outcome, adapted: Outcome) -> dict[str, Tensor]:
+    """All tensors of two outcomes by name."""
+    numbers = {
+        "rate": adapted.learning_rate,
+        "step": adapted.relative_step,
+        "kept": adapted.views_kept if isinstance(adapted.views_kept, Tensor) else None,
+    }
+    return {
+        "before": zero_shot.probabilities,
+        "after": adapted.probabilities,
+        **{f"before {a}": p for a, p in zero_shot.sensitive.items()},
+        **{f"after {a}": p for a, p in adapted.sensitive.items()},
+        **{f"flag {text}": flag for text, flag in adapted.flags.items()},
+        **{name: values for name, values in numbers.items() if values is not None},
+    }
+
+
+def _named(names: Iterable[str], p: Tensor) -> list[dict[str, float]]:
+    keys = list(names)
+    return [dict(zip(keys, row, strict=True)) for row in p.tolist()]
+
+
+def _entropy(p: Tensor) -> list[float]:
+    entropies: list[float] = normalised_entropy(p.log()).clamp(0, 1).tolist()
+    return entropies
+
+
+def _number(values: Tensor | None, index: int) -> float | None:
+    """None also for what is not finite, which JSON cannot hold."""
+    if values is None or not bool(values[index].isfinite()):
+        return None
+    return float(values[index])
+
+
+def _check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> None:
+    """Raise unless the outcome of a user-defined method fits the task and the images."""
+    should = f"{type(adapter).__name__}.adapt should"
+    if not isinstance(outcome, Outcome):
+        raise FairTTAError(f"{should} return an Outcome (got a {type(outcome).__name__}).")
+    unknown = [name for name in outcome.sensitive if name not in task.sensitive]
+    if unknown or not isinstance(outcome.sensitive, Mapping):
         raise FairTTAError(
-            f"{name}.adapt should give `{what}` from 0 on that sum to one: take the softmax of "
-            "logits."
+            f"{should} return `sensitive` as {{attribute: probabilities}} for attributes among "
+            f"{list(task.sensitive)} (got {unknown or outcome.sensitive!r:.80})."
+        )
+    shapes = {"probabilities": (outcome.probabilities, [images, len(task.targets)])}
+    for name, value in outcome.sensitive.items():
+        shapes[f"sensitive[{name!r}]"] = value, [images, len(task.sensitive[name])]
+    for name in ("learning_rate", "relative_step", "views_kept"):
+        if not isinstance(getattr(outcome, name), int | None):
+            shapes[name] = getattr(outcome, name), [images]
+    for name, flag in outcome.flags.items():
+        shapes[f"flags[{name!r}]"] = flag, [images]
+    for name, (value, shape) in shapes.items():
+        got = list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        if got != shape:
+            raise FairTTAError(f"{should} return `{name}` of shape {shape} (got {got}).")
+    notes = outcome.warnings
+    if len(notes) not in (0, images) or any(isinstance(each, str) for each in notes):
+        raise FairTTAError(
+            f"{should} return `warnings` as a tuple of texts for each of {images} images, or none "
+            f"(got {notes!r:.80})."
         )
 
 
-def _warnings(adapted: Outcome, host: Mapping[str, _Floats], index: int) -> tuple[str, ...]:
-    told = adapted.warnings[index] if adapted.warnings else ()
-    return told + tuple(text for text in adapted.flags if host[f"flag {text}"][index, 0])
-
-
-def _named(names: Iterable[str], values: _Floats) -> dict[str, float]:
-    return dict(zip(names, values.tolist(), strict=True))
-
-
-def _number(values: _Floats | None, index: int) -> float | None:
-    """None also for what is not finite, which says nothing and JSON cannot hold."""
-    number = np.nan if values is None else float(values[index, 0])
-    return number if np.isfinite(number) else None
-
-
-def _count(kept: int | Tensor | None, host: Mapping[str, _Floats], index: int) -> int | None:
-    return int(host["kept"][index, 0]) if isinstance(kept, Tensor) else kept
+def _check_probabilities(adapter: Adapter, what: str, p: Tensor) -> None:
+    if not bool((p >= 0).all() and ((p.sum(1) - 1).abs() < 1e-3).all()):
+        raise FairTTAError(
+            f"{type(adapter).__name__}.adapt should return `{what}` that are not negative and sum "
+            "to one: take the softmax of logits."
+        )

@@ -25,8 +25,7 @@ import torch
 from fair_tta import methods as adapters
 from fair_tta.errors import FairTTAError
 from fair_tta.methods import Chained
-from fair_tta.methods._base import Adapter, check_markers
-from fair_tta.methods._checks import check_fitted
+from fair_tta.methods._base import Adapter, check_instance
 from fair_tta.methods._field.seraser import DistortedViews, KLFromUniform, KLToUniform, NoisyViews
 from fair_tta.methods._fitted import FittedMethod, load_one_of
 from fair_tta.methods._tuning.losses import SLoss, SuperTSLoss, TSLoss
@@ -191,10 +190,9 @@ def load_own(path: Path, name: str) -> Any:
     if isinstance(found, type) or inspect.isroutine(found):
         found = _make(what, found, path)
     try:
-        check_markers(found)
+        return check_instance(found)
     except FairTTAError as error:
-        raise FairTTAError(f"{what!r} is no adapter: {error}") from None
-    return found
+        raise FairTTAError(f"{what!r} is not a method: {error}") from None
 
 
 def cannot_run(what: str, path: Path, error: BaseException) -> FairTTAError:
@@ -391,7 +389,7 @@ def _set(name: str, default: Any, text: str, folder: Path) -> Any:
         return with_settings(name, default, settings)
     file = folder / os.path.expanduser(settings.pop("reference"))
     method = with_settings(name, type(default).load(file), settings)
-    check_fitted(method)
+    method.check_fitted()
     return method
 
 
@@ -408,8 +406,7 @@ def _own(path: Path, name: str, settings: str, folder: Path) -> Any:
 
 def fitted_kinds() -> list[type[Any]]:
     """The methods of this library that are fitted on reference images."""
-    kinds = (getattr(adapters, name) for name in adapters.__all__)
-    return [kind for kind in kinds if issubclass(kind, FittedMethod) and hasattr(kind, "adapt")]
+    return [kind for kind in ADAPTERS.values() if issubclass(kind, FittedMethod)]
 
 
 def load_adapter(path: str | os.PathLike[str]) -> Adapter:

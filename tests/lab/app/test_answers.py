@@ -61,7 +61,7 @@ def test_html_shows_what_predict_says(birds: FairTPTClassifier, picture: str) ->
 def test_what_a_method_needs_is_told_beside_what_others_answer(picture: str) -> None:
     plain = Classifiers(views=4).of(Fields("water bird, land bird"))
     html = answers_html(plain, chosen_methods(["zero-shot", "fair-tpt"]), picture)
-    assert "FairTPT needs to know what should not matter" in html
+    assert "FairTPT needs sensitive attribute values" in html
     assert 'data-method="zero-shot"' in html
 
 

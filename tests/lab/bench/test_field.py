@@ -111,7 +111,7 @@ def test_every_method_of_the_library_has_a_row() -> None:
     assert grid.settings[0].name == "ZeroShot"
     sections = {setting.name: setting.section for setting in grid.settings}
     assert (sections["TPT"], sections["Tent"]) == ("Views", "The images themselves")
-    assert not any(getattr(s.adapter, "needs_labels", False) for s in clip_bias_grid().settings)
+    assert not any(s.adapter.needs.labels for s in clip_bias_grid().settings)
 
 
 def test_harm_by_group_is_published(model: str, pets: Path, tmp_path: Path) -> None:

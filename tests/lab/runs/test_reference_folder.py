@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -19,18 +19,16 @@ from fair_tta.lab._runs.bank import AskedPicture
 from fair_tta.lab._runs.job import WorkUnit, job_of
 from fair_tta.lab._runs.reference import ReferenceFolder, fit_adapters
 from fair_tta.lab._runs.worker import start_worker
+from fair_tta.methods._base import Adapter, Needs, UsesTexts
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
 
 
 @dataclass(frozen=True)
-class Centre(FitsImages):
+class Centre(FitsImages, UsesTexts):
     """Knows the mean of the reference, as a second stage may."""
 
     reference: Reference | None = None
-    needs_sensitive: ClassVar[bool] = False
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
 
     def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         return {"mean": torch.cat([batch.features for batch in batches]).mean(0)}
@@ -47,21 +45,16 @@ class Labelled(FitsLabelledImages):
     """Cannot do without labels."""
 
     reference: Reference | None = None
-    needs_sensitive: ClassVar[bool] = True
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
-    adapt = Centre.adapt
+    needs = Needs(sensitive=True, reference=True, labels=True)
+    learn, adapt = Centre.learn, Centre.adapt
 
 
 @dataclass(frozen=True)
-class InItsOwnWay:
+class InItsOwnWay(Adapter):
     """Is fitted, but not as the others are."""
 
     reference: None = None
-    needs_reference: ClassVar[bool] = True
-    needs_sensitive: ClassVar[bool] = True
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
+    needs = Needs(sensitive=True, reference=True)
     adapt = Centre.adapt
 
 

@@ -269,13 +269,12 @@ def read_adapters(texts: list[str]) -> dict[str, Adapter]:
 def check_reference(option: str, methods: Mapping[str, Adapter], reference: Path | None) -> None:
     """A usage error if a method is to be fitted and there is no reference, or the other way."""
     from fair_tta.lab._runs.reference import check_fittable
-    from fair_tta.methods._checks import is_ready
 
     if reference is not None:
         usage("--reference", check_fittable, methods)
         return
     for name, adapter in methods.items():
-        if not is_ready(adapter):
+        if not adapter.is_fitted:
             raise typer.BadParameter(
                 f"{name!r} has to be fitted: name a folder of pictures with --reference, or write "
                 f"'{name.partition(':')[0]}:reference=FILE' with a file of `fair-tta fit`.",
@@ -334,13 +333,12 @@ def make_classifier(
     from fair_tta._images.views import AugMix
     from fair_tta.classifier import FairTPTClassifier
     from fair_tta.methods import ZeroShot
-    from fair_tta.methods._checks import is_ready
 
     templates = default_template(bool(sensitive))
     if template is not None:
         templates = usage("--template", Templates.from_sentence, template)
     logging.disable_progress_bar()  # of loading weights
-    if adapter is not None and adapter.needs_sensitive and not sensitive:
+    if adapter is not None and adapter.needs.sensitive and not sensitive:
         raise typer.BadParameter(
             "it needs to know what should not matter: name that with --sensitive.",
             param_hint="--adapter",
@@ -350,7 +348,7 @@ def make_classifier(
         targets,
         {attribute: dict(names) for attribute, names in sensitive.items()} or None,
         templates,
-        adapter=adapter if adapter is None or is_ready(adapter) else ZeroShot(),
+        adapter=adapter if adapter is None or adapter.is_fitted else ZeroShot(),
         views=AugMix(views),
         seed=seed,
         batch_size=batch_size,

@@ -29,7 +29,6 @@ def adapters_command() -> None:
     run, is written my_file.py:MyMethod.
     """
     from fair_tta.lab.report._terminal import Fitted, columns
-    from fair_tta.methods._base import needs_pixels
     from fair_tta.methods._registry import ADAPTERS, describe_settings
 
     rows = []
@@ -38,19 +37,19 @@ def adapters_command() -> None:
         needs = [
             what
             for what, needed in (
-                ("--sensitive", default.needs_sensitive),
-                ("views", default.needs_views),
-                ("prompt gradient", default.needs_prompt_gradient),
-                ("reference", getattr(default, "needs_reference", False)),
-                ("its labels", getattr(default, "needs_labels", False)),
-                ("true values", getattr(default, "needs_values", False)),
-                ("pictures", needs_pixels(default)),
+                ("--sensitive", default.needs.sensitive),
+                ("views", default.needs.views),
+                ("prompt gradient", default.needs.prompt_gradient),
+                ("reference", default.needs.reference),
+                ("its labels", default.needs.labels),
+                ("true values", default.needs.values),
+                ("pictures", default.needs.pixels),
             )
             if needed
         ]
         first = inspect.cleandoc(kind.__doc__ or "").splitlines()[0]
         described = [*describe_settings(kind)]
-        described += [("reference", "FILE")] * getattr(kind, "needs_reference", False)
+        described += [("reference", "FILE")] * kind().needs.reference
         settings = ", ".join(f"{key}={value}" for key, value in described)
         rows.append([*map(Text, (name, first, ", ".join(needs) or "nothing", settings or "none"))])
     made = columns(["name", "what it does", "needs", "settings and defaults"], rows, (0, 1, 2))

@@ -21,8 +21,7 @@ from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.lab._runs.bank import AskedPicture, read_picture
 from fair_tta.lab._runs.worker import LoadedPicture, load_picture
 from fair_tta.methods import Chained
-from fair_tta.methods._base import Adapter
-from fair_tta.methods._checks import check_adapter, is_fitted, is_ready, parts_of
+from fair_tta.methods._base import Adapter, check_adapter
 from fair_tta.methods._fitted import FittedMethod
 
 Tell = Callable[[int, int | None], None]
@@ -127,7 +126,7 @@ class ReferenceFolder:
             shared: of `shared`; None if it is not known what is to be answered.
             progress: is told how many pictures are finished.
         """
-        names = [name for name, adapter in adapters.items() if not is_ready(adapter)]
+        names = [name for name, adapter in adapters.items() if not adapter.is_fitted]
         check_fittable(adapters)
         left_out: list[str] = []
         contents: list[str] = []
@@ -190,16 +189,16 @@ class ReferenceFolder:
 
 def check_fittable(adapters: Mapping[str, Adapter]) -> None:
     """Raise unless there is a method to be fitted, and all can be on pictures alone."""
-    if all(map(is_ready, adapters.values())):
+    if all(adapter.is_fitted for adapter in adapters.values()):
         raise FairTTAError(
             "a reference goes with a method that is to be fitted (got "
             f"{', '.join(adapters) or 'no method'})."
         )
     for name, adapter in adapters.items():
-        for part in parts_of(adapter):
-            if is_fitted(part):
+        for part in adapter.parts:
+            if part.is_fitted:
                 continue
-            if getattr(part, "needs_labels", False):
+            if part.needs.labels:
                 raise FairTTAError(
                     f"{name!r} needs the sensitive values of its reference pictures, which a "
                     "folder does not tell: fit it in Python, `save` it, and write "
@@ -231,8 +230,8 @@ def fit_adapters(
     fitted = [
         (name, part.checked_reference())
         for name, adapter in adapters.items()
-        for part in parts_of(adapter)
-        if isinstance(part, FittedMethod) and is_fitted(part)
+        for part in adapter.parts
+        if isinstance(part, FittedMethod) and part.is_fitted
     ]
     elsewhere = tuple(
         f"{name}: fitted elsewhere, on {learnt.images} pictures; "
@@ -255,7 +254,7 @@ def fit_adapters(
 def _fitted(adapter: Any, fit: Callable[[Any], Any]) -> Any:
     if isinstance(adapter, Chained):
         return Chained(_fitted(adapter.first, fit), _fitted(adapter.then, fit))
-    return adapter if is_fitted(adapter) else fit(adapter)
+    return adapter if adapter.is_fitted else fit(adapter)
 
 
 def _read_back(file: IO[bytes], sizes: Iterable[int], dim: int) -> Iterator[Tensor]:

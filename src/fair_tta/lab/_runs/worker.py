@@ -26,7 +26,7 @@ from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.lab._runs.bank import AskedPicture, Bank, PictureFile, read_picture
 from fair_tta.lab._runs.job import Job, WorkUnit
 from fair_tta.lab._runs.store import Answer, Key, to_answer
-from fair_tta.methods._base import Adapter, needs_pixels
+from fair_tta.methods._base import Adapter
 
 Answered = list[Answer] | str
 """The answers on a picture in the order of the questions, or why it cannot be used."""
@@ -140,7 +140,7 @@ class Worker:
         model, tasks, settings = self._job.digests
         adapter = self._job.settings[setting]
         clf = self._classifier(task, setting, unit.seed).with_adapter(adapter)
-        is_own = needs_pixels(adapter)
+        is_own = adapter.needs.pixels
         if is_own:
             clf.vision.forget()  # or it would cost less after others that look at the same
         start = time.perf_counter()
@@ -227,7 +227,7 @@ class Worker:
 
 def _looks(adapter: Adapter) -> bool:
     """Whether features of all views are to be made for a method."""
-    return adapter.needs_views and not needs_pixels(adapter)
+    return adapter.needs.views and not adapter.needs.pixels
 
 
 def start_worker(

@@ -23,7 +23,6 @@ from fair_tta.lab._cli.names import sensitive_option, targets_option
 from fair_tta.lab.app._server import UploadLimits
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
-from fair_tta.methods._checks import is_ready
 from fair_tta.methods._registry import ADAPTERS
 
 
@@ -114,7 +113,7 @@ def _text(error: Exception) -> str:
 MOST_CLASSIFIERS = 8
 """Kept at a time; the one that was used longest ago goes first."""
 
-METHODS = tuple(name for name, kind in ADAPTERS.items() if is_ready(kind()))
+METHODS = tuple(name for name, kind in ADAPTERS.items() if kind().is_fitted)
 """What can be chosen: methods that need no reference pictures, with their defaults."""
 
 Attributes = Mapping[str, Mapping[str, str]]

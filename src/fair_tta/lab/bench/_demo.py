@@ -167,7 +167,7 @@ def _picture(drawn: DrawnPicture) -> AskedPicture:
     return AskedPicture("drawn", file.getvalue())
 
 
-ONE_VIEW = {name: adapter for name, adapter in METHODS.items() if not adapter.needs_views}
+ONE_VIEW = {name: adapter for name, adapter in METHODS.items() if not adapter.needs.views}
 SHOWN = tuple(c for c in COLUMNS if c.title in ("Acc", "WGA", "EOD"))
 
 _EFFECT_STYLES = {1: "green", -1: "red", 0: ""}

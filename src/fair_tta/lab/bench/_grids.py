@@ -15,7 +15,7 @@ from fair_tta.lab.data import MAIN_TASKS, MORE_TASKS
 from fair_tta.lab.data._fairface import BRACKETS, PEOPLE
 from fair_tta.lab.data._tasks import GENDERS, RACES_7, BenchmarkTask
 from fair_tta.methods import TPT, FairTPT, FairTPTMO, OrthCali, Zero, ZeroShot
-from fair_tta.methods._base import Adapter, needs_pixels
+from fair_tta.methods._base import Adapter
 from fair_tta.methods._registry import ADAPTERS
 from fair_tta.methods._tuning.losses import Loss, SLoss, SuperTSLoss, TSLoss
 from fair_tta.methods._tuning.rates import ELRA, FixedRate, RatePolicy
@@ -291,7 +291,7 @@ def every_method(adapters: Mapping[str, Adapter] | None = None) -> tuple[Setting
             those that need the true attribute values of the images they predict.
     """
     if adapters is None:
-        every = [kind() for kind in ADAPTERS.values() if not getattr(kind, "needs_values", False)]
+        every = [m for m in (kind() for kind in ADAPTERS.values()) if not m.needs.values]
         adapters = {type(adapter).__name__: adapter for adapter in every}
     others = [
         Setting(name, adapter, _section(adapter))
@@ -315,18 +315,18 @@ def clip_bias_grid(
     """
     settings = every_method(adapters)
     if adapters is None:
-        settings = tuple(s for s in settings if not getattr(s.adapter, "needs_labels", False))
+        settings = tuple(s for s in settings if not s.adapter.needs.labels)
     return Grid(CLIP_BIAS, "", settings, clip_bias_tasks(harmful))
 
 
 def _section(adapter: Any) -> str:
-    if getattr(adapter, "needs_labels", False):
+    if adapter.needs.labels:
         return _LABELS
-    if getattr(adapter, "needs_reference", False):
+    if adapter.needs.reference:
         return _REFERENCE
-    if needs_pixels(adapter):
+    if adapter.needs.pixels:
         return _IMAGES
-    return _VIEWS if adapter.needs_views else _ONE_VIEW
+    return _VIEWS if adapter.needs.views else _ONE_VIEW
 
 
 def find_grid(

@@ -16,7 +16,6 @@ from fair_tta.lab.bench._grids import Grid
 from fair_tta.lab.bench._sources import Reader, TaskSamples
 from fair_tta.lab.data import BenchmarkTask, Dataset, Record
 from fair_tta.methods._base import Adapter
-from fair_tta.methods._checks import is_fitted
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class ReferencePictures:
         waiting: dict[int, Any] = {
             place: setting.adapter
             for place, setting in enumerate(grid.settings)
-            if not is_fitted(setting.adapter)
+            if not setting.adapter.is_fitted
         }
         if not waiting:
             return {}
@@ -70,7 +69,7 @@ class ReferencePictures:
         labels = {a: [record.sensitive[a] for record in records] for a in part.task.sensitive}
         return {
             place: adapter.fit_encoded(classifier, features, labels)
-            if adapter.needs_labels
+            if adapter.needs.labels
             else adapter.fit_encoded(classifier, features)
             for place, adapter in waiting.items()
         }

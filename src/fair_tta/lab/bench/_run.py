@@ -23,8 +23,7 @@ from fair_tta.lab.bench._grids import Grid, Setting
 from fair_tta.lab.bench._references import ReferencePictures
 from fair_tta.lab.bench._sources import TaskSamples
 from fair_tta.lab.data import Record
-from fair_tta.methods._base import Adapter
-from fair_tta.methods._checks import check_adapter
+from fair_tta.methods._base import Adapter, check_adapter
 
 TABLE_ROWS = "rows.jsonl"
 """The file of finished answers in the folder of a table."""
@@ -242,7 +241,7 @@ def prepare(
     job, places = _fitted(job, grid, parts, reference)
     for task, place in enumerate(places):
         for adapter in (job.settings[i] for i in place):
-            if getattr(adapter, "needs_reference", False):
+            if adapter.needs.reference:
                 check_adapter(adapter, job.classifier(task).task)
     said = {} if reference is None else reference.said
     return TableRun(grid, tuple(parts), Path(out), job, who, batch_size, places, said)

@@ -56,7 +56,6 @@ from fair_tta.lab.data._sampling import choose
 from fair_tta.lab.data._tasks import DEFAULT_AGES
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
-from fair_tta.methods._checks import is_ready
 from fair_tta.methods._registry import parse_adapter, short_name
 from fair_tta.miniature import TASKS, WorldSplit
 
@@ -327,7 +326,7 @@ def _setting(entry: Mapping[str, Any], folder: Path) -> Setting:
     _check_texts("a setting", entry, ("adapter", "name"))
     text = entry["adapter"]
     adapter = parse_adapter(text, folder)
-    if not is_ready(adapter):
+    if not adapter.is_fitted:
         raise FairTTAError(
             f"the adapter {text!r} has to be fitted: write "
             f"'{text.partition(':')[0]}:reference=FILE' with a file of `fair-tta fit`."

@@ -12,7 +12,7 @@ from torch import Tensor
 from fair_tta._linalg import pair_differences, project_out, unit
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
-from fair_tta.methods._base import Outcome, probabilities
+from fair_tta.methods._base import Needs, Outcome, probabilities
 from fair_tta.methods._fitted import FitsLabelledImages, ReferenceBatch, gather_batches
 from fair_tta.methods._reference import Reference
 
@@ -48,9 +48,7 @@ class BendVLM(FitsLabelledImages):
 
     neighbours: int = 100
     reference: Reference | None = None
-    needs_sensitive: ClassVar[bool] = True
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
+    needs = Needs(sensitive=True, reference=True, labels=True)
     learnt_with: ClassVar[tuple[str, ...]] = ("neighbours",)
 
     def __post_init__(self) -> None:
@@ -74,11 +72,6 @@ class BendVLM(FitsLabelledImages):
         return torch.stack([group[row[: self.neighbours]].mean(0) for row in order])
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`.
-
-        Raises:
-            FairTTAError: it is not fitted, or with another model or other prompts.
-        """
         return Outcome(probabilities(task, features, self.prepared(task)["texts"]))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from fair_tta._images.vision import Vision
 from fair_tta._prompts.encoder import PromptSet
 from fair_tta._prompts.task import Task
 from fair_tta.errors import check_number
-from fair_tta.methods._base import Outcome, PixelMethod
+from fair_tta.methods._base import Needs, Outcome, PixelAdapter
 from fair_tta.methods._tuning.directions import WeightedSum
 from fair_tta.methods._tuning.entropy import entropy
 from fair_tta.methods._tuning.loop import Tuned, tune
@@ -69,7 +68,7 @@ NOTHING_PASSED = "no view passed the filters: this is the zero-shot answer"
 
 
 @dataclass(frozen=True)
-class DeYO(PixelMethod):
+class DeYO(PixelAdapter):
     """Tune the context on views that are certain, and much less so with their patches shuffled.
 
     With H the entropy of p(. | view i), y its most probable target, and the drop
@@ -107,7 +106,7 @@ class DeYO(PixelMethod):
     weight_margin: float = 0.4
     rate: RatePolicy = field(default=FixedRate(5e-3), hash=False)  # not a part of the loss
     steps: int = 1
-    needs_prompt_gradient: ClassVar[bool] = True
+    needs = Needs(prompt_gradient=True, views=True, pixels=True)
 
     def __post_init__(self) -> None:
         check_tuning(self.rate, self.steps)
@@ -123,15 +122,12 @@ class DeYO(PixelMethod):
         )
 
     def check_task(self, task: Task) -> None:
-        """See `AdaptsPixels.check_task`: patches are shuffled after preprocessing."""
         check_pixels(type(self).__name__, task.backend)
 
     def objective(self, task: Task) -> Objective:
-        """See `Loss.objective`."""
         return Objective((_Weighted(task.target_prompts, self),))
 
     def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image]) -> Outcome:
-        """See `AdaptsPixels.adapt_pixels`."""
         features = vision.features(images, True)
         shuffled = vision.changed_features(images, PatchShuffle())
         both = torch.cat([features, shuffled], 1)

@@ -48,7 +48,6 @@ class Tent(WeightTuning):
     def gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
     ) -> ViewGradient:
-        """See `WeightTuning.gradient`."""
 
         def loss(features: Tensor) -> Tensor:
             return entropy(task.log_probabilities(features, task.target_features)).mean()
@@ -91,13 +90,11 @@ class MEMO(WeightTuning):
 
     @property
     def tunes_every_weight(self) -> bool:
-        """See `WeightTuning.tunes_every_weight`."""
         return self.every_weight
 
     def gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
     ) -> ViewGradient:
-        """See `WeightTuning.gradient`."""
         views = pixels[1:] if len(pixels) > 1 else pixels
 
         def loss(features: Tensor) -> Tensor:
@@ -152,7 +149,6 @@ class SAR(WeightTuning):
     def gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
     ) -> ViewGradient:
-        """See `WeightTuning.gradient`."""
         pixels, certain = self._certain(task, tower, pixels, weights)
         kept = certain.sum()
         uphill = _gradient(task, tower, weights, pixels, certain)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fair_tta._linalg import part_within, wide
 from fair_tta._prompts.task import Task
-from fair_tta.methods._base import Outcome, Texts, own_texts, probabilities
+from fair_tta.methods._base import Needs, Outcome, Texts, UsesTexts, own_texts, probabilities
 
 _NOTHING = 1e-6  # length of the rest of a unit vector; what is shorter is rounding
 
 
 @dataclass(frozen=True)
-class PartialProjection:
+class PartialProjection(UsesTexts):
     """Takes from prompts and images about 62 % of their part between the groups' prototypes.
 
     A group's prototype is the mean over the classes of the joint prompts with its value; A is the
@@ -43,17 +42,13 @@ class PartialProjection:
         PartialProjection()
     """
 
-    needs_sensitive: ClassVar[bool] = True
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
+    needs = Needs(sensitive=True)
 
     def check_task(self, task: Task) -> None:
-        """See `Adapter`."""
         for attribute in task.sensitive:
             task.joint_prompts(attribute)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`."""
         texts = own_texts(task)
 
         def prepare() -> tuple[Tensor, Tensor]:
@@ -62,7 +57,6 @@ class PartialProjection:
         return _answer(task, features, *task.remember(self, prepare))
 
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
-        """See `UsesTexts.adapt_texts`."""
         return _answer(task, features, *_prepared(task, texts))
 
 

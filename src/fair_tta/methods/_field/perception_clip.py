@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
 from fair_tta._prompts.task import Task
 from fair_tta.errors import check_number
-from fair_tta.methods._base import Outcome
+from fair_tta.methods._base import Adapter, Needs, Outcome
 
 
 @dataclass(frozen=True)
-class PerceptionCLIP:
+class PerceptionCLIP(Adapter):
     """Infers the sensitive value of each image first, and classifies given each value.
 
     ``p(y | x) = sum_z p(z | x) p(y | x, z)`` with ``f(y, z) = tau <v, joint prompt of y and z>``,
@@ -42,19 +41,15 @@ class PerceptionCLIP:
 
     temperature: float = 1.0
     with_class: bool = True
-    needs_sensitive: ClassVar[bool] = True
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
+    needs = Needs(sensitive=True)
 
     def __post_init__(self) -> None:
         check_number("temperature", self.temperature, "be a positive number", lambda x: x > 0)
 
     def check_task(self, task: Task) -> None:
-        """See `Adapter`."""
         _combined(task)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`."""
         combined, attribute = _combined(task)
         joint = task.remember(
             ("joint features", attribute),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,14 +12,14 @@ from torch import Tensor
 from fair_tta._linalg import pair_differences, part_within, project_out, unit
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
-from fair_tta.methods._base import Outcome, Texts, own_texts, probabilities
+from fair_tta.methods._base import Needs, Outcome, Texts, UsesTexts, probabilities
 
 Pairs = Sequence[tuple[str, str]]
 """Pairs of sentences; what tells the two apart is a direction."""
 
 
 @dataclass(frozen=True)
-class RoboShot:
+class RoboShot(UsesTexts):
     """Takes from each image the directions between rejected sentences, and doubles accepted ones.
 
     ``v' = norm((I + Qa Qa')(I - Qs Qs') v)``: the columns of Qs are an orthonormal basis of the
@@ -43,14 +43,12 @@ class RoboShot:
         accept: pairs of sentences whose difference should count more.
 
     Example:
-        >>> RoboShot(reject=[("a photo of water", "a photo of land")]).needs_sensitive
+        >>> RoboShot(reject=[("a photo of water", "a photo of land")]).needs.sensitive
         False
     """
 
     reject: Pairs | None = None
     accept: Pairs | None = None
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name in ("reject", "accept"):
@@ -59,22 +57,16 @@ class RoboShot:
                 object.__setattr__(self, name, _checked(name, pairs))
 
     @property
-    def needs_sensitive(self) -> bool:
-        """Unless there are pairs to reject."""
-        return self.reject is None
+    def needs(self) -> Needs:  # type: ignore[override]
+        """Sensitive attribute values, unless there are pairs to reject."""
+        return Needs(sensitive=self.reject is None)
 
     def check_task(self, task: Task) -> None:
-        """See `Adapter`."""
         for pairs in (self.reject, self.accept):
             if pairs:
                 task.sentence_prompts([sentence for pair in pairs for sentence in pair])
 
-    def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`."""
-        return self.adapt_texts(task, features, own_texts(task))
-
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
-        """See `UsesTexts.adapt_texts`."""
         if self.reject is None:
             rejected = torch.cat([pair_differences(z) for z in texts.sensitive.values()], -2)
         else:

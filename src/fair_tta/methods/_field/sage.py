@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
 from fair_tta._prompts.task import Task
 from fair_tta._prompts.templates import TARGET, fill, parse_sentence, write_out
 from fair_tta.errors import FairTTAError
-from fair_tta.methods._base import Outcome, softmax
+from fair_tta.methods._base import Adapter, Outcome, softmax
 
 OPENINGS = (
     "", "A photo. ", "A good photo. ", "A bad photo. ", "A blurry photo. ", "A bright photo. ",
@@ -21,7 +20,7 @@ OPENINGS = (
 
 
 @dataclass(frozen=True)
-class SAGE:
+class SAGE(Adapter):
     """Classifies each image with the templates whose scores spread most over the classes.
 
     Of each template the score is ``max_y <v, T_y> - min_y <v, T_y>``; the `keep` templates with the
@@ -48,9 +47,6 @@ class SAGE:
 
     templates: Sequence[str] | None = None
     keep: int = 1
-    needs_sensitive: ClassVar[bool] = False
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         count = len(OPENINGS)
@@ -70,7 +66,6 @@ class SAGE:
             )
 
     def check_task(self, task: Task) -> None:
-        """See `Adapter`."""
         task.sentence_prompts(self.sentences(task))
 
     def sentences(self, task: Task) -> list[str]:
@@ -84,7 +79,6 @@ class SAGE:
         ]
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`."""
 
         def encode() -> Tensor:
             return task.own_features(task.sentence_prompts(self.sentences(task)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ from fair_tta._images.vision import CustomViews, Vision
 from fair_tta._prompts.encoder import PromptSet
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, check_number
-from fair_tta.methods._base import Outcome, PixelMethod
+from fair_tta.methods._base import Needs, Outcome, PixelAdapter
 from fair_tta.methods._tuning.directions import WeightedSum
 from fair_tta.methods._tuning.entropy import entropy
 from fair_tta.methods._tuning.loop import tune
@@ -55,7 +54,6 @@ class NoisyViews:
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> npt.NDArray[np.float32]:
-        """See `Views`."""
         noise = generator.standard_normal((self.n - 1, *size, 3), np.float32)
         noisy: npt.NDArray[np.float32] = (_centre(image, size) + 255 * self.std * noise).clip(
             0, 255
@@ -85,7 +83,6 @@ class DistortedViews:
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> npt.NDArray[np.float32]:
-        """See `Views`."""
         centre = _centre(image, size)
         drawn = generator.random((self.n - 1, 2 * _OPERATIONS + 3))
         views = np.empty((self.n - 1, *size, 3), np.float32)
@@ -128,7 +125,6 @@ class KLFromUniform:
     hold: bool = False
 
     def objective(self, task: Task) -> Objective:
-        """See `Loss.objective`."""
         return Objective((_Erased(task.target_prompts, False, self.hold),))
 
 
@@ -146,7 +142,6 @@ class KLToUniform:
     hold: bool = False
 
     def objective(self, task: Task) -> Objective:
-        """See `Loss.objective`."""
         return Objective((_Erased(task.target_prompts, True, self.hold),))
 
 
@@ -171,7 +166,7 @@ class _Erased:
 
 
 @dataclass(frozen=True)
-class SEraser(PixelMethod):
+class SEraser(PixelAdapter):
     """Tune the context until pictures that hold only what is spurious tell no target.
 
     ``min_t mean_a KL(uniform || p(. | a, t)) + H(p(. | image, t))`` over auxiliary pictures a:
@@ -209,8 +204,7 @@ class SEraser(PixelMethod):
     loss: Loss = KLFromUniform()
     rate: RatePolicy = FixedRate(5e-4)
     steps: int = 20
-    needs_views: ClassVar[bool] = False
-    needs_prompt_gradient: ClassVar[bool] = True
+    needs = Needs(prompt_gradient=True, pixels=True)
 
     def __post_init__(self) -> None:
         check_tuning(self.rate, self.steps)
@@ -234,7 +228,6 @@ class SEraser(PixelMethod):
             raise FairTTAError("without auxiliary pictures (n=1) `black` should be True.")
 
     def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image.Image]) -> Outcome:
-        """See `AdaptsPixels.adapt_pixels`."""
         features = vision.features(images, True, self.auxiliary)
         if self.black:
             black = vision.features([Image.new("RGB", (224, 224))], False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from torch import Tensor
 from fair_tta._linalg import project_out, unit
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
-from fair_tta.methods._base import Outcome, Texts, own_texts, probabilities
+from fair_tta.methods._base import Needs, Outcome, Texts, UsesTexts, probabilities
 from fair_tta.methods._fitted import FitsImages, FitsLabelledImages, ReferenceBatch
 from fair_tta.methods._reference import Reference
 
@@ -48,10 +47,7 @@ class TIE(FitsLabelledImages):
 
     known: tuple[str, ...] | None = None
     reference: Reference | None = None
-    needs_sensitive: ClassVar[bool] = True
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
-    needs_values: ClassVar[bool] = True
+    needs = Needs(sensitive=True, reference=True, labels=True, values=True)
 
     def knowing(self, *values: str) -> TIE:
         """The method for images of which this is known.
@@ -62,7 +58,6 @@ class TIE(FitsLabelledImages):
         return replace(self, known=values)
 
     def check_task(self, task: Task) -> None:
-        """See `Adapter`."""
         self._places(task)
 
     def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
@@ -70,12 +65,6 @@ class TIE(FitsLabelledImages):
         return mean_scales(task, ((batch.features, batch.values) for batch in batches))
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`.
-
-        Raises:
-            FairTTAError: it is not fitted, or with another model or other prompts, or does not know
-                the values of the images.
-        """
         scales = self.prepared(task)
         places = {
             name: torch.full((len(features),), place, device=features.device)
@@ -140,7 +129,7 @@ def answer_without(
 
 
 @dataclass(frozen=True)
-class EpisodicTIE:
+class EpisodicTIE(UsesTexts):
     """Makes each image orthogonal to the prompt of the sensitive value that it seems to have.
 
     ``v' = norm(v - <v, z> z)`` with z the sensitive prompt nearest to v: `TIEStar` with the image's
@@ -159,16 +148,9 @@ class EpisodicTIE:
         EpisodicTIE()
     """
 
-    needs_sensitive: ClassVar[bool] = True
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
-
-    def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`."""
-        return self.adapt_texts(task, features, own_texts(task))
+    needs = Needs(sensitive=True)
 
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
-        """See `UsesTexts.adapt_texts`."""
         image = features[:, :1]
         perceived = [nearest(image, values)[1] for values in texts.sensitive.values()]
         rest = unit(project_out(image, torch.cat(perceived, 1))).to(features)
@@ -211,20 +193,13 @@ class TIEStar(FitsImages):
     """
 
     reference: Reference | None = None
-    needs_sensitive: ClassVar[bool] = True
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
+    needs = Needs(sensitive=True, reference=True)
 
     def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """See `mean_scales`."""
         return mean_scales(task, ((b.features, _perceived(task, b.features)) for b in batches))
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`.
-
-        Raises:
-            FairTTAError: it is not fitted, or with another model or other prompts.
-        """
         scales = self.prepared(task)
         return answer_without(task, features, scales, _perceived(task, features[:, 0]))
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from fair_tta._linalg import unit
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, check_number
-from fair_tta.methods._base import Outcome, softmax
+from fair_tta.methods._base import Needs, Outcome, softmax
 from fair_tta.methods._fitted import FitsImages, ReferenceBatch, gather_batches
 from fair_tta.methods._reference import Reference
 
@@ -107,8 +107,6 @@ class UMFC(FitsImages):
     clusters: int = 3
     perceived: bool = False
     reference: Reference | None = None
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
     learnt_with: ClassVar[tuple[str, ...]] = ("clusters", "perceived")
 
     def __post_init__(self) -> None:
@@ -119,9 +117,9 @@ class UMFC(FitsImages):
             raise FairTTAError(f"`clusters` should be at least 1 (got {self.clusters!r}).")
 
     @property
-    def needs_sensitive(self) -> bool:
-        """If it groups by perceived values."""
-        return self.perceived
+    def needs(self) -> Needs:  # type: ignore[override]
+        """Sensitive attribute values, if it groups by perceived ones."""
+        return Needs(sensitive=self.perceived, reference=True)
 
     def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """``mean``, ``[dim]``, and ``centres`` or ``centres.ATTRIBUTE``, ``[groups, dim]``."""
@@ -151,11 +149,6 @@ class UMFC(FitsImages):
         return {"texts": unit(target - self.beta * away), **centres, **taken}
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`.
-
-        Raises:
-            FairTTAError: it is not fitted, or with another model or other prompts.
-        """
         made = self.prepared(task)
         image = features[:, :1]
         logits = task.logits(image, made["texts"])

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fair_tta._prompts.task import Task
 from fair_tta.errors import check_number
-from fair_tta.methods._base import Outcome, Texts, own_texts, softmax
+from fair_tta.methods._base import Needs, Outcome, Texts, UsesTexts, softmax
 
 
 @dataclass(frozen=True)
-class AssociationCorrection:
+class AssociationCorrection(UsesTexts):
     """Takes from each image what the prompts of its perceived sensitive values add to the classes.
 
     ``logit_y = tau <v - strength g d, T_y>`` with ``d = sum_s p_s (z_s - mean z)`` and
@@ -38,19 +37,12 @@ class AssociationCorrection:
     """
 
     strength: float = 0.75
-    needs_sensitive: ClassVar[bool] = True
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
+    needs = Needs(sensitive=True)
 
     def __post_init__(self) -> None:
         check_strength(self.strength)
 
-    def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`."""
-        return self.adapt_texts(task, features, own_texts(task))
-
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
-        """See `UsesTexts.adapt_texts`."""
         image = features[:, :1]
         taken = torch.zeros_like(image)
         for values in texts.sensitive.values():

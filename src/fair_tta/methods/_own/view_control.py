@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fair_tta._prompts.task import Task
 from fair_tta.errors import check_number
-from fair_tta.methods._base import Outcome, Texts, own_texts, softmax
+from fair_tta.methods._base import Needs, Outcome, Texts, UsesTexts, softmax
 from fair_tta.methods._own.association_correction import (
     centred,
     contained_share,
@@ -22,7 +21,7 @@ _LEAST_VARIANCE = 1e-6  # of logits over views; what varies less is rounding
 
 
 @dataclass(frozen=True)
-class ViewControl:
+class ViewControl(UsesTexts):
     """Takes from each image what its perceived sensitive values add to the classes over its views.
 
     Views show the same target with varying x, the perceived probabilities of the sensitive values,
@@ -48,20 +47,13 @@ class ViewControl:
 
     ridge: float = 1 / 7.2
     mean_share: float = 0.25
-    needs_sensitive: ClassVar[bool] = True
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = True
+    needs = Needs(sensitive=True, views=True)
 
     def __post_init__(self) -> None:
         check_number("ridge", self.ridge, "be a positive number", lambda x: 0 < x < math.inf)
         check_number("mean_share", self.mean_share, "lie in [0, 1]", lambda x: 0 <= x <= 1)
 
-    def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`."""
-        return self.adapt_texts(task, features, own_texts(task))
-
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
-        """See `UsesTexts.adapt_texts`."""
         u = centred(task.logits(features, texts.target), -1)
         logits = self._blend(u)
         for values in texts.sensitive.values():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
+from fair_tta.methods._base import Needs
 from fair_tta.methods._tuning.directions import (
     Aggregated,
     Direction,
@@ -53,14 +53,13 @@ class FairTPT(PromptTuning):
     rate: RatePolicy = ELRA()
     rho: float = 0.75
     steps: int = 1
-    needs_sensitive: ClassVar[bool] = True
+    needs = Needs(sensitive=True, prompt_gradient=True, views=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_lambda(self.lam)
 
     def recipe(self) -> tuple[Loss, Direction]:
-        """See `PromptTuning.recipe`."""
         return self.loss, WeightedSum(self.lam)
 
 
@@ -97,7 +96,7 @@ class FairTPTMO(PromptTuning):
     rho: float = 0.75
     steps: int = 1
     aggregator: Callable[[Tensor], Tensor] | Direction | None = None
-    needs_sensitive: ClassVar[bool] = True
+    needs = Needs(sensitive=True, prompt_gradient=True, views=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -105,7 +104,6 @@ class FairTPTMO(PromptTuning):
         self.recipe()  # checks the aggregator
 
     def recipe(self) -> tuple[Loss, Direction | Aggregated]:
-        """See `PromptTuning.recipe`."""
         if self.aggregator is None:
             return self.loss, UPGrad(self.lam)
         if isinstance(self.aggregator, Direction):

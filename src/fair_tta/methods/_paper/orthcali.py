@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,11 +12,11 @@ from torch.nn.functional import pad
 from fair_tta._linalg import pair_differences, project_out, unit, wide
 from fair_tta._prompts.task import Task
 from fair_tta.errors import check_number
-from fair_tta.methods._base import Outcome, Texts, own_texts, probabilities
+from fair_tta.methods._base import Needs, Outcome, Texts, UsesTexts, own_texts, probabilities
 
 
 @dataclass(frozen=True)
-class OrthCali:
+class OrthCali(UsesTexts):
     """Orthogonal projection and calibration of the target prompts' features.
 
     ``P* = argmin_P |P - P0|^2 + lam/|D| sum_(i,j) |P z_i - P z_j|^2``, where P0 projects onto the
@@ -46,25 +45,20 @@ class OrthCali:
 
     lam: float = 1000.0
     renormalise: bool = True
-    needs_sensitive: ClassVar[bool] = True
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
+    needs = Needs(sensitive=True)
 
     def __post_init__(self) -> None:
         check_number("lam", self.lam, "be a number from 0 on", lambda x: 0 <= x < math.inf)
 
     def check_task(self, task: Task) -> None:
-        """See `Adapter`."""
         for attribute in task.sensitive if self.lam > 0 else ():
             task.joint_prompts(attribute)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`."""
         texts = task.remember(self, lambda: self._project(task, own_texts(task)))
         return Outcome(probabilities(task, features, texts))
 
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
-        """See `UsesTexts.adapt_texts`."""
         return Outcome(probabilities(task, features, self._project(task, texts)))
 
     def _project(self, task: Task, texts: Texts) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from fair_tta.methods._tuning.directions import Direction, WeightedSum
 from fair_tta.methods._tuning.losses import Loss, TargetLoss
@@ -40,8 +39,6 @@ class TPT(PromptTuning):
     rate: RatePolicy = FixedRate(5e-3)
     rho: float = 0.1
     steps: int = 1
-    needs_sensitive: ClassVar[bool] = False
 
     def recipe(self) -> tuple[Loss, Direction]:
-        """See `PromptTuning.recipe`."""
         return TargetLoss(), WeightedSum(0)

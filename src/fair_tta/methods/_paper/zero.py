@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,12 +10,12 @@ from torch.nn.functional import one_hot
 
 from fair_tta._prompts.task import Task
 from fair_tta.errors import check_number
-from fair_tta.methods._base import Outcome
+from fair_tta.methods._base import Adapter, Needs, Outcome
 from fair_tta.methods._tuning.entropy import count_kept, most_confident
 
 
 @dataclass(frozen=True)
-class Zero:
+class Zero(Adapter):
     """The majority vote of the most confident views, each at zero temperature.
 
     ``argmax_y sum_i [y = argmax_y' p(y' | view i)]`` over the ``max(1, floor(rho N))`` views with
@@ -40,15 +39,12 @@ class Zero:
     """
 
     rho: float = 0.1
-    needs_sensitive: ClassVar[bool] = False
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = True
+    needs = Needs(views=True)
 
     def __post_init__(self) -> None:
         check_rho(self.rho)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`."""
         log_p = task.log_probabilities(features, task.target_features)
         kept = most_confident(log_p, self.rho)
         p = log_p.gather(1, kept.unsqueeze(-1).expand(-1, -1, log_p.shape[-1])).exp()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
 from fair_tta._prompts.task import Task
-from fair_tta.methods._base import Outcome, Texts, own_texts, probabilities
+from fair_tta.methods._base import Outcome, Texts, UsesTexts, probabilities
 
 
 @dataclass(frozen=True)
-class ZeroShot:
+class ZeroShot(UsesTexts):
     r"""The model's own zero-shot answer: the baseline that every method is compared with.
 
     ``p(y | x) = softmax_y(tau * cos(v, l_y))``, with v the image feature, l_y the feature of the
@@ -29,16 +28,7 @@ class ZeroShot:
         ZeroShot()
     """
 
-    needs_sensitive: ClassVar[bool] = False
-    needs_prompt_gradient: ClassVar[bool] = False
-    needs_views: ClassVar[bool] = False
-
-    def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`."""
-        return self.adapt_texts(task, features, own_texts(task))
-
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
-        """See `UsesTexts.adapt_texts`: the answer with these features of prompts."""
         return Outcome(
             probabilities(task, features, texts.target),
             {a: probabilities(task, features, t) for a, t in texts.sensitive.items()},

@@ -55,7 +55,6 @@ class WeightedSum:
         check_lambda(self.lam)
 
     def weights(self, gramian: Tensor) -> Tensor:
-        """See `Direction.weights`."""
         weights = gramian.new_tensor(self._weights(gramian.shape[-1]))
         return weights.expand(gramian.shape[:-1])
 
@@ -65,7 +64,6 @@ class WeightedSum:
         return sum_of([w * gradients[:, k] for k, w in enumerate(weights) if w > 0])
 
     def wants(self, terms: int) -> list[bool]:
-        """See `Direction.wants`."""
         return [weight > 0 for weight in self._weights(terms)]
 
     def _weights(self, terms: int) -> list[float]:
@@ -103,7 +101,6 @@ class UPGrad:
         check_lambda(self.lam)
 
     def weights(self, gramian: Tensor) -> Tensor:
-        """See `Direction.weights`."""
         lengths = gramian.diagonal(dim1=-2, dim2=-1).sqrt()
         usable = lengths.isfinite() & (lengths > 0)  # a gradient of zero is in nobody's way
         lengths = lengths.where(usable, 1.0)
@@ -126,7 +123,6 @@ class UPGrad:
         return sum_of([p * row for p, row in zip(preference, rows, strict=True)])
 
     def wants(self, terms: int) -> list[bool]:
-        """See `Direction.wants`."""
         return [True] * len(self._preference(terms))
 
     def _preference(self, terms: int) -> list[float]:
@@ -175,7 +171,6 @@ class Aggregated:
         return _shaped(self.aggregator(gradients), gradients.shape[1:], "`aggregator`")
 
     def wants(self, terms: int) -> list[bool]:
-        """See `Direction.wants`."""
         return [True] * terms
 
 

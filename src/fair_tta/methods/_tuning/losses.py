@@ -105,7 +105,6 @@ class TargetLoss:
     """``l(Y)``, the target's entropy alone: TPT's loss, up to the constant ``log |Y|``."""
 
     def objective(self, task: Task) -> Objective:
-        """See `Loss.objective`."""
         return Objective((_target(task),))
 
 
@@ -124,7 +123,6 @@ class SLoss:
     separate: bool = False
 
     def objective(self, task: Task) -> Objective:
-        """See `Loss.objective`."""
         sets = list((task.product if self.joint else task).sensitive_prompts.values())
         groups = tuple((1, len(prompts)) for prompts in sets)
         return Objective((_target(task), *_terms(sets, groups, self.separate)))
@@ -143,7 +141,6 @@ class TSLoss:
     separate: bool = False
 
     def objective(self, task: Task) -> Objective:
-        """See `Loss.objective`."""
         sets, groups = _joint(task, self.joint)
         return Objective((_target(task), *_terms(sets, groups, self.separate)))
 
@@ -163,7 +160,6 @@ class SuperTSLoss:
     separate: bool = False
 
     def objective(self, task: Task) -> Objective:
-        """See `Loss.objective`."""
         copies, vectors = len(task.targets), len(task.context)
         targets = concatenate([task.target_prompts.shift(y * vectors) for y in range(copies)])
         sets, groups = _joint(task, self.joint)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from fair_tta._prompts.encoder import concatenate
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
-from fair_tta.methods._base import Chains, Outcome, Texts, probabilities
+from fair_tta.methods._base import FindsTexts, Needs, Outcome, Texts, probabilities
 from fair_tta.methods._paper.zero import check_rho
 from fair_tta.methods._tuning.directions import Aggregated, Direction
 from fair_tta.methods._tuning.loop import Tuned, confident_views, tune
@@ -19,14 +19,13 @@ from fair_tta.methods._tuning.losses import Loss, objective_of, own_context
 from fair_tta.methods._tuning.rates import RatePolicy
 
 
-class PromptTuning(Chains):
+class PromptTuning(FindsTexts):
     """A method that fits the context and then classifies view 0 with it.
 
     A subclass is a frozen dataclass with `rate`, `rho` and `steps`; it says its loss and direction.
     """
 
-    needs_prompt_gradient: ClassVar[bool] = True
-    needs_views: ClassVar[bool] = True
+    needs = Needs(prompt_gradient=True, views=True)
     rate: RatePolicy
     rho: float
     steps: int
@@ -35,20 +34,14 @@ class PromptTuning(Chains):
         check_rho(self.rho)
         check_tuning(self.rate, self.steps)
 
+    @abstractmethod
     def recipe(self) -> tuple[Loss, Direction | Aggregated]:
         """What is minimised, and how several gradients become one."""
-        raise TypeError(f"{type(self).__name__} does not say what it minimises")
 
     def check_task(self, task: Task) -> None:
-        """See `Adapter`."""
         objective_of(self.recipe()[0], task)
 
-    def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """See `Adapter.adapt`."""
-        return self.find_texts(task, features)[1]
-
     def find_texts(self, task: Task, features: Tensor) -> tuple[Texts, Outcome]:
-        """See `FindsTexts.find_texts`."""
         loss, direction = self.recipe()
         views = confident_views(task, features, self.rho)
         tuned = tune(task, views, loss=loss, direction=direction, rate=self.rate, steps=self.steps)

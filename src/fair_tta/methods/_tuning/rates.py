@@ -96,7 +96,6 @@ class FixedRate:
     def start(
         self, context: Tensor, gradient: Tensor, target: Tensor, target_at: Gradient
     ) -> Stepper:
-        """See `RatePolicy.start`."""
         return _FixedStepper(self, context)
 
 
@@ -178,7 +177,6 @@ class ELRA:
     def start(
         self, context: Tensor, gradient: Tensor, target: Tensor, target_at: Gradient
     ) -> Stepper:
-        """See `RatePolicy.start`."""
         size, _ = length_and_direction(context)
         slope, direction = length_and_direction(gradient)
         step = -(self.sigma * size)[:, None, None] * direction

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from PIL.Image import Image
@@ -17,11 +18,9 @@ from fair_tta._models.protocol import Backend
 from fair_tta._models.text_tower import agree
 from fair_tta._prompts.task import Task
 from fair_tta.errors import TowerError
-from fair_tta.methods._base import Outcome, PixelMethod, probabilities
+from fair_tta.methods._base import Needs, Outcome, PixelAdapter, probabilities
 from fair_tta.methods._tuning.prompt import check_tuning
 from fair_tta.methods._tuning.rates import RatePolicy, Stepper, check_context, check_stepper
-
-"""``(model, pixels [images, 3, height, width]) -> features [images, dim]``"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,13 +206,13 @@ class _Fitted:
     flags: Mapping[str, Tensor]
 
 
-class WeightTuning(PixelMethod):
+class WeightTuning(PixelAdapter):
     """A method that fits weights of the vision tower to each image, and then forgets them.
 
     A subclass is a frozen dataclass with `rate` and `steps`; it says how the gradient is made.
     """
 
-    needs_prompt_gradient: ClassVar[bool] = False
+    needs = Needs(pixels=True, views=True)
     rate: RatePolicy
     steps: int
 
@@ -225,6 +224,7 @@ class WeightTuning(PixelMethod):
         """Whether all weights of the tower are tuned, not those of norm layers alone."""
         return False
 
+    @abstractmethod
     def gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
     ) -> ViewGradient:
@@ -236,14 +236,11 @@ class WeightTuning(PixelMethod):
             pixels: ``[views, 3, height, width]``, view 0 being the image.
             weights: ``[numbers]``
         """
-        raise TypeError(f"{type(self).__name__} does not say what it minimises")
 
     def check_task(self, task: Task) -> None:
-        """See `AdaptsPixels.check_task`."""
         check_tower(type(self).__name__, task, self.tunes_every_weight)
 
     def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image]) -> Outcome:
-        """See `AdaptsPixels.adapt_pixels`."""
         tower = ImageTower.of(task, self.tunes_every_weight)
         own = vision.features(images, False)
         place = task.backend.device, task.backend.dtype

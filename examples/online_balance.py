@@ -1,0 +1,35 @@
+"""LogitBalance on a stream: fit again from the last images, kept in a ring buffer.
+
+Each answer then depends on the images before it, so the order of images matters: this is a recipe
+and not an adapter. Use it where images arrive one by one and no reference can be gathered first.
+"""
+
+from collections import deque
+
+import torch
+
+from fair_tta import FairTPTClassifier, LogitBalance, ZeroShot, miniature
+
+WINDOW, LEAST, EVERY = 2000, 300, 50  # images: kept, before the first fit, between two fits
+
+
+def predict_stream(classifier, images, window=WINDOW, least=LEAST, every=EVERY):
+    """Predictions in the order of the images: zero-shot until `least` images were seen."""
+    classifier = classifier.with_adapter(ZeroShot())
+    recent = deque(maxlen=window)  # features of the last images
+    for seen, image in enumerate(images):
+        if seen >= least and (seen - least) % every == 0:
+            balance = LogitBalance().fit_encoded(classifier, torch.cat(list(recent)))
+            classifier = classifier.with_adapter(balance)
+        features = classifier.encode([image], views=False)
+        yield classifier.predict_encoded(features)[0]
+        recent.append(features)
+
+
+if __name__ == "__main__":
+    task = miniature.BIRDS
+    clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
+    drawn = task.draw(400)
+    predictions = list(predict_stream(clf, (one.image for one in drawn)))
+    changed = [p.flipped for p in predictions]
+    print(f"{sum(changed[LEAST:])} of {len(changed) - LEAST} answers differ from zero-shot")
