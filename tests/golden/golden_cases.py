@@ -69,8 +69,6 @@ from fair_tta.methods import (
     TIEStar,
     TSLoss,
 )
-from fair_tta.methods._field.seraser import KLToUniform, NoisyViews
-from fair_tta.methods._own.logit_balance import BalanceStream, StreamGuard
 
 HERE = Path(__file__).parent
 PREDICTIONS, FITTED, RUN = HERE / "predictions.json", HERE / "fitted", HERE / "run-0.2"
@@ -97,7 +95,6 @@ METHODS: dict[str, Any] = {
     "AssociationCorrection": AssociationCorrection(),
     "ViewControl": ViewControl(),
     "SEraser": SEraser(),
-    "SEraser noisy": SEraser(NoisyViews(3), loss=KLToUniform(hold=True), steps=2),
     "SEraser few": SEraser(DistortedViews(4), black=False, steps=4),
     "DeYO": DeYO(),
     "DeYO all views": DeYO(margin=1.1, least_drop=-1.0),
@@ -121,11 +118,8 @@ METHODS: dict[str, Any] = {
     "BendVLM": BendVLM(),
     "UMFC": UMFC(),
     "UMFC perceived": UMFC(perceived=True),
-    "BalanceStream": LogitBalance(),
 }
 """Every method with its defaults, and some variants."""
-
-GUARD = StreamGuard(least=20, window=20, drift=9.0, most_entropy=1.0, most_r_squared=1.0)
 
 
 @dataclass(frozen=True)
@@ -140,23 +134,15 @@ class World:
 
     def fitted(self, method: Any) -> Any:
         """A method that is fitted if it has to be."""
-        if not getattr(method, "needs_reference", False):
+        if not method.needs.reference:
             return method
-        labels = (self.reference_values,) if method.needs_labels else ()
+        labels = (self.reference_values,) if method.needs.labels else ()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallReferenceWarning)
             return method.fit(self.classifier, self.reference, *labels)
 
-    def stream(self) -> BalanceStream:
-        """A stream that has seen the reference images."""
-        stream = LogitBalance().online(self.classifier, guard=GUARD)
-        list(stream.predict(self.reference))
-        return stream
-
     def predict(self, name: str, places: Sequence[int]) -> list[Prediction]:
         """Of the method of this name, which is fitted first if it has to be."""
-        if name == "BalanceStream":
-            return list(self.stream().predict([self.images[i] for i in places]))
         return self.predict_with(self.fitted(METHODS[name]), places)
 
     def predict_with(self, method: Any, places: Sequence[int]) -> list[Prediction]:
@@ -257,16 +243,13 @@ def saved(of: str, method: str) -> Path:
 
 def load_saved(of: str, method: str) -> Any:
     """What is in it, ready to use."""
-    path = saved(of, method)
-    if method == "BalanceStream":
-        return BalanceStream.load(path, world(of).classifier)
-    return load_adapter(path)
+    return load_adapter(saved(of, method))
 
 
 def fit_all(of: World) -> dict[str, Any]:
     """Everything that has a `save`, fitted."""
     fitted = {name: of.fitted(method) for name, method in METHODS.items()}
-    return {**{k: v for k, v in fitted.items() if hasattr(v, "save")}, "BalanceStream": of.stream()}
+    return {name: method for name, method in fitted.items() if hasattr(method, "save")}
 
 
 def plain(prediction: Prediction) -> list[Any]:

@@ -52,10 +52,7 @@ def test_clusters_of_umfc_are_no_worse(name: str) -> None:
 def test_fitted_methods_of_version_0_2_are_read(name: str, file: str) -> None:
     method = file.replace("-", " ")
     of, loaded, places = cases.world(name), cases.load_saved(name, method), GOLDEN[name]["places"]
-    if method == "BalanceStream":
-        check(name, method, list(loaded.predict([of.images[i] for i in places])))
-    else:
-        check(name, method, of.predict_with(loaded, places))
+    check(name, method, of.predict_with(loaded, places))
 
 
 @pytest.fixture(scope="module")

@@ -46,6 +46,7 @@ from fair_tta.methods import (
     DeYO,
     DistortedViews,
     EpisodicTIE,
+    KLFromUniform,
     PartialProjection,
     PerceptionCLIP,
     RoboShot,
@@ -57,7 +58,6 @@ from fair_tta.methods import (
     TSLoss,
 )
 from fair_tta.methods import _registry as text_form
-from fair_tta.methods._field.seraser import KLToUniform, NoisyViews
 from fair_tta.methods._tuning.rates import BOUNDED
 
 TARGETS = ["cat", "black dog", "water bird"]
@@ -84,7 +84,7 @@ ADAPTERS: dict[str, Any] = {
     "ViewControl": ViewControl(),
     "LogitBalance": LogitBalance(),
     "SEraser": SEraser(auxiliary=DistortedViews(4), steps=4),
-    "SEraser noisy": SEraser(auxiliary=NoisyViews(3), loss=KLToUniform(hold=True), steps=2),
+    "SEraser hold": SEraser(auxiliary=DistortedViews(3), loss=KLFromUniform(hold=True), steps=2),
     "DeYO": DeYO(margin=1.1, least_drop=-1.0),
     "Tent": Tent(),
     "MEMO": MEMO(every_weight=True),

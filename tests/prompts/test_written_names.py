@@ -35,6 +35,8 @@ from fair_tta.methods import (
     SAGE,
     UMFC,
     Chained,
+    DistortedViews,
+    KLFromUniform,
     PerceptionCLIP,
     RoboShot,
     SEraser,
@@ -42,7 +44,6 @@ from fair_tta.methods import (
     Tent,
     TSLoss,
 )
-from fair_tta.methods._field.seraser import KLToUniform, NoisyViews
 from fair_tta.methods._registry import ADAPTERS, describe_settings, parse_adapter, parse_adapters
 
 
@@ -173,8 +174,8 @@ def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
         ("fair-tpt+association-correction", FairTPT() >> AssociationCorrection()),
         ("tent:rate.optimizer=sgd", Tent(rate=FixedRate(1e-3, torch.optim.SGD))),
         ("memo:every_weight=true", MEMO(every_weight=True)),
-        ("seraser:loss=to-uniform,loss.hold=true", SEraser(loss=KLToUniform(hold=True))),
-        ("seraser:auxiliary=noisy,auxiliary.std=0.2", SEraser(auxiliary=NoisyViews(std=0.2))),
+        ("seraser:loss.hold=true", SEraser(loss=KLFromUniform(hold=True))),
+        ("seraser:auxiliary=distorted,auxiliary.n=4", SEraser(auxiliary=DistortedViews(4))),
         ("orthcali:lam=0,renormalise=false", OrthCali(lam=0, renormalise=False)),
         ("perception-clip:with_class=false", PerceptionCLIP(with_class=False)),
         ("fair-tpt+roboshot", FairTPT() >> RoboShot()),

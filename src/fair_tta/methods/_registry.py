@@ -26,7 +26,7 @@ from fair_tta import methods as adapters
 from fair_tta.errors import FairTTAError
 from fair_tta.methods import Chained
 from fair_tta.methods._base import Adapter, check_instance
-from fair_tta.methods._field.seraser import DistortedViews, KLFromUniform, KLToUniform, NoisyViews
+from fair_tta.methods._field.seraser import DistortedViews, KLFromUniform
 from fair_tta.methods._fitted import FittedMethod, load_one_of
 from fair_tta.methods._tuning.losses import SLoss, SuperTSLoss, TSLoss
 from fair_tta.methods._tuning.rates import ELRA, FixedRate
@@ -35,8 +35,8 @@ _CHOICES: tuple[dict[str, type[Any]], ...] = (
     {"elra": ELRA, "fixed": FixedRate},
     {"s": SLoss, "ts": TSLoss, "super-ts": SuperTSLoss},
     {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD, "adam": torch.optim.Adam},
-    {"from-uniform": KLFromUniform, "to-uniform": KLToUniform},
-    {"distorted": DistortedViews, "noisy": NoisyViews},
+    {"from-uniform": KLFromUniform},
+    {"distorted": DistortedViews},
 )
 
 

@@ -1,4 +1,4 @@
-"""SEraser: make the target's answer on pictures without the target uncertain."""
+"""SEraser: tunes the context until background-only images no longer predict a class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fair_tta._images.views import GEOMETRIC, Views, check_count
 from fair_tta._images.vision import CustomViews, Vision
 from fair_tta._prompts.encoder import PromptSet
 from fair_tta._prompts.task import Task
-from fair_tta.errors import FairTTAError, check_number
+from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import Needs, Outcome, PixelAdapter
 from fair_tta.methods._tuning.directions import WeightedSum
 from fair_tta.methods._tuning.entropy import entropy
@@ -29,36 +29,6 @@ from fair_tta.methods._tuning.rates import FixedRate, RatePolicy
 
 _OPERATIONS = 2  # of rotate, shear and translate, one after another
 _HOLE = 0.5  # of the shorter side, at most
-
-
-@dataclass(frozen=True)
-class NoisyViews:
-    """The image with normal noise in every pixel and channel.
-
-    Args:
-        n: number of views, including the image itself, which has no noise.
-        std: of the noise, where black is 0 and white is 1.
-
-    Example:
-        >>> NoisyViews(4)(Image.new("RGB", (9, 9)), (8, 8), np.random.default_rng(0)).shape
-        (3, 8, 8, 3)
-    """
-
-    n: int = 2
-    std: float = 0.1
-
-    def __post_init__(self) -> None:
-        check_count("n", self.n)
-        check_number("std", self.std, "be a number from 0 on", lambda x: 0 <= x < math.inf)
-
-    def __call__(
-        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
-    ) -> npt.NDArray[np.float32]:
-        noise = generator.standard_normal((self.n - 1, *size, 3), np.float32)
-        noisy: npt.NDArray[np.float32] = (_centre(image, size) + 255 * self.std * noise).clip(
-            0, 255
-        )
-        return noisy.astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -96,7 +66,7 @@ class DistortedViews:
 
 
 def _cut_out(view: npt.NDArray[np.float32], side: float, down: float, right: float) -> None:
-    """Makes a square black; it may stick out of the picture."""
+    """Makes a square black; it may stick out of the image."""
     height, width, _ = view.shape
     half = _HOLE * side * min(height, width) / 2
     top, left = (max(0, round(at - half)) for at in (down * height, right * width))
@@ -115,7 +85,7 @@ def _centre(image: Image.Image, size: tuple[int, int]) -> Pixels:
 
 @dataclass(frozen=True)
 class KLFromUniform:
-    """``mean over auxiliary pictures of KL(uniform || p)``, as in the public code of SEraser.
+    """``mean over auxiliary images of KL(uniform || p)``, as in the public code of SEraser.
 
     Args:
         hold: add ``KL(p_0 || p)`` of the image, p_0 being its answer before tuning, in place of
@@ -125,39 +95,20 @@ class KLFromUniform:
     hold: bool = False
 
     def objective(self, task: Task) -> Objective:
-        return Objective((_Erased(task.target_prompts, False, self.hold),))
-
-
-@dataclass(frozen=True)
-class KLToUniform:
-    """``mean over auxiliary pictures of KL(p || uniform)``, as a summary of the paper has it.
-
-    This is ``log |Y| - H(p)``. It is smallest where `KLFromUniform` is, but its gradient vanishes
-    where p is certain, and that of the other does not.
-
-    Args:
-        hold: as in `KLFromUniform`.
-    """
-
-    hold: bool = False
-
-    def objective(self, task: Task) -> Objective:
-        return Objective((_Erased(task.target_prompts, True, self.hold),))
+        return Objective((_Erased(task.target_prompts, self.hold),))
 
 
 @dataclass(frozen=True)
 class _Erased:
-    """A `PromptLoss` of the image, the first of the views, and of auxiliary pictures, the rest."""
+    """A `PromptLoss` of the image, the first of the views, and of auxiliary images, the rest."""
 
     prompts: PromptSet
-    to_uniform: bool
     hold: bool
 
     def loss(self, task: Task, views: Tensor, features: Tensor) -> Tensor:
         log_p = task.log_probabilities(views, features)  # [images, views, targets]
         image, auxiliary = log_p[:, 0], log_p[:, 1:]
-        largest = math.log(log_p.shape[-1])
-        away = largest - entropy(auxiliary) if self.to_uniform else -auxiliary.mean(-1) - largest
+        away = -auxiliary.mean(-1) - math.log(log_p.shape[-1])
         return away.mean(1) + (self._held(task, views, image) if self.hold else entropy(image))
 
     def _held(self, task: Task, views: Tensor, image: Tensor) -> Tensor:
@@ -167,10 +118,10 @@ class _Erased:
 
 @dataclass(frozen=True)
 class SEraser(PixelAdapter):
-    """Tune the context until pictures that hold only what is spurious tell no target.
+    """Tune the context until background-only images no longer predict a class.
 
-    ``min_t mean_a KL(uniform || p(. | a, t)) + H(p(. | image, t))`` over auxiliary pictures a:
-    the background of the image, say, and an all-black picture. The answer is that of the image.
+    ``min_t mean_a KL(uniform || p(. | a, t)) + H(p(. | image, t))`` over auxiliary images a:
+    the background of the image, say, and an all-black image. The answer is that of the image.
 
     Ma et al., *Spurious Feature Eraser: Stabilizing Test-Time Adaptation for Vision-Language
     Foundation Model*, 2025.
@@ -179,23 +130,22 @@ class SEraser(PixelAdapter):
     outside the slots, not three vectors with their positions in them. The second term is the
     entropy of the image itself, where the public code takes the foreground that a segmentation
     finds; its third option, a term of pseudo-labels, is not offered. Without a segmentation of
-    yours auxiliary pictures are distorted copies, whose strengths are ours; the public code does
-    the same on some datasets and adds noise on others (`NoisyViews`). `KLFromUniform` is the loss
-    of that code, `KLToUniform` that of a summary of the paper. It is not the ``lam = inf`` of
-    FairTPT: that blurs *sensitive values* on ordinary views.
+    yours auxiliary images are distorted copies, whose strengths are ours; the public code does
+    the same on some datasets and adds noise on others. It is not the ``lam = inf`` of FairTPT: that
+    blurs *sensitive values* on ordinary views.
 
     Args:
-        auxiliary: pictures that show what should not matter: a function of an image and a random
-            generator, with a segmentation of yours, or `DistortedViews` or `NoisyViews`.
-        black: whether an all-black picture is one more.
-        loss: which of the two readings.
+        auxiliary: images that show what should not matter: a function of an image and a random
+            generator, with a segmentation of yours, or `DistortedViews`.
+        black: whether an all-black image is one more.
+        loss: what is minimised.
         rate: how far to step; `ELRA` looks at the whole loss here, in nats.
         steps: how often to step.
 
     Example:
         >>> def background(image, generator):
         ...     return [Image.composite(Image.new("RGB", image.size), image, my_mask(image))]
-        >>> SEraser(auxiliary=background, loss=KLToUniform()).steps
+        >>> SEraser(auxiliary=background, loss=KLFromUniform(hold=True)).steps
         20
     """
 
@@ -210,8 +160,8 @@ class SEraser(PixelAdapter):
         check_tuning(self.rate, self.steps)
         if not callable(self.auxiliary) or isinstance(self.auxiliary, type):
             raise FairTTAError(
-                "`auxiliary` should be a function of an image and a random generator that gives "
-                f"pictures, or DistortedViews() or NoisyViews() (got {self.auxiliary!r})."
+                "`auxiliary` should be a function of an image and a random generator that returns "
+                f"images, or DistortedViews() (got {self.auxiliary!r})."
             )
         try:
             hash(self.auxiliary)
@@ -222,10 +172,10 @@ class SEraser(PixelAdapter):
             ) from error
         if not hasattr(self.loss, "objective"):
             raise FairTTAError(
-                f"`loss` should be KLFromUniform() or KLToUniform() (got {self.loss!r})."
+                f"`loss` should be a loss such as KLFromUniform() (got {self.loss!r})."
             )
         if getattr(self.auxiliary, "n", None) == 1 and not self.black:
-            raise FairTTAError("without auxiliary pictures (n=1) `black` should be True.")
+            raise FairTTAError("without auxiliary images (n=1) `black` should be True.")
 
     def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image.Image]) -> Outcome:
         features = vision.features(images, True, self.auxiliary)
@@ -233,7 +183,7 @@ class SEraser(PixelAdapter):
             black = vision.features([Image.new("RGB", (224, 224))], False)
             features = torch.cat([features, black.expand(len(images), -1, -1)], 1)
         if features.shape[1] == 1:
-            raise FairTTAError("`auxiliary` gives no pictures, and without `black` there are none.")
+            raise FairTTAError("`auxiliary` returns no images, and without `black` there are none.")
         tuned = tune(
             task, features, loss=self.loss, direction=WeightedSum(0), rate=self.rate,
             steps=self.steps,
