@@ -26,10 +26,9 @@ import numpy as np
 from fair_tta.metrics import Bootstrap, Estimate, Over
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._calibration import mean
-from fair_tta.metrics._definitions import Metric
-from fair_tta.metrics._estimates import balanced, differences, estimates, shortfall, worst
+from fair_tta.metrics._columns import Columns, Floats, Ints
+from fair_tta.metrics._definitions import Metric, differences, estimates
 from fair_tta.metrics._intervals import paired_ends
-from fair_tta.metrics._rows import Floats, Ints, Rows
 
 LEVEL = 0.95
 LEAST = 0.93
@@ -93,7 +92,7 @@ class Design:
         before, after = self.tables
         return float(metric(after) - metric(before))
 
-    def draw(self, generator: np.random.Generator) -> tuple[Rows, Floats, Floats]:
+    def draw(self, generator: np.random.Generator) -> tuple[Columns, Floats, Floats]:
         """An audit of two runs, and entropies before and after."""
         groups, classes = self.n.shape
         cell = np.repeat(np.arange(self.n.size), self.n.ravel())
@@ -108,7 +107,7 @@ class Design:
         other, again = ((truth + (1 if self.next_class else step)) % classes for step in steps)
         keep = ~was & ~now & (generator.random(len(cell)) < 0.8)  # wrong twice, mostly the same
         again = np.where(keep, other, again)
-        rows = Rows(
+        rows = Columns(
             tuple(range(classes)),
             {"group": tuple(range(groups))},
             truth,
@@ -330,20 +329,17 @@ def simulate(design: Design, audits: int, seed: int = 0) -> dict[str, Tally]:
         found.setdefault("ASI, ATC", Tally()).add(figure, asi, 2 * z * spread / n**0.5)
         figure = mean(1 - a, LEVEL)
         found.setdefault("run: ATC", Tally()).add(figure, atc, 2 * z * single / n**0.5)
-        how = Bootstrap(1000)
-        drawn = [definitions.ACCURACY, definitions.EQUALIZED_ODDS]
-        figures = dict(zip(("accuracy", "EOD"), estimates(drawn, rows, 0, how), strict=True))
-        figures["balanced"] = balanced(rows, 0, LEVEL)
-        figures["WGA"] = worst(rows, 0, _PAIRS, LEVEL)
-        figures["bias"] = shortfall(rows, 0, _PAIRS, LEVEL)
-        for name, figure in figures.items():
+        names = ("accuracy", "EOD", "balanced", "WGA", "bias")
+        how = Bootstrap(1000, level=LEVEL)
+        figures = estimates([CHANGES[name] for name in names], rows, 0, how)
+        for name, figure in zip(names, figures, strict=True):
             value = float(CHANGES[name](true))
             if not np.isnan(value):
                 found.setdefault(f"run: {name}", Tally()).add(figure, value, 0.0)
     return found
 
 
-def oracle(design: Design, name: str, rows: Rows) -> float:
+def oracle(design: Design, name: str, rows: Columns) -> float:
     """The width of the interval of somebody who knows which groups are the worst."""
     if name == "accuracy":
         return _width(rows, np.ones(len(rows.truth), np.bool_))
@@ -374,7 +370,7 @@ def _mean_width(design: Design) -> float:
     return float(2 * z * np.sqrt(variance.sum()) / design.n.size)
 
 
-def _width(rows: Rows, some: object) -> float:
+def _width(rows: Columns, some: object) -> float:
     was, now = (answers[some] == rows.truth[some] for answers in rows.answers)
     counts = [np.float64(x) for x in ((was & ~now).sum(), (~was & now).sum(), len(was))]
     low, high = paired_ends(*counts, LEVEL)

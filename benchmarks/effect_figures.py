@@ -14,8 +14,8 @@ from fair_tta import ZeroShot
 from fair_tta.auditing._classifier import is_untold
 from fair_tta.metrics import Bootstrap
 from fair_tta.metrics import _definitions as definitions
-from fair_tta.metrics._estimates import differences
-from fair_tta.metrics._rows import parse_rows
+from fair_tta.metrics._columns import parse_columns
+from fair_tta.metrics._definitions import differences
 
 METRICS = {
     "accuracy": definitions.ACCURACY,
@@ -96,7 +96,7 @@ def fitted(adapter, clf, reference: Pictures):
 def changes(question: Question, pictures: Pictures, before, after) -> dict:
     """Figures before and after, and paired intervals of the change: positions of targets."""
     targets = list(question.task.targets)
-    rows = parse_rows(
+    rows = parse_columns(
         pictures.truth,
         [[targets[i] for i in column] for column in (before, after)],
         {name: pictures.sensitive[name] for name in question.attributes},

@@ -147,7 +147,7 @@ def test_target_confidence_is_corrected_as_the_other_metrics_are() -> None:
     for comparison, entropy, error in zip(
         comparisons, entropies[1:], (0.05 / 2, 0.05 / 2, 0.05 / 3), strict=True
     ):
-        told = comparison.told.average_target_confidence
+        told = comparison.adjusted.average_target_confidence
         change = np.append(first - entropy, [-1.0, 1.0])  # one image added at either end
         half = NormalDist().inv_cdf(1 - error / 2) * change.std(ddof=1) / math.sqrt(N + 2)
         assert told.low == pytest.approx(change.mean() - half)
@@ -301,7 +301,7 @@ def test_frames(both: Audit) -> None:
     with pytest.raises(FairTTAError) as error:
         Audit.from_json(both.to_json()).to_metric_frame()
     assert str(error.value) == (
-        "`to_metric_frame` needs the rows, which a saved audit does not hold: use the audit as "
+        "`to_metric_frame` needs the images, which a saved audit does not hold: use the audit as "
         "`audit` made it."
     )
 
@@ -347,7 +347,7 @@ def other_rows() -> Audit:
         ),
         (
             lambda: compare([make(), Audit.from_json(make(AFTER, "after").to_json())]),
-            "`compare` needs the rows, which a saved audit does not hold: use the audit as "
+            "`compare` needs the images, which a saved audit does not hold: use the audit as "
             "`audit` made it.",
         ),
         (
@@ -436,7 +436,10 @@ def other_rows() -> Audit:
         (lambda: make(seconds=-1), "`seconds` should be a number from 0 on (got -1)."),
         (lambda: make(seconds="3 s"), "`seconds` should be a number from 0 on (got '3 s')."),
         (lambda: make(provenance=[1]), "`provenance` should be a dictionary (got [1])."),
-        (lambda: make(interval=None), "`interval` should be a Bootstrap (got None)."),
+        (
+            lambda: make(interval=None),
+            "`interval` should be a Bootstrap or a level such as 0.95 (got None).",
+        ),
         (
             lambda: make(harmful=5),
             "`harmful` should be a list of classes, or {name: classes} (got 5).",

@@ -33,7 +33,6 @@ from fair_tta import (
 )
 from fair_tta._linalg import unit
 from fair_tta._models import TransformersBackend
-from fair_tta.auditing._scores import Scores
 from fair_tta.extend import Adapter, Identity
 from fair_tta.methods import (
     MEMO,
@@ -59,6 +58,7 @@ from fair_tta.methods import (
 )
 from fair_tta.methods import _registry as text_form
 from fair_tta.methods._tuning.rates import BOUNDED
+from fair_tta.metrics._scores import Scores
 
 TARGETS = ["cat", "black dog", "water bird"]
 SENSITIVE = {"sex": ["male", "female"], "age": ["young", "old", "not old"]}

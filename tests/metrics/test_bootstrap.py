@@ -14,8 +14,8 @@ from fair_tta import metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 from fair_tta.metrics import Bootstrap, Estimate, Over
 from fair_tta.metrics import _definitions as definitions
-from fair_tta.metrics._estimates import differences, estimates, shortfall, worst
-from fair_tta.metrics._rows import Floats, Ints, Rows, parse_rows
+from fair_tta.metrics._columns import Columns, Floats, Ints, parse_columns
+from fair_tta.metrics._definitions import differences, estimates
 
 
 def noisy(
@@ -63,13 +63,12 @@ def test_intervals_cover_the_truth(accuracy: Any) -> None:
     covered = np.zeros(len(some) + 3)
     for seed in range(trials):
         truth, group, answers = noisy(rates, sizes, seed, runs=2)
-        rows = parse_rows(truth, answers, group, None, None)
-        found = estimates(some, rows, 0, Bootstrap(300, seed))
-        over = Over.TARGET_AND_SENSITIVE
-        found += [worst(rows, 0, over, 0.95), shortfall(rows, 0, over, 0.95)]
+        rows = parse_columns(truth, answers, group, None, None)
+        closed = [definitions.WORST_GROUP_ACCURACY, definitions.BIAS]
+        found = estimates([*some, *closed], rows, 0, Bootstrap(300, seed))
         found += differences([definitions.WORST_GROUP_ACCURACY], rows, 0, 1, Bootstrap(300, seed))
         expected = [float(metric(true)) for metric in some]
-        expected += [float(m(true)) for m in (definitions.WORST_GROUP_ACCURACY, definitions.BIAS)]
+        expected += [float(m(true)) for m in closed]
         expected.append(0.0)
         for i, (figure, value) in enumerate(zip(found, expected, strict=True)):
             low, high = ends(figure)
@@ -83,14 +82,14 @@ def test_agrees_with_resampled_rows() -> None:
     """Quantiles of accuracy, and the noise of gaps, from a bootstrap that draws rows."""
     truth, group, (answers,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([150] * 4), 0)
     how = Bootstrap(4000)
-    rows = parse_rows(truth, [answers], group, None, None)
+    rows = parse_columns(truth, [answers], group, None, None)
     generator = np.random.default_rng(1)
     strata = [np.flatnonzero(2 * group + truth == k) for k in range(4)]
     observed = definitions.EQUALIZED_ODDS.rates(rows.counts().astype(float))
     accuracies, noises = [], []
     for _ in range(3000):
         drawn = np.concatenate([generator.choice(s, len(s)) for s in strata])
-        resampled = Rows((0, 1), rows.values, truth[drawn], group[drawn], (answers[drawn],))
+        resampled = Columns((0, 1), rows.values, truth[drawn], group[drawn], (answers[drawn],))
         counts = resampled.counts().astype(float)
         accuracies.append(definitions.ACCURACY(counts))
         noise = definitions.EQUALIZED_ODDS.rates(counts) - observed
@@ -101,18 +100,18 @@ def test_agrees_with_resampled_rows() -> None:
     assert ends(odds) == pytest.approx([max(0, odds.value - reach), odds.value + reach], abs=0.006)
 
 
-def test_a_metric_of_ones_own_agrees_with_resampled_rows_and_is_narrower_than_unpaired() -> None:
+def test_a_user_defined_metric_agrees_with_resampled_rows_and_is_narrower_than_unpaired() -> None:
     truth, group, (before,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([150] * 4), 0)
     after = np.where(np.random.default_rng(5).random(600) < 0.1, truth, before)
     own = definitions.Metric("own", definitions.by_group, lambda rates: rates.mean(-1))
-    rows = parse_rows(truth, [before, after], group, None, None)
+    rows = parse_columns(truth, [before, after], group, None, None)
     (found,) = differences([own], rows, 0, 1, Bootstrap(4000))
     generator = np.random.default_rng(1)
     strata = [np.flatnonzero(2 * group + truth == k) for k in range(4)]
     values = []
     for _ in range(3000):
         drawn = np.concatenate([generator.choice(s, len(s)) for s in strata])
-        resampled = Rows(
+        resampled = Columns(
             (0, 1), rows.values, truth[drawn], group[drawn], (before[drawn], after[drawn])
         )
         values.append(float(own(resampled.counts(1)) - own(resampled.counts(0))))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,10 @@ from hypothesis import strategies as st
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
-from fair_tta.metrics import Over
+from fair_tta.metrics import Bootstrap, Over
 from fair_tta.metrics import _definitions as definitions
-from fair_tta.metrics._estimates import gaps_of_classes
-from fair_tta.metrics._perceived import pseudo_odds
-from fair_tta.metrics._rows import parse_rows
+from fair_tta.metrics._columns import parse_columns
+from fair_tta.metrics._groups import gaps_of_classes
 
 fairlearn: Any = pytest.importorskip("fairlearn.metrics")
 sklearn: Any = pytest.importorskip("sklearn.metrics")
@@ -240,7 +240,7 @@ def test_gaps_of_classes_are_computed_once_for_all_classes(
 
     monkeypatch.setattr(definitions.Metric, "__call__", counted)
     names = [str(i) for i in range(80)]
-    rows = parse_rows(names * 2, [names * 2], {"s": ["a"] * 80 + ["b"] * 80}, None, None)
+    rows = parse_columns(names * 2, [names * 2], {"s": ["a"] * 80 + ["b"] * 80}, None, None)
     assert len(gaps_of_classes(rows, 0, None)) == 80
     assert len(asked) == len(set(asked)) == 3
 
@@ -404,19 +404,49 @@ def test_a_metric_and_its_interval_are_asked_for_by_type() -> None:
     )
     with pytest.raises(FairTTAError) as error:
         metrics.paired_difference(metrics.definitions.ACCURACY, *case, interval=None)  # type: ignore[arg-type]
-    assert str(error.value) == "`interval` should be a Bootstrap (got None)."
-    truth, answers, _, values = case
-    sure, beliefs = [0.5, 0.5], [[1, 0], [0, 1]]
-    level: Any = 0.95
-    for measure in (
-        lambda: metrics.accuracy(truth, answers, interval=level),
-        lambda: metrics.class_gaps(truth, answers, values, interval=level),
-        lambda: metrics.expected_calibration_error(truth, answers, sure, interval=level),
-        lambda: pseudo_odds([[0, 1]], beliefs, beliefs, level),
-    ):
-        with pytest.raises(FairTTAError) as error:
-            measure()
-        assert str(error.value) == "`interval` should be a Bootstrap (got 0.95)."
+    assert (
+        str(error.value) == "`interval` should be a Bootstrap or a level such as 0.95 (got None)."
+    )
+
+
+@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+def test_an_interval_is_a_bootstrap_or_a_level_in_every_function() -> None:
+    truth, answers, values = ["a", "b"] * 30, ["a", "b", "b"] * 20, ["x"] * 30 + ["y"] * 30
+    sure, beliefs = [0.5] * 60, [[0.9, 0.1], [0.2, 0.8]] * 30
+    case = truth, answers, values
+    measures: list[Callable[..., Any]] = [
+        partial(metrics.accuracy, *case),
+        partial(metrics.balanced_accuracy, *case),
+        partial(metrics.worst_group_accuracy, *case),
+        partial(metrics.bias, *case, over=Over.SENSITIVE),
+        partial(metrics.equalized_odds_difference, *case),
+        partial(metrics.equal_opportunity_difference, *case, target="a"),
+        partial(metrics.demographic_parity_difference, *case),
+        partial(metrics.class_gaps, *case),
+        partial(metrics.group_accuracy, *case),
+        partial(metrics.group_rates, *case),
+        partial(metrics.expected_calibration_error, truth, answers, sure),
+        partial(metrics.average_target_confidence, entropies=sure),
+        partial(metrics.average_sensitive_indifference, entropies=sure),
+        partial(metrics.harm_rate, answers, values, ["a"]),
+        partial(metrics.harm_rate_change, truth, answers, values, ["a"]),
+        partial(metrics.pseudo_odds, [[0, 1] * 30], beliefs, beliefs),
+    ]
+    for measure in measures:
+        assert measure(interval=0.9) == measure(interval=Bootstrap(level=0.9)), measure
+        assert measure(interval=0.9) != measure(interval=0.99), measure
+        with pytest.raises(FairTTAError, match="`interval` should be a Bootstrap or a level"):
+            measure(interval="0.9")
+        with pytest.raises(FairTTAError, match="`level` should lie between 0 and 1"):
+            measure(interval=2)
+    for measure in measures[:7]:
+        assert measure(interval=None).low is None
+
+
+def test_level_is_the_old_name_of_interval() -> None:
+    with pytest.warns(DeprecationWarning, match=r"`bias\(level=...\)` is now `interval=...`"):
+        old = metrics.bias(["a"] * 60, ["a", "b"] * 30, ["x"] * 60, level=0.9)  # type: ignore[call-arg]
+    assert old == metrics.bias(["a"] * 60, ["a", "b"] * 30, ["x"] * 60, interval=0.9)
 
 
 def test_missing_values_of_pandas_are_missing() -> None:

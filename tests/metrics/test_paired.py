@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from fair_tta.metrics import Bootstrap, paired_interval, wilson
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._calibration import mean
-from fair_tta.metrics._estimates import differences
-from fair_tta.metrics._rows import Rows
+from fair_tta.metrics._columns import Columns
+from fair_tta.metrics._definitions import differences
 
 ALL = (
     definitions.ACCURACY,
@@ -35,7 +35,7 @@ ALL = (
 )
 
 
-def drawn(seed: int, groups: int = 3, classes: int = 2, n: int = 90) -> Rows:
+def drawn(seed: int, groups: int = 3, classes: int = 2, n: int = 90) -> Columns:
     generator = np.random.default_rng(seed)
     truth, group = generator.integers(0, classes, n), generator.integers(0, groups, n)
     before, after = (
@@ -43,10 +43,10 @@ def drawn(seed: int, groups: int = 3, classes: int = 2, n: int = 90) -> Rows:
         for rate in (0.5, 0.7)
     )
     names: dict[str, tuple[Hashable, ...]] = {"group": tuple(range(groups))}
-    return Rows(tuple(range(classes)), names, truth, group, (before, after))
+    return Columns(tuple(range(classes)), names, truth, group, (before, after))
 
 
-def by_hand(rows: Rows, level: float = 0.95) -> dict[str, tuple[float, float]]:
+def by_hand(rows: Columns, level: float = 0.95) -> dict[str, tuple[float, float]]:
     """WGA, bias and EOD of two classes, with loops over images and the scalar functions."""
     error, cells = 1 - level, {}
     for g, c in product(range(len(rows.groups)), range(2)):
@@ -149,7 +149,7 @@ def test_against_loops(seed: int) -> None:
 
 
 @st.composite
-def audits(draw: Any) -> Rows:
+def audits(draw: Any) -> Columns:
     groups, classes = draw(st.integers(1, 4)), draw(st.integers(2, 4))
     n = draw(st.integers(1, 60))
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -159,10 +159,10 @@ def audits(draw: Any) -> Rows:
     if draw(st.booleans()):  # hardly anything changes
         after = np.where(generator.random(n) < 0.9, before, after)
     names: dict[str, tuple[Hashable, ...]] = {"group": tuple(range(groups))}
-    return Rows(tuple(range(classes)), names, truth, group, (before, after))
+    return Columns(tuple(range(classes)), names, truth, group, (before, after))
 
 
-def one_group(rows: Rows, metric: definitions.Metric) -> bool:
+def one_group(rows: Columns, metric: definitions.Metric) -> bool:
     """Nothing can lie below a mean over one."""
     cells = rows.group if metric is definitions.BIAS_S else rows.group * 10 + rows.truth
     return len(set(cells.tolist())) == 1
@@ -171,7 +171,7 @@ def one_group(rows: Rows, metric: definitions.Metric) -> bool:
 @settings(max_examples=150)
 @given(audits(), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
 def test_an_interval_has_a_width_holds_the_estimate_and_turns_with_the_runs(
-    rows: Rows, level: float
+    rows: Columns, level: float
 ) -> None:
     how = Bootstrap(level=level)
     there = differences(ALL, rows, 0, 1, how)
@@ -192,12 +192,12 @@ def test_an_interval_has_a_width_holds_the_estimate_and_turns_with_the_runs(
 
 @settings(max_examples=60)
 @given(audits(), st.randoms(use_true_random=False))
-def test_names_and_order_of_groups_do_not_matter(rows: Rows, shuffle: Any) -> None:
+def test_names_and_order_of_groups_do_not_matter(rows: Columns, shuffle: Any) -> None:
     groups, classes = len(rows.groups), len(rows.targets)
     new_group, new_class = list(range(groups)), list(range(classes))
     shuffle.shuffle(new_group)
     shuffle.shuffle(new_class)
-    other = Rows(
+    other = Columns(
         rows.targets,
         rows.values,
         np.array(new_class)[rows.truth],
@@ -212,7 +212,7 @@ def test_names_and_order_of_groups_do_not_matter(rows: Rows, shuffle: Any) -> No
 
 def test_a_higher_level_is_wider_and_more_images_are_narrower() -> None:
     rows = drawn(0, n=200)
-    many = Rows(
+    many = Columns(
         rows.targets,
         rows.values,
         np.tile(rows.truth, 16),
@@ -243,7 +243,7 @@ def test_a_gap_that_closes_is_seen() -> None:
     truth = np.repeat([[0], [1], [0], [1]], 1000, axis=1)
     group = np.repeat([0, 0, 1, 1], 1000)
     answers = [np.where(right == 1, truth, 1 - truth).ravel() for right in (before, after)]
-    rows = Rows((0, 1), {"group": (0, 1)}, truth.ravel(), group, (answers[0], answers[1]))
+    rows = Columns((0, 1), {"group": (0, 1)}, truth.ravel(), group, (answers[0], answers[1]))
     found = {m.name: f for m, f in zip(ALL, differences(ALL, rows, 0, 1, Bootstrap()), strict=True)}
     for name in ("worst_group_accuracy", "worst_group_accuracy_s"):
         assert (found[name].low or 0) > 0.2

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import Bootstrap
-from fair_tta.metrics._rows import Floats, Ints
+from fair_tta.metrics._columns import Floats, Ints
 
 Case = tuple[Ints, Floats, Floats]
 

@@ -14,28 +14,34 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from fair_tta._io import write_whole
-from fair_tta.auditing._document import AuditDocument, EstimateFields, RunFigures
-from fair_tta.auditing._json import dump_document, parse_document, read_file
-from fair_tta.auditing._scores import Scores
+from fair_tta.auditing._document import (
+    SCHEMA_ID,
+    AuditDocument,
+    EstimateFields,
+    RunFigures,
+    dump_document,
+    parse_document,
+    read_file,
+)
 from fair_tta.errors import FairTTAError, require
+from fair_tta.metrics._columns import Columns
 from fair_tta.metrics._estimate import Estimate, label
-from fair_tta.metrics._rows import Rows
 from fair_tta.prediction import Prediction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def rows_to_dataframe(rows: Rows, runs: Sequence[str]) -> Any:
+def columns_to_dataframe(columns: Columns, runs: Sequence[str]) -> Any:
     """Columns ``y_true``, ``sensitive: ATTRIBUTE`` and ``y_pred: RUN``."""
     pandas = require("pandas", "fairlearn")
-    columns = {"y_true": _labels(rows, None)}
-    columns |= {f"sensitive: {a}": column for a, column in _sensitive(rows).items()}
-    columns |= {f"y_pred: {name}": _labels(rows, run) for run, name in enumerate(runs)}
-    return pandas.DataFrame(columns)
+    table = {"y_true": _labels(columns, None)}
+    table |= {f"sensitive: {a}": column for a, column in _sensitive(columns).items()}
+    table |= {f"y_pred: {name}": _labels(columns, run) for run, name in enumerate(runs)}
+    return pandas.DataFrame(table)
 
 
-def metric_frame(rows: Rows, run: int, metrics: Mapping[str, Any] | None) -> Any:
+def metric_frame(columns: Columns, run: int, metrics: Mapping[str, Any] | None) -> Any:
     """A `fairlearn.metrics.MetricFrame`; accuracy and count if no metrics are given."""
     pandas = require("pandas", "fairlearn")
     fairlearn = require("fairlearn.metrics", "fairlearn")
@@ -43,9 +49,9 @@ def metric_frame(rows: Rows, run: int, metrics: Mapping[str, Any] | None) -> Any
         metrics = {"accuracy": _accuracy, "count": fairlearn.count}
     return fairlearn.MetricFrame(
         metrics=dict(metrics),
-        y_true=_labels(rows, None),
-        y_pred=_labels(rows, run),
-        sensitive_features=pandas.DataFrame(_sensitive(rows)),
+        y_true=_labels(columns, None),
+        y_pred=_labels(columns, run),
+        sensitive_features=pandas.DataFrame(_sensitive(columns)),
     )
 
 
@@ -72,14 +78,14 @@ def _flat(prediction: Prediction) -> dict[str, Any]:
     return row
 
 
-def _labels(rows: Rows, run: int | None) -> list[Hashable]:
-    codes = rows.truth if run is None else rows.answers[run]
-    return [rows.targets[i] for i in codes]
+def _labels(columns: Columns, run: int | None) -> list[Hashable]:
+    codes = columns.truth if run is None else columns.answers[run]
+    return [columns.targets[i] for i in codes]
 
 
-def _sensitive(rows: Rows) -> dict[str, list[Hashable]]:
-    groups = rows.groups
-    return {a: [groups[i][k] for i in rows.group] for k, a in enumerate(rows.values)}
+def _sensitive(columns: Columns) -> dict[str, list[Hashable]]:
+    groups = columns.groups
+    return {a: [groups[i][k] for i in columns.group] for k, a in enumerate(columns.values)}
 
 
 def _accuracy(y_true: Any, y_pred: Any) -> float:
@@ -217,18 +223,16 @@ class Audit:
     """Group-wise figures of one or more runs on the same images.
 
     `audit` and `compare` make it. It holds a document of constant size, whatever the number of
-    images; one that was just made also holds the rows, for `compare` and for data frames. Two
+    images; one that was just made also holds the columns, for `compare` and for data frames. Two
     audits are equal if their documents are, apart from time and cost.
 
     Args:
         document: all figures; its fields are those of `audit.json`.
-        rows: the images as numbers, None after `load`.
-        scores: what each run says besides its answers.
+        columns: the images as numbers, None after `load`.
     """
 
     document: AuditDocument
-    rows: Rows | None = None
-    scores: tuple[Scores, ...] = ()
+    columns: Columns | None = None
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -265,9 +269,9 @@ class Audit:
         return dump_document(self.document)
 
     @classmethod
-    def from_json(cls, text: str) -> Audit:
+    def from_json(cls, text: str | bytes) -> Audit:
         """Read and check what `to_json` wrote."""
-        return cls(parse_document(text))
+        return cls(parse_document(text, AuditDocument, SCHEMA_ID, "audit"))
 
     def to_dict(self) -> dict[str, Any]:
         """The document as plain dictionaries and lists."""
@@ -290,7 +294,7 @@ class Audit:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Audit:
         """Read and check a file that `save` wrote."""
-        return cls(parse_document(read_file(path)))
+        return cls.from_json(read_file(path))
 
     def to_frame(self) -> Any:
         """A pandas DataFrame with a row for each figure and group, also of a loaded audit."""
@@ -315,7 +319,7 @@ class Audit:
 
     def to_dataframe(self) -> Any:
         """A pandas DataFrame with a row per image: label, sensitive values, answers of each run."""
-        return rows_to_dataframe(self.need_rows("to_dataframe"), self.runs)
+        return columns_to_dataframe(self.need_columns("to_dataframe"), self.runs)
 
     def to_metric_frame(
         self, run: str | None = None, metrics: Mapping[str, Any] | None = None
@@ -326,17 +330,17 @@ class Audit:
             run: its name.
             metrics: functions of y_true and y_pred; accuracy and count if None.
         """
-        rows = self.need_rows("to_metric_frame")
-        return metric_frame(rows, self._position(run), metrics)
+        columns = self.need_columns("to_metric_frame")
+        return metric_frame(columns, self._position(run), metrics)
 
-    def need_rows(self, what: str) -> Rows:
-        """The rows, or an error that says why `what` cannot be had."""
-        if self.rows is None:
+    def need_columns(self, what: str) -> Columns:
+        """The columns, or an error that says why `what` cannot be had."""
+        if self.columns is None:
             raise FairTTAError(
-                f"`{what}` needs the rows, which a saved audit does not hold: use the audit as "
+                f"`{what}` needs the images, which a saved audit does not hold: use the audit as "
                 "`audit` made it."
             )
-        return self.rows
+        return self.columns
 
     def _position(self, run: str | None) -> int:
         if run is None:

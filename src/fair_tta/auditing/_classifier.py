@@ -14,11 +14,11 @@ from fair_tta._images.load import is_single_image
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._measure import audit
 from fair_tta.auditing._run import HarmSets
-from fair_tta.auditing._scores import Scores
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
-from fair_tta.metrics._rows import ONE_ATTRIBUTE, Column, Sensitive, read_column, read_sensitive
+from fair_tta.metrics._columns import ONE_ATTRIBUTE, Column, Sensitive, read_column, read_sensitive
+from fair_tta.metrics._scores import Scores
 from fair_tta.prediction import Prediction
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,107 +14,78 @@ from fair_tta.auditing._document import (
     Difference,
     Differences,
 )
-from fair_tta.auditing._run import NOT_GIVEN, group_values, harm_against, perceived_change
-from fair_tta.auditing._scores import Scores
-from fair_tta.metrics import _definitions as definitions
+from fair_tta.auditing._run import group_values, harm_against, perceived_change
 from fair_tta.metrics._bootstrap import Bootstrap
-from fair_tta.metrics._calibration import mean
-from fair_tta.metrics._definitions import Metric
+from fair_tta.metrics._columns import Columns
+from fair_tta.metrics._definitions import METRICS, Figure, differences, mean_change
 from fair_tta.metrics._estimate import Estimate, direction, label, undefined
-from fair_tta.metrics._estimates import differences
 from fair_tta.metrics._intervals import holm_errors, images_for_change, mcnemar, paired_interval
 from fair_tta.metrics._paired import Mask
-from fair_tta.metrics._rows import Floats, Rows
-
-COUNTED = (
-    definitions.ACCURACY,
-    definitions.BALANCED_ACCURACY,
-    definitions.WORST_GROUP_ACCURACY,
-    definitions.WORST_GROUP_ACCURACY_S,
-    definitions.BIAS,
-    definitions.BIAS_S,
-    definitions.EQUALIZED_ODDS,
-    definitions.EQUAL_OPPORTUNITY,
-    definitions.DEMOGRAPHIC_PARITY,
-)
-"""The metrics that are functions of answers alone, in the order of audits."""
-
-ChangeAt = Callable[[int, Bootstrap], Difference]
-"""How a figure of a run, by its place, differs from that of the first."""
 
 
 def against(
-    rows: Rows,
-    before: int,
+    columns: Columns,
     after: int,
-    scores: tuple[Scores, Scores],
     how: Bootstrap,
     *,
     names: tuple[str, str],
     harmful: Mapping[str, Sequence[str]],
     corrected: Sequence[Differences],
 ) -> Comparison:
-    """Run `after` minus run `before`, overall and group by group.
+    """Run `after` minus the first run, overall and group by group.
 
     Args:
-        rows: of both runs.
-        before: the reference.
+        columns: of all runs.
         after: the run.
-        scores: of both.
         how: intervals are made.
-        names: of both.
+        names: of the first run and of this one.
         harmful: sets of classes.
         corrected: of `corrected_differences`, for all runs that are compared.
     """
-    found = differences(COUNTED, rows, before, after, how)
-    by_name = {m.name: Difference.of(figure) for m, figure in zip(COUNTED, found, strict=True)}
-    a, b = scores
+    metrics = _compared()
+    changes = differences(metrics, columns, 0, after, how)
+    found = {m.name: Difference.of(change) for m, change in zip(metrics, changes, strict=True)}
+    a, b = columns.scores[0], columns.scores[after]
     known = a.sensitive_entropy or {}
-    everybody = np.ones(len(rows.truth), np.bool_)
-    plain = Differences(**by_name, average_target_confidence=_change(b.entropy, a.entropy, how))
+    everybody = np.ones(len(columns.truth), np.bool_)
     return Comparison(
         *names,
-        differences=plain,
+        differences=Differences(**found),
         sensitive_indifference={
-            attribute: _change(known.get(attribute), entropy, how)
+            attribute: Difference.of(mean_change(known.get(attribute), entropy, how.level))
             for attribute, entropy in (b.sensitive_entropy or {}).items()
         },
-        changes=_changes(rows, before, after, everybody, how),
-        groups=tuple(_groups(rows, before, after, how)),
-        harm=harm_against(rows, harmful, before, after, how.level),
-        perceived=perceived_change(rows, before, after, scores, how),
+        changes=_changes(columns, after, everybody, how),
+        groups=tuple(_groups(columns, after, how)),
+        harm=harm_against(columns, harmful, after, how.level),
+        perceived=perceived_change(columns, after, how),
         corrected=corrected[after - 1] if corrected else None,
         compared=len(corrected) or None,
     )
 
 
-def corrected_differences(
-    rows: Rows, scores: Sequence[Scores], how: Bootstrap
-) -> list[Differences]:
+def corrected_differences(columns: Columns, how: Bootstrap) -> list[Differences]:
     """For each run but the first its differences from that, at Holm's levels for all of them.
 
     Empty if there are fewer than two.
     """
-    runs = len(rows.answers) - 1
+    runs = len(columns.answers) - 1
     if runs < 2:
         return []
-
-    def counted(metric: Metric) -> ChangeAt:
-        return lambda run, how: Difference.of(differences([metric], rows, 0, run, how)[0])
-
-    def confidence(run: int, how: Bootstrap) -> Difference:
-        return _change(scores[run].entropy, scores[0].entropy, how)
-
-    every = {metric.name: _together(counted(metric), runs, how) for metric in COUNTED}
-    every["average_target_confidence"] = _together(confidence, runs, how)
+    every = {metric.name: _together(metric, columns, runs, how) for metric in _compared()}
     return [Differences(**{name: found[i] for name, found in every.items()}) for i in range(runs)]
 
 
-def _together(change: ChangeAt, runs: int, how: Bootstrap) -> list[Difference]:
+def _compared() -> list[Figure]:
+    return [metric for metric in METRICS.values() if metric.is_compared]
+
+
+def _together(metric: Figure, columns: Columns, runs: int, how: Bootstrap) -> list[Difference]:
     """The change of a figure in each run, judged together."""
 
     def at(place: int, error: float) -> Difference:
-        return change(place + 1, replace(how, level=1 - error))
+        level = replace(how, level=1 - error)
+        return Difference.of(metric.difference(columns, 0, place + 1, level))
 
     def is_shown(place: int, error: float) -> bool:
         found = at(place, error)
@@ -123,31 +94,24 @@ def _together(change: ChangeAt, runs: int, how: Bootstrap) -> list[Difference]:
     return [at(*each) for each in enumerate(holm_errors(is_shown, runs, 1 - how.level))]
 
 
-def _change(less: Floats | None, more: Floats | None, how: Bootstrap) -> Difference:
-    """Mean of ``more - less``, image by image."""
-    if less is None or more is None:
-        return Difference.of(undefined(NOT_GIVEN))
-    return Difference.of(mean(more - less, how.level, least=-1.0))
-
-
-def _groups(rows: Rows, before: int, after: int, how: Bootstrap) -> list[ComparedGroup]:
+def _groups(columns: Columns, after: int, how: Bootstrap) -> list[ComparedGroup]:
     found = []
-    for target in (None, *range(len(rows.targets))):
-        for g in range(len(rows.groups)):
-            mask = rows.group == g
-            name = None if target is None else str(rows.targets[target])
+    for target in (None, *range(len(columns.targets))):
+        for g in range(len(columns.groups)):
+            mask = columns.group == g
+            name = None if target is None else str(columns.targets[target])
             if target is not None:
-                mask = mask & (rows.truth == target)
-            changes = _changes(rows, before, after, mask, how)
-            values = group_values(rows, g)
+                mask = mask & (columns.truth == target)
+            changes = _changes(columns, after, mask, how)
+            values = group_values(columns, g)
             cell = label(*(() if name is None else (name,)), *values.values())
             difference = Difference.of(_difference(changes, how, cell))
             found.append(ComparedGroup(name, values, difference, changes))
     return found
 
 
-def _changes(rows: Rows, before: int, after: int, mask: Mask, how: Bootstrap) -> AnswerChanges:
-    a, b, truth = rows.answers[before][mask], rows.answers[after][mask], rows.truth[mask]
+def _changes(columns: Columns, after: int, mask: Mask, how: Bootstrap) -> AnswerChanges:
+    a, b, truth = columns.answers[0][mask], columns.answers[after][mask], columns.truth[mask]
     was, now, moved = a == truth, b == truth, a != b
     n, lost, won = len(truth), int((was & ~now).sum()), int((~was & now).sum())
     return AnswerChanges(

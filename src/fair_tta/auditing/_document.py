@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from math import isnan, nan
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
-from msgspec import Meta, Struct, ValidationError, convert, field
+from msgspec import (
+    Meta,
+    Struct,
+    ValidationError,
+    convert,
+    defstruct,
+    field,
+    to_builtins,
+)
+from msgspec.json import schema_components
 from msgspec.structs import asdict
 from typing_extensions import Self
 
+from fair_tta._io import open_file
 from fair_tta.errors import FairTTAError
+from fair_tta.metrics._definitions import METRICS, Figure
 from fair_tta.metrics._estimate import Estimate, Over
+
+_MOST_BYTES = 2**28
 
 SCHEMA_ID: Final = "fair-tta/audit/1"
 
@@ -35,13 +52,18 @@ class EstimateFields(Part, frozen=True):
 
     @classmethod
     def of(cls, estimate: Estimate) -> Self:
-        """The figure as JSON has it."""
-        return convert(estimate.to_dict(), cls)
+        """The figure as JSON has it: NaN is null."""
+        value, low, high = (
+            None if x is None or isnan(x) else float(x)
+            for x in (estimate.value, estimate.low, estimate.high)
+        )
+        return cls(value, low, high, estimate.n, estimate.reason)
 
     @property
     def estimate(self) -> Estimate:
         """The reverse of `of`."""
-        return Estimate.from_dict(asdict(self))
+        value = nan if self.value is None else self.value
+        return Estimate(value, self.n, self.low, self.high, self.reason)
 
 
 class Measured(EstimateFields, frozen=True):
@@ -60,45 +82,52 @@ class Difference(EstimateFields, frozen=True):
     high: Change | None
 
 
-class RunMetrics(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """The figures of a run. balanced_accuracy is not there in audits of version 0.1."""
+F = TypeVar("F", bound=EstimateFields)
 
-    accuracy: Measured
-    balanced_accuracy: Measured | None = None
-    worst_group_accuracy: Measured
-    worst_group_accuracy_s: Measured
-    bias: Measured
-    bias_s: Measured
-    equalized_odds_difference: Measured
-    equal_opportunity_difference: Measured
-    demographic_parity_difference: Measured
-    average_target_confidence: Measured
-    expected_calibration_error: Measured
 
-    def by_name(self) -> dict[str, Measured]:
-        """``{metric: figure}``."""
+class Figures(Part, Generic[F], frozen=True):
+    """A field for each entry of `fair_tta.metrics.definitions.METRICS`."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **figures: F) -> None: ...
+        def __getattr__(self, name: str) -> F: ...
+
+    def by_name(self) -> dict[str, F]:
+        """``{metric: figure}``; audits of older versions lack some."""
         return {name: figure for name, figure in asdict(self).items() if figure is not None}
 
 
-class Differences(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """How the figures of a run differ from those of the reference. balanced_accuracy is not there
-    in audits of version 0.1.
-    """
+def _figures(name: str, doc: str, kind: Any, metrics: Iterable[Figure]) -> Any:
+    fields: list[Any] = [
+        (metric.name, kind) if metric.since == "0.1" else (metric.name, kind | None, None)
+        for metric in metrics
+    ]
+    late = [f"{metric.name} ({metric.since})" for metric in metrics if metric.since != "0.1"]
+    about = {"__doc__": f"{doc} Not in audits of earlier versions: {', '.join(late)}."}
+    return defstruct(
+        name,
+        fields,
+        bases=(Figures,),
+        namespace=about,
+        frozen=True,
+        kw_only=True,
+        omit_defaults=True,
+        forbid_unknown_fields=True,
+    )
 
-    accuracy: Difference
-    balanced_accuracy: Difference | None = None
-    worst_group_accuracy: Difference
-    worst_group_accuracy_s: Difference
-    bias: Difference
-    bias_s: Difference
-    equalized_odds_difference: Difference
-    equal_opportunity_difference: Difference
-    demographic_parity_difference: Difference
-    average_target_confidence: Difference
 
-    def by_name(self) -> dict[str, Difference]:
-        """``{metric: difference}``."""
-        return {name: figure for name, figure in asdict(self).items() if figure is not None}
+if TYPE_CHECKING:
+    RunMetrics: TypeAlias = Figures[Measured]
+    Differences: TypeAlias = Figures[Difference]
+else:
+    RunMetrics = _figures("RunMetrics", "The figures of a run.", Measured, METRICS.values())
+    Differences = _figures(
+        "Differences",
+        "How the figures of a run differ from those of the reference.",
+        Difference,
+        [metric for metric in METRICS.values() if metric.is_compared],
+    )
 
 
 class AdapterFields(Part, frozen=True):
@@ -295,8 +324,8 @@ class Comparison(Part, frozen=True, omit_defaults=True):
     ] = None
 
     @property
-    def told(self) -> Differences:
-        """The differences with the intervals that marks follow."""
+    def adjusted(self) -> Differences:
+        """The differences whose intervals verdicts follow: corrected if there are several."""
         return self.corrected or self.differences
 
 
@@ -405,3 +434,70 @@ class AuditDocument(Part, frozen=True):
                 counts = [(cell.correct, cell.n) for cell in group.classes]
                 if any(correct > n for correct, n in [(group.correct, group.n), *counts]):
                     raise FairTTAError(f"{run.name!r:.60} has more right answers than images")
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """The JSON Schema of audits."""
+    (top, _), parts = schema_components([AuditDocument, Provenance], ref_template="#/$defs/{name}")
+    for part in parts.values():
+        part["description"] = " ".join(part["description"].split())
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "fair-tta audit, version 1",
+        **top,
+        "$defs": parts,
+    }
+
+
+def dump_document(document: Struct) -> str:
+    """As JSON, floats in full."""
+    plain = to_builtins(document)
+    text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a file name that is not Unicode
+        text = json.dumps(plain, indent=1, allow_nan=False)
+    return text
+
+
+T = TypeVar("T", bound=Struct)
+
+
+def parse_document(text: str | bytes, kind: type[T], schema_id: str, what: str) -> T:
+    """Read what `dump_document` wrote.
+
+    Args:
+        text: JSON.
+        kind: the document.
+        schema_id: what its field ``schema`` should be.
+        what: its name in messages.
+
+    Raises:
+        FairTTAError: it is not such a document, and where it fails.
+    """
+    if not isinstance(text, str | bytes):
+        raise FairTTAError(f"`text` should be JSON as a string (got {type(text).__name__}).")
+    try:
+        plain = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FairTTAError(f"this is not JSON: {error}.") from error
+    found = plain.get("schema", schema_id) if isinstance(plain, dict) else schema_id
+    if found != schema_id:
+        raise FairTTAError(
+            f"this {what} has the schema {found!r:.60}, but this version of fair-tta reads "
+            f"{schema_id!r}."
+        )
+    try:
+        return convert(plain, kind)
+    except (ValidationError, UnicodeError) as error:  # the latter for an unknown odd name
+        raise FairTTAError(f"this is not an {what} of schema {schema_id!r}: {error}.") from error
+
+
+def read_file(path: str | PathLike[str]) -> bytes:
+    """The content of a file that is not larger than 256 MiB."""
+    with open_file(path) as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise FairTTAError(f"{fspath(path)!r} has more than {_MOST_BYTES} bytes.")
+    return content

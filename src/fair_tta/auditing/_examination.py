@@ -22,8 +22,10 @@ from fair_tta.auditing._document import (
     Part,
     Provenance,
     Rate,
+    dump_document,
+    parse_document,
+    read_file,
 )
-from fair_tta.auditing._json import dump_document, parse_struct, read_file
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.prediction import Prediction
 
@@ -277,7 +279,7 @@ class Examination:
     @classmethod
     def from_json(cls, text: str | bytes) -> Examination:
         """Read and check what `to_json` wrote."""
-        return cls(parse_struct(text, ExaminationDocument, EXAMINATION_ID, "examination"))
+        return cls(parse_document(text, ExaminationDocument, EXAMINATION_ID, "examination"))
 
     def to_dict(self) -> dict[str, Any]:
         """The document as plain dictionaries and lists."""

@@ -37,10 +37,10 @@ from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
 from fair_tta.metrics._calibration import average_sensitive_indifference, mean
+from fair_tta.metrics._columns import Floats, Ints
 from fair_tta.metrics._estimate import SMALL, listed
 from fair_tta.metrics._intervals import images_for_change, images_for_half_width, wilson
 from fair_tta.metrics._perceived import PseudoOdds, pseudo_odds, r_squared
-from fair_tta.metrics._rows import Floats, Ints
 from fair_tta.prediction import Prediction
 
 HALF_WIDTH = 0.05
@@ -199,7 +199,7 @@ class Perceptions:
     def _attribute(
         self, attribute: str, w: Floats, target: Floats, odds: PseudoOdds, level: float
     ) -> PerceivedAttribute:
-        entropy = average_sensitive_indifference(probabilities=w, level=level)
+        entropy = average_sensitive_indifference(probabilities=w, interval=level)
         explained = r_squared(np.log(np.maximum(target, _LEAST)), w)
         table = self._logits[attribute]
         return PerceivedAttribute(

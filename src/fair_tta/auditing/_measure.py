@@ -25,14 +25,12 @@ from fair_tta.auditing._document import (
     RunFigures,
     RunOrigin,
 )
-from fair_tta.auditing._json import dump_document, parse_document
 from fair_tta.auditing._run import HarmSets, figures_of_run, parse_harmful
-from fair_tta.auditing._scores import Scores
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, check_interval
+from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
+from fair_tta.metrics._columns import Column, Columns, Sensitive, Values, parse_columns
 from fair_tta.metrics._estimate import SMALL, Over, small_groups, warn_small
-from fair_tta.metrics._estimates import sizes
-from fair_tta.metrics._rows import Column, Rows, Sensitive, Values, parse_rows
+from fair_tta.metrics._scores import Scores
 
 
 def audit(
@@ -46,7 +44,7 @@ def audit(
     scores: Scores | None = None,
     seconds: float | None = None,
     harmful: HarmSets | None = None,
-    interval: Bootstrap = DEFAULT,
+    interval: Interval = DEFAULT,
     adapter: Any = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> Audit:
@@ -74,25 +72,25 @@ def audit(
         >>> found.estimate("worst_group_accuracy").value
         0.0
     """
-    check_interval(interval)
+    how = read_interval(interval)
     if sensitive is None:
         raise FairTTAError(
             "`sensitive` should have a value per image, or be {attribute: values} (got None)."
         )
     if not isinstance(provenance, Mapping | None):
         raise FairTTAError(f"`provenance` should be a dictionary (got {provenance!r}).")
-    rows = _named(parse_rows(y_true, [y_pred], sensitive, targets, values))
-    checked = (Scores() if scores is None else scores).checked(len(rows.truth))
+    columns = _named(parse_columns(y_true, [y_pred], sensitive, targets, values))
+    checked = (Scores() if scores is None else scores).checked(len(columns.truth))
+    columns = replace(columns, scores=(checked,))
     if not isinstance(name, str) or not name:
         raise FairTTAError(f"`name` should be a string (got {name!r}).")
-    sets = parse_harmful(harmful, _strings(rows.targets))
-    cell_sizes = sizes(rows, Over.TARGET_AND_SENSITIVE)
+    sets = parse_harmful(harmful, _strings(columns.targets))
+    cell_sizes = columns.sizes(Over.TARGET_AND_SENSITIVE)
     warn_small(cell_sizes)
-    n = len(rows.truth)
+    n = len(columns.truth)
     run = figures_of_run(
-        rows,
-        checked,
-        interval,
+        columns,
+        how,
         name=name,
         adapter=None if adapter is None else AdapterFields(**adapter_settings(adapter)),
         cost=None if seconds is None else _cost(seconds, n),
@@ -102,20 +100,18 @@ def audit(
         schema=SCHEMA_ID,
         data=DataFields(
             n,
-            _data_hash(rows),
-            _strings(rows.targets),
-            {attribute: _strings(names) for attribute, names in rows.values.items()},
+            _data_hash(columns),
+            _strings(columns.targets),
+            {attribute: _strings(names) for attribute, names in columns.values.items()},
             sets,
         ),
-        settings=IntervalSettings(
-            interval.level, interval.resamples, interval.seed, interval.strata, SMALL
-        ),
+        settings=IntervalSettings(how.level, how.resamples, how.seed, how.strata, SMALL),
         runs=(run,),
         comparisons=(),
         provenance=environment() | dict.fromkeys(ORIGIN) | plain(dict(provenance or {})),
         warnings=small_groups(cell_sizes),
     )
-    return Audit(_checked(document), rows, (checked,))
+    return Audit(document, columns)
 
 
 def compare(audits: Sequence[Audit]) -> Audit:
@@ -126,7 +122,7 @@ def compare(audits: Sequence[Audit]) -> Audit:
     audits = list(audits) if isinstance(audits, Iterable) else []
     if not audits or not all(isinstance(a, Audit) for a in audits):
         raise FairTTAError("`audits` should be a list of audits.")
-    rows = [a.need_rows("compare") for a in audits]
+    columns = [a.need_columns("compare") for a in audits]
     document = audits[0].document
     runs: list[RunFigures] = []
     for other in (a.document for a in audits):
@@ -143,20 +139,21 @@ def compare(audits: Sequence[Audit]) -> Audit:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise FairTTAError(f"runs should have distinct names ({twice} came twice): pass `name`.")
-    together = replace(rows[0], answers=tuple(a for r in rows for a in r.answers))
-    scores = tuple(s for a in audits for s in a.scores)
+    together = replace(
+        columns[0],
+        answers=tuple(answers for one in columns for answers in one.answers),
+        scores=tuple(scores for one in columns for scores in one.scores),
+    )
     made = document.settings
     how = Bootstrap(made.resamples, made.seed, made.level, made.strata)
-    corrected = corrected_differences(together, scores, how)
+    corrected = corrected_differences(together, how)
     document = structs.replace(
         document,
         runs=tuple(runs),
         comparisons=tuple(
             against(
                 together,
-                0,
                 i,
-                (scores[0], scores[i]),
                 how,
                 names=(names[0], names[i]),
                 harmful=document.data.harmful,
@@ -164,9 +161,9 @@ def compare(audits: Sequence[Audit]) -> Audit:
             )
             for i in range(1, len(names))
         ),
-        warnings=small_groups(sizes(together, Over.TARGET_AND_SENSITIVE)),
+        warnings=small_groups(together.sizes(Over.TARGET_AND_SENSITIVE)),
     )
-    return Audit(_checked(document), together, scores)
+    return Audit(document, together)
 
 
 def _cost(seconds: float, n: int) -> Cost:
@@ -177,11 +174,6 @@ def _cost(seconds: float, n: int) -> Cost:
     if not 0 <= took < math.inf:
         raise FairTTAError(f"`seconds` should be a number from 0 on (got {seconds!r}).")
     return Cost(took, took / n)
-
-
-def _checked(document: AuditDocument) -> AuditDocument:
-    """As it will be read again."""
-    return parse_document(dump_document(document))
 
 
 def _check_same(part: str, first: Part, other: Part, hint: str) -> None:
@@ -196,12 +188,12 @@ def _origin(document: AuditDocument) -> RunOrigin:
     return RunOrigin(**{key: document.provenance[key] for key in ORIGIN})
 
 
-def _named(rows: Rows) -> Rows:
+def _named(columns: Columns) -> Columns:
     """With strings for names, as JSON wants them."""
     values: dict[str, tuple[Hashable, ...]] = {
-        attribute: _strings(names) for attribute, names in rows.values.items()
+        attribute: _strings(names) for attribute, names in columns.values.items()
     }
-    return replace(rows, targets=_strings(rows.targets), values=values)
+    return replace(columns, targets=_strings(columns.targets), values=values)
 
 
 def _strings(names: tuple[Hashable, ...]) -> tuple[str, ...]:
@@ -211,12 +203,12 @@ def _strings(names: tuple[Hashable, ...]) -> tuple[str, ...]:
     return texts
 
 
-def _data_hash(rows: Rows) -> str:
+def _data_hash(columns: Columns) -> str:
     """Of labels and sensitive values, in order."""
-    groups = rows.groups
-    columns = {
-        "labels": [rows.targets[i] for i in rows.truth],
-        "attributes": list(rows.values),
-        "groups": [groups[i] for i in rows.group],
+    groups = columns.groups
+    parts = {
+        "labels": [columns.targets[i] for i in columns.truth],
+        "attributes": list(columns.values),
+        "groups": [groups[i] for i in columns.group],
     }
-    return "sha256:" + sha256(json.dumps(columns).encode()).hexdigest()
+    return "sha256:" + sha256(json.dumps(parts).encode()).hexdigest()

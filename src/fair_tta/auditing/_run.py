@@ -27,31 +27,23 @@ from fair_tta.auditing._document import (
     WorstGroups,
     ZeroShotScores,
 )
-from fair_tta.auditing._scores import Scores
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._bootstrap import Bootstrap
-from fair_tta.metrics._calibration import BINS, calibration, mean
-from fair_tta.metrics._definitions import EQUALIZED_ODDS
-from fair_tta.metrics._estimate import Over, undefined
-from fair_tta.metrics._estimates import (
-    Rates,
-    balanced,
-    cells,
-    differences,
-    estimate,
+from fair_tta.metrics._calibration import mean
+from fair_tta.metrics._columns import Columns, Floats
+from fair_tta.metrics._definitions import (
+    EQUALIZED_ODDS,
+    METRICS,
+    calibration_of,
+    confidence_of,
     estimates,
-    gaps_of_classes,
-    rate,
-    rates_of_groups,
-    shortfall,
-    worst,
-    worst_cell,
 )
+from fair_tta.metrics._estimate import Over
+from fair_tta.metrics._groups import Rates, gaps_of_classes, rate, rates_of_groups
 from fair_tta.metrics._harm import change_of, share_of
 from fair_tta.metrics._paired import Mask
 from fair_tta.metrics._perceived import PseudoOdds, pseudo_odds
-from fair_tta.metrics._rows import Floats, Rows
+from fair_tta.metrics._scores import Scores
 
 HarmSets = Mapping[str, Sequence[Hashable]] | Sequence[Hashable]
 """Classes that should not be answered, or ``{name of a set: classes}``."""
@@ -84,40 +76,42 @@ def parse_harmful(harmful: HarmSets | None, targets: Sequence[str]) -> dict[str,
 
 
 def harm_of_run(
-    rows: Rows, sets: Mapping[str, Sequence[str]], level: float
+    columns: Columns, sets: Mapping[str, Sequence[str]], level: float
 ) -> tuple[HarmRate, ...]:
     """The shares of the first run: of everybody, then of each value of each attribute."""
     return tuple(
         HarmRate(name, group, Measured.of(share_of(bad, mask, level, _called(group))))
-        for name, bad in _members(rows, sets, 0)
-        for group, mask in _harm_groups(rows)
+        for name, bad in _members(columns, sets, 0)
+        for group, mask in _harm_groups(columns)
     )
 
 
 def harm_against(
-    rows: Rows, sets: Mapping[str, Sequence[str]], before: int, after: int, level: float
+    columns: Columns, sets: Mapping[str, Sequence[str]], after: int, level: float
 ) -> tuple[HarmChange, ...]:
     """How these shares differ between two runs."""
-    pairs = zip(_members(rows, sets, before), _members(rows, sets, after), strict=True)
+    pairs = zip(_members(columns, sets, 0), _members(columns, sets, after), strict=True)
     return tuple(
         HarmChange(name, group, Difference.of(change_of(was, now, mask, level, _called(group))))
         for (name, was), (_, now) in pairs
-        for group, mask in _harm_groups(rows)
+        for group, mask in _harm_groups(columns)
     )
 
 
-def _members(rows: Rows, sets: Mapping[str, Sequence[str]], run: int) -> Iterator[tuple[str, Mask]]:
+def _members(
+    columns: Columns, sets: Mapping[str, Sequence[str]], run: int
+) -> Iterator[tuple[str, Mask]]:
     for name, classes in sets.items():
-        yield name, np.isin(rows.answers[run], [rows.targets.index(one) for one in classes])
+        yield name, np.isin(columns.answers[run], [columns.targets.index(one) for one in classes])
 
 
-def _harm_groups(rows: Rows) -> Iterator[tuple[dict[str, str], Mask]]:
-    yield {}, np.ones(len(rows.group), np.bool_)
-    groups = rows.groups
-    for place, (attribute, values) in enumerate(rows.values.items()):
+def _harm_groups(columns: Columns) -> Iterator[tuple[dict[str, str], Mask]]:
+    yield {}, np.ones(len(columns.group), np.bool_)
+    groups = columns.groups
+    for place, (attribute, values) in enumerate(columns.values.items()):
         for value in values:
             inside = [g for g, group in enumerate(groups) if group[place] == value]
-            yield {attribute: str(value)}, np.isin(rows.group, inside)
+            yield {attribute: str(value)}, np.isin(columns.group, inside)
 
 
 def _called(group: Mapping[str, str]) -> str:
@@ -127,61 +121,62 @@ def _called(group: Mapping[str, str]) -> str:
 _SAME = 1e-3  # beliefs of one model on the same images, up to rounding
 
 
-def perceived_odds(rows: Rows, scores: Scores, how: Bootstrap) -> dict[str, PerceivedOdds] | None:
+def perceived_odds(columns: Columns, how: Bootstrap) -> dict[str, PerceivedOdds] | None:
     """Pseudo-EOD and EOD of the first run, by attribute of the model; None without beliefs."""
-    if not _is_known(rows, scores):
+    scores = columns.scores[0]
+    if not _is_known(columns, scores):
         return None
     found = {}
     for attribute in scores.sensitive_zero_shot or ():
-        pseudo = _pseudo(rows, [0], scores, attribute, how).runs[0]
+        pseudo = _pseudo(columns, [0], scores, attribute, how).runs[0]
         true = None
-        if attribute in rows.values:
-            alone = by_attribute(rows, attribute)
-            true = Measured.of(estimate(EQUALIZED_ODDS, alone, interval=how))
+        if attribute in columns.values:
+            alone = by_attribute(columns, attribute)
+            true = Measured.of(EQUALIZED_ODDS.estimate(alone, 0, how))
         found[attribute] = PerceivedOdds(Measured.of(pseudo), true)
     return found
 
 
 def perceived_change(
-    rows: Rows, before: int, after: int, scores: tuple[Scores, Scores], how: Bootstrap
+    columns: Columns, after: int, how: Bootstrap
 ) -> dict[str, PerceivedOddsChange] | None:
     """How both change; None without beliefs, or if the two runs come from different models."""
-    first, then = scores
-    if not _is_known(rows, first) or not _alike(first, then):
+    first, then = columns.scores[0], columns.scores[after]
+    if not _is_known(columns, first) or not _alike(first, then):
         return None
     found = {}
     for attribute in first.sensitive_zero_shot or ():
-        pseudo = _pseudo(rows, [before, after], first, attribute, how).changes[0]
+        pseudo = _pseudo(columns, [0, after], first, attribute, how).changes[0]
         true = None
-        if attribute in rows.values:
-            alone = by_attribute(rows, attribute)
-            true = Difference.of(differences([EQUALIZED_ODDS], alone, before, after, how)[0])
+        if attribute in columns.values:
+            alone = by_attribute(columns, attribute)
+            true = Difference.of(EQUALIZED_ODDS.difference(alone, 0, after, how))
         found[attribute] = PerceivedOddsChange(Difference.of(pseudo), true)
     return found
 
 
-def by_attribute(rows: Rows, attribute: str) -> Rows:
+def by_attribute(columns: Columns, attribute: str) -> Columns:
     """The same images in groups of one attribute alone."""
-    sizes = [len(names) for names in rows.values.values()]
-    codes = np.unravel_index(rows.group, sizes)
-    place = list(rows.values).index(attribute)
-    return replace(rows, values={attribute: rows.values[attribute]}, group=codes[place])
+    sizes = [len(names) for names in columns.values.values()]
+    codes = np.unravel_index(columns.group, sizes)
+    place = list(columns.values).index(attribute)
+    return replace(columns, values={attribute: columns.values[attribute]}, group=codes[place])
 
 
 def _pseudo(
-    rows: Rows, runs: list[int], scores: Scores, attribute: str, how: Bootstrap
+    columns: Columns, runs: list[int], scores: Scores, attribute: str, how: Bootstrap
 ) -> PseudoOdds:
     beliefs, sensitive = scores.zero_shot or {}, scores.sensitive_zero_shot or {}
-    place = np.array([list(beliefs).index(str(name)) for name in rows.targets])
+    place = np.array([list(beliefs).index(str(name)) for name in columns.targets])
     target = np.stack(list(beliefs.values()), 1)
     return pseudo_odds(
-        [place[rows.answers[run]] for run in runs], target, sensitive[attribute], how
+        [place[columns.answers[run]] for run in runs], target, sensitive[attribute], how
     )
 
 
-def _is_known(rows: Rows, scores: Scores) -> bool:
+def _is_known(columns: Columns, scores: Scores) -> bool:
     """Whether there are beliefs in the classes of the answers."""
-    names = set(map(str, rows.targets))
+    names = set(map(str, columns.targets))
     return bool(scores.sensitive_zero_shot) and names <= set(scores.zero_shot or ())
 
 
@@ -198,12 +193,10 @@ def _alike(first: Scores, then: Scores) -> bool:
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 MOST_WARNINGS = 20  # different warnings of a run
-NOT_GIVEN = "not given: no scores were passed"
 
 
 def figures_of_run(
-    rows: Rows,
-    scores: Scores,
+    columns: Columns,
     how: Bootstrap,
     *,
     name: str,
@@ -211,65 +204,35 @@ def figures_of_run(
     cost: Cost | None,
     harmful: Mapping[str, Sequence[str]],
 ) -> RunFigures:
-    """The first run of these rows in figures."""
-    drawn = (
-        definitions.ACCURACY,
-        definitions.EQUALIZED_ODDS,
-        definitions.EQUAL_OPPORTUNITY,
-        definitions.DEMOGRAPHIC_PARITY,
-    )
-    accuracy, odds, opportunity, parity = map(Measured.of, estimates(drawn, rows, 0, how))
+    """The first run of these columns in figures."""
+    scores = columns.scores[0]
+    found = zip(METRICS, estimates([*METRICS.values()], columns, 0, how), strict=True)
     return RunFigures(
         name=name,
         adapter=adapter,
-        metrics=RunMetrics(
-            accuracy=accuracy,
-            balanced_accuracy=Measured.of(balanced(rows, 0, how.level)),
-            worst_group_accuracy=Measured.of(worst(rows, 0, Over.TARGET_AND_SENSITIVE, how.level)),
-            worst_group_accuracy_s=Measured.of(worst(rows, 0, Over.SENSITIVE, how.level)),
-            bias=Measured.of(shortfall(rows, 0, Over.TARGET_AND_SENSITIVE, how.level)),
-            bias_s=Measured.of(shortfall(rows, 0, Over.SENSITIVE, how.level)),
-            equalized_odds_difference=odds,
-            equal_opportunity_difference=opportunity,
-            demographic_parity_difference=parity,
-            average_target_confidence=_confidence(scores.entropy, how),
-            expected_calibration_error=_calibration(rows, scores, how),
-        ),
+        metrics=RunMetrics(**{metric: Measured.of(figure) for metric, figure in found}),
         sensitive_indifference=_indifference(scores.sensitive_entropy, how),
         zero_shot_scores=_before(scores, how),
-        worst_group=WorstGroups(*(_worst_group(rows, over) for over in Over)),
-        classes=tuple(_classes(rows, how)),
-        groups=tuple(_groups(rows, scores, how)),
+        worst_group=WorstGroups(*(_worst_group(columns, over) for over in Over)),
+        classes=tuple(_classes(columns, how)),
+        groups=tuple(_groups(columns, how)),
         relative_steps=_steps(scores.relative_step),
         warnings=dict(_count(scores.warnings).most_common(MOST_WARNINGS)),
         cost=cost,
         provenance=None,
-        harm=harm_of_run(rows, harmful, how.level),
-        perceived=perceived_odds(rows, scores, how),
+        harm=harm_of_run(columns, harmful, how.level),
+        perceived=perceived_odds(columns, how),
         median_confidence=_median(scores.confidence),
     )
-
-
-def _confidence(entropy: Floats | None, how: Bootstrap) -> Measured:
-    """ATC, if entropies are known."""
-    return Measured.of(undefined(NOT_GIVEN) if entropy is None else mean(1 - entropy, how.level))
 
 
 def _median(confidence: Floats | None) -> float | None:
     return None if confidence is None or not len(confidence) else float(np.median(confidence))
 
 
-def group_values(rows: Rows, group: int) -> dict[str, str]:
+def group_values(columns: Columns, group: int) -> dict[str, str]:
     """``{attribute: value}``."""
-    return dict(zip(rows.values, map(str, rows.groups[group]), strict=True))
-
-
-def _calibration(rows: Rows, scores: Scores, how: Bootstrap, group: int | None = None) -> Measured:
-    if scores.confidence is None:
-        return Measured.of(undefined(NOT_GIVEN))
-    some = slice(None) if group is None else rows.group == group
-    right = rows.truth[some] == rows.answers[0][some]
-    return Measured.of(calibration(right, scores.confidence[some], BINS, how))
+    return dict(zip(columns.values, map(str, columns.groups[group]), strict=True))
 
 
 def _indifference(entropies: Mapping[str, Floats] | None, how: Bootstrap) -> dict[str, Measured]:
@@ -280,28 +243,28 @@ def _before(scores: Scores, how: Bootstrap) -> ZeroShotScores | None:
     if scores.entropy_zero_shot is None:
         return None
     return ZeroShotScores(
-        _confidence(scores.entropy_zero_shot, how),
+        Measured.of(confidence_of(scores.entropy_zero_shot, how.level)),
         _indifference(scores.sensitive_entropy_zero_shot, how),
     )
 
 
-def _worst_group(rows: Rows, over: Over) -> GroupName:
-    cell = list(map(str, cells(rows, over)[worst_cell(rows, 0, over)]))
+def _worst_group(columns: Columns, over: Over) -> GroupName:
+    cell = list(map(str, columns.cells(over)[columns.worst_cell(0, over)]))
     target = None if over is Over.SENSITIVE else cell.pop(0)
-    return GroupName(target, dict(zip(rows.values, cell, strict=True)))
+    return GroupName(target, dict(zip(columns.values, cell, strict=True)))
 
 
-def _classes(rows: Rows, how: Bootstrap) -> list[GapsOfClass]:
-    n = np.bincount(rows.truth, minlength=len(rows.targets)).tolist()
-    table = zip(rows.targets, n, gaps_of_classes(rows, 0, how), strict=True)
+def _classes(columns: Columns, how: Bootstrap) -> list[GapsOfClass]:
+    n = np.bincount(columns.truth, minlength=len(columns.targets)).tolist()
+    table = zip(columns.targets, n, gaps_of_classes(columns, 0, how), strict=True)
     return [GapsOfClass(str(target), count, *_figures(gaps)) for target, count, gaps in table]
 
 
-def _groups(rows: Rows, scores: Scores, how: Bootstrap) -> list[GroupFigures]:
+def _groups(columns: Columns, how: Bootstrap) -> list[GroupFigures]:
     found = []
-    table = zip(rows.counts(0), rates_of_groups(rows, 0, how.level), strict=True)
+    table = zip(columns.counts(0), rates_of_groups(columns, 0, how.level), strict=True)
     for g, (confusion, classes) in enumerate(table):
-        name = group_values(rows, g)
+        name = group_values(columns, g)
         n, correct = int(confusion.sum()), int(confusion.trace())
         found.append(
             GroupFigures(
@@ -309,7 +272,7 @@ def _groups(rows: Rows, scores: Scores, how: Bootstrap) -> list[GroupFigures]:
                 n=n,
                 correct=correct,
                 accuracy=Measured.of(rate(correct, n, how.level, " / ".join(name.values()))),
-                calibration_error=_calibration(rows, scores, how, g),
+                calibration_error=Measured.of(calibration_of(columns, 0, how, g)),
                 confusion=tuple(map(tuple, confusion.tolist())),
                 classes=tuple(
                     ClassInGroup(
@@ -318,7 +281,7 @@ def _groups(rows: Rows, scores: Scores, how: Bootstrap) -> list[GroupFigures]:
                         int(confusion[c, c]),
                         *_figures(rates),
                     )
-                    for c, (target, rates) in enumerate(zip(rows.targets, classes, strict=True))
+                    for c, (target, rates) in enumerate(zip(columns.targets, classes, strict=True))
                 ),
             )
         )

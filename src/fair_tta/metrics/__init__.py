@@ -16,8 +16,8 @@ from fair_tta.metrics._calibration import (
 )
 from fair_tta.metrics._definitions import Metric
 from fair_tta.metrics._estimate import SMALL, Estimate, Over
-from fair_tta.metrics._estimates import Rates
 from fair_tta.metrics._groups import (
+    Rates,
     accuracy,
     balanced_accuracy,
     bias,

@@ -6,17 +6,21 @@ To draw n images of a stratum with replacement is to draw a multinomial table of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._definitions import Metric
-from fair_tta.metrics._estimate import Over
+from fair_tta.metrics._columns import Columns, Floats, Ints
+from fair_tta.metrics._estimate import Over, check_over
 from fair_tta.metrics._intervals import check_share
-from fair_tta.metrics._rows import Floats, Ints, Rows
+
+if TYPE_CHECKING:
+    from fair_tta.metrics._definitions import Metric
 
 ArrayEnds: TypeAlias = tuple[Floats, Floats]
 
@@ -52,20 +56,47 @@ class Bootstrap:
                     f"`{name}` should be a whole number from {least} on (got {value!r})."
                 )
         check_share("level", self.level)
-        if not isinstance(self.strata, Over):
-            raise FairTTAError(
-                f"`strata` should be a choice of Over, such as {Over.SENSITIVE} "
-                f"(got {self.strata!r})."
-            )
+        check_over("strata", self.strata)
 
 
 DEFAULT = Bootstrap()
 
 
-def check_interval(interval: Bootstrap) -> None:
-    """An error unless it says how intervals are made."""
-    if not isinstance(interval, Bootstrap):
-        raise FairTTAError(f"`interval` should be a Bootstrap (got {interval!r}).")
+Interval: TypeAlias = Bootstrap | float
+"""How intervals are made, or just their level."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def read_interval(interval: Interval) -> Bootstrap:
+    """How intervals are made; an error if it is neither a `Bootstrap` nor a level."""
+    if isinstance(interval, Bootstrap):
+        return interval
+    if isinstance(interval, bool) or not isinstance(interval, float | int):
+        raise FairTTAError(
+            f"`interval` should be a Bootstrap or a level such as 0.95 (got {interval!r})."
+        )
+    return Bootstrap(level=interval)
+
+
+def level_of(interval: Interval | None) -> float | None:
+    """The level of an interval with a closed form, None if there is to be none."""
+    return None if interval is None else read_interval(interval).level
+
+
+def accepts_level(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that also takes `interval` by the name it had in version 0.2, `level`."""
+
+    @wraps(function)
+    def renamed(*args: P.args, **kwargs: P.kwargs) -> R:
+        if "level" in kwargs:
+            text = f"`{function.__name__}(level=...)` is now `interval=...`."
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
+            kwargs["interval"] = kwargs.pop("level")
+        return function(*args, **kwargs)
+
+    return renamed
 
 
 def intervals(metrics: Sequence[Metric], counts: Ints, how: Bootstrap) -> list[ArrayEnds]:
@@ -80,7 +111,6 @@ def intervals(metrics: Sequence[Metric], counts: Ints, how: Bootstrap) -> list[A
     alone. By the triangle inequality no gap differs from the true one by more than the gap of its
     noise. Quantiles of resampled gaps would never reach 0, however equal the groups are.
     """
-    check_interval(how)
     observed = [metric.rates(counts.astype(np.float64)) for metric in metrics]
     drawn: list[list[Floats]] = [[] for _ in metrics]
     for tables, expected in _tables(counts, how):
@@ -100,7 +130,7 @@ def intervals(metrics: Sequence[Metric], counts: Ints, how: Bootstrap) -> list[A
 
 
 def resampled_change(
-    metric: Metric, rows: Rows, before: int, after: int, how: Bootstrap
+    metric: Metric, columns: Columns, before: int, after: int, how: Bootstrap
 ) -> tuple[float, float]:
     """Interval of ``after - before`` for a metric that has no closed form.
 
@@ -108,8 +138,8 @@ def resampled_change(
     each class of each group: one that turns right and one that turns wrong, spread over the wrong
     answers. Quantiles of the resampled differences, so for smooth functions of rates only.
     """
-    groups, classes = len(rows.groups), len(rows.targets)
-    stratum, weight, pairs = _with_two_more(rows, (before, after))
+    groups, classes = len(columns.groups), len(columns.targets)
+    stratum, weight, pairs = _with_two_more(columns, (before, after))
     # what occurs of (stratum, answers), sorted by stratum
     cells, place = np.unique(np.stack([stratum, *pairs]), axis=1, return_inverse=True)
     shares: Floats = np.bincount(place.ravel(), weight).astype(np.float64)
@@ -118,20 +148,20 @@ def resampled_change(
         tables = [_sums(drawn, index, groups * classes**2) for index in cells[1:]]
         a, b = (table.reshape(-1, groups, classes, classes) for table in tables)
         figures.append(metric(b) - metric(a))
-    value = metric(rows.counts(after)) - metric(rows.counts(before))
+    value = metric(columns.counts(after)) - metric(columns.counts(before))
     low, high = around(value, figures, how)
     return float(low), float(high)
 
 
-def _with_two_more(rows: Rows, runs: tuple[int, int]) -> tuple[Ints, Floats, list[Ints]]:
+def _with_two_more(columns: Columns, runs: tuple[int, int]) -> tuple[Ints, Floats, list[Ints]]:
     """Stratum and weight of each image and of those added, and its place in the two tables."""
-    classes = len(rows.targets)
-    stratum = rows.group * classes + rows.truth
+    classes = len(columns.targets)
+    stratum = columns.group * classes + columns.truth
     present = np.unique(stratum)[:, None]
     right, wrong = present % classes, (present + np.arange(1, classes)) % classes
     right = np.broadcast_to(right, wrong.shape)
     answers = [
-        np.concatenate([rows.answers[run], first.ravel(), second.ravel()])
+        np.concatenate([columns.answers[run], first.ravel(), second.ravel()])
         for run, first, second in zip(runs, (right, wrong), (wrong, right), strict=True)
     ]
     added = np.tile(np.broadcast_to(present, wrong.shape).ravel(), 2)

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._bootstrap import Bootstrap, check_interval
-from fair_tta.metrics._estimate import Estimate, undefined, warn_small
-from fair_tta.metrics._intervals import quantile_of_normal
-from fair_tta.metrics._rows import (
+from fair_tta.metrics._bootstrap import Interval, accepts_level, read_interval
+from fair_tta.metrics._columns import (
     Column,
     Floats,
     Sensitive,
     Values,
     check_length,
-    parse_rows,
+    parse_columns,
     read_column,
 )
+from fair_tta.metrics._estimate import Estimate, undefined, warn_small
+from fair_tta.metrics._intervals import quantile_of_normal
 
 
 def normalised_entropies(probabilities: Any) -> Floats:
@@ -30,18 +30,20 @@ def normalised_entropies(probabilities: Any) -> Floats:
     return np.clip(entropies, 0.0, 1.0)
 
 
+@accepts_level
 def average_target_confidence(
-    *, probabilities: Any = None, entropies: Any = None, level: float = 0.95
+    *, probabilities: Any = None, entropies: Any = None, interval: Interval = 0.95
 ) -> Estimate:
     """ATC: one minus the mean normalised entropy of the targets. 1 is certain, 0 indifferent.
 
     Pass the probabilities ``[images, targets]``, or normalised entropies ``[images]``.
     """
-    return mean(1 - _entropies(probabilities, entropies), level)
+    return mean(1 - _entropies(probabilities, entropies), read_interval(interval).level)
 
 
+@accepts_level
 def average_sensitive_indifference(
-    *, probabilities: Any = None, entropies: Any = None, level: float = 0.95
+    *, probabilities: Any = None, entropies: Any = None, interval: Interval = 0.95
 ) -> Estimate:
     """ASI: the mean normalised entropy of a sensitive attribute. 1 is indifferent, 0 certain.
 
@@ -51,7 +53,7 @@ def average_sensitive_indifference(
         >>> round(average_sensitive_indifference(probabilities=[[0.5, 0.5], [1.0, 0.0]]).value, 3)
         0.5
     """
-    return mean(_entropies(probabilities, entropies), level)
+    return mean(_entropies(probabilities, entropies), read_interval(interval).level)
 
 
 def mean(figures: Floats, level: float, least: float = 0.0) -> Estimate:
@@ -131,7 +133,7 @@ def expected_calibration_error(
     confidence: Any,
     *,
     bins: int = BINS,
-    interval: Bootstrap | None = None,
+    interval: Interval | None = None,
 ) -> Estimate:
     """How far confidence is from accuracy, on average: 0 means that 80 % sure is right in 80 %.
 
@@ -155,9 +157,9 @@ def expected_calibration_error(
         >>> round(error.value, 3)
         0.2
     """
-    rows = parse_rows(y_true, [y_pred], None, None, None)
-    sure = check_unit("confidence", confidence, len(rows.truth))
-    return calibration(rows.truth == rows.answers[0], sure, bins, interval)
+    columns = parse_columns(y_true, [y_pred], None, None, None)
+    sure = check_unit("confidence", confidence, len(columns.truth))
+    return calibration(columns.truth == columns.answers[0], sure, bins, interval)
 
 
 def group_calibration_error(
@@ -168,22 +170,22 @@ def group_calibration_error(
     *,
     values: Values | None = None,
     bins: int = BINS,
-    interval: Bootstrap | None = None,
+    interval: Interval | None = None,
 ) -> dict[Any, Estimate]:
     """`expected_calibration_error` of each group, by name; empty groups are NaN."""
-    rows = parse_rows(y_true, [y_pred], sensitive, None, values)
-    sure = check_unit("confidence", confidence, len(rows.truth))
-    right = rows.truth == rows.answers[0]
-    names = [group[0] if len(group) == 1 else group for group in rows.groups]
+    columns = parse_columns(y_true, [y_pred], sensitive, None, values)
+    sure = check_unit("confidence", confidence, len(columns.truth))
+    right = columns.truth == columns.answers[0]
+    names = [group[0] if len(group) == 1 else group for group in columns.groups]
     found = {
-        name: calibration(right[rows.group == g], sure[rows.group == g], bins, interval)
+        name: calibration(right[columns.group == g], sure[columns.group == g], bins, interval)
         for g, name in enumerate(names)
     }
     warn_small({str(name): figure.n for name, figure in found.items()})
     return found
 
 
-def calibration(right: Any, sure: Floats, bins: int, interval: Bootstrap | None) -> Estimate:
+def calibration(right: Any, sure: Floats, bins: int, interval: Interval | None) -> Estimate:
     """The error from right answers and confidences.
 
     The interval is ``value -+ q`` with q the `level` quantile of the error of noise alone, as for
@@ -201,10 +203,10 @@ def calibration(right: Any, sure: Floats, bins: int, interval: Bootstrap | None)
     value = min(1.0, float(np.abs(errors.mean(0)).sum()))
     if interval is None:
         return Estimate(value, n)
-    check_interval(interval)
-    generator = np.random.default_rng(interval.seed)
-    noise = generator.standard_normal((interval.resamples, bins)) @ _root(errors, weights, sure)
-    reach = float(np.quantile(np.abs(noise).sum(1), interval.level))
+    how = read_interval(interval)
+    generator = np.random.default_rng(how.seed)
+    noise = generator.standard_normal((how.resamples, bins)) @ _root(errors, weights, sure)
+    reach = float(np.quantile(np.abs(noise).sum(1), how.level))
     return Estimate(value, n, max(0.0, value - reach), min(1.0, value + reach))
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from fair_tta.errors import SmallGroupWarning
+from fair_tta.errors import FairTTAError, SmallGroupWarning
 
 SMALL = 30
 """Groups with fewer images warn."""
@@ -24,6 +24,14 @@ class Over(Enum):
 
     SENSITIVE = "s"
     """Images with one sensitive value, as in the paper's text."""
+
+
+def check_over(argument: str, over: Over) -> None:
+    """An error unless it is a choice of `Over`."""
+    if not isinstance(over, Over):
+        raise FairTTAError(
+            f"`{argument}` should be a choice of Over, such as {Over.SENSITIVE} (got {over!r})."
+        )
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,7 @@ def warn_small(sizes: Mapping[str, int], stacklevel: int = 3) -> None:
         warnings.warn(sentence, SmallGroupWarning, stacklevel=stacklevel)
 
 
-def left_out(names: Iterable[str]) -> str | None:
+def left_out(sizes: Mapping[str, int]) -> str | None:
     """What a minimum or a gap over groups does not cover."""
-    empty = list(names)
+    empty = [name for name, n in sizes.items() if n == 0]
     return f"left out, no images: {listed(empty)}" if empty else None

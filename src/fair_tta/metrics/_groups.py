@@ -9,30 +9,44 @@ names or numbers in lists, arrays, tensors or pandas series. `sensitive` may be
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import _definitions as definitions
-from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, check_interval
-from fair_tta.metrics._definitions import Metric
-from fair_tta.metrics._estimate import Estimate, Over, label, warn_small
-from fair_tta.metrics._estimates import (
-    Rates,
-    balanced,
-    cells,
-    differences,
-    estimate,
-    gaps_of_classes,
-    of_class,
-    rate,
-    rates_of_groups,
-    right_and_all,
-    shortfall,
-    sizes,
-    worst,
+from fair_tta.metrics._bootstrap import (
+    DEFAULT,
+    Bootstrap,
+    Interval,
+    accepts_level,
+    intervals,
+    level_of,
+    read_interval,
 )
-from fair_tta.metrics._rows import Column, Rows, Sensitive, Values, parse_rows
+from fair_tta.metrics._columns import Column, Columns, Sensitive, Values, parse_columns
+from fair_tta.metrics._definitions import Metric, with_reason
+from fair_tta.metrics._estimate import (
+    Estimate,
+    Over,
+    check_over,
+    label,
+    left_out,
+    undefined,
+    warn_small,
+)
+from fair_tta.metrics._intervals import wilson
 
 Targets = Sequence[Hashable] | None
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Three rates of one class, in one group or as gaps between groups."""
+
+    true_positive_rate: Estimate
+    false_positive_rate: Estimate
+    selection_rate: Estimate
 
 
 def accuracy(
@@ -42,7 +56,7 @@ def accuracy(
     *,
     targets: Targets = None,
     values: Values | None = None,
-    interval: Bootstrap | None = None,
+    interval: Interval | None = None,
 ) -> Estimate:
     """The share of right answers, ``sum_i M_ii / K``. Groups only make the strata of the interval.
 
@@ -50,10 +64,11 @@ def accuracy(
         >>> accuracy(["cat", "dog"], ["cat", "cat"])
         Estimate(value=0.5, n=2, low=None, high=None, reason=None)
     """
-    rows = parse_rows(y_true, [y_pred], sensitive, targets, values)
-    return estimate(definitions.ACCURACY, rows, interval=interval)
+    columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
+    return _measure(definitions.ACCURACY, columns, interval)
 
 
+@accepts_level
 def group_accuracy(
     y_true: Column,
     y_pred: Column,
@@ -62,23 +77,23 @@ def group_accuracy(
     over: Over = Over.SENSITIVE,
     targets: Targets = None,
     values: Values | None = None,
-    level: float = 0.95,
+    interval: Interval | None = 0.95,
 ) -> dict[Hashable, Estimate]:
     """Accuracy of each group with Wilson's interval, by name; empty groups are NaN.
 
     A group is called by its value, by the tuple of its values if there are several attributes, and
     by ``(target, *values)`` over `Over.TARGET_AND_SENSITIVE`.
     """
-    rows = parse_rows(y_true, [y_pred], sensitive, targets, values)
-    right, n = right_and_all(rows, 0, over)
-    names = _names(rows, over)
-    warn_small(sizes(rows, over))
+    columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
+    right, n = columns.right_and_all(0, over)
+    warn_small(columns.sizes(over), stacklevel=4)
     return {
-        names[i]: rate(int(right[i]), int(n[i]), level, label(*cell))
-        for i, cell in enumerate(cells(rows, over))
+        cell[0] if len(cell) == 1 else cell: rate(right[i], n[i], level_of(interval), label(*cell))
+        for i, cell in enumerate(columns.cells(over))
     }
 
 
+@accepts_level
 def balanced_accuracy(
     y_true: Column,
     y_pred: Column,
@@ -86,7 +101,7 @@ def balanced_accuracy(
     *,
     targets: Targets = None,
     values: Values | None = None,
-    level: float = 0.95,
+    interval: Interval | None = 0.95,
 ) -> Estimate:
     """The mean of the accuracies of all groups of class and sensitive value that have images.
 
@@ -101,11 +116,11 @@ def balanced_accuracy(
         >>> balanced_accuracy(names, ["cat"] * 120, ["indoors"] * 120).value
         0.5
     """
-    rows = parse_rows(y_true, [y_pred], sensitive, targets, values)
-    warn_small(sizes(rows, Over.TARGET_AND_SENSITIVE))
-    return balanced(rows, 0, level)
+    columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
+    return _measure(definitions.BALANCED_ACCURACY, columns, interval, stacklevel=5)
 
 
+@accepts_level
 def worst_group_accuracy(
     y_true: Column,
     y_pred: Column,
@@ -114,7 +129,7 @@ def worst_group_accuracy(
     over: Over = Over.TARGET_AND_SENSITIVE,
     targets: Targets = None,
     values: Values | None = None,
-    level: float = 0.95,
+    interval: Interval | None = 0.95,
 ) -> Estimate:
     """The accuracy of the group that fares worst, with the n of that group.
 
@@ -125,11 +140,13 @@ def worst_group_accuracy(
     all groups (Clopper and Pearson), at a level (Bonferroni) at which they hold together. So it
     knows that some other group, seen on few images, may be the worst.
     """
-    rows = parse_rows(y_true, [y_pred], sensitive, targets, values)
-    warn_small(sizes(rows, over))
-    return worst(rows, 0, over, level)
+    columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
+    of_values, of_pairs = definitions.WORST_GROUP_ACCURACY_S, definitions.WORST_GROUP_ACCURACY
+    metric = _over(over, of_values, of_pairs)
+    return _measure(metric, columns, interval, stacklevel=5)
 
 
+@accepts_level
 def bias(
     y_true: Column,
     y_pred: Column,
@@ -138,15 +155,15 @@ def bias(
     over: Over = Over.TARGET_AND_SENSITIVE,
     targets: Targets = None,
     values: Values | None = None,
-    level: float = 0.95,
+    interval: Interval | None = 0.95,
 ) -> Estimate:
     """Accuracy minus worst-group accuracy: 0 means that no group fares worse than the average.
 
     The interval subtracts both ends of that of `worst_group_accuracy`.
     """
-    rows = parse_rows(y_true, [y_pred], sensitive, targets, values)
-    warn_small(sizes(rows, over))
-    return shortfall(rows, 0, over, level)
+    columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
+    metric = _over(over, definitions.BIAS_S, definitions.BIAS)
+    return _measure(metric, columns, interval, stacklevel=5)
 
 
 def equalized_odds_difference(
@@ -156,16 +173,15 @@ def equalized_odds_difference(
     *,
     targets: Targets = None,
     values: Values | None = None,
-    interval: Bootstrap | None = None,
+    interval: Interval | None = None,
 ) -> Estimate:
     """Mean over classes of the larger of two gaps between groups, TPR and FPR. 0 is no disparity.
 
     ``mean_y max(Gap_s TPR_y, Gap_s FPR_y)`` with ``Gap_s = max_s - min_s``, for any number of
     classes. For two classes it is fairlearn's `equalized_odds_difference`.
     """
-    rows = parse_rows(y_true, [y_pred], sensitive, targets, values)
-    warn_small(sizes(rows, Over.TARGET_AND_SENSITIVE))
-    return estimate(definitions.EQUALIZED_ODDS, rows, interval=interval)
+    columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
+    return _measure(definitions.EQUALIZED_ODDS, columns, interval)
 
 
 def equal_opportunity_difference(
@@ -176,15 +192,17 @@ def equal_opportunity_difference(
     target: Hashable | None = None,
     targets: Targets = None,
     values: Values | None = None,
-    interval: Bootstrap | None = None,
+    interval: Interval | None = None,
 ) -> Estimate:
     """The gap between groups of the true-positive rate of one class. 0 is no disparity.
 
     ``Gap_s TPR_target``, or the mean over classes if `target` is None.
     """
-    rows = parse_rows(y_true, [y_pred], sensitive, targets, values)
-    warn_small(sizes(rows, Over.TARGET_AND_SENSITIVE))
-    return of_class(definitions.EQUAL_OPPORTUNITY, rows, target, interval)
+    columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
+    if target is None:
+        return _measure(definitions.EQUAL_OPPORTUNITY, columns, interval)
+    warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE))
+    return _gaps_of(target, columns, interval).true_positive_rate
 
 
 def demographic_parity_difference(
@@ -195,16 +213,18 @@ def demographic_parity_difference(
     target: Hashable | None = None,
     targets: Targets = None,
     values: Values | None = None,
-    interval: Bootstrap | None = None,
+    interval: Interval | None = None,
 ) -> Estimate:
     """The gap between groups of how often an answer is given. 0 is no disparity.
 
     ``Gap_s P(answer = target | s)``, or the mean over classes if `target` is None. Labels do not
     matter, except for the strata of the interval.
     """
-    rows = parse_rows(y_true, [y_pred], sensitive, targets, values)
-    warn_small(sizes(rows, Over.SENSITIVE))
-    return of_class(definitions.DEMOGRAPHIC_PARITY, rows, target, interval)
+    columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
+    if target is None:
+        return _measure(definitions.DEMOGRAPHIC_PARITY, columns, interval)
+    warn_small(columns.sizes(Over.SENSITIVE))
+    return _gaps_of(target, columns, interval).selection_rate
 
 
 def class_gaps(
@@ -214,14 +234,16 @@ def class_gaps(
     *,
     targets: Targets = None,
     values: Values | None = None,
-    interval: Bootstrap | None = None,
+    interval: Interval | None = None,
 ) -> dict[Hashable, Rates]:
     """For each class the gaps between groups of TPR, FPR and selection rate. 0 is no disparity."""
-    rows = parse_rows(y_true, [y_pred], sensitive, targets, values)
-    warn_small(sizes(rows, Over.TARGET_AND_SENSITIVE))
-    return dict(zip(rows.targets, gaps_of_classes(rows, 0, interval), strict=True))
+    columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
+    warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE))
+    gaps = gaps_of_classes(columns, 0, _how(interval))
+    return dict(zip(columns.targets, gaps, strict=True))
 
 
+@accepts_level
 def group_rates(
     y_true: Column,
     y_pred: Column,
@@ -229,17 +251,14 @@ def group_rates(
     *,
     targets: Targets = None,
     values: Values | None = None,
-    level: float = 0.95,
+    interval: Interval | None = 0.95,
 ) -> dict[Hashable, Rates]:
     """For each ``(target, *values)`` TPR, FPR and selection rate with Wilson's intervals."""
-    rows = parse_rows(y_true, [y_pred], sensitive, targets, values)
-    warn_small(sizes(rows, Over.TARGET_AND_SENSITIVE))
-    table = rates_of_groups(rows, 0, level)
-    return {
-        (target, *group): table[g][c]
-        for g, group in enumerate(rows.groups)
-        for c, target in enumerate(rows.targets)
-    }
+    columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
+    warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE), stacklevel=4)
+    table = rates_of_groups(columns, 0, level_of(interval))
+    cells = columns.cells(Over.TARGET_AND_SENSITIVE)
+    return dict(zip(cells, (rates for row in table for rates in row), strict=True))
 
 
 def paired_difference(
@@ -251,12 +270,12 @@ def paired_difference(
     *,
     targets: Targets = None,
     values: Values | None = None,
-    interval: Bootstrap = DEFAULT,
+    interval: Interval = DEFAULT,
 ) -> Estimate:
     """How a metric changes from one run to another on the same images, ``after - before``.
 
     Args:
-        metric: one of `fair_tta.metrics._definitions` that gives one number, or your own
+        metric: one of `fair_tta.metrics.definitions` that gives one number, or a user-defined
             function of confusion counts.
         y_true: true labels.
         before: answers of the run to compare with.
@@ -264,8 +283,8 @@ def paired_difference(
         sensitive: sensitive values.
         targets: all classes.
         values: all sensitive values.
-        interval: its level; for a metric of your own also how images are resampled, each with both
-            its answers. What both runs get right or wrong together cancels, so the interval is
+        interval: its level; for a user-defined metric also how images are resampled, each with
+            both its answers. What both runs get right or wrong together cancels, so the interval is
             narrower than those of the runs suggest.
     """
     if not isinstance(metric, Metric):
@@ -273,12 +292,82 @@ def paired_difference(
             "`metric` should be a Metric, such as definitions.WORST_GROUP_ACCURACY "
             f"(got {metric!r})."
         )
-    check_interval(interval)
-    rows = parse_rows(y_true, [before, after], sensitive, targets, values)
-    warn_small(sizes(rows, Over.TARGET_AND_SENSITIVE))
-    return differences([metric], rows, 0, 1, interval)[0]
+    how = read_interval(interval)
+    columns = parse_columns(y_true, [before, after], sensitive, targets, values)
+    warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE))
+    return metric.difference(columns, 0, 1, how)
 
 
-def _names(rows: Rows, over: Over) -> list[Hashable]:
-    """Keys of results: a lone value is not wrapped."""
-    return [cell[0] if len(cell) == 1 else cell for cell in cells(rows, over)]
+def rate(right: int, n: int, level: float | None, name: str) -> Estimate:
+    """A share of n images with Wilson's interval."""
+    right, n = int(right), int(n)
+    if n == 0:
+        return undefined(f"no images: {name}")
+    return Estimate(right / n, n, *((None, None) if level is None else wilson(right, n, level)))
+
+
+def rates_of_groups(columns: Columns, run: int, level: float | None) -> list[list[Rates]]:
+    """``[groups][targets]``, with Wilson's intervals."""
+    counts = columns.counts(run)
+    true, answered, right = counts.sum(2), counts.sum(1), np.einsum("gcc->gc", counts)
+    n = true.sum(1)
+
+    def rates(g: int, c: int) -> Rates:
+        group, target = columns.groups[g], columns.targets[c]
+        alarms, others = answered[g, c] - right[g, c], n[g] - true[g, c]
+        return Rates(
+            rate(right[g, c], true[g, c], level, label(target, *group)),
+            rate(alarms, others, level, label(f"not {target}", *group)),
+            rate(answered[g, c], n[g], level, label(*group)),
+        )
+
+    return [[rates(g, c) for c in range(len(columns.targets))] for g in range(len(columns.groups))]
+
+
+def gaps_of_classes(columns: Columns, run: int, how: Bootstrap | None) -> list[Rates]:
+    """Gaps between groups for each class."""
+    metrics = [
+        definitions.TRUE_POSITIVE_GAPS,
+        definitions.FALSE_POSITIVE_GAPS,
+        definitions.SELECTION_GAPS,
+    ]
+    counts = columns.counts(run)
+    true = counts.sum(2)
+    n = true.sum(1, keepdims=True)
+    bases = true, n - true, n + 0 * true
+    values = [metric(counts) for metric in metrics]
+    nothing = [(value + np.nan, value + np.nan) for value in values]
+    ends = nothing if how is None else intervals(metrics, counts, how)
+
+    def gap(i: int, c: int) -> Estimate:
+        target = columns.targets[c]
+        what = ((target,), (f"not {target}",), ())[i]
+        groups = zip(columns.groups, bases[i][:, c].tolist(), strict=True)
+        sizes = {label(*what, *group): size for group, size in groups}
+        low, high = (end[c] for end in ends[i])
+        return with_reason(float(values[i][c]), sum(sizes.values()), low, high, left_out(sizes))
+
+    return [Rates(*(gap(i, c) for i in range(3))) for c in range(len(columns.targets))]
+
+
+def _measure(
+    metric: Metric, columns: Columns, interval: Interval | None, stacklevel: int = 4
+) -> Estimate:
+    if metric.over is not None:
+        warn_small(columns.sizes(metric.over), stacklevel)
+    return metric.estimate(columns, 0, _how(interval))
+
+
+def _how(interval: Interval | None) -> Bootstrap | None:
+    return None if interval is None else read_interval(interval)
+
+
+def _over(over: Over, of_values: Metric, of_pairs: Metric) -> Metric:
+    check_over("over", over)
+    return of_values if over is Over.SENSITIVE else of_pairs
+
+
+def _gaps_of(target: Hashable, columns: Columns, interval: Interval | None) -> Rates:
+    if target not in columns.targets:
+        raise FairTTAError(f"`target` should be one of {list(columns.targets)} (got {target!r}).")
+    return gaps_of_classes(columns, 0, _how(interval))[columns.targets.index(target)]

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import bdtr, betainccinv, betaincinv
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._rows import Floats
+from fair_tta.metrics._columns import Floats
 
 
 def quantile_of_normal(level: float) -> float:

@@ -25,9 +25,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from fair_tta.metrics._columns import Columns, Floats, Ints
 from fair_tta.metrics._estimate import Over
 from fair_tta.metrics._intervals import mean_change_ends, paired_ends, wilson_ends
-from fair_tta.metrics._rows import Floats, Ints, Rows
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -102,74 +102,76 @@ class Band:
         return max(0.0, float(self.low.max() - self.high.min()))
 
 
-Count: TypeAlias = Callable[[Rows, int, int], Shift]
+Count: TypeAlias = Callable[[Columns, int, int], Shift]
 
 
-def hits(rows: Rows, before: int, after: int) -> Shift:
+def hits(columns: Columns, before: int, after: int) -> Shift:
     """Images of a class that are answered so: ``[groups, targets]``."""
-    a, b = rows.answers[before], rows.answers[after]
-    right = a == rows.truth, b == rows.truth
-    return _shift(rows, (rows.truth, rows.truth), right, _sizes(rows))
+    a, b = columns.answers[before], columns.answers[after]
+    right = a == columns.truth, b == columns.truth
+    return _shift(columns, (columns.truth, columns.truth), right, _sizes(columns))
 
 
-def false_alarms(rows: Rows, before: int, after: int) -> Shift:
+def false_alarms(columns: Columns, before: int, after: int) -> Shift:
     """Images of other classes that are answered so: ``[groups, targets]``."""
-    a, b = rows.answers[before], rows.answers[after]
-    sizes = _sizes(rows)
+    a, b = columns.answers[before], columns.answers[after]
+    sizes = _sizes(columns)
     others = sizes.sum(1, keepdims=True) - sizes
-    return _shift(rows, (a, b), (a != rows.truth, b != rows.truth), others)
+    return _shift(columns, (a, b), (a != columns.truth, b != columns.truth), others)
 
 
-def selections(rows: Rows, before: int, after: int) -> Shift:
+def selections(columns: Columns, before: int, after: int) -> Shift:
     """Images that are answered so: ``[groups, targets]``."""
-    answers = rows.answers[before], rows.answers[after]
-    everybody = np.ones(len(rows.truth), np.bool_)
-    sizes = _sizes(rows)
+    answers = columns.answers[before], columns.answers[after]
+    everybody = np.ones(len(columns.truth), np.bool_)
+    sizes = _sizes(columns)
     all_of_group = sizes.sum(1, keepdims=True) + 0 * sizes
-    return _shift(rows, answers, (everybody, everybody), all_of_group)
+    return _shift(columns, answers, (everybody, everybody), all_of_group)
 
 
-def _sizes(rows: Rows) -> Floats:
+def _sizes(columns: Columns) -> Floats:
     """Images of each class in each group."""
-    sizes: Floats = rows.counts().sum(2).astype(np.float64)
+    sizes: Floats = columns.counts().sum(2).astype(np.float64)
     return sizes
 
 
-def _shift(rows: Rows, answers: tuple[Ints, Ints], counted: tuple[Mask, Mask], n: Floats) -> Shift:
+def _shift(
+    columns: Columns, answers: tuple[Ints, Ints], counted: tuple[Mask, Mask], n: Floats
+) -> Shift:
     """Count images by group and by the class under which they are counted, before and after."""
     (a, b), (was, now) = answers, counted
     stays = was & now & (a == b)
 
     def total(answer: Ints, some: Mask) -> Floats:
-        place = rows.group * n.shape[1] + answer
+        place = columns.group * n.shape[1] + answer
         return np.bincount(place[some], minlength=n.size).reshape(n.shape).astype(np.float64)
 
     return Shift(total(a, was), total(b, now), total(a, was & ~stays), total(b, now & ~stays), n)
 
 
 Ends: TypeAlias = tuple[float, float]
-ChangeInterval: TypeAlias = Callable[[Rows, int, int, float], Ends]
-"""Rows, the two runs and the level to the ends of the change; NaN where there is none."""
+ChangeInterval: TypeAlias = Callable[[Columns, int, int, float], Ends]
+"""Columns, the two runs and the level to the ends of the change; NaN where there is none."""
 
 _CHOICE = 0.1  # of the error, for which groups may be the worst
 
 
-def overall_change(rows: Rows, before: int, after: int, level: float) -> Ends:
+def overall_change(columns: Columns, before: int, after: int, level: float) -> Ends:
     """The change of accuracy."""
-    return _within(*_accuracy(rows, before, after, level))
+    return _within(*_accuracy(columns, before, after, level))
 
 
-def balanced_change(rows: Rows, before: int, after: int, level: float) -> Ends:
+def balanced_change(columns: Columns, before: int, after: int, level: float) -> Ends:
     """The change of the mean accuracy of groups."""
-    groups = _groups(rows, before, after, Over.TARGET_AND_SENSITIVE)
+    groups = _groups(columns, before, after, Over.TARGET_AND_SENSITIVE)
     return _within(*mean_change_ends(groups.loss, groups.gain, groups.n, level))
 
 
 def lowest_change(over: Over) -> ChangeInterval:
     """The change of the lowest accuracy of a group."""
 
-    def ends(rows: Rows, before: int, after: int, level: float) -> Ends:
-        groups = _groups(rows, before, after, over)
+    def ends(columns: Columns, before: int, after: int, level: float) -> Ends:
+        groups = _groups(columns, before, after, over)
         down, up = groups.reach(_for_change(level))
         first, then = groups.bands(_for_choice(level, _CHOICE, len(groups.n)))
         low = (groups.change - down)[then.may_be_lowest].min()
@@ -187,8 +189,8 @@ def shortfall_change(over: Over) -> ChangeInterval:
     known weights. Distances to the ends of their intervals add up as standard deviations do.
     """
 
-    def ends(rows: Rows, before: int, after: int, level: float) -> Ends:
-        groups = _groups(rows, before, after, over)
+    def ends(columns: Columns, before: int, after: int, level: float) -> Ends:
+        groups = _groups(columns, before, after, over)
         down, up = groups.reach(_for_change(level))
         first, then = groups.bands(_for_choice(level, _CHOICE / 2, len(groups.n)))
         weight = groups.n / groups.n.sum()
@@ -198,7 +200,7 @@ def shortfall_change(over: Over) -> ChangeInterval:
         low = (value - np.sqrt(lower))[first.may_be_lowest].min()
         high = (value + np.sqrt(upper))[then.may_be_lowest].max()
         least, most = _lowest_at_all(first, then)
-        fall, rise = _accuracy(rows, before, after, 1 - _CHOICE / 2 * (1 - level))
+        fall, rise = _accuracy(columns, before, after, 1 - _CHOICE / 2 * (1 - level))
         return _within(max(low, fall - most), min(high, rise - least))
 
     return ends
@@ -212,18 +214,18 @@ def mean_gap_change(*kinds: Count) -> ChangeInterval:
     which is never too narrow.
     """
 
-    def ends(rows: Rows, before: int, after: int, level: float) -> Ends:
-        shifts = [kind(rows, before, after) for kind in kinds]
+    def ends(columns: Columns, before: int, after: int, level: float) -> Ends:
+        shifts = [kind(columns, before, after) for kind in kinds]
         classes = [
             c
-            for c in range(len(rows.targets))
+            for c in range(len(columns.targets))
             if all((shift.n[:, c] > 0).sum() > 1 for shift in shifts)
         ]
         if not classes:
             return np.nan, np.nan
-        if len(rows.targets) == 2 and kinds != (hits,):
+        if len(columns.targets) == 2 and kinds != (hits,):
             classes = classes[:1]  # both classes have the same gaps
-        rates = 2 * len(kinds) * len(classes) * len(rows.groups)
+        rates = 2 * len(kinds) * len(classes) * len(columns.groups)
         separate = len(classes) > 1
         found = [
             _gap_of_class([_class(shift, c) for shift in shifts], kinds, level, rates, separate)
@@ -281,8 +283,8 @@ def _lowest_at_all(first: Band, then: Band) -> Ends:
     return least, float(then.high.min() - first.low.min())
 
 
-def _accuracy(rows: Rows, before: int, after: int, level: float) -> Ends:
-    everybody = hits(rows, before, after).of(lambda part: part.sum(keepdims=True).ravel())
+def _accuracy(columns: Columns, before: int, after: int, level: float) -> Ends:
+    everybody = hits(columns, before, after).of(lambda part: part.sum(keepdims=True).ravel())
     low, high = paired_ends(everybody.loss, everybody.gain, everybody.n, level)
     return float(low[0]), float(high[0])
 
@@ -291,9 +293,9 @@ def _within(low: float, high: float) -> Ends:
     return max(-1.0, float(low)), min(1.0, float(high))
 
 
-def _groups(rows: Rows, before: int, after: int, over: Over) -> Shift:
+def _groups(columns: Columns, before: int, after: int, over: Over) -> Shift:
     """Accuracy of each group that has images: ``[groups]``."""
-    cells = hits(rows, before, after)
+    cells = hits(columns, before, after)
     if over is Over.SENSITIVE:
         cells = cells.of(lambda part: part.sum(1))
     present = cells.n.ravel() > 0

@@ -9,11 +9,19 @@ from typing import Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, around, check_interval, parts, quantile
+from fair_tta.metrics._bootstrap import (
+    DEFAULT,
+    Bootstrap,
+    Interval,
+    around,
+    parts,
+    quantile,
+    read_interval,
+)
 from fair_tta.metrics._calibration import check_probabilities, read_array
+from fair_tta.metrics._columns import Floats, Ints
 from fair_tta.metrics._definitions import EQUALIZED_ODDS, ratio
 from fair_tta.metrics._estimate import Estimate, undefined
-from fair_tta.metrics._rows import Floats, Ints
 
 _NO_CHANGE = 1e-6  # of a probability from image to image: the rounding of single precision
 
@@ -43,8 +51,7 @@ def pseudo_equalized_odds_difference(answers: Any, target: Any, sensitive: Any) 
     """Pseudo-EOD: mean over classes of the larger gap between values of `pseudo_rates`.
 
     It lies between 0 and 1, and is NaN if no class has two values with rates. Where q and w are
-    certain and right it is `equalized_odds_difference`. `fair_tta.metrics._perceived`
-    has intervals.
+    certain and right it is `equalized_odds_difference`. `pseudo_odds` has intervals.
 
     Args:
         answers: ``[images]`` positions of the classes that were answered.
@@ -186,7 +193,7 @@ class PseudoOdds:
 
 
 def pseudo_odds(
-    runs: Sequence[Any], target: Any, sensitive: Any, interval: Bootstrap = DEFAULT
+    runs: Sequence[Any], target: Any, sensitive: Any, interval: Interval = DEFAULT
 ) -> PseudoOdds:
     """Pseudo-EOD of each run and how it differs from that of the first, with intervals.
 
@@ -205,7 +212,7 @@ def pseudo_odds(
         sensitive: ``[images, values]`` zero-shot probabilities w.
         interval: level, resamples and seed; its strata do not matter.
     """
-    check_interval(interval)
+    how = read_interval(interval)
     chosen, q, w = read_perceived(list(runs), target, sensitive)
     n, one_hot = len(q), np.eye(q.shape[1])
     seen = [WeightedOdds(one_hot[answers], q, w).rates(np.ones(n)) for answers in chosen]
@@ -215,11 +222,11 @@ def pseudo_odds(
         return PseudoOdds((nothing,) * len(values), (nothing,) * (len(values) - 1))
     resampled: list[list[Floats]] = [[] for _ in chosen]
     noises: list[list[Floats]] = [[] for _ in chosen]
-    for part in _noise(chosen, q, w, interval):
+    for part in _noise(chosen, q, w, how):
         for rates, noise, figures, gaps in zip(seen, part, resampled, noises, strict=True):
             figures.append(EQUALIZED_ODDS.combine(rates + noise))
             gaps.append(EQUALIZED_ODDS.combine(noise))
-    reaches = [float(quantile(gaps, interval.level)) for gaps in noises]
+    reaches = [float(quantile(gaps, how.level)) for gaps in noises]
     alone = [
         Estimate(value, n, max(0.0, value - reach), min(1.0, value + reach))
         for value, reach in zip(values, reaches, strict=True)
@@ -227,7 +234,7 @@ def pseudo_odds(
     changes = []
     for value, figures in zip(values[1:], resampled[1:], strict=True):
         moved = [after - before for before, after in zip(resampled[0], figures, strict=True)]
-        low, high = around(np.float64(value - values[0]), moved, interval)
+        low, high = around(np.float64(value - values[0]), moved, how)
         changes.append(Estimate(value - values[0], n, max(-1.0, float(low)), min(1.0, float(high))))
     return PseudoOdds(tuple(alone), tuple(changes))
 

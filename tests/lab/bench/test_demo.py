@@ -142,7 +142,7 @@ def test_cells_are_marked_as_the_paired_interval_of_the_audit_says(
     for table in demo_tables(episodes, audits):
         audit = audits[table.task.name]
         assert all(mark == 0 for _, mark in table.cells["ZeroShot"].values())
-        told = {c.run: c.told.by_name() for c in audit.document.comparisons}
+        told = {c.run: c.adjusted.by_name() for c in audit.document.comparisons}
         for method in audit.runs[1:]:
             for column in COLUMNS[:4]:
                 change = told[method][column.key]
@@ -162,7 +162,7 @@ def test_effects_have_their_intervals_and_fit() -> None:
     text = console.export_text()
     for task, method, *cells in overview.rows:
         comparisons = {c.run: c for c in audits[task[0]].document.comparisons}
-        change = comparisons[method[0]].told.equalized_odds_difference.estimate
+        change = comparisons[method[0]].adjusted.equalized_odds_difference.estimate
         assert change.low is not None
         assert change.high is not None
         assert cells[-1] == (effect(change), -(change.low > 0) or int(change.high < 0))

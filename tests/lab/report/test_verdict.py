@@ -108,7 +108,7 @@ def doubtful(before: Rates, after: Rates) -> Audit:
     others = [made(before, f"M{k}") for k in range(1, 8)]
     both = compare([made(before), made(after, "M0"), *others])
     first = both.document.comparisons[0]
-    plain, told = first.differences.accuracy, first.told.accuracy
+    plain, told = first.differences.accuracy, first.adjusted.accuracy
     assert plain.high is not None
     assert told.high is not None
     assert plain.high < 0 < told.high
@@ -162,10 +162,10 @@ def test_shares_near_0_and_100_keep_a_digit() -> None:
 def test_several_comparisons_have_wider_intervals() -> None:
     one = compare([made(CLEAR), made(BETTER, "a")]).document.comparisons[0]
     assert one.corrected is None
-    assert one.told is one.differences
+    assert one.adjusted is one.differences
     many = compare([made(CLEAR), *(made(BETTER, name) for name in "abcde")]).document
     for comparison in many.comparisons:
-        plain, corrected = comparison.differences.bias, comparison.told.bias
+        plain, corrected = comparison.differences.bias, comparison.adjusted.bias
         assert corrected.value == plain.value
         assert None not in (plain.low, plain.high, corrected.low, corrected.high)
         assert corrected.low < plain.low < plain.high < corrected.high  # type: ignore[operator]

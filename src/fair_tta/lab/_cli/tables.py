@@ -40,7 +40,7 @@ def print_audit(result: FolderAudit) -> None:
     console.print(_table(title, {run.name: run.metrics.by_name() for run in document.runs}, ""))
     if document.comparisons:
         title = f"Difference from {document.comparisons[0].reference}, paired"
-        changes = {c.run: c.told.by_name() for c in document.comparisons}
+        changes = {c.run: c.adjusted.by_name() for c in document.comparisons}
         console.print(_table(title, changes, "+"))
     console.print(Text(LEGEND))
     cost = cost_sentence(document)

@@ -13,12 +13,12 @@ import numpy as np
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._measure import audit
 from fair_tta.auditing._run import HarmSets
-from fair_tta.auditing._scores import Scores
 from fair_tta.errors import SmallGroupWarning
 from fair_tta.lab._runs.store import Answer
 from fair_tta.lab.data import Record
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
+from fair_tta.metrics._scores import Scores
 
 _NUMBERS = ("entropy", "entropy_zero_shot", "relative_step")
 _BY_ATTRIBUTE = ("sensitive_entropy", "sensitive_entropy_zero_shot")

@@ -197,7 +197,7 @@ def effect_overview(audits: Mapping[str, Audit]) -> Overview:
     rows = []
     for name, audit in audits.items():
         for comparison in audit.document.comparisons:
-            found = comparison.told.by_name()
+            found = comparison.adjusted.by_name()
             changes = [found[column.key].estimate for column in SHOWN]
             cells = [
                 (effect(change), mark(column, change))

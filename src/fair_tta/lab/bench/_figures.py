@@ -114,7 +114,7 @@ def paired(comparison: Comparison, metric: str) -> Estimate | None:
     Indifference to several attributes is their mean, which has no interval.
     """
     if metric != INDIFFERENCE_KEY:
-        return comparison.told.by_name()[_IN_AUDITS.get(metric, metric)].estimate
+        return comparison.adjusted.by_name()[_IN_AUDITS.get(metric, metric)].estimate
     found = [one.estimate for one in comparison.sensitive_indifference.values()]
     return _mean(found) if found else None
 

@@ -80,7 +80,7 @@ def differences_chart(document: AuditDocument) -> Chart | None:
         return None
     rows = []
     for metric in COMPARED:
-        figures = [(c.run, c.told.by_name()[metric]) for c in document.comparisons]
+        figures = [(c.run, c.adjusted.by_name()[metric]) for c in document.comparisons]
         dots = [
             Dot(run, figure, "", verdict(metric, figure) in ("unclear", "unknown"))
             for run, figure in figures

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fair_tta.auditing._document import AuditDocument, Difference
+from fair_tta.metrics import definitions as metrics
 from fair_tta.metrics._estimate import direction
 
 Verdict = Literal["better", "worse", "higher", "lower", "unclear", "unknown"]
@@ -29,64 +30,7 @@ class Meaning:
     meaning: str
 
 
-METRICS = {
-    "accuracy": Meaning("Accuracy", 1, "Share of right answers."),
-    "balanced_accuracy": Meaning(
-        "Balanced accuracy (class / group)",
-        1,
-        "Mean accuracy of all groups, a group being the images of one class and one sensitive "
-        "value: a rare group counts as much as a frequent one. Equal to worst-group accuracy if "
-        "all groups fare alike.",
-    ),
-    "worst_group_accuracy": Meaning(
-        "Worst-group accuracy (class / group)",
-        1,
-        "Accuracy of the worst group, a group being the images of one class and one sensitive "
-        "value. Equal to accuracy if all groups fare alike.",
-    ),
-    "worst_group_accuracy_s": Meaning(
-        "Worst-group accuracy (group)",
-        1,
-        "The same with groups of one sensitive value, whatever the class.",
-    ),
-    "bias": Meaning(
-        "Gap (class / group)",
-        -1,
-        "Accuracy minus worst-group accuracy; the literature calls it bias. 0 means no disparity.",
-    ),
-    "bias_s": Meaning(
-        "Gap (group)", -1, "The same with groups of one sensitive value. 0: no disparity."
-    ),
-    "equalized_odds_difference": Meaning(
-        "Equalized odds difference",
-        -1,
-        "For each class the larger of the gaps between groups in true and in false positive rate; "
-        "then the mean over classes. 0 means no disparity.",
-    ),
-    "equal_opportunity_difference": Meaning(
-        "Equal opportunity difference",
-        -1,
-        "Gap between groups in true positive rate, mean over classes. 0 means no disparity.",
-    ),
-    "demographic_parity_difference": Meaning(
-        "Demographic parity difference",
-        -1,
-        "Gap between groups in how often each answer is given, mean over classes. 0 means no "
-        "disparity, which is not to be expected where classes are not equally frequent in groups.",
-    ),
-    "average_target_confidence": Meaning(
-        "Average target confidence (ATC)",
-        0,
-        "One minus the normalised entropy of the answers, on average: 0 undecided, 100 certain. "
-        "Certain is not right.",
-    ),
-    "expected_calibration_error": Meaning(
-        "Expected calibration error",
-        -1,
-        "How far confidence is from accuracy, on average. 0 means that answers given with 80 % are "
-        "right in 80 %. In 15 overlapping bins; on few images it is too large.",
-    ),
-}
+METRICS = {m.name: Meaning(m.title, m.better, m.meaning) for m in metrics.METRICS.values()}
 
 _GOOD = {name: metric.good for name, metric in METRICS.items()} | {"harm": -1}
 """Which way is better, also of the share of answers in a set of harmful classes."""

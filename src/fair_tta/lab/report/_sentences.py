@@ -80,7 +80,7 @@ def changes(document: AuditDocument) -> list[str]:
 
 
 def _change(comparison: Comparison, level: float) -> str:
-    differences, counts = comparison.told, comparison.changes
+    differences, counts = comparison.adjusted, comparison.changes
     says = verdict("accuracy", differences.accuracy)
     accuracy = _difference(differences.accuracy, says)
     gap = _difference(differences.bias, verdict("bias", differences.bias))

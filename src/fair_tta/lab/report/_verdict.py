@@ -104,12 +104,12 @@ def method_rows(document: AuditDocument) -> list[MethodRow]:
     by_name = {run.name: run for run in document.runs}
     rows = []
     for c in document.comparisons:
-        accuracy = c.told.accuracy
+        accuracy = c.adjusted.accuracy
         may_cost = _direction(c.differences.accuracy) < 0 <= _direction(accuracy)
         changed = c.changes.changed / c.changes.n if c.changes.n else 0.0
         cost = _multiple(by_name.get(c.run), plain)
-        worst = c.told.worst_group_accuracy
-        rows.append(MethodRow(c.run, c.told.bias, accuracy, worst, may_cost, changed, cost))
+        worst = c.adjusted.worst_group_accuracy
+        rows.append(MethodRow(c.run, c.adjusted.bias, accuracy, worst, may_cost, changed, cost))
     return sorted(rows, key=lambda row: row.gap.value if row.gap.value is not None else 2.0)
 
 

@@ -6,12 +6,16 @@ import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from fair_tta.errors import FairTTAError
+from fair_tta.metrics._estimate import Over, check_over, label
+
+if TYPE_CHECKING:
+    from fair_tta.metrics._scores import Scores
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -30,8 +34,8 @@ ONE_ATTRIBUTE = "sensitive"
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Images as numbers: which class, which group, which answers.
+class Columns:
+    """Images as numbers, one entry per image: class, group, answers and scores of each run.
 
     Attributes:
         targets: names of the classes.
@@ -39,6 +43,7 @@ class Rows:
         truth: ``[images]`` positions in `targets`.
         group: ``[images]`` positions in `groups`.
         answers: for each run ``[images]`` positions in `targets`.
+        scores: for each run what it reports besides its answers, checked; may be left out.
     """
 
     targets: tuple[Hashable, ...]
@@ -46,6 +51,7 @@ class Rows:
     truth: Ints
     group: Ints
     answers: tuple[Ints, ...]
+    scores: tuple[Scores, ...] = ()
 
     @property
     def groups(self) -> list[tuple[Hashable, ...]]:
@@ -58,14 +64,40 @@ class Rows:
         flat = np.ravel_multi_index((self.group, self.truth, self.answers[run]), shape)
         return np.bincount(flat, minlength=math.prod(shape)).reshape(shape)
 
+    def cells(self, over: Over) -> list[tuple[Hashable, ...]]:
+        """All groups: ``(*values)``, or ``(target, *values)`` group by group."""
+        if over is Over.SENSITIVE:
+            return self.groups
+        return [(target, *group) for group in self.groups for target in self.targets]
 
-def parse_rows(
+    def right_and_all(self, run: int, over: Over) -> tuple[Ints, Ints]:
+        """Right answers and images of each of `cells`."""
+        check_over("over", over)
+        counts = self.counts(run)
+        right, n = np.einsum("gcc->gc", counts), counts.sum(2)
+        if over is Over.SENSITIVE:
+            return right.sum(1), n.sum(1)
+        return right.ravel(), n.ravel()
+
+    def sizes(self, over: Over) -> dict[str, int]:
+        """Images in each of `cells`, by the name that messages use."""
+        n = self.right_and_all(0, over)[1].tolist()
+        return {label(*cell): size for cell, size in zip(self.cells(over), n, strict=True)}
+
+    def worst_cell(self, run: int, over: Over) -> int:
+        """Position in `cells` of the worst group; of equal ones that with the most images."""
+        right, n = self.right_and_all(run, over)
+        present: list[int] = np.flatnonzero(n).tolist()
+        return min(present, key=lambda i: (right[i] / n[i], -n[i]))
+
+
+def parse_columns(
     y_true: Column,
     answers: Sequence[Column],
     sensitive: Sensitive | None,
     targets: Sequence[Hashable] | None,
     values: Values | None,
-) -> Rows:
+) -> Columns:
     """Check the columns and number their names.
 
     Names that are not listed in `targets` or `values` are taken from the data, sorted.
@@ -91,7 +123,7 @@ def parse_rows(
     group = np.zeros(len(truth), np.int64)
     for code, known in zip(codes, all_values.values(), strict=True):
         group = group * len(known) + code
-    return Rows(
+    return Columns(
         names,
         all_values,
         codes_of("`y_true`", "targets", truth, names),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._calibration import check_probabilities, check_unit, normalised_entropies
-from fair_tta.metrics._rows import Floats, check_length
-from fair_tta.prediction import Prediction
+from fair_tta.metrics._columns import Floats, check_length
+
+if TYPE_CHECKING:
+    from fair_tta.prediction import Prediction
 
 
 @dataclass(frozen=True, eq=False)
