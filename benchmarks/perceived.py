@@ -29,13 +29,13 @@ TRIED: dict[str, Adapter] = {**METHODS, "OrthCali 0": OrthCali(lam=0)}
 def both(episodes: list[Episode], attribute: str) -> tuple[float, float]:
     """Pseudo-EOD and EOD of the answers of a method to pictures of several seeds, in percent."""
     targets = list(episodes[0].task.targets)
-    answers = [answer for episode in episodes for answer in episode.answers]
+    answers = [answer for episode in episodes for answer in episode.predictions]
     pictures = [picture for episode in episodes for picture in episode.pictures]
     labels = [answer.label for answer in answers]
     pseudo = metrics.pseudo_equalized_odds_difference(
         [targets.index(label) for label in labels],
-        [answer.zero_shot for answer in answers],
-        [answer.sensitive_zero_shot[attribute] for answer in answers],
+        [list(answer.zero_shot.values()) for answer in answers],
+        [list(answer.sensitive_zero_shot[attribute].values()) for answer in answers],
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", metrics.SmallGroupWarning)

@@ -55,7 +55,7 @@ class DatasetError(FairTTAError):
 
 
 class StoreError(FairTTAError):
-    """A file of answers is in use by another process, or is not one."""
+    """The file of a run's finished rows is in use by another process, damaged, or not one."""
 
 
 class SmallGroupWarning(UserWarning):
@@ -67,7 +67,7 @@ class SmallReferenceWarning(UserWarning):
 
 
 class DamagedRowWarning(UserWarning):
-    """Lines of a file of answers are not as they were written."""
+    """Finished rows of a run are not as they were written; they are computed again."""
 
 
 def check_number(name: str, value: Any, should: str, fits: Callable[[Any], bool]) -> None:

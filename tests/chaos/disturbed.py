@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from children import Ended
 
 PICTURES, VIEWS, BATCH = 20, 4, 4
@@ -101,17 +100,14 @@ def _fit(world: World, out: Path) -> list[str]:
 
 
 def rows_of(out: Path) -> dict[tuple[object, ...], Any]:
-    """Finished answers by their keys, without what clock and disk have to do with.
-
-    Of two with the same key the last counts: one is written again with the new times of its file.
-    """
-    from fair_tta.lab._runs.store import Store
+    """Finished rows by their keys, without what depends on clock and disk."""
+    from fair_tta.lab._runs.store import ROWS, Store
 
     rows = {}
-    if (out / "rows.jsonl").exists():
-        with Store(out / "rows.jsonl") as store:
-            for answer in store:
-                rows[tuple(answer.key)] = msgspec.structs.replace(answer, seconds=0.0, file="")
+    if (out / ROWS).exists():
+        with Store(out / ROWS) as store:
+            for row in store:
+                rows[tuple(row.key)] = replace(row, seconds=0.0, file="")
     return rows
 
 

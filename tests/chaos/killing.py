@@ -50,9 +50,9 @@ def kill_often(stage: Stage, command: Disturbed, numbers: Sequence[int]) -> Kill
     for chain in _chains(numbers):
         out, position = stage.folder(), 0.0
         chosen = [Random(f"{command.name} {number}") for number in chain]
-        for place, random in sorted((one.random(), one) for one in chosen):
+        for place in sorted(one.random() for one in chosen):
             at = max(1, round((place - position) * total))
-            moments = stage.moments(at, torn=random.random())
+            moments = stage.moments(at)
             ended = stage.run(command, out, moments)
             told.kills += 1
             if ended.code == -signal.SIGKILL:

@@ -10,7 +10,7 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -32,14 +32,12 @@ class Moments:
         note: a file that says what was counted, and of which kind the chosen moment was.
         at: the number of the moment at which something happens; 0 for none.
         then: what happens.
-        torn: which part of the row of that moment is already written.
         of: moments of this kind only, None for all.
     """
 
     note: Path
     at: int = 0
     then: Callable[[], None] = kill
-    torn: float = 0.0
     of: str | None = None
     counted: Counter[str] = field(default_factory=Counter)
     lock: Any = field(default_factory=Lock, repr=False)
@@ -47,18 +45,18 @@ class Moments:
     def install(self) -> None:
         """From now on, in this process."""
         from fair_tta._images.vision import Vision
-        from fair_tta.lab._runs.store import Store
+        from fair_tta.lab._runs.store import _INSERT, Store, StoredRow, _record
 
-        write, load, replace = Store._write, Vision.load, os.replace
+        append, load, replace = Store.append, Vision.load, os.replace
 
-        def writing(store: Store, data: bytes) -> int:
-            before = b""
-            for line in data.splitlines(keepends=True):
-                if self._is_next(ROW):
-                    self._tear(store, before + line[: int(self.torn * len(line))])
+        def appending(store: Store, rows: Sequence[StoredRow]) -> None:
+            for place, _ in enumerate(rows):
+                if self._is_next(ROW) and self.then is kill:  # in the middle of a transaction
+                    store._db.execute("BEGIN IMMEDIATE")
+                    store._db.execute("PRAGMA cache_size = 1")  # so that it reaches the file
+                    store._db.executemany(_INSERT, map(_record, rows[:place]))
                 self._passed(ROW)
-                before += line
-            return write(store, data)
+            append(store, rows)
 
         def loading(vision: Vision, image: Any) -> Any:
             self._passed(PICTURE)
@@ -69,7 +67,7 @@ class Moments:
             replace(*arguments, **options)
             self._passed(FILE)
 
-        Store._write = writing  # type: ignore[method-assign, assignment]
+        Store.append = appending  # type: ignore[method-assign]
         Vision.load = loading  # type: ignore[method-assign, assignment]
         os.replace = replacing
 
@@ -78,12 +76,6 @@ class Moments:
 
     def _is_next(self, kind: str) -> bool:
         return self._counts(kind) and self.counted.total() + 1 == self.at
-
-    def _tear(self, store: Any, part: bytes) -> None:
-        """What a kill in the middle of a write leaves."""
-        if self.then is kill:
-            store._file.seek(0, os.SEEK_END)
-            store._file.write(part)
 
     def _passed(self, kind: str) -> None:
         if not self._counts(kind):

@@ -61,7 +61,7 @@ class Stage:
             out = self.folder()
             ended = self.run(command, out)
             assert ended.code == 0, ended.errors
-            sizes = [path.stat().st_size for path in (out / "rows.jsonl", *out.glob("*.safet*"))
+            sizes = [path.stat().st_size for path in (out / "rows.sqlite", *out.glob("*.safet*"))
                      if path.exists()]  # fmt: skip
             found = Whole(command.results(out, ended), ended.note["counted"], max(sizes))
             self.wholes[command.name] = found

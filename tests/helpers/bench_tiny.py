@@ -13,12 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import torch
 
 from fair_tta._images.views import AugMix
 from fair_tta.lab._runs.job import load_backend
-from fair_tta.lab._runs.store import Answer
+from fair_tta.lab._runs.store import StoredRow
 from fair_tta.lab.bench._grids import Grid, Setting
 from fair_tta.lab.bench._run import TableRun, prepare
 from fair_tta.lab.bench._sources import TaskSamples, gather
@@ -122,15 +121,11 @@ def with_workers_model(table: TableRun, model: Any) -> TableRun:
     return replace(table, job=job)
 
 
-def finished(table: TableRun) -> list[list[Answer]]:
+def finished(table: TableRun) -> list[list[StoredRow]]:
     """For each part of the table, in the order of the plan, its answers, without times."""
     with table.open() as store:
         return [
-            [
-                msgspec.structs.replace(a, seconds=0.0, by="", file="")
-                for rows in by_setting
-                for _, a in rows
-            ]
+            [replace(row, seconds=0.0, by="", file="") for rows in by_setting for _, row in rows]
             for _, by_setting in table.rows(store)
         ]
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
-import json
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from checks import picture
 from typer.testing import CliRunner
 
 from fair_tta.lab._cli import app
+from fair_tta.lab._runs.store import ROWS, Store, StoredRow
 
 NAMES = [
     *("--targets", "cat=of a cat", "--targets", "dog=of a dog, black"),
@@ -89,10 +92,18 @@ def call(*arguments: str, stdin: bytes | None = None, code: int = 0, columns: in
     return result
 
 
-def rows_of(out: Path) -> list[dict[str, Any]]:
-    """Finished answers without the time that they took and that of their files."""
-    rows = [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
-    for row in rows:
-        assert row.pop("seconds") > 0
-        del row["file"], row["sum"]
-    return rows
+def rows_of(out: Path) -> list[StoredRow]:
+    """Finished rows without the time that they took and the times of their files."""
+    with Store(out / ROWS) as store:
+        rows = list(store)
+    assert all(row.seconds > 0 for row in rows)
+    return [replace(row, seconds=0.0, file="") for row in rows]
+
+
+def count_rows(out: Path) -> int:
+    """Finished rows, also while somebody writes them."""
+    if not (out / ROWS).exists():
+        return 0
+    with closing(sqlite3.connect(out / ROWS)) as db:
+        (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return int(db.execute("SELECT count(*) FROM rows").fetchone()[0]) if tables else 0

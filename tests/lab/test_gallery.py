@@ -1,28 +1,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 from checks import picture
 
 from fair_tta.lab._gallery import MOST_IN_GALLERY, OF_EACH_KIND, GroupGallery
-from fair_tta.lab._runs.store import Answer
+from fair_tta.lab._runs.store import Key, StoredRow
 from fair_tta.lab.data._records import Record
 
 
-def answer(label: str, probability: float) -> Answer:
-    other = 1 - probability
-    values: dict[str, Any] = {
-        field.name: field.default if field.default is not msgspec.NODEFAULT else None
-        for field in msgspec.structs.fields(Answer)
-    }
-    values |= {
-        "label": label,
-        "probabilities": [probability, other] if label == "cat" else [other, probability],
-    }
-    return Answer(**values)
+def answer(label: str, probability: float) -> StoredRow:
+    prediction: Any = SimpleNamespace(label=label, probabilities={label: probability})
+    return StoredRow(Key("", "", "", "", 0), "", "", prediction)
 
 
 def record(folder: Path, i: int, target: str, place: str) -> Record:
@@ -33,7 +25,7 @@ def record(folder: Path, i: int, target: str, place: str) -> Record:
 
 @pytest.fixture
 def gallery() -> GroupGallery:
-    return GroupGallery(["ZeroShot", "Other"], ["cat", "dog"])
+    return GroupGallery(["ZeroShot", "Other"])
 
 
 def test_changed_and_surely_wrong_of_each_group(gallery: GroupGallery, tmp_path: Path) -> None:
@@ -63,7 +55,7 @@ def test_a_picture_is_not_shown_twice_with_the_same_answers(
 
 
 def test_a_single_run_has_no_after(tmp_path: Path) -> None:
-    alone = GroupGallery(["ZeroShot"], ["cat", "dog"])
+    alone = GroupGallery(["ZeroShot"])
     alone.add(record(tmp_path, 0, "cat", "in"), [answer("dog", 0.9)])
     assert [one.caption for one in alone.pictures()] == ["cat / in: surely wrong (ZeroShot), 0.png"]
 

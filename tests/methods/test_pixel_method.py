@@ -14,9 +14,8 @@ from plain_towers import classifier
 
 from fair_tta import FairTPTClassifier, FairTTAError, TowerError, Zero, ZeroShot
 from fair_tta.extend import Needs, Outcome, PixelAdapter, Task
-from fair_tta.lab._runs.bank import AskedPicture
+from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import WorkUnit, job_of
-from fair_tta.lab._runs.store import to_prediction
 from fair_tta.lab._runs.worker import Worker
 from fair_tta.methods import SAR, DeYO, DistortedViews, SEraser, Tent
 from fair_tta.methods._registry import parse_adapter
@@ -63,14 +62,14 @@ def test_the_runner_hands_them_pictures(clf: FairTPTClassifier, tmp_path: Path, 
     asked = []
     for i in range(2):
         picture(i).save(tmp_path / f"{i}.png")
-        asked.append(AskedPicture(f"{i}.png", str(tmp_path / f"{i}.png")))
+        asked.append(ImageSource(f"{i}.png", str(tmp_path / f"{i}.png")))
     methods = (ZeroShot(), *METHODS)
     job = job_of(clf, methods, bank=str(tmp_path / "bank") if bank else None)
-    found = Worker(job)(WorkUnit(tuple(asked), 0, job.questions()))
+    found = Worker(job)(WorkUnit(tuple(asked), 0, job.asked()))
     for source, answers in zip(asked, found, strict=True):
         assert isinstance(answers, list)
         for method, answer in zip(methods, answers, strict=True):
-            kept = to_prediction(answer, clf.targets, clf.sensitive)
+            kept = answer.prediction
             alone = clf.with_adapter(method).predict(source.source)
             # the bank's features are rounded to float16, and pictures are not from the bank
             margin = 2e-2 if bank and isinstance(method, ZeroShot) else 1e-4

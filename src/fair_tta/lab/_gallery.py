@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from fair_tta._images.load import load_image
 from fair_tta.errors import ImageError
-from fair_tta.lab._runs.store import Answer
+from fair_tta.lab._runs.store import StoredRow
 from fair_tta.lab.data._records import Record
 from fair_tta.lab.report import GalleryImage
 
@@ -39,23 +39,23 @@ class GroupGallery:
 
     Args:
         methods: names of the runs, the reference first.
-        targets: all classes, in the order of the answers' probabilities.
     """
 
-    def __init__(self, methods: Sequence[str], targets: Sequence[str]) -> None:
-        self._methods, self._targets = list(methods), list(targets)
+    def __init__(self, methods: Sequence[str]) -> None:
+        self._methods = list(methods)
         self._kept: dict[tuple[str, ...], list[_Candidate]] = {}
 
-    def add(self, record: Record, answers: Sequence[Answer]) -> None:
-        """One more picture with the answers of all runs."""
-        first, group = answers[0], (record.target, *record.sensitive.values())
-        before = self._answer(first)
-        for method, answer in zip(self._methods[1:], answers[1:], strict=True):
-            if answer.label != first.label:
-                after = self._answer(answer)
+    def add(self, record: Record, rows: Sequence[StoredRow]) -> None:
+        """One more image with the rows of all runs."""
+        group = record.target, *record.sensitive.values()
+        before, *others = (
+            (p.label, p.probabilities[p.label]) for p in (r.prediction for r in rows)
+        )
+        for method, after in zip(self._methods[1:], others, strict=True):
+            if after[0] != before[0]:
                 self._offer((_CHANGED, *group), after[1], record, _CHANGED, method, before, after)
-        if first.label != record.target and before[1] >= _SURE:
-            last, method = self._answer(answers[-1]), self._methods[-1]
+        if before[0] != record.target and before[1] >= _SURE:
+            last, method = [before, *others][-1], self._methods[-1]
             self._offer(
                 (_SURELY_WRONG, *group), before[1], record, _SURELY_WRONG, method, before, last
             )
@@ -96,9 +96,6 @@ class GroupGallery:
         if one.kind == _CHANGED or one.method == first:
             return one.method
         return f"{first}; after: {one.method}"
-
-    def _answer(self, answer: Answer) -> tuple[str, float]:
-        return answer.label, answer.probabilities[self._targets.index(answer.label)]
 
     def _offer(
         self,

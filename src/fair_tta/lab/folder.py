@@ -19,14 +19,14 @@ from fair_tta.auditing._run import HarmSets, parse_harmful
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._gallery import GroupGallery
-from fair_tta.lab._runs.bank import AskedPicture
+from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.columns import Columns
 from fair_tta.lab._runs.job import job_of
 from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.reference import Tell, fit_adapters
 from fair_tta.lab._runs.runner import Engine, Progress, Runner
-from fair_tta.lab._runs.store import Answer, Store
-from fair_tta.lab._runs.worker import Answered
+from fair_tta.lab._runs.store import ROWS, Store, StoredRow
+from fair_tta.lab._runs.worker import ImageRows
 from fair_tta.lab.data._labels import Labels, LabelValues
 from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record
 from fair_tta.lab.data._sampling import check_counts, choose
@@ -36,8 +36,8 @@ from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
 
 __all__ = ["FolderAudit", "LabelValues", "Labels", "audit_folder"]
 
-ROWS, PROBLEMS = "rows.jsonl", "problems.csv"
-AUDIT, REPORT, CARD, PREDICTIONS = "audit.json", "report.html", "card.md", "predictions.csv"
+AUDIT, REPORT, CARD = "audit.json", "report.html", "card.md"
+PREDICTIONS, PROBLEMS = "predictions.csv", "problems.csv"
 WRITTEN = (ROWS, PROBLEMS, AUDIT, REPORT, CARD, PREDICTIONS)
 
 
@@ -143,19 +143,16 @@ class PredictionsFile(_Csv):
     """
 
     def __init__(self, path: Path, runs: Mapping[str, Columns], attributes: Iterable[str]) -> None:
-        self._targets = next(iter(runs.values())).targets
         header = ["image", "row", "target", *(f"sensitive: {a}" for a in attributes)]
         for name in runs:
             header += [f"{name}: answer", f"{name}: confidence", f"{name}: probability of target"]
         super().__init__(path, header)
 
-    def add(self, row: int, record: Record, answers: Sequence[Answer]) -> None:
-        """One more picture."""
-        cells = [record.key, row, record.target, *record.sensitive.values()]
-        own = self._targets.index(record.target)
-        for answer in answers:
-            confidence = answer.probabilities[self._targets.index(answer.label)]
-            cells += [answer.label, confidence, answer.probabilities[own]]
+    def add(self, place: int, record: Record, rows: Sequence[StoredRow]) -> None:
+        """One more image."""
+        cells = [record.key, place, record.target, *record.sensitive.values()]
+        for label, p in ((r.prediction.label, r.prediction.probabilities) for r in rows):
+            cells += [label, p[label], p[record.target]]
         self._rows.add(cells)
 
 
@@ -187,7 +184,7 @@ def audit_folder(
     """Classify the pictures of a folder with several adapters and measure the answers.
 
     Images pass by in batches; what stays in memory of each is a few numbers. Finished answers are
-    in ``rows.jsonl`` of `out`: the same call goes on from there after Ctrl-C, a kill or a power
+    in ``rows.sqlite`` of `out`: the same call goes on from there after Ctrl-C, a kill or a power
     cut, and ends with the same rows; a call with one more adapter asks that one alone. An answer
     belongs to the content of a picture, the model, the prompts, the method and the seed, so nothing
     else has to be as it was. Rows and pictures that cannot be used are left out, listed in
@@ -198,7 +195,7 @@ def audit_folder(
             an attribute of the name of a sensitive column has the labels of that column.
         adapters: by the names that the runs will have; the first is what others are compared with.
         values: ``Labels(...).scan()``.
-        out: a folder, made if it is not there, for ``rows.jsonl``, ``audit.json``,
+        out: a folder, made if it is not there, for ``rows.sqlite``, ``audit.json``,
             ``report.html``, ``card.md``, ``predictions.csv`` and ``problems.csv``.
         skip_unknown: leave rows out whose values were not named, instead of an error.
         limit: the first so many rows only.
@@ -255,7 +252,7 @@ def audit_folder(
     sweep(folder)
     problems = Problems()
     columns = {name: Columns(classifier.targets, keep_beliefs=True) for name in adapters}
-    gallery = GroupGallery(list(adapters), classifier.targets)
+    gallery = GroupGallery(list(adapters))
     total = min(values.rows, limit or values.rows, sample or values.rows)
     done = used = 0
     with (
@@ -325,7 +322,7 @@ def _numbered(rows: Iterable[Record | Problem]) -> Iterator[NumberedRow]:
         yield place if is_row else 0, row
 
 
-def _problem(row: Record | Problem, answers: Answered) -> Problem | None:
+def _problem(row: Record | Problem, answers: ImageRows) -> Problem | None:
     if isinstance(row, Problem) or not isinstance(answers, str):
         return row if isinstance(row, Problem) else None
     why = answers.replace(repr(_source(row)), "it")
@@ -342,9 +339,9 @@ def _group(row: NumberedRow) -> tuple[str, ...] | None:
     return None if isinstance(of, Problem) else of.group
 
 
-def _picture(row: NumberedRow) -> AskedPicture | None:
+def _picture(row: NumberedRow) -> ImageSource | None:
     of = row[1]
-    return None if isinstance(of, Problem) else AskedPicture(of.key, _source(of))
+    return None if isinstance(of, Problem) else ImageSource(of.key, _source(of))
 
 
 def _source(record: Record) -> str:

@@ -38,11 +38,11 @@ def test_a_copy_is_as_old_as_it_lies_there(tmp_path: Path) -> None:
 
 
 def test_runs_go_after_an_hour_but_not_one_that_goes_on(tmp_path: Path) -> None:
-    write(tmp_path / "old" / "run" / "report.html", tmp_path / "new" / "run" / "rows.jsonl")
+    write(tmp_path / "old" / "run" / "report.html", tmp_path / "new" / "run" / "rows.sqlite")
     now = time.time()
     sweep_runs(tmp_path, now + OLD - 60)
     assert len(list(tmp_path.iterdir())) == 2
-    os.utime(tmp_path / "new" / "run" / "rows.jsonl", (now + OLD, now + OLD))
+    os.utime(tmp_path / "new" / "run" / "rows.sqlite", (now + OLD, now + OLD))
     sweep_runs(tmp_path, now + OLD + 60)
     assert [p.name for p in tmp_path.iterdir()] == ["new"]
     sweep_runs(tmp_path, now + 2 * OLD + 60)

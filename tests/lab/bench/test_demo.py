@@ -71,7 +71,7 @@ def test_figures_are_those_of_the_predictions(
         for method, cells in table.cells.items():
             mine = [e for e in episodes if e.task is table.task and e.method == method]
             rows = [row for e in mine for row in e.rows]
-            right = [answer.label == record.target for record, answer in rows]
+            right = [row.prediction.label == record.target for record, row in rows]
             assert cells["accuracy"][0].value == pytest.approx(np.mean(right))
             groups: dict[tuple[str, ...], list[bool]] = {}
             for (record, _), is_right in zip(rows, right, strict=True):

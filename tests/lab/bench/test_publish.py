@@ -25,7 +25,7 @@ from fair_tta.auditing import Audit, audit, compare
 from fair_tta.auditing._document import Difference
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._runs.columns import Columns
-from fair_tta.lab._runs.store import Answer
+from fair_tta.lab._runs.store import Key, StoredRow
 from fair_tta.lab.bench._figures import (
     COLUMNS,
     Cell,
@@ -52,6 +52,7 @@ from fair_tta.lab.bench._tables import (
 from fair_tta.lab.data import Dataset, Record, read_folder
 from fair_tta.methods import Zero
 from fair_tta.metrics import Estimate
+from fair_tta.prediction import Prediction
 
 COLUMNS_OF_ROWS = [
     "dataset", "target", "sensitive", "seed", "setting", "adapter", "image", "truth", "group",
@@ -417,15 +418,15 @@ def record(key: str, target: str, place: str) -> Record:
     return Record(Path(key), target, {"place": place}, key)
 
 
-def answer(label: str) -> Answer:
-    return Answer(
-        image="", file="", content="", model="", task="", setting="", seed=0,
-        label=label, probabilities=[0.5, 0.5], zero_shot=[0.5, 0.5], sensitive={},
+def answer(label: str) -> StoredRow:
+    even = {"cat": 0.5, "dog": 0.5}
+    prediction = Prediction(
+        label=label, probabilities=even, zero_shot=even, sensitive={},
         sensitive_zero_shot={}, entropy=0.5, entropy_zero_shot=0.5, distance=0.0, flip_margin=0.0,
         sensitive_entropy={"place": 0.5}, sensitive_entropy_zero_shot={"place": 0.5},
-        certified_unchanged=False, learning_rate=None, relative_step=None, views_kept=None,
-        warnings=(), seconds=1.0,
+        certified_unchanged=False,
     )  # fmt: skip
+    return StoredRow(Key("", "", "", "", 0), "", "", prediction, 1.0)
 
 
 def test_a_missing_package_is_told_before_any_work(

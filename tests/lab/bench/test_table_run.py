@@ -17,6 +17,7 @@ import pytest
 import torch
 from bench_tiny import GRID, finished, tiny_run
 from checks import picture
+from cli_fixtures import count_rows
 
 from fair_tta._images.views import AugMix
 from fair_tta.classifier import FairTPTClassifier
@@ -25,13 +26,9 @@ from fair_tta.lab._runs.job import load_backend
 from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.ray import OnRay
 from fair_tta.lab.bench._grids import Setting
-from fair_tta.lab.bench._run import Remaining, TableRun
+from fair_tta.lab.bench._run import Remaining
 from fair_tta.lab.bench._tables import publish
 from fair_tta.methods import TPT
-
-
-def lines(table: TableRun) -> int:
-    return len((table.out / "rows.jsonl").read_bytes().splitlines())
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +76,9 @@ def test_answers_are_those_of_predict(model: str, pets: Path, tmp_path: Path) ->
                 for p, (_, answer) in zip(expected, rows, strict=True):
                     # the bank rounds features to float16
                     wanted = list(p.probabilities.values())
-                    assert answer.probabilities == pytest.approx(wanted, abs=0.02)
+                    assert list(answer.prediction.probabilities.values()) == pytest.approx(
+                        wanted, abs=0.02
+                    )
 
 
 def test_a_second_run_and_a_new_setting_do_not_touch_the_vision_tower(
@@ -89,7 +88,7 @@ def test_a_second_run_and_a_new_setting_do_not_touch_the_vision_tower(
     prepared = tiny_run(counted, pets, tmp_path)
     before = counted.views
     prepared.run()
-    images = sum(len(unit.pictures) for unit in prepared.units())
+    images = sum(len(unit.images) for unit in prepared.units())
     assert images == 20  # both tasks ask about the same pictures
     assert counted.views - before == 6 * images
     first = finished(prepared)
@@ -128,7 +127,7 @@ def test_killed_at_any_moment_it_goes_on_and_ends_the_same(
     for i in range(1, folders + 1):
         killed = tiny_run(whole.job.backend, pets, tmp_path / f"killed{i}")
         assert finished(killed) == finished(whole)
-        assert lines(killed) == lines(whole) == sum(map(len, finished(whole)))
+        assert count_rows(killed.out) == count_rows(whole.out) == sum(map(len, finished(whole)))
 
 
 def test_two_processes_give_the_rows_of_one(model: str, pets: Path, tmp_path: Path) -> None:
@@ -151,7 +150,7 @@ def test_unreadable_pictures_are_named_and_left_out(model: str, tmp_path: Path) 
         path.write_bytes(b"not a picture")
     table = tiny_run(model, pets, tmp_path / "out")
     table.run()
-    paths = {picture.source for unit in table.units() for picture in unit.pictures}
+    paths = {picture.source for unit in table.units() for picture in unit.images}
     assert table.unreadable.keys() == {str(p) for p in broken} & paths
     with table.open() as store:
         for chunk, by_setting in table.rows(store):
@@ -169,7 +168,7 @@ def test_other_pictures_under_the_same_names_are_answered_anew(model: str, tmp_p
         picture(100 + i).save(path)
     after = tiny_run(backend, pets, tmp_path / "out", grid)
     with after.open() as store:
-        assert after.left(store).images == sum(len(unit.pictures) for unit in after.units())
+        assert after.left(store).images == sum(len(unit.images) for unit in after.units())
     after.run()
     fresh = tiny_run(backend, pets, tmp_path / "fresh", grid)
     fresh.run()
@@ -190,7 +189,7 @@ def test_a_missing_picture_is_left_out_until_it_is_there(model: str, tmp_path: P
     path.write_bytes(content)
     table.run()
     assert not table.unreadable
-    assert sum(map(len, finished(table))) == lines(table)
+    assert sum(map(len, finished(table))) == count_rows(table.out)
 
 
 def test_nothing_blocks_another_run_in_the_same_folder(
@@ -201,12 +200,12 @@ def test_nothing_blocks_another_run_in_the_same_folder(
     before = finished(first)
     other = tiny_run(model, pets, tmp_path, views=AugMix(8))
     other.run()
-    assert lines(first) == 2 * sum(map(len, before))
+    assert count_rows(first.out) == 2 * sum(map(len, before))
     assert finished(first) == before
     assert finished(other) != before
     first.run(restart=True)
     assert finished(first) == before
-    assert lines(first) == sum(map(len, before))
+    assert count_rows(first.out) == sum(map(len, before))
 
 
 def test_a_table_of_costs_keeps_to_itself(model: str, pets: Path, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import random
 import re
 import shutil
 import sys
@@ -24,6 +23,7 @@ from extending_page import documented
 
 from fair_tta import AugMix, FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta.auditing import Audit, audit_classifier, compare
+from fair_tta.lab._runs.store import ROWS, Store
 from fair_tta.miniature._model import FOLDER
 
 ADAPTERS = ("--adapters", "zero-shot,fair-tpt:lam=10,rho=0.5")
@@ -71,7 +71,7 @@ def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> No
     assert "dog / water (n = 1)" in out.stdout
     assert "10 pictures" in out.stdout
     assert {p.name for p in (folder / "out").iterdir()} == {
-        "rows.jsonl", "audit.json", "report.html", "card.md", "predictions.csv", "problems.csv",
+        ROWS, "audit.json", "report.html", "card.md", "predictions.csv", "problems.csv",
     }  # fmt: skip
     predictions = table_of(folder / "out" / "predictions.csv")
     assert [row["target"] for row in predictions] == labels
@@ -181,12 +181,12 @@ def test_the_same_command_changes_nothing_and_asks_nothing(
     folder: Path, tiny_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
-    rows = (folder / "out" / "rows.jsonl").read_bytes()
+    rows = rows_of(folder / "out")
     audit = Audit.load(folder / "out" / "audit.json")
     monkeypatch.setattr(FairTPTClassifier, "predict_encoded", None)
     again = call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
     assert again.stdout == first.stdout
-    assert (folder / "out" / "rows.jsonl").read_bytes() == rows
+    assert rows_of(folder / "out") == rows
     assert Audit.load(folder / "out" / "audit.json") == audit
 
 
@@ -199,16 +199,14 @@ def test_what_kills_left_is_swept(many: Path, tiny_model: str) -> None:
     assert not left.exists()
 
 
-def test_cut_anywhere_the_run_ends_with_the_same_rows(folder: Path, tiny_model: str) -> None:
+def test_without_some_rows_the_run_ends_with_the_same_rows(folder: Path, tiny_model: str) -> None:
     call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
-    whole = (folder / "out" / "rows.jsonl").read_bytes()
     rows = rows_of(folder / "out")
     predictions = (folder / "out" / "predictions.csv").read_bytes()
     audit = Audit.load(folder / "out" / "audit.json")
-    first = whole.index(b"\n") + 1
-    randomly = random.Random(0)
-    for cut in (first - 1, *(randomly.randrange(first, len(whole)) for _ in range(3))):
-        (folder / "out" / "rows.jsonl").write_bytes(whole[:cut])
+    for first in (0, 5, len(rows) - 1):
+        with Store(folder / "out" / ROWS) as store:
+            store._db.execute("DELETE FROM rows WHERE rowid > ?", (first,))
         call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
         assert rows_of(folder / "out") == rows  # to the last bit
         assert (folder / "out" / "predictions.csv").read_bytes() == predictions
@@ -231,17 +229,17 @@ def test_a_repaired_picture_is_taken_up(folder: Path, tiny_model: str) -> None:
 def test_a_picture_that_was_written_over_is_done_again(folder: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
     call(*arguments, code=4)
-    before = (folder / "out" / "rows.jsonl").read_bytes()
+    before = rows_of(folder / "out")
     picture(50).save(folder / "pics" / "4.png")
     call(*arguments, code=4)
-    after = (folder / "out" / "rows.jsonl").read_bytes()
-    assert after.startswith(before)
-    assert after[len(before) :].count(b"\n") == 2, "the answers of two methods"
+    after = rows_of(folder / "out")
+    assert after[: len(before)] == before
+    assert len(after) == len(before) + 2, "of two methods"
     call(*audit_arguments(folder, tiny_model, "fresh"), *ADAPTERS, code=4)
     found, fresh = (Audit.load(folder / out / "audit.json") for out in ("out", "fresh"))
     assert found == fresh
     call(*arguments, code=4)
-    assert (folder / "out" / "rows.jsonl").read_bytes() == after
+    assert rows_of(folder / "out") == after
 
 
 def test_a_picture_that_is_gone_or_broken_since_is_left_out(folder: Path, tiny_model: str) -> None:
@@ -294,10 +292,10 @@ def test_a_first_try_that_failed_blocks_nothing(folder: Path, tiny_model: str) -
     found, fresh = (Audit.load(folder / out / "audit.json") for out in ("out", "fresh"))
     assert found == fresh
     labels = folder / "labels.csv"
-    rows = (folder / "out" / "rows.jsonl").read_bytes()
+    rows = rows_of(folder / "out")
     labels.write_bytes(labels.read_bytes() + b"9.png,dog,land\n")
     call(*arguments, code=4)
-    assert (folder / "out" / "rows.jsonl").read_bytes() == rows
+    assert rows_of(folder / "out") == rows
     call(*arguments, "--restart", "--seed", "1", code=4)
     assert Audit.load(folder / "out" / "audit.json").to_dict()["provenance"]["seed"] == 1
     assert len(rows_of(folder / "out")) == len(USABLE)
@@ -328,21 +326,25 @@ def test_a_run_that_fails_leaves_the_files_of_the_one_before(folder: Path, tiny_
     assert {path.name: path.read_bytes() for path in (folder / "out").iterdir()} == before
 
 
-@pytest.mark.filterwarnings("default::fair_tta.lab._runs.store.DamagedRowWarning")
+@pytest.mark.filterwarnings("default::fair_tta.errors.DamagedRowWarning")
 def test_damage_is_told_and_mended(folder: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
     first = call(*arguments, code=4)
-    path = folder / "out" / "rows.jsonl"
+    path = folder / "out" / ROWS
     data = path.read_bytes()
     place = data.index(b'"label":"') + 9
     path.write_bytes(data[:place] + b"X" + data[place + 1 :])
     again = call(*arguments, code=4)
     assert _without_times(again.stdout) == _without_times(first.stdout)
-    assert "line 1 is not what was written there" in again.stderr
+    assert "1 row is not as written" in again.stderr
     assert "Warning" not in again.stderr
-    assert "line 1" not in call(*arguments, code=4).stderr
-    path.write_bytes(b'{"journal": "fair-tta/journal/1", "facts": {}}\n{"key": "a"}\n')
-    assert "holds rows of fair-tta 0.1" in call(*arguments, code=3).stderr
+    assert "as written" not in call(*arguments, code=4).stderr
+    path.write_bytes(path.read_bytes()[:5000])
+    assert "is damaged" in call(*arguments, code=3).stderr
+    path.unlink()
+    path.with_name("rows.jsonl").write_bytes(b'{"image":"a.jpg","file":"0a","content":"0b"}\n')
+    assert "holds rows of fair-tta 0.2 or older" in call(*arguments, code=3).stderr
+    call(*arguments, "--restart", code=4)
 
 
 def test_limits_and_samples(many: Path, tiny_model: str) -> None:
@@ -389,21 +391,21 @@ def test_files_name_no_place_of_the_machine(folder: Path, tiny_model: str) -> No
     shutil.copytree(tiny_model, model)
     call(*audit_arguments(folder, str(model)), "--adapters", "zero-shot", code=4)
     for path in (folder / "out").iterdir():
-        assert str(folder) not in path.read_text(encoding="utf-8"), path.name
+        assert str(folder).encode() not in path.read_bytes(), path.name
     document = Audit.load(folder / "out" / "audit.json").to_dict()
     assert document["provenance"]["model"]["name"] == "CLIPModel (tiny)"
     assert document["provenance"]["data"]["images"] == "pics"
-    rows = (folder / "out" / "rows.jsonl").read_bytes()
+    rows = rows_of(folder / "out")
     moved = folder / "there" / "other name"
     shutil.copytree(model, moved)
     shutil.rmtree(model)
     call(*audit_arguments(folder, str(moved)), "--adapters", "zero-shot", code=4)
-    assert (folder / "out" / "rows.jsonl").read_bytes() == rows
+    assert rows_of(folder / "out") == rows
     (folder / "second").mkdir()
     (folder / "pics").rename(folder / "second" / "pics")
     arguments = [*audit_arguments(folder, str(moved)), "--adapters", "zero-shot"]
     call(*arguments, "--images", str(folder / "second" / "pics"), code=4)
-    assert (folder / "out" / "rows.jsonl").read_bytes() == rows, "they are the same pictures"
+    assert rows_of(folder / "out") == rows, "they are the same pictures"
     (config,) = moved.glob("p*rocessor_config.json")  # its name depends on transformers
     config.write_text(config.read_text().replace("0.48145466", "0.3"))
     (folder / "second" / "pics").rename(folder / "pics")

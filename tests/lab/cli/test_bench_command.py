@@ -10,6 +10,7 @@ import bench_tiny
 import dataset_fixtures
 import pytest
 import typer
+from cli_fixtures import count_rows
 from extending_page import documented
 from typer.testing import CliRunner
 
@@ -199,11 +200,11 @@ def test_a_method_of_ones_own_in_worker_processes(
     assert "soft_vote.py:SoftVote" in stdout
     assert {c["images"] for c in cells(tmp_path / "out")} == {"8"}
     if engine == "local":
-        rows = (tmp_path / "out" / "rows.jsonl").read_text().splitlines()
+        rows = count_rows(tmp_path / "out")
         file.write_text(file.read_text() + "\n# another\n")
         code, _, stderr = call(*options)
         assert "; 8 images to go" in stderr
-        assert len((tmp_path / "out" / "rows.jsonl").read_text().splitlines()) == len(rows) + 8
+        assert count_rows(tmp_path / "out") == rows + 8
 
 
 def test_what_a_file_says(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_the_page_shows_pictures_unless_told_not_to(tmp_path: Path) -> None:
     arguments += ["--targets", ",".join(task.targets), "--sensitive", "red,green,blue"]
     arguments += ["--adapters", "zero,orthcali:lam=0", "--views", "4"]
     told = call(*arguments, columns=80).stdout
-    assert "examine.json, examine.html, rows.jsonl" in " ".join(told.split())
+    assert "examine.json, examine.html, rows.sqlite" in " ".join(told.split())
     changed = [a.changed for a in Examination.load(out / "examine.json").document.adapters]
     assert sum(changed) > 0
     page = (out / "examine.html").read_text("utf-8")

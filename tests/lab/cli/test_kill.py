@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_fixtures import audit_arguments, rows_of
+from cli_fixtures import audit_arguments, count_rows, rows_of
 from cli_fixtures import many as many
 from cli_fixtures import tiny_model as tiny_model
 
@@ -52,33 +52,33 @@ def run(stop_after: int, *arguments: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def wait_for_rows(process: subprocess.Popen[str], path: Path, count: int) -> None:
+def wait_for_rows(process: subprocess.Popen[str], out: Path, count: int) -> None:
     end = time.monotonic() + 600
-    while not path.exists() or path.read_bytes().count(b"\n") < count:
+    while count_rows(out) < count:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end
-        time.sleep(0.002)
+        time.sleep(0.02)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
 def test_killed_and_interrupted(many: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(many, tiny_model), *ADAPTERS, "--batch-size", "2"]
-    rows, labels = many / "out" / "rows.jsonl", many / "labels.csv"
+    out, labels = many / "out", many / "labels.csv"
     labels.write_text("".join(labels.read_text().splitlines(keepends=True)[: 1 + COUNT]))
     process = run(4, *arguments)
-    wait_for_rows(process, rows, 4)
+    wait_for_rows(process, out, 4)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    finished = rows.read_bytes().count(b"\n")
+    finished = count_rows(out)
     assert 4 <= finished < 2 * COUNT, "two methods"
     process = run(4, *arguments)
-    wait_for_rows(process, rows, finished + 4)
+    wait_for_rows(process, out, finished + 4)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate()
-    assert process.returncode == 130, (finished, rows.read_bytes().count(b"\n"), stderr)
+    assert process.returncode == 130, (finished, count_rows(out), stderr)
     assert "rows are finished. The same command goes on from there." in stderr
     assert "Traceback" not in stderr
-    assert finished < rows.read_bytes().count(b"\n") < 2 * COUNT
+    assert finished < count_rows(out) < 2 * COUNT
     # all in processes alike, so that rows have the same bits
     whole = [*audit_arguments(many, tiny_model, "whole"), *ADAPTERS, "--batch-size", "2"]
     for process in (run(2 * COUNT + 1, *arguments), run(2 * COUNT + 1, *whole)):

@@ -21,14 +21,14 @@ import sys, time
 from fair_tta import FairTPTClassifier, Zero
 from fair_tta.lab._runs.job import WorkUnit, job_of
 from fair_tta.lab._runs.local import Local
-from fair_tta.lab._runs.bank import AskedPicture
+from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.runner import Runner
 
 if __name__ == "__main__":
     clf = FairTPTClassifier(sys.argv[1], ["cat", "dog"])
     job = job_of(clf, [Zero()], sys.argv[1], is_kept=False)
     with Local(workers=2).open(job) as pool:
-        unit = WorkUnit((AskedPicture("a", sys.argv[2]),), 0, job.questions())
+        unit = WorkUnit((ImageSource("a", sys.argv[2]),), 0, job.asked())
         pool.submit(unit).result()
         print(*pool.pool._processes, flush=True)
         time.sleep(600)

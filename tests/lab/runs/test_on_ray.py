@@ -18,14 +18,14 @@ from typing import Any, ClassVar
 import bench_tiny
 import pytest
 from bench_tiny import finished, tiny_run
-from cli_fixtures import call
+from cli_fixtures import call, count_rows
 
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._runs import ray as on_ray
 from fair_tta.lab._runs.job import WorkUnit, load_backend
 from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.ray import OnRay
-from fair_tta.lab._runs.store import Answer
+from fair_tta.lab._runs.store import StoredRow
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray and of what it imports
 
@@ -55,12 +55,13 @@ def cluster() -> Iterator[Any]:
     ray.shutdown()
 
 
-def assert_same(one: list[list[Answer]], other: list[list[Answer]]) -> None:
+def assert_same(one: list[list[StoredRow]], other: list[list[StoredRow]]) -> None:
     assert [len(part) for part in one] == [len(part) for part in other]
     for a, b in zip(chain(*one), chain(*other), strict=True):
-        assert (a.key, a.image, a.label) == (b.key, b.image, b.label)
-        assert a.probabilities == pytest.approx(b.probabilities, abs=1e-4)
-        assert a.entropy == pytest.approx(b.entropy, abs=1e-4)
+        assert (a.key, a.image) == (b.key, b.image)
+        assert a.prediction.label == b.prediction.label
+        assert a.prediction.probabilities == pytest.approx(b.prediction.probabilities, abs=1e-4)
+        assert a.prediction.entropy == pytest.approx(b.prediction.entropy, abs=1e-4)
 
 
 def test_it_goes_on_where_the_local_engine_stopped_with_the_same_rows(
@@ -157,7 +158,7 @@ def test_a_command_without_code(cluster: Any, model: str, pets: Path, tmp_path: 
     there = call("predict", str(pets / "images"), *arguments, *ray).stdout
     for a, b in zip(here.splitlines(), there.splitlines(), strict=True):
         assert a.split(",")[:3] == b.split(",")[:3]
-    assert len((tmp_path / "out" / "rows.jsonl").read_bytes().splitlines()) == 24
+    assert count_rows(tmp_path / "out") == 24
     again = call("predict", str(pets / "images"), *arguments, *ray).stdout
     assert again == there
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
 from fair_tta.extend import FitsImages, FitsLabelledImages, Outcome, Reference, ReferenceBatch, Task
-from fair_tta.lab._runs.bank import AskedPicture
+from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import WorkUnit, job_of
 from fair_tta.lab._runs.reference import ReferenceFolder, fit_adapters
 from fair_tta.lab._runs.worker import start_worker
@@ -116,15 +116,15 @@ def test_the_digest_is_of_contents_whatever_their_names(
 def test_what_was_learnt_goes_to_other_processes(clf: FairTPTClassifier, folder: Path) -> None:
     balance = LogitBalance().fit(clf, [picture(i) for i in range(9)])
     job = job_of(clf, [balance], "miniature")
-    unit = WorkUnit((AskedPicture("x", str(folder / "3.png")),), 0, job.questions())
+    unit = WorkUnit((ImageSource("x", str(folder / "3.png")),), 0, job.asked())
     sent = pickle.loads(pickle.dumps(job))
-    assert sent.settings == job.settings
+    assert sent.adapters == job.adapters
     assert sent.digests == job.digests
     (answers,) = start_worker(sent, torch.get_num_threads())(unit)
     assert not isinstance(answers, str)
     (answer,) = answers
     expected = clf.with_adapter(balance).predict(folder / "3.png")
-    assert answer.probabilities == pytest.approx([*expected.probabilities.values()], abs=1e-4)
+    assert answer.prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-4)
     other = job_of(clf, [LogitBalance().fit(clf, [picture(i) for i in range(8)])], "miniature")
     assert other.digests[:2] == job.digests[:2]
     assert other.digests[2] != job.digests[2]
@@ -135,7 +135,7 @@ def test_shared_pictures_are_known_by_content(folder: Path) -> None:
     path = folder / "3.png"
     padded = folder / "padded"  # as long as another, and not the same
     padded.write_bytes(path.read_bytes()[:-1] + b"?")
-    asked = [AskedPicture("x", str(p)) for p in (path, padded, folder / "missing")]
+    asked = [ImageSource("x", str(p)) for p in (path, padded, folder / "missing")]
     assert found.shared(asked, is_allowed=True) == 1
     with pytest.raises(FairTTAError, match=r"has 1 of the pictures that are to be answered"):
         found.shared(asked, is_allowed=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +15,12 @@ from checks import picture
 from cli_fixtures import tiny_model as tiny_model
 
 from fair_tta import AugMix, FairTPTClassifier, Zero, ZeroShot
-from fair_tta.lab._runs.bank import AskedPicture
+from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import Job, WorkUnit, job_of
 from fair_tta.lab._runs.local import Local
-from fair_tta.lab._runs.runner import Pending, Pool, Runner, batched
+from fair_tta.lab._runs.runner import Pool, Runner, batched
 from fair_tta.lab._runs.store import Store
-from fair_tta.lab._runs.worker import Answered, Worker, load_picture
+from fair_tta.lab._runs.worker import ImageRows, Worker, load_source
 
 
 class Late:
@@ -37,25 +37,23 @@ class Late:
     @contextmanager
     def open(self, job: Job) -> Iterator[Pool]:
         worker, engine = Worker(job), self
-        begun: list[tuple[WorkUnit, list[list[Answered]]]] = []
-
-        class Unit:
-            def __init__(self, unit: WorkUnit) -> None:
-                self.made: list[list[Answered]] = []
-                begun.append((unit, self.made))
-
-            def result(self) -> list[Answered]:
-                while begun:
-                    unit, made = begun.pop()
-                    made.append(worker(unit))
-                return self.made[0]
+        begun: list[tuple[WorkUnit, list[list[ImageRows]]]] = []
 
         class Units:
             ahead = engine.ahead
 
-            def submit(self, unit: WorkUnit) -> Pending:
+            def submit(self, unit: WorkUnit) -> Callable[[], list[ImageRows]]:
                 engine.asked.append(unit)
-                return Unit(unit)
+                mine: list[list[ImageRows]] = []
+                begun.append((unit, mine))
+
+                def wait() -> list[ImageRows]:
+                    while begun:
+                        other, made = begun.pop()
+                        made.append(worker(other))
+                    return mine[0]
+
+                return wait
 
         yield Units()
 
@@ -66,16 +64,16 @@ def job(tiny_model: str) -> Job:
     return job_of(clf, [ZeroShot(), Zero(0.5)])
 
 
-def asked(folder: Path, count: int) -> list[AskedPicture]:
+def asked(folder: Path, count: int) -> list[ImageSource]:
     for i in range(count):
         picture(i).save(folder / f"{i}.png")
-    return [AskedPicture(f"{i}.png", str(folder / f"{i}.png")) for i in range(count)]
+    return [ImageSource(f"{i}.png", str(folder / f"{i}.png")) for i in range(count)]
 
 
 def test_answers_come_in_order_and_are_kept(job: Job, tmp_path: Path) -> None:
-    pictures: list[AskedPicture | None] = [*asked(tmp_path, 9)]
+    pictures: list[ImageSource | None] = [*asked(tmp_path, 9)]
     pictures.insert(4, None)  # a row without a picture
-    pictures.insert(6, AskedPicture("gone.png", str(tmp_path / "gone.png")))
+    pictures.insert(6, ImageSource("gone.png", str(tmp_path / "gone.png")))
     plain = list(Runner(job, Local()).stream(pictures, lambda p: p, size=2, seed=0))
     assert [item for item, _ in plain] == pictures
     assert plain[4][1] == []
@@ -86,7 +84,7 @@ def test_answers_come_in_order_and_are_kept(job: Job, tmp_path: Path) -> None:
         for (_, a), (_, b) in zip(plain, first, strict=True):
             assert isinstance(a, str) == isinstance(b, str)
             if not isinstance(a, str) and not isinstance(b, str):
-                assert [x.label for x in a] == [x.label for x in b]
+                assert [x.prediction.label for x in a] == [x.prediction.label for x in b]
                 assert [x.by for x in b] == [
                     "late, as many workers as there was room for, threads of each 1"
                 ] * len(b)
@@ -95,7 +93,7 @@ def test_answers_come_in_order_and_are_kept(job: Job, tmp_path: Path) -> None:
         assert again == first
         assert len(late.asked) == 1, "only the unit of the picture that is not there"
         other = list(Runner(job, late, store).stream(pictures, lambda p: p, size=2, seed=1))
-        assert [a[0].seed for _, a in other if a and not isinstance(a, str)] == [1] * 9
+        assert [a[0].key.seed for _, a in other if a and not isinstance(a, str)] == [1] * 9
         assert len(store) == 2 * 2 * 9
 
 
@@ -103,16 +101,16 @@ def test_a_picture_is_its_content(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (one, two, three) = asked(tmp_path, 3)
-    unit = WorkUnit((one, two), 0, job.questions())
+    unit = WorkUnit((one, two), 0, job.asked())
     with Store(tmp_path / "rows") as store:
         before = list(Runner(job, Local(), store).run([unit]))
     first, second = (Path(str(p.source)) for p in (one, two))
     first.touch()
-    moved = AskedPicture("moved", str(second.rename(tmp_path / "moved.png")))
+    moved = ImageSource("moved", str(second.rename(tmp_path / "moved.png")))
     with Store(tmp_path / "rows") as store:
         runner = Runner(job, Local(), store)
-        again = WorkUnit((one, moved), 0, job.questions())
-        assert runner.left(again, runner.contents(again)) is None
+        again = WorkUnit((one, moved), 0, job.asked())
+        assert runner.left(again, runner.stored(again)) is None
         ((_, found),) = runner.run([again])
         assert found == before[0][1], "touched and moved, and the same pictures"
         # another picture of the same name, size and time of writing
@@ -120,22 +118,21 @@ def test_a_picture_is_its_content(
         data = Path(str(three.source)).read_bytes()
         first.write_bytes(data)
         os.utime(first, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        assert runner.contents(again)[0] == runner.contents(WorkUnit((three,), 0, ()))[0]
-        left = runner.left(again, runner.contents(again))
+        left = runner.left(again, runner.stored(again))
         assert left is not None
-        assert left.open == (frozenset(job.questions()), frozenset())
+        assert left.missing == (frozenset(job.asked()), frozenset())
 
 
 def test_names_that_print_alike_are_two_pictures(job: Job, tmp_path: Path) -> None:
     names = ["a\nb.png", "a\\nb.png"]
     for i, name in enumerate(names):
         picture(i).save(tmp_path / name)
-    pictures = tuple(AskedPicture(name, str(tmp_path / name)) for name in names)
-    unit = WorkUnit(pictures, 0, job.questions())
+    pictures = tuple(ImageSource(name, str(tmp_path / name)) for name in names)
+    unit = WorkUnit(pictures, 0, job.asked())
     for _ in range(2):
         with Store(tmp_path / "rows") as store:
             ((_, found),) = Runner(job, Local(), store).run([unit])
-            a, b = ([x.content for x in answers] for answers in found)  # type: ignore[union-attr]
+            a, b = ([x.key.content for x in answers] for answers in found)  # type: ignore[union-attr]
             assert a[0] != b[0]
             assert len(store) == 4
 
@@ -144,15 +141,15 @@ def test_a_picture_that_changes_under_our_hands_is_told(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (one, two) = asked(tmp_path, 2)
-    some = WorkUnit((one,), 0, job.questions()[:1])
-    unit = WorkUnit((one,), 0, job.questions())
+    some = WorkUnit((one,), 0, job.asked()[:1])
+    unit = WorkUnit((one,), 0, job.asked())
     with Store(tmp_path / "rows") as store:
         runner = Runner(job, Local(), store)
         list(runner.run([some]))
         left = Runner.left
 
-        def replaced(self: Any, unit: WorkUnit, contents: Any) -> Any:
-            found = left(self, unit, contents)
+        def replaced(self: Any, unit: WorkUnit, stored: Any) -> Any:
+            found = left(self, unit, stored)
             Path(str(one.source)).write_bytes(Path(str(two.source)).read_bytes())
             return found
 
@@ -167,7 +164,7 @@ def test_a_picture_that_changes_under_our_hands_is_told(
 def test_a_lazy_stream_is_not_read_ahead(job: Job, tmp_path: Path) -> None:
     read = []
 
-    def items() -> Iterator[AskedPicture]:
+    def items() -> Iterator[ImageSource]:
         for one in asked(tmp_path, 6):
             read.append(one)
             yield one
@@ -194,14 +191,14 @@ def test_the_next_unit_is_decoded_while_one_is_worked_on(
     at_work: list[list[str]] = []
     lock = threading.Lock()
 
-    def load(clf: Any, one: AskedPicture) -> Any:
+    def load(clf: Any, one: ImageSource) -> Any:
         with lock:
             decoded.append(one.name)
-        return load_picture(clf, one)
+        return load_source(clf, one)
 
     finish = Worker.finish
 
-    def finished(self: Worker, begun: Any) -> list[Answered]:
+    def finished(self: Worker, begun: Any) -> list[ImageRows]:
         futures.wait([f for some in at_begin for f in some.loading.values()])
         at_work.append(sorted(decoded))
         return finish(self, begun)
@@ -212,7 +209,7 @@ def test_the_next_unit_is_decoded_while_one_is_worked_on(
         at_begin.append(begin(self, unit))
         return at_begin[-1]
 
-    monkeypatch.setattr("fair_tta.lab._runs.worker.load_picture", load)
+    monkeypatch.setattr("fair_tta.lab._runs.worker.load_source", load)
     monkeypatch.setattr(Worker, "begin", begun)
     monkeypatch.setattr(Worker, "finish", finished)
     pictures = asked(tmp_path, 8)
@@ -226,7 +223,7 @@ def test_the_next_unit_is_decoded_while_one_is_worked_on(
     assert at_work == [names[:2], names[:4], names[:6], names]
     assert [one for one, _ in read_ahead] == [one for one, _ in in_turn] == pictures
     for (_, ours), (_, theirs) in zip(read_ahead, in_turn, strict=True):
-        assert [a.probabilities for a in ours] == [a.probabilities for a in theirs]  # type: ignore[union-attr]
+        assert [a.prediction for a in ours] == [a.prediction for a in theirs]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
@@ -239,14 +236,14 @@ def test_threads_end_with_the_run(
     calls = []
     finish = Worker.finish
 
-    def stopped(self: Worker, begun: Any) -> list[Answered]:
+    def stopped(self: Worker, begun: Any) -> list[ImageRows]:
         calls.append(begun)
         if len(calls) == 2:
             raise error
         return finish(self, begun)
 
     monkeypatch.setattr(Worker, "finish", stopped)
-    with Store(tmp_path / "rows.jsonl") as store:
+    with Store(tmp_path / "rows.sqlite") as store:
         runner = Runner(job, Local(), store)
         seen = []
         with pytest.raises(error):

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 import random
 import signal
-import stat
+import sqlite3
 import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
-import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fair_tta.errors import DamagedRowWarning, StoreError
-from fair_tta.lab._runs.store import Answer, Key, Store, to_answer, to_prediction
+from fair_tta.lab._runs.store import ROWS, Key, Store, StoredRow
 from fair_tta.prediction import Prediction
 
 PREDICTION = Prediction(
@@ -35,7 +30,7 @@ PREDICTION = Prediction(
     entropy_zero_shot=1.0,
     sensitive_entropy={"place": 0.4},
     sensitive_entropy_zero_shot={"place": 0.7},
-    distance=0.25,
+    distance=0.1 + 0.2,  # a number that needs all its digits
     flip_margin=0.0,
     certified_unchanged=False,
     learning_rate=0.005,
@@ -43,265 +38,190 @@ PREDICTION = Prediction(
 )
 
 
-def stamp(i: int) -> str:
-    return f"{i:032x}"
-
-
-def row(i: int = 0, **fields: Any) -> Answer:
+def row(i: int = 0, **fields: Any) -> StoredRow:
     key = Key(f"{i:04x}", "m", "t", "s", 0)
-    answer = to_answer(PREDICTION, key, image=f"{i}.jpg", file=stamp(i), seconds=0.1)
-    return msgspec.structs.replace(answer, **fields)
+    return replace(StoredRow(key, f"{i}.jpg", f"{i:032x}", PREDICTION, 0.1, "me"), **fields)
 
 
-def rows(count: int) -> list[Answer]:
+def rows(count: int) -> list[StoredRow]:
     return [row(i) for i in range(count)]
 
 
-def test_a_prediction_comes_back_as_it_was() -> None:
-    answer = row()
-    assert to_prediction(answer, ["cat", "dog"], {"place": ["sea", "wood"]}) == PREDICTION
-    assert msgspec.json.decode(msgspec.json.encode(answer), type=Answer) == answer
+@pytest.fixture(params=[0, 8], ids=["network disk", "local disk"])
+def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    if hasattr(os, "major"):
+        monkeypatch.setattr("os.major", lambda _: request.param)
+    return tmp_path / ROWS
 
 
-def test_rows_survive_closing(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
+def change(path: Path, statement: str) -> None:
+    """What a disk might do."""
+    with sqlite3.connect(path) as db:
+        db.execute(statement)
+    db.close()
+
+
+def test_rows_survive_closing(path: Path) -> None:
     with Store(path) as store:
+        assert not store.was_begun
         store.append(rows(2))
         store.append([])
         assert list(store) == rows(2)
-        with Store(tmp_path / "other") as other:
-            assert not len(other)
     with Store(path) as store:
+        assert store.was_begun
         assert row(1).key in store
         assert row(2).key not in store
         store.append([row(2)])
-        assert list(store.read([row(2).key, row(0).key])) == [row(2), row(0)]
-        with pytest.raises(KeyError):
-            list(store.read([row(3).key]))
-    assert len(path.read_bytes().splitlines()) == 3
-    for line in path.read_text().splitlines():
-        assert set(json.loads(line)) == {*Answer.__struct_fields__, "sum"}  # JSON for others too
+        wanted = {one.key: one for one in (row(2), row(0))}
+        assert store.find([row(2).key, row(3).key, row(0).key]) == wanted
+    assert [one.name for one in path.parent.iterdir()] == [ROWS], "no log, no lock"
     with Store(path, restart=True) as store:
         assert not len(store)
 
 
-def test_of_two_rows_with_the_same_key_the_last_counts(tmp_path: Path) -> None:
-    with Store(tmp_path / "rows") as store:
+def test_of_two_rows_with_the_same_key_the_last_counts(path: Path) -> None:
+    with Store(path) as store:
         store.append([row(0), row(1)])
-        store.append([row(0, image="again.jpg", label="cat")])
-        assert len(store) == 2
-        assert next(store.read([row(0).key])).label == "cat"
-    with Store(tmp_path / "rows") as store:
-        assert [answer.label for answer in store] == ["dog", "cat"]
-        assert store.content(stamp(0)) == "0000"
+        store.append([row(0, image="again.jpg")])
+        assert [one.image for one in store] == ["1.jpg", "again.jpg"]
 
 
-def test_files_are_known_by_their_stamps(tmp_path: Path) -> None:
-    odd = os.fsdecode(b"caf\xe9.jpg")  # no Unicode
-    drawn = to_answer(PREDICTION, row(5).key, image=odd)
-    with Store(tmp_path / "rows") as store:
-        assert not store.was_begun
-        store.append([row(3), drawn])
-    with Store(tmp_path / "rows") as store:
-        assert store.was_begun
-        assert store.content(stamp(3)) == "0003"
-        assert store.content(stamp(4)) == store.content("") == ""
+def test_files_are_known_by_their_signatures(path: Path) -> None:
+    odd = os.fsdecode(b"caf\xe9.jpg")  # not Unicode
+    with Store(path) as store:
+        store.append([row(3), row(5, image=odd, file="")])
+    with Store(path) as store:
+        assert store.content(row(3).file) == "0003"
+        assert store.content(row(4).file) == store.content("") == ""
         assert list(store)[1].image == "caf\\udce9.jpg"
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_cut_anywhere_whole_rows_stay(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    path = tmp_path_factory.mktemp("store") / "rows"
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE rows SET prediction = replace(prediction, '0.75', '0.76') WHERE image = '1.jpg'",
+        "UPDATE rows SET seconds = 0.2 WHERE image = '1.jpg'",
+        "UPDATE rows SET prediction = '{', checksum = 0 WHERE image = '1.jpg'",
+        "UPDATE rows SET prediction = CAST(x'ff00' AS TEXT) WHERE image = '1.jpg'",
+    ],
+)
+def test_a_changed_row_is_reported_and_written_again(statement: str, path: Path) -> None:
     with Store(path) as store:
         store.append(rows(3))
-    whole = path.read_bytes()
-    cut = data.draw(st.integers(0, len(whole)))
-    path.write_bytes(whole[:cut])
-    with warnings.catch_warnings():
+    change(path, statement)
+    with Store(path) as store:
+        with pytest.warns(DamagedRowWarning, match="1 row is not as written.*computed again"):
+            assert store.find(one.key for one in rows(3)).keys() == {row(0).key, row(2).key}
+        store.append([row(1)])
+    with warnings.catch_warnings(), Store(path) as store:
         warnings.simplefilter("error")
-        with Store(path) as store:
-            assert list(store) == rows(whole[:cut].count(b"\n"))
-            store.append(rows(3)[len(store) :])
-    assert path.read_bytes() == whole
+        assert {one.image: one for one in store} == {one.image: one for one in rows(3)}
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_a_changed_byte_is_told_and_costs_its_row(seed: int, tmp_path: Path) -> None:
-    randomly = random.Random(seed)
-    path = tmp_path / "rows"
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.DamagedRowWarning")
+def test_changed_bytes_are_never_rows_that_nobody_wrote(path: Path) -> None:
+    randomly = random.Random(0)
     with Store(path) as store:
-        store.append(rows(6))
+        store.append(rows(40))
     whole = path.read_bytes()
-    place = randomly.randrange(len(whole) - 1)
-    changed = randomly.choice([b for b in range(256) if b != whole[place]])
-    path.write_bytes(whole[:place] + bytes([changed]) + whole[place + 1 :])
-    line = whole[:place].count(b"\n")
-    hit = {line, line + 1} if whole[place] == ord("\n") else {line}
-    with pytest.warns(DamagedRowWarning, match=rf"line {line + 1}[, ]") as told:
-        store = Store(path)
-    assert len(told) == 1
-    with store:
-        left = [answer for i, answer in enumerate(rows(6)) if i not in hit]
-        assert list(store) == left
-        store.append([row(i) for i in hit])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # it is told once
-        with Store(path) as store:
-            assert sorted(store, key=lambda answer: answer.image) == rows(6)
-
-
-@pytest.mark.parametrize("damage", [0, 1, 7])
-def test_many_damaged_rows(damage: int, tmp_path: Path) -> None:
-    path = tmp_path / "rows"
-    with Store(path) as store:
-        store.append(rows(9))
-    lines = path.read_bytes().splitlines(keepends=True)
-    for i in range(damage):
-        lines[i] = os.urandom(20).replace(b"\n", b"x") + b"\n"
-    path.write_bytes(b"".join(lines))
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        with Store(path) as store:
-            assert len(store) == 9 - damage
-    assert [("and 2 more" in str(w.message)) for w in told] == [damage == 7] * (damage > 0)
+    for _ in range(60):
+        data = bytearray(whole)
+        for _ in range(randomly.choice([1, 20])):
+            data[randomly.randrange(100, len(data))] = randomly.randrange(256)
+        path.write_bytes(data)
+        try:
+            with Store(path) as store:
+                assert set(map(repr, store)) <= set(map(repr, rows(40)))
+        except StoreError as error:
+            assert "is damaged" in str(error) or "cannot be used" in str(error)
+            assert "\n" not in str(error)
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("name", "content", "words"),
     [
-        (b"path,label\n", "something else than answers"),
-        (b"my only copy", "something else than answers"),
-        (b"{", ""),
-        (b"", ""),
-        (b'{"image":"torn', ""),
-        (b'{"image":"torn \\', ""),
-        (b'{"image":"torn","fil', ""),
-        (b'{"image":"torn","file":"0a', ""),
-        (b'{"image":"torn","file":"0a","content":"0b"', ""),
-        (b'{"image": "a.jpg", "caption": "mine"}\n', "something else than answers"),
-        (b'{"image": "a.jpg", "caption": "mine"}', "something else than answers"),
-        (b'{"image":"a.jpg","caption":"mine"}\n', "something else than answers"),
-        (b'{"image":"a.jpg","caption":"min', "something else than answers"),
-        (b'{"image":"a.jpg","file":"a.jpg"}\n', "something else than answers"),
-        (b"\n\n", ""),
-        (b"{}\n{}\n", "something else than answers"),
-        (b"\0" * 500, ""),
-        (b'{"journal": "fair-tta/journal/1", "facts": {}}\n{"key": "a"}\n', "rows of fair-tta 0.1"),
+        (ROWS, b"path,label\n", "is not a file of fair-tta.*discard it"),
+        (ROWS, b"\0" * 500, "is not a file of fair-tta.*discard it"),
+        ("rows.jsonl", b'{"journal": "fair-tta/journal/1"}\n', "0.2 or older.*compute them again"),
+        ("rows.jsonl", b'{"image":"a.jpg","file":"0a",', "0.2 or older.*compute them again"),
+        ("rows.jsonl", b'{"caption": "mine"}\n', ""),
+        (ROWS, b"", ""),
     ],
 )
 def test_files_of_others_and_of_earlier_versions(
-    content: bytes, words: str, tmp_path: Path
+    name: str, content: bytes, words: str, path: Path
 ) -> None:
-    path = tmp_path / "rows"
-    path.write_bytes(content)
+    there = path.with_name(name)
+    there.write_bytes(content)
     if words:
-        with pytest.raises(StoreError, match=f"{words}.*--out.*--restart"):
+        with pytest.raises(StoreError, match=f"{words}.*--restart"):
             Store(path)
-        assert path.read_bytes() == content
-        Store(path, restart=True).close()
-        assert path.read_bytes() == b""
-    else:
-        with Store(path) as store:
-            store.append([row()])
-        with Store(path) as store:
-            assert list(store) == [row()]
-
-
-@pytest.mark.filterwarnings("ignore::fair_tta.lab._runs.store.DamagedRowWarning")
-def test_a_file_all_of_whose_rows_are_damaged_is_ours(tmp_path: Path) -> None:
-    path = tmp_path / "rows"
-    with Store(path) as store:
-        store.append([row()])
-    data = path.read_bytes()
-    path.write_bytes(data.replace(b'"dog"', b'"cat"'))
-    with Store(path) as store:
-        assert not len(store)
+        assert there.read_bytes() == content
+    with Store(path, restart=bool(words)) as store:
         store.append([row()])
     with Store(path) as store:
         assert list(store) == [row()]
+    assert name == ROWS or there.read_bytes() == content, "others stay"
 
 
-def test_a_changed_end_of_the_last_line_is_no_tear(tmp_path: Path) -> None:
-    path = tmp_path / "rows"
-    with Store(path) as store:
-        store.append(rows(3))
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1] + b"\x0b")
-    with pytest.warns(DamagedRowWarning, match="line 3 is not"):
-        store = Store(path)
-    with store:
-        assert list(store) == rows(2)
-        store.append([row(2)])
-    with Store(path) as store:
-        assert list(store) == rows(3)
+def test_a_database_of_somebody_else_is_not_opened(path: Path) -> None:
+    change(path, "CREATE TABLE mine (a)")
+    content = path.read_bytes()
+    with pytest.raises(StoreError, match="is not a file of fair-tta"):
+        Store(path)
+    assert path.read_bytes() == content
+    Store(path, restart=True).close()
+    change(path, "PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match="written by another version"):
+        Store(path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such pipes")
-def test_a_pipe_is_no_store(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "rows")
-    with pytest.raises(StoreError, match="is no file"):
-        Store(tmp_path / "rows")
+def test_a_pipe_is_not_a_store(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ROWS)
+    with pytest.raises(StoreError, match="is not a file"):
+        Store(tmp_path / ROWS)
 
 
-def test_a_full_disk_leaves_whole_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    with Store(tmp_path / "rows") as store:
+def test_a_full_disk_leaves_whole_batches(path: Path) -> None:
+    with Store(path) as store:
         store.append([row(0)])
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "fsync", full)
-            with pytest.raises(OSError, match="No space left"):
-                store.append([row(1)])
+        (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+        store._db.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(StoreError, match=r"disk is full\). Rows that are finished are on disk"):
+            store.append([row(i) for i in range(1, 40)])
         assert list(store) == [row(0)]
+        store._db.execute("PRAGMA max_page_count = 1000000")
         store.append([row(1)])
         assert list(store) == rows(2)
 
 
-def test_a_file_that_changes_while_it_is_in_use_is_told(tmp_path: Path) -> None:
-    with Store(tmp_path / "rows") as store:
-        store.append(rows(2))
-        data = (tmp_path / "rows").read_bytes()
-        (tmp_path / "rows").write_bytes(data[:20] + b"?" + data[21:])
-        with pytest.raises(StoreError, match="was changed while it was in use"):
-            list(store)
+def test_a_file_that_vanishes_is_reported(path: Path) -> None:
+    with Store(path) as store:
+        path.unlink()
+        with pytest.raises(StoreError, match="was moved or deleted"):
+            store.append([row()])
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="other locks")
-def test_a_disk_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr("fcntl.flock", no_locks)
-    with pytest.raises(StoreError, match=r"cannot be locked \(No locks available\): choose"):
-        Store(tmp_path / "rows")
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
+def test_a_folder_that_is_read_only(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(StoreError, match="cannot be used"):
+        Store(tmp_path / ROWS)
+    tmp_path.chmod(0o700)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="folders are not synced")
-def test_a_disk_that_cannot_sync_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fsync = os.fsync
-
-    def of_files(handle: int) -> None:
-        if stat.S_ISDIR(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "Invalid argument")
-        fsync(handle)
-
-    monkeypatch.setattr("os.fsync", of_files)
-    with Store(tmp_path / "rows") as store:
-        store.append([row()])
-        assert list(store) == [row()]
-
-
-def test_one_process_at_a_time(tmp_path: Path) -> None:
-    path = tmp_path / "rows"
+def test_one_writer_at_a_time_and_readers_beside_it(path: Path) -> None:
     with Store(path) as store:
         store.append([row()])
         with pytest.raises(StoreError, match="is in use by another process"):
             Store(path, restart=True)
-        assert list(store) == [row()]
+        reader = sqlite3.connect(path)
+        query = "SELECT json_extract(prediction, '$.label') FROM rows"
+        assert reader.execute(query).fetchall() == [("dog",)]
+        store.append([row(1)])
+        assert len(reader.execute(query).fetchall()) == 2
+        reader.close()
     Store(path).close()
 
 
@@ -312,7 +232,7 @@ sys.path.insert(0, sys.argv[2])
 from fair_tta.lab._runs.store import Store
 from test_store import row
 with Store(sys.argv[1]) as store:
-    for batch in range(400):
+    for batch in range(100):
         some = [row(i) for i in range(batch * 5, batch * 5 + 5)]
         store.append([one for one in some if one.key not in store])
         if batch == 0: print("started", flush=True)
@@ -322,7 +242,7 @@ with Store(sys.argv[1]) as store:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_killed_at_random_moments(tmp_path: Path) -> None:
-    path, randomly = tmp_path / "rows", random.Random(0)
+    path, randomly = tmp_path / ROWS, random.Random(0)
     command = [sys.executable, "-c", WRITER, str(path), str(Path(__file__).parent)]
     for _ in range(2):
         process = subprocess.Popen([*command, "wait"], stdout=subprocess.PIPE)
@@ -332,22 +252,8 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
         process.stdout.close()
+        with Store(path) as store:
+            assert len(store) % 5 == 0, "whole batches"
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     with Store(path) as store:
-        assert list(store) == rows(2000)
-    assert path.read_bytes().count(b"\n") == 2000
-
-
-def test_a_row_of_somebody_else_is_not_there(tmp_path: Path) -> None:
-    """Its checksum is right, but it does not name its file as we do."""
-    path = tmp_path / "rows.jsonl"
-    content = msgspec.json.encode(row(1, file="no digest"))[:-1]
-    with Store(path) as store:
-        store.append([row(0)])
-    with path.open("ab") as file:
-        file.write(b'%s,"sum":"%08x"}\n' % (content, crc32(content)))
-    with (
-        pytest.warns(DamagedRowWarning, match="line 2 is not what was written"),
-        Store(path) as store,
-    ):
-        assert [answer.image for answer in store] == ["0.jpg"]
+        assert list(store) == rows(500)

@@ -14,10 +14,9 @@ from cli_fixtures import tiny_model as tiny_model
 from fair_tta import TPT, AugMix, FairTPT, FairTPTClassifier, ModelError, ZeroShot
 from fair_tta.extend import Adapter
 from fair_tta.lab._runs import bank as picture_files
-from fair_tta.lab._runs.bank import AskedPicture
+from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import Job, WorkUnit, job_of
-from fair_tta.lab._runs.store import to_prediction
-from fair_tta.lab._runs.worker import Answered, Worker
+from fair_tta.lab._runs.worker import ImageRows, Worker
 
 METHODS: tuple[Adapter, ...] = (ZeroShot(), TPT(), FairTPT())
 
@@ -30,22 +29,22 @@ def classifier(tiny_model: str) -> FairTPTClassifier:
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> list[AskedPicture]:
+def pictures(tmp_path: Path) -> list[ImageSource]:
     found = []
     for i in range(3):
         picture(i).save(tmp_path / f"{i}.png")
-        found.append(AskedPicture(f"{i}.png", str(tmp_path / f"{i}.png")))
+        found.append(ImageSource(f"{i}.png", str(tmp_path / f"{i}.png")))
     return found
 
 
-def ask(job: Job, *pictures: AskedPicture, known: Sequence[int] = ()) -> list[Answered]:
-    every = frozenset(job.questions())
+def ask(job: Job, *pictures: ImageSource, known: Sequence[int] = ()) -> list[ImageRows]:
+    every = frozenset(job.asked())
     left = tuple(frozenset() if i in known else every for i, _ in enumerate(pictures))
-    return Worker(job)(WorkUnit(pictures, 0, job.questions(), left if known else None))
+    return Worker(job)(WorkUnit(pictures, 0, job.asked(), left if known else None))
 
 
 def test_answers_are_those_of_predict(
-    classifier: FairTPTClassifier, pictures: list[AskedPicture], monkeypatch: pytest.MonkeyPatch
+    classifier: FairTPTClassifier, pictures: list[ImageSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     views: list[int] = []
     encode = FairTPTClassifier.encode
@@ -56,7 +55,7 @@ def test_answers_are_those_of_predict(
         return found
 
     monkeypatch.setattr(FairTPTClassifier, "encode", counted)
-    broken = AskedPicture("x", b"nonsense")
+    broken = ImageSource("x", b"nonsense")
     found = ask(job_of(classifier, METHODS), pictures[0], broken, pictures[1])
     assert sorted(views) == [2, 6], "the picture alone, and its views, once for all methods"
     assert isinstance(found[1], str)
@@ -65,7 +64,7 @@ def test_answers_are_those_of_predict(
         assert isinstance(answers, list)
         for adapter, answer in zip(METHODS, answers, strict=True):
             assert answer.image == source.name
-            prediction = to_prediction(answer, classifier.targets, classifier.sensitive)
+            prediction = answer.prediction
             alone = classifier.with_adapter(adapter).predict(source.source)
             assert prediction.probabilities == pytest.approx(alone.probabilities, abs=1e-4)
             assert prediction.sensitive_entropy == pytest.approx(alone.sensitive_entropy, abs=1e-4)
@@ -73,10 +72,10 @@ def test_answers_are_those_of_predict(
 
 
 def test_keys_are_of_the_content(
-    classifier: FairTPTClassifier, pictures: list[AskedPicture]
+    classifier: FairTPTClassifier, pictures: list[ImageSource]
 ) -> None:
     job = job_of(classifier, METHODS)
-    again = AskedPicture("again", Path(str(pictures[0].source)).read_bytes())
+    again = ImageSource("again", Path(str(pictures[0].source)).read_bytes())
     first, second, other = ask(job, pictures[0], again, pictures[1])
     assert [a.key for a in first] == [a.key for a in second]  # type: ignore[union-attr]
     keys = {a.key for some in (first, other) for a in some}  # type: ignore[union-attr]
@@ -115,7 +114,7 @@ def test_models_differ_in_more_than_weights(classifier: FairTPTClassifier) -> No
 
 
 def test_each_method_is_charged_what_it_looks_at(
-    classifier: FairTPTClassifier, pictures: list[AskedPicture], monkeypatch: pytest.MonkeyPatch
+    classifier: FairTPTClassifier, pictures: list[ImageSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a clock that moves when pictures are encoded and when a method works."""
     now = [0.0]
@@ -142,10 +141,10 @@ def test_each_method_is_charged_what_it_looks_at(
 
 
 def test_what_is_known_is_not_done_for_pictures_that_cannot_be_read(
-    classifier: FairTPTClassifier, pictures: list[AskedPicture], monkeypatch: pytest.MonkeyPatch
+    classifier: FairTPTClassifier, pictures: list[ImageSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = job_of(classifier, METHODS[:1])
-    missing = AskedPicture("gone", "gone.png")
+    missing = ImageSource("gone", "gone.png")
     whole = ask(job, *pictures[:2], known=[0])
     assert [len(answers) for answers in whole] == [1, 1], "the batch as a whole"
     monkeypatch.setattr(FairTPTClassifier, "encode", None)
@@ -155,7 +154,7 @@ def test_what_is_known_is_not_done_for_pictures_that_cannot_be_read(
 
 
 def test_large_files_are_no_pictures(
-    classifier: FairTPTClassifier, pictures: list[AskedPicture], monkeypatch: pytest.MonkeyPatch
+    classifier: FairTPTClassifier, pictures: list[ImageSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(picture_files, "MOST_BYTES", 100)
     (found,) = ask(job_of(classifier, METHODS[:1]), pictures[0])
@@ -163,7 +162,7 @@ def test_large_files_are_no_pictures(
 
 
 def test_a_picture_that_the_model_cannot_use_fails_alone(
-    classifier: FairTPTClassifier, pictures: list[AskedPicture], tmp_path: Path
+    classifier: FairTPTClassifier, pictures: list[ImageSource], tmp_path: Path
 ) -> None:
     encode = classifier.backend.encode_images
 
@@ -174,16 +173,16 @@ def test_a_picture_that_the_model_cannot_use_fails_alone(
 
     classifier.backend.encode_images = picky  # type: ignore[method-assign]
     picture(1, (1, 9)).save(tmp_path / "thin.png")
-    thin = AskedPicture("thin.png", str(tmp_path / "thin.png"))
+    thin = ImageSource("thin.png", str(tmp_path / "thin.png"))
     job = job_of(classifier, METHODS[:1])
     found = ask(job, pictures[0], thin, pictures[2])
     assert [type(answers) for answers in found] == [list, str, list]
-    assert found[1] == "the model cannot use this picture of 1 x 9 pixels (RuntimeError: too thin)"
+    assert found[1] == "the model cannot use this image of 1 x 9 pixels (RuntimeError: too thin)"
     assert ask(job, thin) == [found[1]]
 
 
 def test_a_picture_without_finite_features_is_left_out(
-    classifier: FairTPTClassifier, pictures: list[AskedPicture]
+    classifier: FairTPTClassifier, pictures: list[ImageSource]
 ) -> None:
     encode = classifier.backend.encode_images
 
@@ -201,7 +200,7 @@ def test_a_picture_without_finite_features_is_left_out(
 
 
 def test_a_program_that_fails_with_all_pictures_stops(
-    classifier: FairTPTClassifier, pictures: list[AskedPicture]
+    classifier: FairTPTClassifier, pictures: list[ImageSource]
 ) -> None:
     def broken(*_: Any) -> None:
         raise AttributeError("no such method")
@@ -211,14 +210,14 @@ def test_a_program_that_fails_with_all_pictures_stops(
         ask(
             job_of(classifier, METHODS[:1]),
             pictures[0],
-            AskedPicture("x", b"nonsense"),
+            ImageSource("x", b"nonsense"),
             pictures[1],
         )
 
 
 @pytest.mark.parametrize("kind", ["OutOfMemoryError", "AcceleratorError", "ModelError"])
 def test_a_device_that_fails_is_no_fault_of_the_picture(
-    classifier: FairTPTClassifier, pictures: list[AskedPicture], kind: str
+    classifier: FairTPTClassifier, pictures: list[ImageSource], kind: str
 ) -> None:
     error = ModelError if kind == "ModelError" else getattr(torch, kind, None)
     if error is None:

@@ -15,12 +15,11 @@ from fair_tta.lab._cli import options
 from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, progress_bar, say, usage
 from fair_tta.lab._cli.names import sensitive_option, targets_option
 from fair_tta.lab._cli.paths import (
-    KEPT_ROWS,
     NO_PICTURE,
     as_named,
-    asked_picture,
     chosen_pictures,
     closed_folder,
+    image_source,
     rows_file,
 )
 
@@ -97,7 +96,7 @@ def examine_command(
         from fair_tta.lab._cli.tables import print_examination
         from fair_tta.lab._runs.job import job_of
         from fair_tta.lab._runs.runner import Runner
-        from fair_tta.lab._runs.store import Store, to_prediction
+        from fair_tta.lab._runs.store import ROWS, Store
         from fair_tta.methods import ZeroShot
         from fair_tta.metrics._bootstrap import DEFAULT
 
@@ -137,7 +136,7 @@ def examine_command(
             )
             answered = runner.stream(
                 chosen(),
-                asked_picture,
+                image_source,
                 size=classifier.batch_size,
                 seed=seed,
                 read_ahead="-" not in images,
@@ -151,8 +150,7 @@ def examine_command(
                     failed += 1
                     say(printable(as_named(answers, path)))
                 else:
-                    names = classifier.targets, classifier.sensitive
-                    predictions = [to_prediction(answer, *names) for answer in answers]
+                    predictions = [row.prediction for row in answers]
                     perceptions.add(predictions)
                     short_name = printable(str(Path(*Path(path).parts[-2:])))
                     changed.add(predictions, short_name, path)
@@ -175,7 +173,7 @@ def examine_command(
         else:
             print_examination(examination)
             if out is not None:
-                typer.echo(f"Written to {printable(str(out))}: {EXAMINATION}, {PAGE}, {KEPT_ROWS}")
+                typer.echo(f"Written to {printable(str(out))}: {EXAMINATION}, {PAGE}, {ROWS}")
     for sentence in left_out:
         say(sentence)
     if failed:

@@ -11,7 +11,7 @@ import typer
 
 from fair_tta._prompts.templates import Templates, default_template
 from fair_tta.lab._cli.console import progress_bar, say, usage
-from fair_tta.lab._cli.paths import asked_pictures
+from fair_tta.lab._cli.paths import image_sources
 
 if TYPE_CHECKING:
     from fair_tta._io import Unlisted
@@ -298,7 +298,7 @@ def fit_on(
             classifier,
             methods,
             reference,
-            lambda: asked_pictures(chosen()),
+            lambda: image_sources(chosen()),
             reference_is_data=reference_is_data,
             progress=tell,
         )

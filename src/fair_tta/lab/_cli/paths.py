@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING
 from fair_tta._io import Unlisted, pictures_below
 
 if TYPE_CHECKING:
-    from fair_tta.lab._runs.bank import AskedPicture
-
-KEPT_ROWS = "rows.jsonl"
-"""What finished answers are kept in."""
+    from fair_tta.lab._runs.bank import ImageSource
 
 NO_PICTURE = (
     "no picture was found: name files, folders with files such as .jpg or .png, or - to read paths "
@@ -75,16 +72,16 @@ def chosen_pictures(
     return lambda: every
 
 
-def asked_pictures(found: Iterable[str | Unlisted]) -> Iterator[AskedPicture]:
+def image_sources(found: Iterable[str | Unlisted]) -> Iterator[ImageSource]:
     """All that are no closed folders."""
-    return (asked for one in found if (asked := asked_picture(one)) is not None)
+    return (asked for one in found if (asked := image_source(one)) is not None)
 
 
-def asked_picture(found: str | Unlisted) -> AskedPicture | None:
+def image_source(found: str | Unlisted) -> ImageSource | None:
     """For the runner; None for a folder that is closed."""
-    from fair_tta.lab._runs.bank import AskedPicture
+    from fair_tta.lab._runs.bank import ImageSource
 
-    return None if isinstance(found, Unlisted) else AskedPicture(found, os.path.abspath(found))
+    return None if isinstance(found, Unlisted) else ImageSource(found, os.path.abspath(found))
 
 
 def as_named(problem: str, path: str) -> str:
@@ -98,9 +95,11 @@ def closed_folder(found: Unlisted) -> str:
 
 
 def rows_file(out: Path) -> Path:
-    """Where finished answers are kept in a folder, which is made if it is not there."""
+    """The file of finished rows in a folder, which is created if it does not exist."""
+    from fair_tta.lab._runs.store import ROWS
+
     out.mkdir(parents=True, exist_ok=True)
-    return out / KEPT_ROWS
+    return out / ROWS
 
 
 def _expand(path: str) -> Iterator[str | Unlisted]:

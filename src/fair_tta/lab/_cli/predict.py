@@ -30,9 +30,9 @@ from fair_tta.lab._cli.names import sensitive_option, targets_option
 from fair_tta.lab._cli.paths import (
     NO_PICTURE,
     as_named,
-    asked_picture,
     chosen_pictures,
     closed_folder,
+    image_source,
     rows_file,
 )
 from fair_tta.lab.report._terminal import Fitted, TableColumn
@@ -219,7 +219,7 @@ def predict_command(
         from fair_tta._io import printable
         from fair_tta.lab._runs.job import job_of
         from fair_tta.lab._runs.runner import Runner
-        from fair_tta.lab._runs.store import Store, to_prediction
+        from fair_tta.lab._runs.store import Store
         from fair_tta.methods._registry import short_name
 
         method = options.read_adapter(adapter)
@@ -263,7 +263,7 @@ def predict_command(
             )
             size, is_typed = classifier.batch_size, "-" in images  # whoever types waits for answers
             answered = runner.stream(
-                chosen(), asked_picture, size=size, seed=seed, read_ahead=not is_typed
+                chosen(), image_source, size=size, seed=seed, read_ahead=not is_typed
             )
             for item, answers in answered:
                 done += 1
@@ -277,10 +277,7 @@ def predict_command(
                         say(printable(answers))  # the others have a place for it
                     output.add(path, ImageError(answers))
                 else:
-                    (answer,) = answers
-                    output.add(
-                        path, to_prediction(answer, classifier.targets, classifier.sensitive)
-                    )
+                    output.add(path, answers[0].prediction)
                 if done % size == 0:
                     output.flush()
                 tell(done, None)

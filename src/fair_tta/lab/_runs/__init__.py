@@ -1,1 +1,1 @@
-"""The one runner: pictures x settings -> answers in a store; engines; not what is made of them."""
+"""Runs: images x methods -> rows in a store, on one machine or a Ray cluster."""

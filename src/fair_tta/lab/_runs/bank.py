@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import torch
 from PIL import Image
 from safetensors import SafetensorError, safe_open
@@ -32,15 +33,15 @@ from fair_tta._models import Backend
 from fair_tta.errors import FairTTAError, ImageError
 
 MOST_BYTES = 2**30
-"""A file that is larger is no picture that a model can use."""
+"""No model can use a larger image file."""
 
 
 @dataclass(frozen=True)
-class AskedPicture:
-    """A picture to be answered.
+class ImageSource:
+    """An image to be classified.
 
     Attributes:
-        name: what it is called in rows: within its dataset, or as the user called it.
+        name: its name in rows: within its dataset, or as the user wrote it.
         source: the path of its file, or the content of one.
     """
 
@@ -48,74 +49,69 @@ class AskedPicture:
     source: str | bytes
 
 
-@dataclass(frozen=True)
-class PictureFile:
-    """What was read.
-
-    Attributes:
-        data: the content.
-        content: its digest.
-        stamp: see `stamp_of`.
-    """
+class ImageFile(NamedTuple):
+    """The content of an image file, the digest of the content, and its `file_signature`."""
 
     data: bytes
     content: str
-    stamp: str
+    signature: str
 
 
-def read_picture(picture: AskedPicture) -> PictureFile:
+def read_image(image: ImageSource) -> ImageFile:
     """Read a file.
 
     Raises:
         OSError: it cannot be read, or is a pipe or a device.
         ImageError: it is too large.
     """
-    if isinstance(picture.source, bytes):
-        return PictureFile(picture.source, content_digest(picture.source), "")
-    with open_file(picture.source) as file:
+    if isinstance(image.source, bytes):
+        return ImageFile(image.source, content_digest(image.source), "")
+    with open_file(image.source) as file:
         found = os.fstat(file.fileno())
         if found.st_size > MOST_BYTES:
-            raise ImageError(f"cannot use {picture.source!r}: it has more than {MOST_BYTES} bytes")
+            raise ImageError(f"cannot use {image.source!r}: it has more than {MOST_BYTES} bytes")
         data = file.read()
-    return PictureFile(data, content_digest(data), _stamp(picture.source, found))
+    return ImageFile(data, content_digest(data), _signature(image.source, found))
 
 
-def stamp_of(picture: AskedPicture) -> str:
-    """Tells a file from all others and from what it was before, without reading it.
+def file_signature(image: ImageSource) -> str:
+    """Distinguishes a file from all others and from what it was before, without reading it.
 
-    It has the path, the size and the times of writing and of change; the last cannot be set back.
-    Empty for a file that is not there.
+    It is made of the path, the size and the times of writing and of change; the last cannot be set
+    back. Empty for a file that does not exist.
     """
-    if isinstance(picture.source, bytes):
+    if isinstance(image.source, bytes):
         return ""
     try:
-        return _stamp(picture.source, os.stat(picture.source))
+        return _signature(image.source, os.stat(image.source))
     except (OSError, ValueError):
         return ""
 
 
 def content_digest(data: bytes) -> str:
-    """What a content is known by."""
+    """The digest by which contents are known."""
     return blake2b(data, digest_size=16).hexdigest()
 
 
-def _stamp(path: str, found: os.stat_result) -> str:
+def digest(value: Any) -> str:
+    """Of JSON, in its order: that of names is the order of a prediction's probabilities."""
+    return blake2b(json.dumps(value).encode(), digest_size=6).hexdigest()
+
+
+def _signature(path: str, found: os.stat_result) -> str:
     facts = found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
     return content_digest(repr((os.fsencode(os.path.abspath(path)), *facts)).encode())
 
 
 BANK_FORMAT = "fair-tta/bank/1"
 _ENDING = ".safetensors"
+_NOT_THERE = (OSError, SafetensorError, LookupError, TypeError, ValueError, RecursionError,
+              msgspec.MsgspecError)  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Banked:
-    """What a bank has of some images.
-
-    Attributes:
-        features: ``[images, views, dim]`` unit features in float32.
-        seconds: what making them took, for each image, whenever that was.
-    """
+class StoredFeatures(NamedTuple):
+    """Unit features ``[images, views, dim]`` in float32, and the seconds that making them took for
+    each image, whenever that was."""
 
     features: Tensor
     seconds: list[float]
@@ -124,9 +120,9 @@ class Banked:
 def identity(backend: Backend, views: Any) -> dict[str, Any]:
     """All that features depend on besides image and seed, as JSON.
 
-    The preprocessing is known by what it makes of a test picture. A model that keeps its weights
-    to itself is known by the features of that picture; the others also by how they are built, as
-    the same weights give other features with another activation.
+    The preprocessing is known by its output for a test image. A model whose weights cannot be read
+    is known by the features of that image; the others also by how they are built, as the same
+    weights give other features with another activation.
     """
     model = getattr(backend, "model", None)
     model = model if isinstance(model, nn.Module) else None
@@ -176,13 +172,13 @@ class Bank:
     def __contains__(self, digest: object) -> bool:
         return digest in self._where
 
-    def get(self, digests: Sequence[str], encode: Callable[[list[int]], Tensor]) -> Banked:
-        """Features of images; those that are not there yet are made and kept, in one shard.
+    def get(self, digests: Sequence[str], encode: Callable[[list[int]], Tensor]) -> StoredFeatures:
+        """Features of images; those that are not there yet are made and stored, in one shard.
 
         What is made is rounded to float16 too, so it does not matter which were there.
 
         Args:
-            digests: of the images' files, which `Answer.content` has too.
+            digests: of the image files, as in `Key.content`.
             encode: makes unit features ``[some, views, dim]`` of the images at these places.
         """
         found: dict[str, tuple[Tensor, float]] = {}
@@ -197,7 +193,7 @@ class Bank:
         if missing:
             found |= self._make(list(missing), lambda: encode(list(missing.values())))
         features = torch.stack([found[digest][0] for digest in digests])
-        return Banked(unit(features.float()), [found[digest][1] for digest in digests])
+        return StoredFeatures(unit(features.float()), [found[digest][1] for digest in digests])
 
     def _make(
         self, digests: list[str], encode: Callable[[], Tensor]
@@ -228,7 +224,7 @@ class Bank:
         except (OSError, SafetensorError) as error:
             raise FairTTAError(
                 f"cannot write features to {str(self.folder)!r}: {error}. What is finished is on "
-                "disk: mend this, and the same command goes on from there."
+                "disk: solve this, and the same command resumes from there."
             ) from error
         self._where |= {digest: (path, row) for row, digest in enumerate(digests)}
 
@@ -236,10 +232,8 @@ class Bank:
         try:
             with safe_open(path, "pt") as shard:
                 metadata = shard.metadata()
-            digests = json.loads(metadata["images"])
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError):
-            return
-        if not isinstance(digests, list) or not all(isinstance(d, str) for d in digests):
+            digests = msgspec.json.decode(metadata["images"], type=list[str])
+        except _NOT_THERE:
             return
         for row, digest in enumerate(digests):
             self._where.setdefault(digest, (path, row))
@@ -256,7 +250,7 @@ class Bank:
             expected = json.loads(metadata["checksums"])[row]
             seconds = float(metadata["seconds"])
             is_ours = features.dtype == torch.float16 and features.shape[1:] == (self._dim,)
-        except (OSError, SafetensorError, LookupError, TypeError, ValueError, RecursionError):
+        except _NOT_THERE:
             is_ours = False
         if not is_ours or _checksum(digest, features) != expected:
             del self._where[digest]

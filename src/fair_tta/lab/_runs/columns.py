@@ -1,4 +1,4 @@
-"""Kept answers and true labels, column by column: what an audit is made of."""
+"""Stored rows and true labels, column by column: the input of an audit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._measure import audit
 from fair_tta.auditing._run import HarmSets
 from fair_tta.errors import SmallGroupWarning
-from fair_tta.lab._runs.store import Answer
+from fair_tta.lab._runs.store import StoredRow
 from fair_tta.lab.data import Record
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
@@ -25,21 +25,21 @@ _BY_ATTRIBUTE = ("sensitive_entropy", "sensitive_entropy_zero_shot")
 
 
 class Columns:
-    """The answers of one setting. Of each picture a few numbers stay in memory.
+    """The rows of one method. Of each image a few numbers stay in memory.
 
     Args:
-        targets: all labels of the target, in the order of the answers' probabilities.
-        keep_beliefs: keep what the model believes before adaptation too, so that the audit shows
-            what would have been said without labels.
+        targets: all labels of the target, in the order of the probabilities.
+        keep_beliefs: keep the probabilities before adaptation too, so that the audit shows what
+            could have been estimated without labels.
 
     Attributes:
-        images: the names of the pictures within their dataset.
+        images: the names of the images within their dataset.
         truth: the true targets.
         sensitive: ``{attribute: true values}``
-        labels: the answers.
-        warnings: what the method had to say about each picture.
-        seconds: what it took, all pictures together.
-        by: who did the work, each once.
+        labels: the predicted targets.
+        warnings: of the predictions.
+        seconds: of all images together.
+        by: the engines that did the work, each once.
     """
 
     def __init__(self, targets: Iterable[str], *, keep_beliefs: bool = False) -> None:
@@ -58,41 +58,43 @@ class Columns:
         self._entropies: dict[str, dict[str, array[float]]] = {name: {} for name in _BY_ATTRIBUTE}
 
     @classmethod
-    def of(cls, targets: Iterable[str], rows: Iterable[tuple[Record, Answer]]) -> Columns:
+    def of(cls, targets: Iterable[str], rows: Iterable[tuple[Record, StoredRow]]) -> Columns:
         """All of these at once."""
         columns = cls(targets)
-        for record, answer in rows:
-            columns.add(record, answer)
+        for record, row in rows:
+            columns.add(record, row)
         return columns
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def add(self, record: Record, answer: Answer) -> None:
-        """One more picture."""
+    def add(self, record: Record, row: StoredRow) -> None:
+        """One more image."""
+        prediction = row.prediction
         self.images.append(record.key)
         self.truth.append(sys.intern(record.target))
         for attribute, value in record.sensitive.items():
             self.sensitive.setdefault(attribute, []).append(sys.intern(value))
-        self.labels.append(sys.intern(answer.label))
-        self.warnings.append(tuple(map(sys.intern, answer.warnings)))
-        self.seconds += answer.seconds
-        if answer.by not in self.by:
-            self.by.append(answer.by)
-        self._numbers["confidence"].append(answer.probabilities[self.targets.index(answer.label)])
+        self.labels.append(sys.intern(prediction.label))
+        self.warnings.append(tuple(map(sys.intern, prediction.warnings)))
+        self.seconds += row.seconds
+        if row.by not in self.by:
+            self.by.append(row.by)
+        self._numbers["confidence"].append(prediction.probabilities[prediction.label])
         for name in _NUMBERS:
-            number = getattr(answer, name)
+            number = getattr(prediction, name)
             self._numbers[name].append(float("nan") if number is None else number)
         for name, columns in self._entropies.items():
-            for attribute, entropy in getattr(answer, name).items():
+            for attribute, entropy in getattr(prediction, name).items():
                 columns.setdefault(attribute, array("d")).append(entropy)
         if self._keep_beliefs:
-            self._zero_shot.extend(answer.zero_shot)
-            for attribute, values in answer.sensitive_zero_shot.items():
-                self._sensitive_zero_shot.setdefault(attribute, array("f")).extend(values)
+            self._zero_shot.extend(prediction.zero_shot.values())
+            for attribute, values in prediction.sensitive_zero_shot.items():
+                beliefs = self._sensitive_zero_shot.setdefault(attribute, array("f"))
+                beliefs.extend(values.values())
 
     def scores(self) -> Scores:
-        """What the setting says besides its answers."""
+        """The columns besides labels."""
         columns: dict[str, Any] = {**self._numbers, **self._entropies}
         if self._keep_beliefs and len(self):
             beliefs = np.array(self._zero_shot).reshape(len(self), -1)

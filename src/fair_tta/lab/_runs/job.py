@@ -1,12 +1,10 @@
-"""What is asked, in a form that any process can take: the job, and units of pictures."""
+"""What is asked, in a form that any process can take: the job, and units of images."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +18,14 @@ from fair_tta._models.load import find_device, load, move
 from fair_tta._prompts.templates import Templates
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
-from fair_tta.lab._runs.bank import AskedPicture, identity
+from fair_tta.lab._runs.bank import ImageSource, digest, identity
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 
 
 @dataclass(frozen=True)
-class Wording:
-    """What is to be told apart, in words.
+class Question:
+    """The classes to choose from.
 
     Attributes:
         targets: ``{label: phrase}``
@@ -42,22 +40,26 @@ class Wording:
     scale: float | None = None
 
 
+Asked = tuple[int, int]
+"""A question and a method: places in `Job.questions` and `Job.adapters`."""
+
+
 @dataclass(frozen=True)
 class WorkUnit:
-    """A few pictures, which are worked on together, and what is asked about them.
+    """A few images that are processed together, and what is asked about them.
 
     Attributes:
-        pictures: the pictures.
+        images: the images.
         seed: of their views.
-        questions: ``(task, setting)``, places in `Job.tasks` and `Job.settings`.
-        open: for each picture the questions that it has no answer to yet; None for all. What is
-            open for a picture that can be read is asked about all of them.
+        asked: the questions and methods.
+        missing: for each image what is not stored yet; None for everything. What is missing for
+            an image that can be read is computed for the whole unit.
     """
 
-    pictures: tuple[AskedPicture, ...]
+    images: tuple[ImageSource, ...]
     seed: int
-    questions: tuple[tuple[int, int], ...]
-    open: tuple[frozenset[tuple[int, int]], ...] | None = None
+    asked: tuple[Asked, ...]
+    missing: tuple[frozenset[Asked], ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,21 +68,21 @@ class Job:
 
     Attributes:
         model: what `FairTPTClassifier` takes; other processes load it themselves.
-        tasks: what is asked.
-        settings: the methods.
+        questions: what is asked.
+        adapters: the methods.
         views: how views are made.
         device: where to move the model, None to leave it where it is.
         dtype: in which precision, None for its own.
-        bank: the folder of features (`fair_tta.lab._runs.bank`), None to keep none.
-        alone: settings share no work, so that the cost of each is its own.
+        bank: the folder of features (`fair_tta.lab._runs.bank`), None to store none.
+        alone: methods share no work, so that the cost of each is its own.
         threads: of torch for every worker, None to leave them.
         costs: the circumstances of the work, as JSON, if its cost is what is measured.
-        is_kept: whether answers are to be found again; if not, nobody needs to know the weights.
+        is_kept: whether rows are stored; if not, nobody needs to know the weights.
     """
 
     model: Any
-    tasks: tuple[Wording, ...]
-    settings: tuple[Adapter, ...]
+    questions: tuple[Question, ...]
+    adapters: tuple[Adapter, ...]
     views: Any = AugMix()
     device: str | torch.device | None = None
     dtype: str | torch.dtype | None = None
@@ -97,33 +99,33 @@ class Job:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """All that features depend on besides picture and seed, as JSON."""
+        """All that features depend on besides image and seed, as JSON."""
         return {**identity(self.backend, self.views), **self.costs}
 
     @cached_property
     def digests(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-        """Of model and views, tasks, and settings, for `Key`.
+        """Of model and views, questions, and methods, for `Key`.
 
-        A tokenizer is known by what it makes of the prompts, and a text tower that keeps its
-        weights to itself by their features.
+        A tokenizer is known by its output for the prompts, and a text tower whose weights cannot
+        be read by the features of the prompts.
         """
         if not self.is_kept:
-            return "", ("",) * len(self.tasks), ("",) * len(self.settings)
+            return "", ("",) * len(self.questions), ("",) * len(self.adapters)
         rounded = self.bank is not None
         return (
-            _digest({"fair_tta": version("fair-tta"), "rounded": rounded, **self.facts}),
-            tuple(map(self._task_digest, range(len(self.tasks)))),
-            tuple(_digest(plain(setting)) for setting in self.settings),
+            digest({"fair_tta": version("fair-tta"), "rounded": rounded, **self.facts}),
+            tuple(map(self._question_digest, range(len(self.questions)))),
+            tuple(digest(plain(adapter)) for adapter in self.adapters),
         )
 
-    def _task_digest(self, place: int) -> str:
+    def _question_digest(self, place: int) -> str:
         task = self.classifier(place).task
         sets = [task.target_prompts, *task.sensitive_prompts.values()]
         seen: list[Any] = [prompts.tokens.ids.tolist() for prompts in sets]
         if self.facts["architecture"] is None:
             features = [task.target_features, *task.sensitive_features.values()]
             seen.append([plain(of.half()) for of in features])
-        return _digest([plain(self.tasks[place]), seen])
+        return digest([plain(self.questions[place]), seen])
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the loaded model: each process has its own."""
@@ -135,7 +137,7 @@ class Job:
         """Load the model in another process than the driver's.
 
         Args:
-            device: where, unless the job says.
+            device: where, unless the job has one.
 
         Raises:
             FairTTAError: it is not the driver's model.
@@ -145,33 +147,30 @@ class Job:
             return
         found, expected = identity(self.backend, self.views), self.facts
         # preprocessing may round differently on another machine
-        other = [
-            name for name in found if name != "preprocessing" and found[name] != expected[name]
-        ]
-        if other:
+        if any(found[name] != expected[name] for name in found if name != "preprocessing"):
             raise FairTTAError(
                 f"it loaded another model than the driver: {found} is not {expected}."
             )
 
-    def with_settings(self, settings: Iterable[Adapter]) -> Job:
+    def with_adapters(self, adapters: Iterable[Adapter]) -> Job:
         """The same job, its model loaded, with other methods."""
-        other = replace(self, settings=tuple(settings))
+        other = replace(self, adapters=tuple(adapters))
         other.__dict__["backend"] = self.backend
         return other
 
-    def questions(self, task: int = 0) -> tuple[tuple[int, int], ...]:
-        """All settings on one task."""
-        return tuple((task, setting) for setting in range(len(self.settings)))
+    def asked(self, question: int = 0) -> tuple[Asked, ...]:
+        """All methods on one question."""
+        return tuple((question, adapter) for adapter in range(len(self.adapters)))
 
-    def classifier(self, task: int, cache: Cache | None = None) -> FairTPTClassifier:
-        """A classifier that is asked about a task; its adapter does not matter."""
-        asked = self.tasks[task]
+    def classifier(self, place: int, cache: Cache | None = None) -> FairTPTClassifier:
+        """A classifier for a question; its adapter does not matter."""
+        question = self.questions[place]
         return FairTPTClassifier(
             self.backend,
-            dict(asked.targets),
-            {attribute: dict(names) for attribute, names in asked.sensitive.items()} or None,
-            asked.template,
-            scale=asked.scale,
+            dict(question.targets),
+            {attribute: dict(names) for attribute, names in question.sensitive.items()} or None,
+            question.template,
+            scale=question.scale,
             adapter=ZeroShot(),
             views=self.views,
             cache=cache,
@@ -192,33 +191,28 @@ def load_backend(
 
 
 def job_of(
-    classifier: FairTPTClassifier, settings: Iterable[Adapter], model: Any = None, **others: Any
+    classifier: FairTPTClassifier, adapters: Iterable[Adapter], model: Any = None, **others: Any
 ) -> Job:
     """A job with the model, names and views of a classifier.
 
     Args:
         classifier: its adapter does not matter.
-        settings: the methods.
+        adapters: the methods.
         model: how other processes load the model; if None it is sent to them.
         others: of `Job`.
     """
     task = classifier.task
-    wording = Wording(task.targets, task.sensitive, task.templates, task.scale)
+    question = Question(task.targets, task.sensitive, task.templates, task.scale)
     placed: dict[str, Any] = {}
     if model is not None:
         placed["device"], placed["dtype"] = classifier.loaded_as
     job = Job(
         classifier.backend if model is None else model,
-        (wording,),
-        tuple(settings),
+        (question,),
+        tuple(adapters),
         classifier.vision.views,
         **placed,
         **others,
     )
     job.__dict__["backend"] = classifier.backend
     return job
-
-
-def _digest(value: Any) -> str:
-    text = json.dumps(value)  # in their order: that of names is the one of an answer's numbers
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()

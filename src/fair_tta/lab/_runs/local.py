@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from threading import Thread, current_thread, main_thread
@@ -18,8 +19,8 @@ import torch
 
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._runs.job import Job, WorkUnit
-from fair_tta.lab._runs.runner import Pending, Pool
-from fair_tta.lab._runs.worker import Answered, BegunUnit, Worker, start_worker
+from fair_tta.lab._runs.runner import Pool
+from fair_tta.lab._runs.worker import ImageRows, Worker, start_worker
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Local:
             start = _start, (job, self._threads)
             pool = ProcessPoolExecutor(self.workers, get_context("spawn"), *start)
             try:
-                yield _Processes(pool, 3 * self.workers)
+                yield _Pool(partial(_submit, pool), 3 * self.workers)
             except BaseException:  # nobody waits for what they are doing, which may take long
                 for process in [*pool._processes.values()]:
                     process.kill()
@@ -69,75 +70,53 @@ class Local:
             torch.set_num_threads(job.threads or before)
             worker = Worker(job)
             try:
-                yield _Here(worker)
+                # A unit is processed when it is waited for; its images are decoded before.
+                yield _Pool(lambda unit: partial(worker.finish, worker.begin(unit)))
             finally:
                 worker.close()
                 torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)
-class _Here:
-    """A unit is done when it is waited for; its pictures are decoded before."""
-
-    worker: Worker
+class _Pool:
+    submit: Callable[[WorkUnit], Callable[[], list[ImageRows]]]
     ahead: int = 0
 
-    def submit(self, unit: WorkUnit) -> Pending:
-        return _Later(self.worker, self.worker.begin(unit))
+
+def _submit(pool: ProcessPoolExecutor, unit: WorkUnit) -> Callable[[], list[ImageRows]]:
+    with _no_ctrl_c(), _alive():
+        future = pool.submit(_work, unit)
+
+    def wait() -> list[ImageRows]:
+        with _alive():
+            return future.result()
+
+    return wait
 
 
-@dataclass(frozen=True)
-class _Later:
-    worker: Worker
-    begun: BegunUnit
-
-    def result(self) -> list[Answered]:
-        return self.worker.finish(self.begun)
-
-
-@dataclass(frozen=True)
-class _Processes:
-    pool: ProcessPoolExecutor
-    ahead: int
-
-    def submit(self, unit: WorkUnit) -> Pending:
-        try:
-            with _no_ctrl_c():
-                return _Elsewhere(self.pool.submit(_work, unit))
-        except BrokenProcessPool as error:
-            raise _dead() from error
-
-
-@dataclass(frozen=True)
-class _Elsewhere:
-    future: Future[list[Answered]]
-
-    def result(self) -> list[Answered]:
-        try:
-            return self.future.result()
-        except BrokenProcessPool as error:
-            raise _dead() from error
+@contextmanager
+def _alive() -> Iterator[None]:
+    try:
+        yield
+    except BrokenProcessPool as error:
+        raise FairTTAError(
+            "a worker process died (out of memory?). What is finished is on disk: the same command "
+            "resumes from there; try fewer workers. In a script, put the call below "
+            '`if __name__ == "__main__":`, as worker processes load the script too.'
+        ) from error
 
 
 @contextmanager
 def _no_ctrl_c() -> Iterator[None]:
     """Processes that are started now leave Ctrl-C to us."""
     if current_thread() is not main_thread():
-        yield  # only the main thread may say so
+        yield  # only the main thread may set it
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _dead() -> FairTTAError:
-    return FairTTAError(
-        "a worker process died (out of memory?). What is finished is on disk: the same command "
-        "goes on from there; try fewer workers. In a script of your own, put the call below "
-        '`if __name__ == "__main__":`, as worker processes load the script too.'
-    )
 
 
 _worker: Any  # of a worker process
@@ -154,13 +133,13 @@ def _start(job: Job, threads: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """A killed driver cannot tell its workers."""
+    """A killed driver cannot end its workers."""
     parent = parent_process()
     if parent is not None:
         wait([parent.sentinel])
         os._exit(1)
 
 
-def _work(unit: WorkUnit) -> list[Answered]:
-    answered: list[Answered] = _worker(unit)
-    return answered
+def _work(unit: WorkUnit) -> list[ImageRows]:
+    rows: list[ImageRows] = _worker(unit)
+    return rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from threading import Lock, local
@@ -14,7 +14,7 @@ from typing import Any
 from fair_tta.errors import FairTTAError, require
 from fair_tta.lab._runs.job import Job, WorkUnit
 from fair_tta.lab._runs.runner import Pool
-from fair_tta.lab._runs.worker import Answered, start_worker
+from fair_tta.lab._runs.worker import ImageRows, start_worker
 
 _PATIENCE = 10.0  # seconds for a cluster to answer
 _TRIES = 3  # so many deaths over the same unit are no accident
@@ -25,9 +25,9 @@ class OnRay:
     """A Ray cluster.
 
     Actors are started as there is work, up to `workers`; those for which the cluster has no room
-    yet begin when it has. An actor that dies is started again and its unit is done again. Pictures
+    yet begin when it has. An actor that dies is started again and its unit is done again. Images
     should be on a disk that all nodes see under the same paths, and so should the bank; if it is
-    not, each node keeps what it has encoded itself, and the answers are the same.
+    not, each node stores what it has encoded itself, and the rows are the same.
 
     Args:
         address: of the cluster; ``"auto"`` for the one that this machine belongs to; None for the
@@ -89,9 +89,9 @@ class _Actors:
             self._threads.shutdown(wait=True, cancel_futures=True)
         self._stack.close()
 
-    def submit(self, unit: WorkUnit) -> Future[list[Answered]]:
+    def submit(self, unit: WorkUnit) -> Callable[[], list[ImageRows]]:
         threads = self._threads or self._connect()
-        return threads.submit(self._work, unit)
+        return threads.submit(self._work, unit).result
 
     def _connect(self) -> ThreadPoolExecutor:
         ray = self._ray = require("ray", "ray")
@@ -125,33 +125,33 @@ class _Actors:
         except Exception as error:  # killed at the end, or on the way
             self._own.failure = error
 
-    def _work(self, unit: WorkUnit) -> list[Answered]:
+    def _work(self, unit: WorkUnit) -> list[ImageRows]:
         if self._own.failure is not None:
             raise FairTTAError(f"an actor cannot start: {self._own.failure}")
         try:
-            answered, error = self._ray.get(self._own.actor.work.remote(unit))
+            rows, error = self._ray.get(self._own.actor.work.remote(unit))
         except self._ray.exceptions.RayActorError as died:
             raise FairTTAError(
-                f"an actor died {_TRIES} times over the same pictures (out of memory?). What is "
-                "finished is on disk: the same command goes on from there; try fewer workers, or "
-                f"fewer pictures at once. {died}"
+                f"an actor died {_TRIES} times over the same images (out of memory?). What is "
+                "finished is on disk: the same command resumes from there; try fewer workers, or "
+                f"fewer images at once. {died}"
             ) from died
         if error:
             raise FairTTAError(error)
-        done: list[Answered] = answered
+        done: list[ImageRows] = rows
         return done
 
 
 class _Actor:
-    """A worker. Errors of the input are given as text: raised, they would arrive inside Ray's."""
+    """A worker. Errors of the input are returned as text: raised, they would be wrapped by Ray."""
 
     def __init__(self, job: Job, threads: int, device: str | None) -> None:
         self._worker = start_worker(job, threads, device)
 
     def ready(self) -> None:
-        """Say that there is room."""
+        """Return when there is room."""
 
-    def work(self, unit: WorkUnit) -> tuple[list[Answered], str]:
+    def work(self, unit: WorkUnit) -> tuple[list[ImageRows], str]:
         """As `Worker`."""
         try:
             return self._worker(unit), ""
@@ -187,7 +187,7 @@ def _connect(ray: Any, address: str | None) -> None:
         if address is None:
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         else:
-            _knock(address)
+            _check_reachable(address)
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError) as error:
         raise FairTTAError(
@@ -196,7 +196,7 @@ def _connect(ray: Any, address: str | None) -> None:
         ) from error
 
 
-def _knock(address: str) -> None:
+def _check_reachable(address: str) -> None:
     """Raise `OSError` if nobody listens there: Ray would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():

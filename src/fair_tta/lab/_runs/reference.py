@@ -18,8 +18,8 @@ from torch import Tensor
 from fair_tta._io import Unlisted, pictures_below, printable
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
-from fair_tta.lab._runs.bank import AskedPicture, read_picture
-from fair_tta.lab._runs.worker import LoadedPicture, load_picture
+from fair_tta.lab._runs.bank import ImageSource, read_image
+from fair_tta.lab._runs.worker import LoadedImage, load_source
 from fair_tta.methods import Chained
 from fair_tta.methods._base import Adapter, check_adapter
 from fair_tta.methods._fitted import FittedMethod
@@ -75,7 +75,7 @@ class ReferenceFolder:
         for path in pictures_below(folder):
             with suppress(OSError, ValueError, ImageError):  # it will be told when it is used
                 if not isinstance(path, Unlisted):
-                    file = read_picture(AskedPicture(path, path))
+                    file = read_image(ImageSource(path, path))
                     contents.add(file.content)
                     sizes.add(len(file.data))
         if not contents:
@@ -89,7 +89,7 @@ class ReferenceFolder:
         """Of the folder, without the way to it."""
         return printable(self.folder.resolve().name)
 
-    def shared(self, pictures: Iterable[AskedPicture], *, is_allowed: bool) -> int:
+    def shared(self, pictures: Iterable[ImageSource], *, is_allowed: bool) -> int:
         """How many pictures are in the folder too, byte for byte.
 
         Args:
@@ -137,7 +137,7 @@ class ReferenceFolder:
                 classifier.vision.forget()  # nobody asks for these pictures again
                 file.write(features.float().cpu().numpy().tobytes())
                 sizes.append(len(features))
-                contents += [one.file.content for one in loaded]
+                contents += [one.content for one in loaded]
                 progress(len(contents), None)
             dim = classifier.task.target_features.shape[1]
 
@@ -160,24 +160,24 @@ class ReferenceFolder:
             told += f"; {len(left_out)} could not be used"
         return FittedAdapters(fitted, (f"{told}.",), about, tuple(left_out))
 
-    def _has(self, picture: AskedPicture) -> bool:
+    def _has(self, picture: ImageSource) -> bool:
         try:
             if os.stat(picture.source).st_size not in self.sizes:
                 return False
-            return read_picture(picture).content in self.contents
+            return read_image(picture).content in self.contents
         except (OSError, ValueError, ImageError):
             return False
 
     def _batches(
         self, classifier: FairTPTClassifier, left_out: list[str]
-    ) -> Iterator[list[LoadedPicture]]:
-        loaded: list[LoadedPicture] = []
+    ) -> Iterator[list[LoadedImage]]:
+        loaded: list[LoadedImage] = []
         for path in pictures_below(self.folder):
             if isinstance(path, Unlisted):
                 left_out.append(f"cannot look into the folder {path.path!r}: {path.reason}")
                 continue
             try:
-                loaded.append(load_picture(classifier, AskedPicture(path, path)))
+                loaded.append(load_source(classifier, ImageSource(path, path)))
             except ImageError as error:
                 left_out.append(str(error))
             if len(loaded) == classifier.batch_size:
@@ -212,7 +212,7 @@ def fit_adapters(
     classifier: FairTPTClassifier,
     adapters: Mapping[str, Adapter],
     reference: str | os.PathLike[str] | None,
-    pictures: Callable[[], Iterable[AskedPicture]],
+    pictures: Callable[[], Iterable[ImageSource]],
     *,
     reference_is_data: bool = False,
     progress: Tell = lambda *_: None,

@@ -1,38 +1,28 @@
-"""The one runner: pictures and questions in, answers out, in order; what is finished is kept."""
+"""The one runner: images and questions in, rows out, in order; what is finished is stored."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
-import msgspec
-
 from fair_tta.errors import ImageError
-from fair_tta.lab._runs.bank import AskedPicture, read_picture, stamp_of
-from fair_tta.lab._runs.job import Job, WorkUnit
-from fair_tta.lab._runs.store import Answer, Key, Store
-from fair_tta.lab._runs.worker import Answered
+from fair_tta.lab._runs.bank import ImageSource, file_signature, read_image
+from fair_tta.lab._runs.job import Asked, Job, WorkUnit
+from fair_tta.lab._runs.store import Key, Store, StoredRow
+from fair_tta.lab._runs.worker import ImageRows
 
 T = TypeVar("T")
 
 CHANGED = "its file was changed while it was looked at: run the same command again"
-"""What is said of such a picture."""
+"""The reason given for such an image."""
 
 Progress = Callable[[int, int], None]
-"""Is told how many are finished, and how many there are."""
-
-
-class Pending(Protocol):
-    """A unit that is being worked on, or will be when it is waited for."""
-
-    def result(self) -> list[Answered]:
-        """Wait for it."""
-        ...
+"""Receives how many are finished, and how many there are."""
 
 
 class Pool(Protocol):
@@ -43,8 +33,8 @@ class Pool(Protocol):
         """How many units may be begun before the first is waited for."""
         ...
 
-    def submit(self, unit: WorkUnit) -> Pending:
-        """Begin a unit."""
+    def submit(self, unit: WorkUnit) -> Callable[[], list[ImageRows]]:
+        """Begin a unit; what is returned waits for its rows."""
         ...
 
 
@@ -63,12 +53,12 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Runner:
-    """Answers units.
+    """Computes rows.
 
     Args:
-        job: what is common to all of them.
+        job: what is common to all units.
         engine: who does the work.
-        store: where finished answers are, None to keep none.
+        store: where finished rows are, None to store none.
     """
 
     job: Job
@@ -77,24 +67,24 @@ class Runner:
 
     def run(
         self, units: Iterable[WorkUnit], *, read_ahead: bool = False
-    ) -> Iterator[tuple[WorkUnit, list[Answered]]]:
-        """Every unit with the answers on its pictures, in the order of the units.
+    ) -> Iterator[tuple[WorkUnit, list[ImageRows]]]:
+        """Every unit with the rows of its images, in the order of the units.
 
         What is in the store is taken from there, unless the file has changed; what is not is
-        answered and stored before it is given out. A unit of which a part is missing is worked on
-        as a whole, so that the answers have the same bits as those of a run that was not stopped.
+        computed, and stored before it is returned. A unit of which a part is missing is processed
+        as a whole, so that rows have the same bits as those of a run that was not interrupted.
 
         Args:
-            units: asked for one by one.
-            read_ahead: ask for the next before answers are given out, so that its pictures are
-                decoded meanwhile; not if somebody waits for these answers to make the next.
+            units: requested one by one.
+            read_ahead: request the next before rows are returned, so that its images are decoded
+                meanwhile; not if somebody waits for these rows to make the next.
         """
-        waiting: deque[tuple[WorkUnit, list[str], Pending | None]] = deque()
+        waiting: deque[tuple[WorkUnit, list[dict[Asked, StoredRow]], Any]] = deque()
         with self.engine.open(self.job) as pool:
             for unit in units:
-                contents = self.contents(unit)
-                left = self.left(unit, contents)
-                waiting.append((unit, contents, None if left is None else pool.submit(left)))
+                stored = self.stored(unit)
+                left = self.left(unit, stored)
+                waiting.append((unit, stored, None if left is None else pool.submit(left)))
                 while len(waiting) > max(pool.ahead, int(read_ahead)):
                     yield self._finish(*waiting.popleft())
             while waiting:
@@ -103,111 +93,104 @@ class Runner:
     def stream(
         self,
         items: Iterable[T],
-        picture: Callable[[T], AskedPicture | None],
+        image: Callable[[T], ImageSource | None],
         *,
         size: int,
         seed: int,
         read_ahead: bool = False,
-    ) -> Iterator[tuple[T, Answered]]:
-        """Everything that passes by, with the answers of all settings on the first task.
+    ) -> Iterator[tuple[T, ImageRows]]:
+        """Every item with the rows of all methods on the first question.
 
         Args:
             items: records, paths, or what takes their place.
-            picture: of an item; None if it has none, and then it has no answers either.
-            size: how many items are worked on at once.
+            image: of an item; None if it has none, and then it has no rows either.
+            size: how many items are processed at once.
             seed: of the views.
             read_ahead: see `run`.
         """
-        begun: deque[list[tuple[T, AskedPicture | None]]] = deque()
+        begun: deque[list[tuple[T, ImageSource | None]]] = deque()
 
         def units() -> Iterator[WorkUnit]:
             for some in batched(items, size):
-                begun.append([(item, picture(item)) for item in some])
-                pictures = tuple(p for _, p in begun[-1] if p is not None)
-                yield WorkUnit(pictures, seed, self.job.questions())
+                begun.append([(item, image(item)) for item in some])
+                images = tuple(source for _, source in begun[-1] if source is not None)
+                yield WorkUnit(images, seed, self.job.asked())
 
-        for _, answered in self.run(units(), read_ahead=read_ahead):
-            found = iter(answered)
-            for item, asked in begun.popleft():
-                yield item, [] if asked is None else next(found)
+        for _, results in self.run(units(), read_ahead=read_ahead):
+            found = iter(results)
+            for item, source in begun.popleft():
+                yield item, [] if source is None else next(found)
 
-    def contents(self, unit: WorkUnit) -> list[str]:
-        """The digests of pictures that may have answers, empty for the others.
-
-        A file that is as it was when it was answered is not read again.
-        """
-        return [self._content(picture) for picture in unit.pictures]
-
-    def left(self, unit: WorkUnit, contents: Sequence[str]) -> WorkUnit | None:
-        """The unit with the questions that are still open, None if there are none.
+    def stored(self, unit: WorkUnit, *, read: bool = True) -> list[dict[Asked, StoredRow]]:
+        """The rows of each image that are in the store.
 
         Args:
-            unit: all of it.
-            contents: of `contents`.
+            unit: which.
+            read: whether to read files that the store does not know by their signature, to see
+                whether it knows their content.
         """
-        if not unit.pictures:
-            return None
         if self.store is None:
-            return unit
-        missing = tuple(self._missing(unit, content) for content in contents)
-        asked = tuple(q for q in unit.questions if any(q in some for some in missing))
-        return replace(unit, questions=asked, open=missing) if asked else None
+            return [{} for _ in unit.images]
+        every = []
+        for image in unit.images:
+            content = self.store.content(file_signature(image))
+            if not content and read and self.store.was_begun:
+                with suppress(OSError, ValueError, ImageError):  # the worker reports it
+                    content = read_image(image).content
+            keys = self._keys(unit, content)
+            found = self.store.find(keys.values()) if content else {}
+            every.append({one: found[key] for one, key in keys.items() if key in found})
+        return every
 
-    def stored(self, unit: WorkUnit, contents: Sequence[str]) -> list[list[Answer]]:
-        """What the store has of a unit: of each picture all answers or, if one lacks, none."""
-        if self.store is None:
-            return [[] for _ in unit.pictures]
-        return [
-            [] if self._missing(unit, content) else list(self.store.read(self._keys(unit, content)))
-            for content in contents
-        ]
+    def left(self, unit: WorkUnit, stored: Sequence[dict[Asked, StoredRow]]) -> WorkUnit | None:
+        """The unit with what is still to be computed, None if there is nothing."""
+        missing = tuple(frozenset(unit.asked) - rows.keys() for rows in stored)
+        asked = tuple(one for one in unit.asked if any(one in some for some in missing))
+        return replace(unit, asked=asked, missing=missing) if asked else None
 
     def _finish(
-        self, unit: WorkUnit, contents: list[str], pending: Pending | None
-    ) -> tuple[WorkUnit, list[Answered]]:
-        made = [[] for _ in unit.pictures] if pending is None else pending.result()
+        self,
+        unit: WorkUnit,
+        stored: list[dict[Asked, StoredRow]],
+        wait: Callable[[], list[ImageRows]] | None,
+    ) -> tuple[WorkUnit, list[ImageRows]]:
+        """Wait for what was missing, store it, and put it beside what was there."""
+        made: list[ImageRows] = [[] for _ in unit.images] if wait is None else wait()
         if self.store is None:
             return unit, made
-        self._keep(answer for answers in made if not isinstance(answers, str) for answer in answers)
-        read = [m[0].content if m and not isinstance(m, str) else "" for m in made]
-        stored = self.stored(unit, [new or old for new, old in zip(read, contents, strict=True)])
-        return unit, [
-            m if isinstance(m, str) else s or CHANGED for m, s in zip(made, stored, strict=True)
-        ]
+        results: list[ImageRows] = []
+        new: list[StoredRow] = []
+        for old, rows in zip(stored, made, strict=True):
+            if isinstance(rows, str):
+                results.append(rows)
+                continue
+            found = {row.key: replace(row, by=self._by) for row in rows}
+            if rows:
+                content = rows[0].key.content
+                old = {one: row for one, row in old.items() if row.key.content == content}
+                keys = self._keys(unit, content)
+                fresh = {one: found[key] for one, key in keys.items() if key in found}
+                new += [row for one, row in fresh.items() if one not in old]
+                old = {**fresh, **old}
+            is_whole = len(old) == len(unit.asked)
+            results.append([old[one] for one in unit.asked] if is_whole else CHANGED)
+        self.store.append(new)
+        return unit, results
 
-    def _keep(self, answers: Iterable[Answer]) -> None:
-        assert self.store is not None
-        new = [a for a in answers if a.key not in self.store or not self.store.content(a.file)]
-        self.store.append([msgspec.structs.replace(answer, by=self._by) for answer in new])
+    def _keys(self, unit: WorkUnit, content: str) -> dict[Asked, Key]:
+        model, questions, methods = self.job.digests
+        return {
+            (q, m): Key(content, model, questions[q], methods[m], unit.seed) for q, m in unit.asked
+        }
 
     @cached_property
     def _by(self) -> str:
-        """How the work is done, in words; seconds depend on it."""
+        """How the work is done; seconds depend on it."""
         facts = self.engine.facts
         workers = facts["workers"]
         many = "as many workers as there was room for" if workers is None else f"workers {workers}"
         threads = self.job.threads or facts["threads"]
         return f"{facts['engine']}, {many}, threads of each {threads}"
-
-    def _content(self, picture: AskedPicture) -> str:
-        if self.store is None:
-            return ""
-        known = self.store.content(stamp_of(picture))
-        if known or not self.store.was_begun:
-            return known
-        try:
-            return read_picture(picture).content
-        except (OSError, ValueError, ImageError):
-            return ""
-
-    def _missing(self, unit: WorkUnit, content: str) -> frozenset[tuple[int, int]]:
-        assert self.store is not None
-        keys = zip(unit.questions, self._keys(unit, content), strict=True)
-        return frozenset(q for q, key in keys if not content or key not in self.store)
-
-    def _keys(self, unit: WorkUnit, content: str) -> list[Key]:
-        model, tasks, settings = self.job.digests
-        return [Key(content, model, tasks[t], settings[s], unit.seed) for t, s in unit.questions]
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:

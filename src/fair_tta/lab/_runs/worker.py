@@ -1,11 +1,11 @@
-"""Answers to the questions of a unit, and what they cost.
+"""Rows for a unit of images, and their cost.
 
-**How time is charged**, here and nowhere else: an answer costs its share of what its method took
-for the pictures of the unit, and its share of making and encoding what the method looks at, all
-views or the picture alone. What several methods share is charged to each in full, so that the cost
-of a method does not depend on its company. With a bank, the picture alone costs one view's share of
-what encoding took, whenever that was. A method that needs the pictures themselves makes all that it
-looks at on its own, also with a bank, and that is what it costs. Decoding is charged to nobody.
+**How time is billed**, here and nowhere else: a row costs its share of the time its method took for
+the images of the unit, and its share of making and encoding what the method looks at, all views or
+the image alone. Shared work is billed in full to every method, so a method's cost does not depend
+on which others ran with it. With a bank, the image alone costs one view's share of what encoding
+took, whenever that was. A method that needs the images themselves makes all that it looks at, also
+with a bank, and that is what it costs. Decoding is billed to nobody.
 """
 
 from __future__ import annotations
@@ -23,30 +23,31 @@ from fair_tta._cache import Cache
 from fair_tta._images.load import decoding_threads
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
-from fair_tta.lab._runs.bank import AskedPicture, Bank, PictureFile, read_picture
-from fair_tta.lab._runs.job import Job, WorkUnit
-from fair_tta.lab._runs.store import Answer, Key, to_answer
+from fair_tta.lab._runs.bank import Bank, ImageSource, read_image
+from fair_tta.lab._runs.job import Asked, Job, WorkUnit
+from fair_tta.lab._runs.store import Key, StoredRow
 from fair_tta.methods._base import Adapter
 
-Answered = list[Answer] | str
-"""The answers on a picture in the order of the questions, or why it cannot be used."""
+ImageRows = list[StoredRow] | str
+"""The rows of an image in the order of what is asked, or why it cannot be used."""
 
-_NOT_THE_PICTURE: tuple[type[Exception], ...] = (FairTTAError, MemoryError, torch.OutOfMemoryError)
+_NOT_THE_IMAGE: tuple[type[Exception], ...] = (FairTTAError, MemoryError, torch.OutOfMemoryError)
 if hasattr(torch, "AcceleratorError"):  # since torch 2.8
-    _NOT_THE_PICTURE += (torch.AcceleratorError,)
+    _NOT_THE_IMAGE += (torch.AcceleratorError,)
 
 
 @dataclass(frozen=True)
-class LoadedPicture:
-    """A picture, and the file that it was read from."""
+class LoadedImage:
+    """An image, and the digest and signature of its file."""
 
     image: Image
-    file: PictureFile
+    content: str
+    signature: str
 
 
 @dataclass(frozen=True)
 class _Encoded:
-    """Unit features ``[views, dim]`` of a picture, and what they took."""
+    """Unit features ``[views, dim]`` of an image, and what they took."""
 
     features: Tensor
     seconds: float
@@ -54,14 +55,14 @@ class _Encoded:
 
 @dataclass(frozen=True)
 class BegunUnit:
-    """A unit whose pictures are on their way, those that have open questions: place by place."""
+    """A unit whose images are being decoded, those that miss rows: place by place."""
 
     unit: WorkUnit
-    loading: Mapping[int, Future[LoadedPicture]]
+    loading: Mapping[int, Future[LoadedImage]]
 
 
 class Worker:
-    """Does units, one after another; threads decode the pictures of those that are begun.
+    """Does units, one after another; threads decode the images of those that are begun.
 
     Args:
         job: what is common to all units.
@@ -70,11 +71,11 @@ class Worker:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._banks: dict[int, Bank] = {}
-        self._classifiers: dict[tuple[int, int], FairTPTClassifier] = {}
-        self._cache = None if job.alone else Cache()  # of all tasks together
+        self._classifiers: dict[Asked, FairTPTClassifier] = {}
+        self._cache = None if job.alone else Cache()  # of all questions together
         self._threads = decoding_threads()
 
-    def __call__(self, unit: WorkUnit) -> list[Answered]:
+    def __call__(self, unit: WorkUnit) -> list[ImageRows]:
         """See `finish`."""
         return self.finish(self.begin(unit))
 
@@ -83,63 +84,64 @@ class Worker:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def begin(self, unit: WorkUnit) -> BegunUnit:
-        """Let the threads decode, while another unit is worked on: this holds them in memory."""
-        clf = self._classifier(*unit.questions[0], unit.seed)
-        open_ = unit.open or (True,) * len(unit.pictures)
-        places = [place for place, some in enumerate(open_) if some]
+        """Decode in threads while another unit is processed: this holds the images in memory."""
+        clf = self._classifier(*unit.asked[0], unit.seed)
+        missing = unit.missing or (True,) * len(unit.images)
         loading = {
-            place: self._threads.submit(load_picture, clf, unit.pictures[place]) for place in places
+            place: self._threads.submit(load_source, clf, image)
+            for place, image in enumerate(unit.images)
+            if missing[place]
         }
         return BegunUnit(unit, loading)
 
-    def finish(self, begun: BegunUnit) -> list[Answered]:
-        """For each picture the answers, or why there are none.
+    def finish(self, begun: BegunUnit) -> list[ImageRows]:
+        """For each image the rows, or why there are none.
 
-        A picture that the model's own code fails on is left out alone. What fails with each of
-        several pictures, or for want of memory, is no fault of a picture and is raised.
+        An image that the model's own code fails on is left out alone. What fails with each of
+        several images, or for want of memory, is not the fault of an image and is raised.
         """
         unit, loading = begun.unit, begun.loading
-        clf = self._classifier(*unit.questions[0], unit.seed)
-        loaded: dict[int, LoadedPicture] = {}
+        clf = self._classifier(*unit.asked[0], unit.seed)
+        loaded: dict[int, LoadedImage] = {}
         problems: dict[int, str] = {}
-        every = frozenset(unit.questions)
-        open_ = unit.open or (every,) * len(unit.pictures)
-        asked: set[tuple[int, int]] = set()
-        for place in sorted(range(len(unit.pictures)), key=lambda i: not open_[i]):
-            if not open_[place] and not asked:
-                break  # nothing is missing that could be had
+        missing = unit.missing or (frozenset(unit.asked),) * len(unit.images)
+        asked: set[Asked] = set()
+        for place in sorted(range(len(unit.images)), key=lambda i: not missing[i]):
+            if not missing[place] and not asked:
+                break  # no image that misses rows can be read
             try:
-                if place not in loading:
-                    loaded[place] = load_picture(clf, unit.pictures[place])
-                else:
+                if place in loading:
                     loaded[place] = loading[place].result()
-                asked |= open_[place]
+                else:
+                    loaded[place] = load_source(clf, unit.images[place])
+                asked |= missing[place]
             except ImageError as error:
                 problems[place] = str(error)
         loaded = dict(sorted(loaded.items()))
-        answers: dict[int, list[Answer]] = {place: [] for place in range(len(unit.pictures))}
+        rows: dict[int, list[StoredRow]] = {place: [] for place in range(len(unit.images))}
         if asked:
-            looks = {_looks(self._job.settings[setting]) for _, setting in asked}
+            looks = {_looks(self._job.adapters[adapter]) for _, adapter in asked}
             encoded = {views: self._encode(clf, loaded, views, problems) for views in looks}
             usable = {place: one for place, one in loaded.items() if place not in problems}
-            for task, setting in (q for q in unit.questions if q in asked and usable):
-                of = encoded[_looks(self._job.settings[setting])]
-                self._answer(unit, task, setting, usable, of, answers)
-        clf.vision.forget()  # nobody asks for these pictures again
-        return [problems.get(place) or made for place, made in answers.items()]
+            for question, adapter in (one for one in unit.asked if one in asked and usable):
+                of = encoded[_looks(self._job.adapters[adapter])]
+                made = self._predict(unit, (question, adapter), usable, of)
+                for place, row in zip(usable, made, strict=True):
+                    rows[place].append(row)
+        clf.vision.forget()  # nobody asks for these images again
+        return [problems.get(place) or made for place, made in rows.items()]
 
-    def _answer(
+    def _predict(
         self,
         unit: WorkUnit,
-        task: int,
-        setting: int,
-        usable: dict[int, LoadedPicture],
+        asked: Asked,
+        usable: dict[int, LoadedImage],
         encoded: dict[int, _Encoded],
-        answers: dict[int, list[Answer]],
-    ) -> None:
-        model, tasks, settings = self._job.digests
-        adapter = self._job.settings[setting]
-        clf = self._classifier(task, setting, unit.seed).with_adapter(adapter)
+    ) -> list[StoredRow]:
+        model, questions, methods = self._job.digests
+        question, place = asked
+        adapter = self._job.adapters[place]
+        clf = self._classifier(question, place, unit.seed).with_adapter(adapter)
         is_own = adapter.needs.pixels
         if is_own:
             clf.vision.forget()  # or it would cost less after others that look at the same
@@ -147,27 +149,27 @@ class Worker:
         if is_own:
             predictions = clf.predict([one.image for one in usable.values()])
         else:
-            features = torch.stack([encoded[place].features for place in usable])
-            predictions = clf.predict_encoded(features)
+            predictions = clf.predict_encoded(torch.stack([encoded[i].features for i in usable]))
         own = (time.perf_counter() - start) / len(usable)
-        for (place, one), prediction in zip(usable.items(), predictions, strict=True):
-            answer = to_answer(
+        return [
+            StoredRow(
+                Key(one.content, model, questions[question], methods[place], unit.seed),
+                unit.images[i].name,
+                one.signature,
                 prediction,
-                Key(one.file.content, model, tasks[task], settings[setting], unit.seed),
-                image=unit.pictures[place].name,
-                file=one.file.stamp,
-                seconds=own if is_own else own + encoded[place].seconds,
+                own if is_own else own + encoded[i].seconds,
             )
-            answers[place].append(answer)
+            for (i, one), prediction in zip(usable.items(), predictions, strict=True)
+        ]
 
     def _encode(
         self,
         clf: FairTPTClassifier,
-        loaded: dict[int, LoadedPicture],
+        loaded: dict[int, LoadedImage],
         views: bool,
         problems: dict[int, str],
     ) -> dict[int, _Encoded]:
-        """What the model makes of the pictures; those that it cannot use become problems."""
+        """Features of the images; those that the model cannot use become problems."""
         places = list(loaded)
 
         def encode(some: Sequence[int]) -> list[_Encoded]:
@@ -178,46 +180,46 @@ class Worker:
         found, failed = {}, {}
         try:
             found = dict(zip(places, encode(places), strict=True))
-        except _NOT_THE_PICTURE:
+        except _NOT_THE_IMAGE:
             raise
-        except Exception:  # a picture of odd shape makes a model's own code fail
+        except Exception:  # an image of odd shape makes a model's own code fail
             for place in places:
                 try:
                     (found[place],) = encode([place])
-                except _NOT_THE_PICTURE:
+                except _NOT_THE_IMAGE:
                     raise
                 except Exception as error:
                     failed[place] = f"{type(error).__name__}: {error}"
             if len(failed) == len(places) > 1:
-                raise  # not the pictures but the program
+                raise  # not the images but the program
         finite = {p: bool(one.features.isfinite().all()) for p, one in found.items()}
-        if any(finite.values()):  # else the classifier says what to do
+        if any(finite.values()):  # else the classifier raises
             failed |= {p: "its features are not finite" for p, good in finite.items() if not good}
         for place, why in failed.items():
             size = "{} x {}".format(*loaded[place].image.size)
-            problems[place] = f"the model cannot use this picture of {size} pixels ({why})"
+            problems[place] = f"the model cannot use this image of {size} pixels ({why})"
         return found
 
     def _from_bank(
-        self, clf: FairTPTClassifier, some: Sequence[LoadedPicture], views: bool
+        self, clf: FairTPTClassifier, some: Sequence[LoadedImage], views: bool
     ) -> list[_Encoded]:
         seed = clf.vision.seed
         if seed not in self._banks:
             assert self._job.bank is not None
             self._banks[seed] = Bank(self._job.bank, self._job.facts, seed)
-        banked = self._banks[seed].get(
-            [one.file.content for one in some],
+        features, seconds = self._banks[seed].get(
+            [one.content for one in some],
             lambda missing: clf.encode([some[i].image for i in missing]),
         )
-        features = banked.features.to(self._job.backend.device)
+        features = features.to(self._job.backend.device)
         share = 1.0 if views else 1.0 / features.shape[1]
-        return [_Encoded(f, share * s) for f, s in zip(features, banked.seconds, strict=True)]
+        return [_Encoded(f, share * s) for f, s in zip(features, seconds, strict=True)]
 
-    def _classifier(self, task: int, setting: int, seed: int) -> FairTPTClassifier:
-        key = task, setting if self._job.alone else 0
+    def _classifier(self, question: int, adapter: int, seed: int) -> FairTPTClassifier:
+        key = question, adapter if self._job.alone else 0
         clf = self._classifiers.get(key)
         if clf is None:
-            clf = self._job.classifier(task, self._cache)
+            clf = self._job.classifier(question, self._cache)
             _ = clf.task.target_features, clf.task.sensitive_features  # before any clock runs
         if clf.vision.seed != seed:
             clf = clf.with_views(self._job.views, seed)
@@ -232,14 +234,14 @@ def _looks(adapter: Adapter) -> bool:
 
 def start_worker(
     job: Job, threads: int, device: str | None = None
-) -> Callable[[WorkUnit], list[Answered]]:
-    """A worker of another process. What keeps it from starting is told when it is asked to work:
+) -> Callable[[WorkUnit], list[ImageRows]]:
+    """A worker of another process. What keeps it from starting is raised when it is asked to work:
     raised before, it would be lost.
 
     Args:
         job: what is common to all units.
-        threads: of torch, unless the job says.
-        device: of the model, unless the job says.
+        threads: of torch, unless the job has some.
+        device: of the model, unless the job has one.
     """
     try:
         torch.set_num_threads(job.threads or threads)
@@ -250,23 +252,23 @@ def start_worker(
             str(error) if isinstance(error, FairTTAError) else f"{type(error).__name__}: {error}"
         )
 
-    def fail(_: WorkUnit) -> list[Answered]:
+    def fail(_: WorkUnit) -> list[ImageRows]:
         raise FairTTAError(f"a worker process cannot start: {reason}")
 
     return fail
 
 
-def load_picture(clf: FairTPTClassifier, picture: AskedPicture) -> LoadedPicture:
-    """Read a picture once, for its content and its pixels.
+def load_source(clf: FairTPTClassifier, image: ImageSource) -> LoadedImage:
+    """Read an image once, for its content and its pixels.
 
     Raises:
         ImageError: it cannot be used.
     """
     try:
-        file = read_picture(picture)
-        return LoadedPicture(clf.vision.load(file.data), file)
+        file = read_image(image)
+        return LoadedImage(clf.vision.load(file.data), file.content, file.signature)
     except (OSError, ImageError):
-        clf.vision.load(picture.source)  # raises too, in words about the file
+        clf.vision.load(image.source)  # raises too, with the path of the file
         raise
 
 

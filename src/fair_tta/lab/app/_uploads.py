@@ -19,11 +19,10 @@ from fair_tta.auditing._examination import ChangedPictures
 from fair_tta.auditing._examine import Perceptions
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import DatasetError, FairTTAError
-from fair_tta.lab._runs.bank import AskedPicture
+from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import job_of
 from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.runner import Runner, batched
-from fair_tta.lab._runs.store import to_prediction
 from fair_tta.lab.app._questions import Classifiers, Fields, read_sensitive, read_targets
 from fair_tta.lab.app._server import mark_used
 from fair_tta.lab.data._label_files import LabelTable
@@ -222,8 +221,7 @@ def examine_uploads(
         if isinstance(answers, str):
             left_out.append(answers.replace(repr(file.path), repr(plain_name(file.name))))
         else:
-            names = classifier.targets, classifier.sensitive
-            predictions = [to_prediction(answer, *names) for answer in answers]
+            predictions = [row.prediction for row in answers]
             perceptions.add(predictions)
             changed.add(predictions, plain_name(file.name), file.path)
         progress(done, len(files))
@@ -239,8 +237,8 @@ def examine_uploads(
     return [out / "examine.html", out / "examine.json"]
 
 
-def _asked(file: UploadedFile) -> AskedPicture:
-    return AskedPicture(plain_name(file.name), file.path)
+def _asked(file: UploadedFile) -> ImageSource:
+    return ImageSource(plain_name(file.name), file.path)
 
 
 def _told(left_out: Sequence[str], count: int) -> list[str]:

@@ -14,12 +14,12 @@ from fair_tta._identity import classifier_provenance
 from fair_tta._models import Backend, resolve
 from fair_tta.auditing import Audit, compare
 from fair_tta.classifier import FairTPTClassifier
-from fair_tta.lab._runs.bank import AskedPicture
+from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.columns import Columns
-from fair_tta.lab._runs.job import Job, Wording, WorkUnit
+from fair_tta.lab._runs.job import Job, Question, WorkUnit
 from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.runner import Runner, batched
-from fair_tta.lab._runs.store import Answer, to_prediction
+from fair_tta.lab._runs.store import StoredRow
 from fair_tta.lab.bench._figures import COLUMNS, mark, measure, of_run, paired, shown_figure
 from fair_tta.lab.data import Record
 from fair_tta.lab.data._sampling import choose
@@ -72,12 +72,12 @@ class Episode:
     method: str
     adapter: Adapter
     pictures: list[DrawnPicture]
-    answers: list[Answer]
+    answers: list[StoredRow]
 
     @property
     def predictions(self) -> list[Prediction]:
         """What the method says of each picture."""
-        return [to_prediction(a, self.task.targets, self.task.sensitive) for a in self.answers]
+        return [row.prediction for row in self.answers]
 
     @property
     def seconds(self) -> float:
@@ -85,7 +85,7 @@ class Episode:
         return sum(answer.seconds for answer in self.answers)
 
     @property
-    def rows(self) -> Iterator[tuple[Record, Answer]]:
+    def rows(self) -> Iterator[tuple[Record, StoredRow]]:
         """The answers with what is true."""
         for picture, answer in zip(self.pictures, self.answers, strict=True):
             yield Record(Path(), picture.target, picture.sensitive, answer.image), answer
@@ -121,7 +121,7 @@ def run_episodes(
     """
     backend = resolve(model)  # once for all tasks
     for task in tasks:
-        wording = Wording(task.targets, task.sensitive, task.template)
+        wording = Question(task.targets, task.sensitive, task.template)
         fitted = {name: _fitted(adapter, task, backend) for name, adapter in methods.items()}
         job = Job(backend, (wording,), tuple(fitted.values()), is_kept=False)
         drawn = {
@@ -129,7 +129,7 @@ def run_episodes(
             for seed in seeds
         }
         units = [
-            WorkUnit(tuple(map(_picture, some)), seed, job.questions())
+            WorkUnit(tuple(map(_picture, some)), seed, job.asked())
             for seed, every in drawn.items()
             for some in batched(every, _AT_ONCE)
         ]
@@ -161,10 +161,10 @@ def _chosen(
     return [picture for _, picture in some]
 
 
-def _picture(drawn: DrawnPicture) -> AskedPicture:
+def _picture(drawn: DrawnPicture) -> ImageSource:
     file = BytesIO()
     drawn.image.save(file, "PNG")
-    return AskedPicture("drawn", file.getvalue())
+    return ImageSource("drawn", file.getvalue())
 
 
 ONE_VIEW = {name: adapter for name, adapter in METHODS.items() if not adapter.needs.views}

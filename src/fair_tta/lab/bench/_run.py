@@ -13,20 +13,17 @@ from typing import Any
 from fair_tta._images.views import AugMix
 from fair_tta._io import whole_file
 from fair_tta.errors import FairTTAError, require
-from fair_tta.lab._runs.bank import AskedPicture, Bank, bytes_needed, stamp_of
+from fair_tta.lab._runs.bank import Bank, ImageSource, bytes_needed, file_signature
 from fair_tta.lab._runs.columns import Columns
-from fair_tta.lab._runs.job import Job, Wording, WorkUnit
+from fair_tta.lab._runs.job import Asked, Job, Question, WorkUnit
 from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.runner import Engine, Progress, Runner, batched
-from fair_tta.lab._runs.store import Answer, Store
+from fair_tta.lab._runs.store import ROWS, Store, StoredRow
 from fair_tta.lab.bench._grids import Grid, Setting
 from fair_tta.lab.bench._references import ReferencePictures
 from fair_tta.lab.bench._sources import TaskSamples
 from fair_tta.lab.data import Record
 from fair_tta.methods._base import Adapter, check_adapter
-
-TABLE_ROWS = "rows.jsonl"
-"""The file of finished answers in the folder of a table."""
 
 _BYTES_PER_ANSWER = 1000  # in the store and in the table of rows, about
 
@@ -80,7 +77,7 @@ class TableRun:
     def open(self, restart: bool = False) -> Store:
         """The finished answers."""
         self.out.mkdir(parents=True, exist_ok=True)
-        return Store(self.out / TABLE_ROWS, restart=restart)
+        return Store(self.out / ROWS, restart=restart)
 
     def run(self, *, restart: bool = False, progress: Progress = lambda *_: None) -> None:
         """Do all the work that is not done yet.
@@ -105,15 +102,15 @@ class TableRun:
 
     def units(self) -> list[WorkUnit]:
         """All the work, done or not. Tasks that ask about the same images share units."""
-        found: dict[tuple[int, tuple[AskedPicture, ...]], list[tuple[int, int]]] = {}
+        found: dict[tuple[int, tuple[ImageSource, ...]], list[Asked]] = {}
         for chunk in self.chunks():
-            asked = found.setdefault((chunk.seed, chunk.unit.pictures), [])
-            asked += chunk.unit.questions
-        return [WorkUnit(pictures, seed, tuple(q)) for (seed, pictures), q in found.items()]
+            asked = found.setdefault((chunk.seed, chunk.unit.images), [])
+            asked += chunk.unit.asked
+        return [WorkUnit(images, seed, tuple(asked)) for (seed, images), asked in found.items()]
 
     def adapters(self, task: int) -> list[Adapter]:
         """The methods of a task, fitted where they are fitted."""
-        return [self.job.settings[place] for place in self.places[task]]
+        return [self.job.adapters[place] for place in self.places[task]]
 
     def left(self, store: Store) -> Remaining:
         """What is not in the store yet, as far as it is known without reading images."""
@@ -121,30 +118,30 @@ class TableRun:
         remaining, missing = Remaining(), 0
         banks: dict[int, Bank] = {}
         for unit in self.units():
-            contents = [store.content(stamp_of(picture)) for picture in unit.pictures]
-            left = runner.left(unit, contents)
+            left = runner.left(unit, runner.stored(unit, read=False))
             if left is None:
                 continue
             if unit.seed not in banks:
                 banks[unit.seed] = Bank(self._bank, self.job.facts, unit.seed)
+            contents = (store.content(file_signature(image)) for image in unit.images)
             missing += sum(content not in banks[unit.seed] for content in contents)
-            remaining.images += len(left.pictures)
-            remaining.row_bytes += len(left.pictures) * len(left.questions) * _BYTES_PER_ANSWER
+            remaining.images += len(left.images)
+            remaining.row_bytes += len(left.images) * len(left.asked) * _BYTES_PER_ANSWER
         remaining.feature_bytes = bytes_needed(self.job.facts, self.job.views.n, missing)
         return remaining
 
     def go(self, store: Store, progress: Progress = lambda *_: None) -> None:
         """Do what is left. What is finished is on disk, so this can be stopped at any moment."""
         units = self.units()
-        total = sum(len(unit.pictures) * len(unit.questions) for unit in units)
+        total = sum(len(unit.images) * len(unit.asked) for unit in units)
         done = 0
         progress(done, total)
         self.unreadable.clear()
         for unit, answered in self._runner(store).run(units, read_ahead=True):
-            for picture, found in zip(unit.pictures, answered, strict=True):
+            for picture, found in zip(unit.images, answered, strict=True):
                 if isinstance(found, str):
                     self.unreadable[str(picture.source)] = found
-            done += len(unit.pictures) * len(unit.questions)
+            done += len(unit.images) * len(unit.asked)
             progress(done, total)
 
     def rows(self, store: Store, task: int | None = None) -> Iterator[tuple[Chunk, RowsBySetting]]:
@@ -152,17 +149,16 @@ class TableRun:
         runner = self._runner(store)
         for chunk in self.chunks(task):
             by_setting: RowsBySetting = [[] for _ in self.grid.settings]
-            found = runner.stored(chunk.unit, runner.contents(chunk.unit))
-            pictures = zip(chunk.records, chunk.unit.pictures, found, strict=True)
-            for record, picture, answers in pictures:
-                if picture.source in self.unreadable:
+            found = runner.stored(chunk.unit)
+            for record, image, stored in zip(chunk.records, chunk.unit.images, found, strict=True):
+                if image.source in self.unreadable:
                     continue
-                if not answers:
+                if len(stored) < len(chunk.unit.asked):
                     raise FairTTAError(
                         f"{str(store.path)!r} is not finished: run the same command again first."
                     )
-                for rows, answer in zip(by_setting, answers, strict=True):
-                    rows.append((record, answer))
+                for rows, one in zip(by_setting, chunk.unit.asked, strict=True):
+                    rows.append((record, stored[one]))
             yield chunk, by_setting
 
     def _runner(self, store: Store) -> Runner:
@@ -188,8 +184,8 @@ class TableRun:
                 )
 
 
-RowsBySetting = list[list[tuple[Record, Answer]]]
-"""For each setting the images with its answers."""
+RowsBySetting = list[list[tuple[Record, StoredRow]]]
+"""For each setting the images with its rows."""
 
 
 def prepare(
@@ -227,8 +223,8 @@ def prepare(
         costs["threads"] = threads or costs["threads"]
     job = Job(
         model=model,
-        tasks=tuple(Wording(p.task.targets, p.task.sensitive, p.task.template) for p in parts),
-        settings=tuple(setting.adapter for setting in grid.settings),
+        questions=tuple(Question(p.task.targets, p.task.sensitive, p.task.template) for p in parts),
+        adapters=tuple(setting.adapter for setting in grid.settings),
         views=views,
         device=device,
         dtype=dtype,
@@ -240,7 +236,7 @@ def prepare(
     _ = job.backend  # an error of the model comes before any work
     job, places = _fitted(job, grid, parts, reference)
     for task, place in enumerate(places):
-        for adapter in (job.settings[i] for i in place):
+        for adapter in (job.adapters[i] for i in place):
             if adapter.needs.reference:
                 check_adapter(adapter, job.classifier(task).task)
     said = {} if reference is None else reference.said
@@ -253,14 +249,14 @@ def _fitted(
     """The job with a method of its own for each task that it was fitted for, and their places."""
     if reference is None:
         return job, (tuple(range(len(grid.settings))),) * len(parts)
-    settings, places = list(job.settings), []
+    settings, places = list(job.adapters), []
     for task, part in enumerate(parts):
         place = list(range(len(grid.settings)))
         for i, adapter in reference.fit(grid, part, job.classifier(task)).items():
             place[i] = len(settings)
             settings.append(adapter)
         places.append(tuple(place))
-    return job.with_settings(settings), tuple(places)
+    return job.with_adapters(settings), tuple(places)
 
 
 def read_columns(
@@ -296,8 +292,8 @@ def read_columns(
     return by_seed, pooled
 
 
-def _picture(part: TaskSamples, record: Record) -> AskedPicture:
-    return AskedPicture(f"{part.task.dataset}/{record.key}", str(record.path.absolute()))
+def _picture(part: TaskSamples, record: Record) -> ImageSource:
+    return ImageSource(f"{part.task.dataset}/{record.key}", str(record.path.absolute()))
 
 
 @contextmanager
@@ -337,10 +333,11 @@ def parquet_file(
 
 
 def _rows(
-    table: TableRun, chunk: Chunk, setting: Setting, found: list[tuple[Record, Answer]]
+    table: TableRun, chunk: Chunk, setting: Setting, found: list[tuple[Record, StoredRow]]
 ) -> Iterator[dict[str, Any]]:
     task, adapter = table.parts[chunk.task].task, repr(setting.adapter)
-    for record, answer in found:
+    for record, row in found:
+        answer = row.prediction
         entropies = list(answer.sensitive_entropy.values())
         yield {
             "dataset": task.dataset,
@@ -353,8 +350,10 @@ def _rows(
             "truth": record.target,
             "group": " x ".join(record.sensitive.values()),
             "answer": answer.label,
-            "probabilities": answer.probabilities,
-            "sensitive_probabilities": [p for values in answer.sensitive.values() for p in values],
+            "probabilities": list(answer.probabilities.values()),
+            "sensitive_probabilities": [
+                p for values in answer.sensitive.values() for p in values.values()
+            ],
             "entropy": answer.entropy,
             "sensitive_entropy": sum(entropies) / len(entropies) if entropies else None,
             "learning_rate": answer.learning_rate,
