@@ -1,4 +1,4 @@
-"""Which weights, settings and machine a result comes from."""
+"""Which weights, settings, code and machine a result comes from."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import json
 import math
 import os
 import platform
-from collections.abc import Mapping
-from contextlib import suppress
+import re
+import sys
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
-from dis import get_instructions
 from enum import Enum
 from functools import cache
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from importlib import metadata
-from types import CodeType, FunctionType
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,52 +25,71 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from fair_tta._images.vision import probe_picture
+from fair_tta._linalg import unit
 from fair_tta._models.load import model_name, model_origin
 from fair_tta._prompts.templates import Templates
-from fair_tta.methods._reference import Reference
-from fair_tta.methods._registry import lasting_repr, origin
 
+PACKAGES = (
+    "torch",
+    "transformers",
+    "open_clip_torch",
+    "torchjd",
+    "numpy",
+    "pillow",
+    "opencv-python-headless",
+)
 
-def weights_hash(model: nn.Module) -> str | None:
-    """SHA-256 of all weights and buffers with their names, dtypes and shapes.
+ORIGIN = ("model", "prompts", "views", "seed")
+"""Entries that say where a run comes from, beside the environment; None if it is not known."""
 
-    The same on every device. None for weights that are not there to be read (meta tensors) or are
-    not plain tensors.
-    """
-    digest = sha256()
-    try:
-        for name, tensor in sorted(model.state_dict().items()):
-            if not isinstance(tensor, Tensor):
-                continue  # extra state of a module
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-            plain = tensor.detach().cpu().contiguous().reshape(-1)
-            digest.update(plain.view(torch.uint8).numpy().data)
-    except (RuntimeError, NotImplementedError, TypeError):
-        return None
-    return digest.hexdigest()
-
-
-_LASTING = ("fair_tta", "torch", "torchjd", "numpy", "PIL", "builtins", "typing", "functools")
-_PLAIN = (str, bool, int, float, tuple)
-_GLOBAL = "LOAD_GLOBAL"  # not `co_names`: these are names of attributes too
+_LASTING = {"fair_tta", "torch", "torchjd", "numpy", "PIL", "builtins", "typing", "functools"}
 _DEEPEST = 8  # objects within objects; what is deeper has only its name
+_USER_MODULE = re.compile(r"[\w.]+\.[0-9a-f]{64}_[0-9a-f]+\.")  # of a file, see `methods._registry`
 
 
-def adapter_settings(adapter: Any) -> dict[str, Any]:
-    """Name, repr and fields of an adapter or of another frozen strategy."""
-    described = plain(adapter)
+def content_digest(data: bytes) -> str:
+    """The digest by which contents are known."""
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def fingerprint(value: Any) -> str | None:
+    """A digest of settings, of code that the user defined, and of the order of names.
+
+    None if two values that differ could have the same, as with a lambda: what is neither a frozen
+    dataclass nor defined in a file has no lasting identity.
+    """
+    unknown: list[str] = []
+    described = json.dumps(_described(value, unknown))
+    return None if unknown else content_digest(described.encode())
+
+
+def describe(value: Any) -> Any:
+    """As JSON. Objects become their names, their settings and the digest of the file that defines
+    them, if it is the user's; numbers that JSON lacks become strings."""
+    return _described(value, [])
+
+
+def describe_adapter(adapter: Any) -> dict[str, Any]:
+    """Name, repr and settings of an adapter or of another frozen strategy."""
+    described = describe(adapter)
     if not isinstance(described, dict):
         described = {"name": lasting_name(adapter), "settings": {}}
     return {**described, "repr": lasting_name(adapter)}
 
 
-def plain(value: Any, depth: int = 0) -> Any:
-    """As JSON. Objects become names and what they hold, functions and classes of others also
-    digests of their code, and numbers that JSON lacks strings.
+def lasting_name(value: Any) -> str:
+    """Its repr without addresses and the modules of files, else the name of function or class."""
+    text = _USER_MODULE.sub("", repr(value))
+    if " at 0x" not in text:
+        return text
+    function = getattr(value, "func", value)  # of a partial
+    return str(getattr(function, "__qualname__", type(value).__qualname__))
 
-    What code calls in other modules is not looked at.
-    """
-    inner = functools.partial(plain, depth=depth + 1)
+
+def _described(value: Any, unknown: list[str], depth: int = 0) -> Any:
+    """As JSON; what is known by its name only is added to `unknown`."""
+    inner = functools.partial(_described, unknown=unknown, depth=depth + 1)
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -90,149 +109,115 @@ def plain(value: Any, depth: int = 0) -> Any:
         return {"name": type(value).__name__, "settings": {"items": items}}
     if isinstance(value, Templates):
         return inner(value.sentences)
-    if isinstance(value, Reference):
-        return {"name": "Reference", "settings": {"images": value.images, "sha256": value.digest}}
-    return _of_object(value, inner) if depth < _DEEPEST else lasting_name(value)
-
-
-def _of_object(value: Any, inner: Any) -> Any:
-    file = origin(value)
-    if isinstance(value, type):
-        settings = file or _class_code(value, inner)
-        name = f"{value.__module__}.{value.__qualname__}"
-        return {"name": value.__qualname__, "settings": settings} if settings else name
-    settings = {**_settings(value, inner), **(file or _class_code(type(value), inner))}
-    if not settings and not dataclasses.is_dataclass(value):
-        return lasting_name(value)
-    name = type(value).__name__ if dataclasses.is_dataclass(value) else lasting_name(value)
-    return {"name": name, "settings": settings}
-
-
-def _settings(value: Any, inner: Any) -> dict[str, Any]:
-    """What an object holds besides its name."""
-    if dataclasses.is_dataclass(value):
-        return {f.name: inner(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, functools.partial):
-        parts = {"function": value.func, "args": value.args, "keywords": value.keywords}
-        return dict(inner(parts))
-    if isinstance(value, nn.Module):
+    name, code = lasting_name(value), _code_of(value)
+    settings: Any = None
+    if isinstance(value, type) or inspect.isfunction(value) or inspect.isbuiltin(value):
+        if code is not None and "<" not in value.__qualname__:  # "<lambda>", "<locals>"
+            name = value.__qualname__ if code else f"{value.__module__}.{value.__qualname__}"
+            return {"name": name, "settings": code} if code else name
+    elif depth >= _DEEPEST:
+        pass
+    elif hasattr(value, "identity_settings"):  # large values know their digest
+        name, settings = type(value).__name__, value.identity_settings()
+    elif dataclasses.is_dataclass(value):
+        name = type(value).__name__
+        if code is not None or value.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+            settings = {f.name: inner(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    elif isinstance(value, functools.partial):
+        settings = inner({"function": value.func, "args": value.args, "keywords": value.keywords})
+        code = {}
+    elif isinstance(value, nn.Module):
         plainly = {k: v for k, v in vars(value).items() if isinstance(v, str | bool | int | float)}
-        return {"weights_sha256": weights_hash(value), "built": _digest(repr(value)), **plainly}
-    if isinstance(value, Tensor):
-        value = value.detach().cpu().float().numpy()
-    if isinstance(value, np.ndarray):
-        return {"shape": list(value.shape), "sha256": _digest(value.tobytes())}
-    if isinstance(value, Image.Image):
-        return {"size": list(value.size), "mode": value.mode, "sha256": _digest(value.tobytes())}
-    if inspect.isfunction(value):
-        return _of_function(value, inner)
-    if inspect.ismethod(value):
-        return {"of": inner(value.__self__), "function": inner(value.__func__)}
-    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
-    held = {name: getattr(value, name) for name in slots if hasattr(value, name)}
-    return dict(inner(held | getattr(value, "__dict__", {})))
+        settings = {"weights_sha256": weights_hash(value), **plainly}
+    elif isinstance(value, Tensor | np.ndarray):
+        array = value.detach().cpu().float().numpy() if isinstance(value, Tensor) else value
+        name = type(value).__name__
+        settings = {"shape": list(array.shape), "digest": content_digest(array.tobytes())}
+    elif code is not None and hasattr(value, "__dict__"):
+        settings = inner(vars(value))
+    if settings is None:
+        unknown.append(name)
+        return name
+    settings = {**settings, **(code or {})}
+    return {"name": name, "settings": settings} if settings or name != lasting_name(value) else name
 
 
-def _of_function(function: FunctionType, inner: Any) -> dict[str, Any]:
-    """Its code, defaults, what it holds, and what it finds around it."""
-    if origin(function):
-        return {}
-    held = []
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # an empty cell
-            held.append(cell.cell_contents)
-    parts = {
-        "defaults": inner([function.__defaults__, function.__kwdefaults__]),
-        "held": inner(held),
-        "around": _around(function, inner),
-    }
-    found = {name: part for name, part in parts.items() if part not in ([], {}, [None, None])}
-    return {"code_sha256": _digest(repr(_code(function.__code__))), **found}
+def _code_of(value: Any) -> dict[str, str] | None:
+    """``{"my_file.py": "sha256:..."}`` of what the user defined, nothing for what lasts, None if
+    the code cannot be found."""
+    value = getattr(value, "func", value)  # of a partial
+    defined = value if isinstance(value, type) or inspect.isroutine(value) else type(value)
+    module = sys.modules.get(getattr(defined, "__module__", None) or "")
+    package = sys.modules.get((defined.__module__ or "").partition(".")[0])
+    file = getattr(module, "__file__", None)
+    if package is not None and package.__name__ in _LASTING:
+        home = getattr(package, "__file__", None)
+        if not file or not home or Path(file).is_relative_to(Path(home).parent):
+            return {}
+    try:
+        data = Path(file).read_bytes() if file else inspect.getsource(defined).encode()
+    except (OSError, TypeError):
+        return None
+    return {Path(file).name if file else "source": f"sha256:{sha256(data).hexdigest()}"}
 
 
-def _around(function: FunctionType, inner: Any) -> dict[str, Any]:
-    """The plain values and functions that it names, and those that functions of its module name."""
-    found: dict[str, Any] = {}
-    waiting = [function.__code__]
-    for code in waiting:
-        waiting += [part for part in code.co_consts if isinstance(part, CodeType)]
-        for name in (step.argval for step in get_instructions(code) if step.opname == _GLOBAL):
-            value = None if name in found else function.__globals__.get(name)
-            if isinstance(value, _PLAIN):
-                found[name] = inner(value)
-            elif inspect.isfunction(value):
-                found[name] = _digest(repr(_code(value.__code__)))
-                waiting += [value.__code__] * (value.__globals__ is function.__globals__)
-    return found
+def weights_hash(model: nn.Module) -> str | None:
+    """SHA-256 of all weights and buffers with their names, dtypes and shapes.
+
+    The same on every device. None for weights that cannot be read (meta tensors) or are not plain
+    tensors.
+    """
+    digest = sha256()
+    try:
+        for name, tensor in sorted(model.state_dict().items()):
+            if not isinstance(tensor, Tensor):
+                continue  # extra state of a module
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+            plain = tensor.detach().cpu().contiguous().reshape(-1)
+            digest.update(plain.view(torch.uint8).numpy().data)
+    except (RuntimeError, NotImplementedError, TypeError):
+        return None
+    return digest.hexdigest()
 
 
-def _class_code(kind: type, inner: Any) -> dict[str, str]:
-    """Of classes of others, whose code may change while their name and fields stay."""
-    parts: list[Any] = []
-    for base in kind.__mro__:
-        if base.__module__.split(".")[0] in _LASTING:
-            continue
-        for name, member in vars(base).items():
-            function = getattr(member, "__func__", getattr(member, "fget", member))
-            if inspect.isfunction(function):
-                parts += [_code(function.__code__), _around(function, inner)]
-            elif isinstance(member, _PLAIN) and not name.startswith("__"):
-                parts.append([name, inner(member)])
-    return {"code_sha256": _digest(repr(parts))} if parts else {}
+def model_identity(backend: Any) -> dict[str, Any]:
+    """Name, size and hash of a model; None for what is not known.
 
-
-def lasting_name(value: Any) -> str:
-    """Its repr if that says something lasting, else the name of the function or class."""
-    text = lasting_repr(value)
-    if " at 0x" not in text:
-        return text
-    function = getattr(value, "func", value)  # of a partial
-    return str(getattr(function, "__qualname__", type(value).__qualname__))
-
-
-def _code(code: CodeType) -> list[Any]:
-    """What a function does, wherever its file is."""
-    return [code.co_code, code.co_names, [_constant(constant) for constant in code.co_consts]]
-
-
-def _constant(value: Any) -> Any:
-    if isinstance(value, frozenset):
-        return sorted(map(repr, value))  # in no order that lasts
-    return _code(value) if isinstance(value, CodeType) else repr(value)
-
-
-def _digest(data: bytes | str) -> str:
-    data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    return sha256(data).hexdigest()[:16]
-
-
-PACKAGES = (
-    "torch",
-    "transformers",
-    "open_clip_torch",
-    "torchjd",
-    "numpy",
-    "pillow",
-    "opencv-python-headless",
-)
-
-ORIGIN = ("model", "prompts", "views", "seed")
-"""Entries that say where a run comes from, beside the environment; None if it is not known."""
-
-
-def environment() -> dict[str, Any]:
-    """Time, versions and machine."""
+    A model of a folder has the name of the folder, without its path.
+    """
+    model = getattr(backend, "model", None)
+    model = model if isinstance(model, nn.Module) else None
     return {
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "fair_tta": version("fair-tta"),
-        "packages": {name: version(name) for name in PACKAGES},
-        "python": platform.python_version(),
-        "machine": {
-            "platform": platform.platform(),
-            "processor": platform.machine(),
-            "cpus": os.cpu_count(),
-            "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        },
+        "name": model_name(backend),
+        "class": type(backend if model is None else model).__name__,
+        "origin": model_origin(backend) or None,
+        "parameters": None if model is None else sum(p.numel() for p in model.parameters()),
+        "weights_sha256": None if model is None else weights_hash(model),
+        "device": str(backend.device),
+        "dtype": str(backend.dtype),
+    }
+
+
+def feature_identity(backend: Any, views: Any) -> dict[str, Any]:
+    """All that features depend on besides image and seed, as JSON.
+
+    The preprocessing is known by its output for a test image. A model whose weights cannot be read
+    is known by the features of that image; the others also by how they are built, as the same
+    weights give other features with another activation.
+    """
+    model = getattr(backend, "model", None)
+    weights = weights_hash(model) if isinstance(model, nn.Module) else None
+    preprocess: Callable[[list[Image.Image]], Tensor | None] | None
+    preprocess = getattr(backend, "preprocess", None)
+    pixels = None if preprocess is None else preprocess([probe_picture()])
+    with torch.no_grad():
+        features = backend.encode_images([probe_picture()])
+    return {
+        "weights": weights or f"features {_tensor_digest(unit(features).half())}",
+        "architecture": None if weights is None else content_digest(repr(model).encode()),
+        "preprocessing": None if pixels is None else _tensor_digest(pixels.float()),
+        "views": describe(views),
+        "dim": features.shape[-1],
     }
 
 
@@ -251,21 +236,19 @@ def classifier_provenance(classifier: Any) -> dict[str, Any]:
     }
 
 
-def model_identity(backend: Any) -> dict[str, Any]:
-    """Name, size and hash of a model. What a backend does not tell is None.
-
-    A model of a folder has the name of the folder, without the way to it.
-    """
-    model = getattr(backend, "model", None)
-    model = model if isinstance(model, nn.Module) else None
+def environment() -> dict[str, Any]:
+    """Time, versions and machine."""
     return {
-        "name": model_name(backend),
-        "class": type(backend if model is None else model).__name__,
-        "origin": model_origin(backend) or None,
-        "parameters": None if model is None else sum(p.numel() for p in model.parameters()),
-        "weights_sha256": None if model is None else weights_hash(model),
-        "device": str(backend.device),
-        "dtype": str(backend.dtype),
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "fair_tta": version("fair-tta"),
+        "packages": {name: version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+        "machine": {
+            "platform": platform.platform(),
+            "processor": platform.machine(),
+            "cpus": os.cpu_count(),
+            "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        },
     }
 
 
@@ -276,3 +259,7 @@ def version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _tensor_digest(tensor: Tensor) -> str:
+    return content_digest(tensor.numpy(force=True).tobytes())

@@ -32,7 +32,7 @@ from fair_tta import (
     metrics,
     miniature,
 )
-from fair_tta._identity import adapter_settings, plain
+from fair_tta._identity import describe, describe_adapter
 from fair_tta._linalg import unit
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
@@ -167,8 +167,8 @@ def test_is_frozen_equal_and_picklable(tmp_path: Path) -> None:
     assert one == same == pickle.loads(pickle.dumps(one))
     assert hash(one) == hash(same)
     assert one not in (other, replace(one, strength=1.0), LogitBalance())
-    assert plain(one) == plain(same) != plain(other)
-    assert adapter_settings(one)["settings"]["reference"]["settings"]["images"] == 40
+    assert describe(one) == describe(same) != describe(other)
+    assert describe_adapter(one)["settings"]["reference"]["settings"]["images"] == 40
     assert repr(one).startswith(
         "LogitBalance(strength=1.5, keep_prior=1.0, reference=Reference(images=40, sha256='"
     )

@@ -14,7 +14,7 @@ from checks import picture
 from extending_page import HEAD, documented
 
 from fair_tta import TPT, FairTPTClassifier, FairTTAError, OrthCali
-from fair_tta._identity import adapter_settings
+from fair_tta._identity import describe_adapter
 from fair_tta.methods import Chained
 from fair_tta.methods._registry import parse_adapter, parse_adapters, short_name
 
@@ -183,7 +183,7 @@ def test_settings_have_the_content_of_the_file(folder: Path) -> None:
     path = folder / "own" / "more.py"
 
     def settings(name: str) -> dict[str, Any]:
-        found = adapter_settings(parse_adapter(f"{path}:{name}"))
+        found = describe_adapter(parse_adapter(f"{path}:{name}"))
         assert folder.name not in str(found)
         assert bytes(folder).hex() not in str(found)
         return found

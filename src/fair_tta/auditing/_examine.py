@@ -15,7 +15,7 @@ from msgspec import convert
 from PIL.Image import Image
 from tqdm.auto import tqdm
 
-from fair_tta._identity import ORIGIN, adapter_settings, classifier_provenance, environment
+from fair_tta._identity import ORIGIN, classifier_provenance, describe_adapter, environment
 from fair_tta._images.load import is_single_image
 from fair_tta.auditing._associations import Associations
 from fair_tta.auditing._document import AdapterFields, Difference, Measured
@@ -223,7 +223,7 @@ class Perceptions:
         low, high = wilson(changed, n, level)
         return ExaminedAdapter(
             name,
-            convert(adapter_settings(adapter), AdapterFields),
+            convert(describe_adapter(adapter), AdapterFields),
             changed,
             Measured(changed / n, low, high, n, None),
             {a: _pseudo_change(of, place, changed / n, level) for a, of in odds.items()},

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
-from fair_tta._identity import ORIGIN, adapter_settings, environment, plain
+from fair_tta._identity import ORIGIN, describe, describe_adapter, environment
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._compare import against, corrected_differences
 from fair_tta.auditing._document import (
@@ -92,7 +92,7 @@ def audit(
         columns,
         how,
         name=name,
-        adapter=None if adapter is None else AdapterFields(**adapter_settings(adapter)),
+        adapter=None if adapter is None else AdapterFields(**describe_adapter(adapter)),
         cost=None if seconds is None else _cost(seconds, n),
         harmful=sets,
     )
@@ -108,7 +108,7 @@ def audit(
         settings=IntervalSettings(how.level, how.resamples, how.seed, how.strata, SMALL),
         runs=(run,),
         comparisons=(),
-        provenance=environment() | dict.fromkeys(ORIGIN) | plain(dict(provenance or {})),
+        provenance=environment() | dict.fromkeys(ORIGIN) | describe(dict(provenance or {})),
         warnings=small_groups(cell_sizes),
     )
     return Audit(document, columns)

@@ -123,6 +123,10 @@ class Reference:
         """SHA-256 of the content."""
         return _digest(self._about(self.settings), self._every_tensor())
 
+    def identity_settings(self) -> dict[str, Any]:
+        """For `fair_tta._identity.describe`."""
+        return {"images": self.images, "sha256": self.digest}
+
     def save(self, path: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
         """Write a safetensors file, whose metadata say in JSON what it is: whole or not at all.
 

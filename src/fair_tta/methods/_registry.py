@@ -205,22 +205,6 @@ def cannot_run(what: str, path: Path, error: BaseException) -> FairTTAError:
     return FairTTAError(f"{what!r} cannot be run: {type(error).__name__}: {text} ({path}{place}).")
 
 
-def origin(value: Any) -> dict[str, str]:
-    """``{"my_file.py": "sha256:..."}`` of what a file of one's own defines, else nothing."""
-    value = getattr(value, "func", value)  # of a partial
-    defined = value if isinstance(value, type) or inspect.isroutine(value) else type(value)
-    package, _, name = (getattr(defined, "__module__", None) or "").rpartition(".")
-    if package != _MODULES:
-        return {}
-    digest, _, path = name.partition("_")
-    return {Path(os.fsdecode(bytes.fromhex(path))).name: f"sha256:{digest}"}
-
-
-def lasting_repr(value: Any) -> str:
-    """Its repr, without the modules of files of one's own, which say where the files are."""
-    return re.sub(rf"{re.escape(_MODULES)}\.\w+\.", "", repr(value))
-
-
 def _run(path: Path) -> ModuleType:
 
     if not os.path.isfile(path):

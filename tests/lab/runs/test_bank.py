@@ -15,11 +15,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from fair_tta._identity import content_digest, feature_identity
 from fair_tta._images.views import AugMix, CropFlip
 from fair_tta._io import write_whole
 from fair_tta._linalg import unit
 from fair_tta.errors import FairTTAError
-from fair_tta.lab._runs.bank import Bank, bytes_needed, content_digest, identity
+from fair_tta.lab._runs.bank import Bank, bytes_needed
 from fair_tta.lab._runs.job import load_backend
 from fair_tta.lab.bench._sources import miniature_reader, miniature_tasks
 
@@ -219,18 +220,18 @@ def test_a_shard_that_cannot_be_written_leaves_nothing(
 def test_identity(tmp_path: Path) -> None:
     model = bench_tiny.save_model(tmp_path / "clip")
     backend, twin = load_backend(model), load_backend(model)
-    facts = identity(backend, AugMix(6))
+    facts = feature_identity(backend, AugMix(6))
     assert str(tmp_path) not in str(facts)
-    assert facts == identity(twin, AugMix(6))
+    assert facts == feature_identity(twin, AugMix(6))
     assert facts["dim"] == 16
     assert bytes_needed(facts, 6, 10) == 10 * (2 * 6 * 16 + 128)
-    different = [identity(backend, AugMix(7)), identity(backend, CropFlip(6))]
+    different = [feature_identity(backend, AugMix(7)), feature_identity(backend, CropFlip(6))]
     with torch.no_grad():
         next(twin.model.parameters()).add_(1e-3)  # type: ignore[attr-defined]
-    different.append(identity(twin, AugMix(6)))
+    different.append(feature_identity(twin, AugMix(6)))
     other = load_backend(model)
     other._image_processor.image_mean = [0.1, 0.2, 0.3]  # type: ignore[attr-defined]
-    different.append(identity(other, AugMix(6)))
+    different.append(feature_identity(other, AugMix(6)))
     assert all(facts != other for other in different)
     assert len({str(other) for other in different}) == 4
 
@@ -239,7 +240,7 @@ def test_identity(tmp_path: Path) -> None:
 
         name, encode_images = "hidden", backend.encode_images
 
-    hidden = identity(Hidden(), AugMix(6))  # type: ignore[arg-type]
+    hidden = feature_identity(Hidden(), AugMix(6))  # type: ignore[arg-type]
     assert hidden["weights"].startswith("features ")
     assert hidden["preprocessing"] is None
 

@@ -14,22 +14,19 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import torch
-from PIL import Image
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
-from fair_tta._identity import plain, weights_hash
-from fair_tta._images.vision import probe_picture
+from fair_tta._identity import content_digest
 from fair_tta._io import open_file, sweep, whole_file, write_whole
 from fair_tta._linalg import unit
-from fair_tta._models import Backend
 from fair_tta.errors import FairTTAError, ImageError
 
 MOST_BYTES = 2**30
@@ -88,16 +85,6 @@ def file_signature(image: ImageSource) -> str:
         return ""
 
 
-def content_digest(data: bytes) -> str:
-    """The digest by which contents are known."""
-    return blake2b(data, digest_size=16).hexdigest()
-
-
-def digest(value: Any) -> str:
-    """Of JSON, in its order: that of names is the order of a prediction's probabilities."""
-    return blake2b(json.dumps(value).encode(), digest_size=6).hexdigest()
-
-
 def _signature(path: str, found: os.stat_result) -> str:
     facts = found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
     return content_digest(repr((os.fsencode(os.path.abspath(path)), *facts)).encode())
@@ -117,44 +104,17 @@ class StoredFeatures(NamedTuple):
     seconds: list[float]
 
 
-def identity(backend: Backend, views: Any) -> dict[str, Any]:
-    """All that features depend on besides image and seed, as JSON.
-
-    The preprocessing is known by its output for a test image. A model whose weights cannot be read
-    is known by the features of that image; the others also by how they are built, as the same
-    weights give other features with another activation.
-    """
-    model = getattr(backend, "model", None)
-    model = model if isinstance(model, nn.Module) else None
-    weights = None if model is None else weights_hash(model)
-    preprocess: Callable[[list[Image.Image]], Tensor | None] | None
-    preprocess = getattr(backend, "preprocess", None)
-    pixels = None if preprocess is None else preprocess([probe_picture()])
-    with torch.no_grad():
-        features = backend.encode_images([probe_picture()])
-    return {
-        "format": BANK_FORMAT,
-        "weights": weights or f"features {content_digest(_bytes(unit(features).half()))}",
-        "architecture": None if weights is None else content_digest(repr(model).encode()),
-        "preprocessing": None
-        if pixels is None
-        else content_digest(pixels.float().cpu().numpy().tobytes()),
-        "views": plain(views),
-        "dim": features.shape[-1],
-    }
-
-
 class Bank:
     """Features for one model, one kind of views and one seed.
 
     Args:
         root: the folder of all banks.
-        facts: of `identity`.
+        facts: of `fair_tta._identity.feature_identity`.
         seed: the seed of the views.
     """
 
     def __init__(self, root: str | os.PathLike[str], facts: dict[str, Any], seed: int) -> None:
-        key = json.dumps({**facts, "seed": seed}, sort_keys=True)
+        key = json.dumps({**facts, "format": BANK_FORMAT, "seed": seed}, sort_keys=True)
         self.folder = Path(root) / sha256(key.encode()).hexdigest()[:16]
         self.folder.mkdir(parents=True, exist_ok=True)
         sweep(self.folder)
@@ -265,8 +225,5 @@ def bytes_needed(facts: dict[str, Any], views: int, images: int) -> int:
 
 def _checksum(digest: str, features: Tensor) -> str:
     """Of the features and of whose they are, so that they cannot come to be another's."""
-    return content_digest(digest.encode("utf-8", "surrogatepass") + _bytes(features))
-
-
-def _bytes(tensor: Tensor) -> bytes:
-    return tensor.numpy(force=True).tobytes()
+    data = features.numpy(force=True).tobytes()
+    return content_digest(digest.encode("utf-8", "surrogatepass") + data)

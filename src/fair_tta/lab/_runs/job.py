@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import torch
 
 from fair_tta._cache import Cache
-from fair_tta._identity import plain, version
+from fair_tta._identity import feature_identity, fingerprint, lasting_name, version
 from fair_tta._images.views import AugMix
 from fair_tta._models import Backend, resolve
 from fair_tta._models.load import find_device, load, move
 from fair_tta._prompts.templates import Templates
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
-from fair_tta.lab._runs.bank import ImageSource, digest, identity
+from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 
@@ -100,7 +102,9 @@ class Job:
     @cached_property
     def facts(self) -> dict[str, Any]:
         """All that features depend on besides image and seed, as JSON."""
-        return {**identity(self.backend, self.views), **self.costs}
+        facts = {**feature_identity(self.backend, self.views), **self.costs}
+        is_known = fingerprint(self.views) is not None
+        return facts if is_known else {**facts, "once": _once(self.views)}
 
     @cached_property
     def digests(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
@@ -112,10 +116,11 @@ class Job:
         if not self.is_kept:
             return "", ("",) * len(self.questions), ("",) * len(self.adapters)
         rounded = self.bank is not None
+        model = {"fair_tta": version("fair-tta"), "rounded": rounded, **self.facts}
         return (
-            digest({"fair_tta": version("fair-tta"), "rounded": rounded, **self.facts}),
+            str(fingerprint(model)),
             tuple(map(self._question_digest, range(len(self.questions)))),
-            tuple(digest(plain(adapter)) for adapter in self.adapters),
+            tuple(fingerprint(adapter) or _once(adapter) for adapter in self.adapters),
         )
 
     def _question_digest(self, place: int) -> str:
@@ -124,8 +129,8 @@ class Job:
         seen: list[Any] = [prompts.tokens.ids.tolist() for prompts in sets]
         if self.facts["architecture"] is None:
             features = [task.target_features, *task.sensitive_features.values()]
-            seen.append([plain(of.half()) for of in features])
-        return digest([plain(self.questions[place]), seen])
+            seen.append([of.half() for of in features])
+        return str(fingerprint([self.questions[place], seen]))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the loaded model: each process has its own."""
@@ -145,7 +150,7 @@ class Job:
         self.__dict__["backend"] = load_backend(self.model, self.device or device, self.dtype)
         if not self.is_kept:
             return
-        found, expected = identity(self.backend, self.views), self.facts
+        found, expected = feature_identity(self.backend, self.views), self.facts
         # preprocessing may round differently on another machine
         if any(found[name] != expected[name] for name in found if name != "preprocessing"):
             raise FairTTAError(
@@ -175,6 +180,16 @@ class Job:
             views=self.views,
             cache=cache,
         )
+
+
+def _once(value: Any) -> str:
+    """A digest that no other run has."""
+    warnings.warn(
+        f"{lasting_name(value)} cannot be recognised by a later run, which will compute its rows "
+        "again: make it a frozen dataclass, or define it in a file.",
+        stacklevel=4,
+    )
+    return uuid4().hex
 
 
 def load_backend(

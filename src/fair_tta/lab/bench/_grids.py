@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fair_tta._identity import adapter_settings
+from fair_tta._identity import describe_adapter
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.bench._printed import OTHER_TABLES
 from fair_tta.lab.data import MAIN_TASKS, MORE_TASKS
@@ -67,7 +67,7 @@ class Grid:
             raise FairTTAError("a table should have at least one setting and one task.")
         first: dict[str, str] = {}
         for setting in self.settings:
-            key = json.dumps(adapter_settings(setting.adapter), sort_keys=True)
+            key = json.dumps(describe_adapter(setting.adapter), sort_keys=True)
             if key in first:
                 raise FairTTAError(
                     f"settings should differ ({first[key]!r} and {setting.name!r} are both "

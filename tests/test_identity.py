@@ -1,0 +1,115 @@
+"""Identity: what differs has another fingerprint, what is equal is found again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fair_tta import AugMix, FairTPT, FairTPTClassifier, Templates, ZeroShot
+from fair_tta._identity import describe, describe_adapter, fingerprint
+from fair_tta.lab._runs.job import job_of
+
+
+class InFile:
+    """Of a file, this one."""
+
+    def __init__(self, share: Any) -> None:
+        self.share = share
+
+
+@dataclass(frozen=True)
+class Frozen:
+    share: Any
+
+
+def function(value: Any) -> Any:
+    return value
+
+
+def test_settings_are_plain_json() -> None:
+    assert describe(float("inf")) == "inf"
+    assert describe(np.float64(0.5)) == 0.5
+    assert describe({1: (True, None)}) == {"1": [True, None]}
+    assert describe(torch.optim.AdamW) == "torch.optim.adamw.AdamW"
+    found = describe_adapter(FairTPT(lam=float("inf")))
+    assert found["name"] == "FairTPT"
+    assert found["settings"]["lam"] == "inf"
+    assert found["repr"].startswith("FairTPT(lam=inf")
+    assert describe_adapter(object())["name"] == "object"
+    assert set(describe(function)["settings"]) == {Path(__file__).name}
+
+
+@pytest.mark.parametrize(
+    ("one", "same", "other"),
+    [
+        (InFile(1), InFile(1), InFile(2)),
+        (InFile(Frozen(1)), InFile(Frozen(1)), InFile(Frozen(2))),
+        (Frozen(function), Frozen(function), Frozen(InFile)),
+        (partial(function, 1), partial(function, 1), partial(function, 2)),
+        (partial(function, value=1), partial(function, value=1), partial(function, value=2)),
+        ({"a", "b"}, {"b", "a"}, {"a", "c"}),
+        (frozenset([0, 8]), frozenset([8, 0]), {0, 8}),
+        ({"a": 1, "b": 2}, {"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        (nn.Dropout(0.1), nn.Dropout(0.1), nn.Dropout(0.2)),
+        (torch.zeros(2), torch.zeros(2), torch.ones(2)),
+        (np.zeros(2), np.zeros(2), np.ones(2)),
+        (
+            Templates.from_sentence("a {target}"),
+            Templates.from_sentence("a {target}"),
+            Templates.from_sentence("the {target}"),
+        ),
+    ],
+)
+def test_what_differs_has_another_fingerprint(one: Any, same: Any, other: Any) -> None:
+    assert fingerprint(one) == fingerprint(same) != fingerprint(other)
+    assert None not in (fingerprint(one), fingerprint(other))
+    json.dumps(describe(one))
+
+
+def test_models_are_known_by_their_weights() -> None:
+    one = nn.Linear(2, 2)
+    assert fingerprint(Frozen(one)) == fingerprint(Frozen(one)) != fingerprint(nn.Linear(2, 2))
+
+
+def test_code_of_the_user_is_known_by_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = fingerprint(InFile(1)), fingerprint(Frozen(1))
+    other = tmp_path / "other.py"
+    other.write_text(Path(__file__).read_text() + "\n# another\n")
+    monkeypatch.setitem(globals(), "__file__", str(other))
+    assert fingerprint(InFile(1)) != before[0]
+    assert fingerprint(Frozen(1)) != before[1]
+
+
+def test_what_has_no_lasting_identity_has_no_fingerprint() -> None:
+    circle = InFile(None)
+    circle.share = circle
+    made: dict[str, Any] = {"__name__": "nowhere"}
+    exec("class Made: pass", made)
+    for value in (lambda: 1, partial(lambda: 1), Frozen(lambda: 1), circle, made["Made"]()):
+        assert fingerprint(value) is None
+        json.dumps(describe(value))
+
+
+def test_a_method_without_identity_is_computed_again_and_said_so() -> None:
+    @dataclass(frozen=True)
+    class Mine(ZeroShot):
+        share: Any
+
+    clf = FairTPTClassifier("miniature", ["cat", "dog"], adapter=ZeroShot(), views=AugMix(2))
+    first, again = (job_of(clf, [ZeroShot(), Mine(lambda: 1)]) for _ in range(2))
+    with pytest.warns(UserWarning, match="cannot be recognised by a later run"):
+        digests = first.digests, again.digests
+    assert digests[0][:2] == digests[1][:2]
+    (same, mine), (also, other) = digests[0][2], digests[1][2]
+    assert same == also
+    assert mine != other
