@@ -4,7 +4,7 @@ from fair_tta.auditing._associations import Associations
 from fair_tta.auditing._audit import Audit, predictions_to_dataframe
 from fair_tta.auditing._classifier import audit_classifier
 from fair_tta.auditing._document import SCHEMA_ID, AuditDocument, schema
-from fair_tta.auditing._examination import ChangedPicture, Examination
+from fair_tta.auditing._examination import ChangedImage, Examination
 from fair_tta.auditing._examine import examine_classifier
 from fair_tta.auditing._measure import audit, compare
 from fair_tta.metrics._scores import Scores
@@ -14,7 +14,7 @@ __all__ = [
     "Associations",
     "Audit",
     "AuditDocument",
-    "ChangedPicture",
+    "ChangedImage",
     "Examination",
     "Scores",
     "audit",

@@ -27,6 +27,7 @@ from fair_tta.auditing._document import (
     read_file,
 )
 from fair_tta.errors import FairTTAError, ImageError
+from fair_tta.metrics._bootstrap import renamed
 from fair_tta.prediction import Prediction
 
 EXAMINATION_ID: Final = "fair-tta/examination/1"
@@ -153,10 +154,10 @@ class ExaminationDocument(Part, frozen=True):
                 raise FairTTAError(f"{adapter.name!r:.60} is not examined by every attribute")
 
 
-MOST_PICTURES = 36
+MOST_IMAGES = 36
 """Of all methods together, unless there are many methods."""
 
-LEAST_PICTURES = 3
+LEAST_IMAGES = 3
 """Of each method, if so many answers change."""
 
 SIDE = 128
@@ -164,13 +165,13 @@ SIDE = 128
 
 
 @dataclass(frozen=True, eq=False)
-class ChangedPicture:
-    """A picture whose answer would change.
+class ChangedImage:
+    """An image whose answer would change.
 
     Attributes:
         adapter: by which method.
-        name: what the picture is called.
-        image: a small copy without metadata, or where to find the picture.
+        name: of the image.
+        image: a small copy without metadata, or its path.
         before: the zero-shot answer.
         after: the method's answer.
         before_probability: of the answer before, by zero-shot.
@@ -186,26 +187,24 @@ class ChangedPicture:
     after_probability: float
 
 
-class ChangedPictures:
-    """Passes over all pictures and keeps a few of each method, each changed one equally likely.
+class ChangedImages:
+    """Collects a few images of each method whose answer changed, each equally likely.
 
     Args:
         adapters: names of the methods.
-        most: pictures of all methods together.
+        most: images of all methods together.
         seed: chooses them.
     """
 
-    def __init__(
-        self, adapters: Iterable[str], most: int = MOST_PICTURES, *, seed: int = 0
-    ) -> None:
+    def __init__(self, adapters: Iterable[str], most: int = MOST_IMAGES, *, seed: int = 0) -> None:
         names = list(adapters)
-        self._quota = max(LEAST_PICTURES, most // max(1, len(names)))
-        self._kept: dict[str, list[ChangedPicture]] = {name: [] for name in names}
+        self._quota = max(LEAST_IMAGES, most // max(1, len(names)))
+        self._kept: dict[str, list[ChangedImage]] = {name: [] for name in names}
         self._seen = dict.fromkeys(names, 0)
         self._chance = random.Random(seed)
 
-    def add(self, predictions: Sequence[Prediction], name: str, picture: Image | str) -> None:
-        """One more picture, or the path of one: the prediction of `ZeroShot` and of each method."""
+    def add(self, predictions: Sequence[Prediction], name: str, image: Image | str) -> None:
+        """One more image, or its path: the prediction of `ZeroShot` and of each method."""
         before = predictions[0]
         for (adapter, kept), after in zip(self._kept.items(), predictions[1:], strict=False):
             if after.label == before.label:
@@ -216,10 +215,10 @@ class ChangedPictures:
                 place = self._chance.randrange(self._seen[adapter])
             if place >= self._quota:
                 continue
-            found = ChangedPicture(
+            found = ChangedImage(
                 adapter,
                 name,
-                picture if isinstance(picture, str) else small_copy(picture),
+                image if isinstance(image, str) else small_copy(image),
                 before.label,
                 after.label,
                 before.probabilities[before.label],
@@ -227,11 +226,11 @@ class ChangedPictures:
             )
             kept[place : place + 1] = [found]
 
-    def pictures(self, load: Callable[[str], Image]) -> tuple[ChangedPicture, ...]:
+    def images(self, load: Callable[[str], Image]) -> tuple[ChangedImage, ...]:
         """All that were kept; those that cannot be read any more are left out.
 
         Args:
-            load: reads a picture from its path.
+            load: reads an image from its path.
         """
         found = []
         for one in (one for kept in self._kept.values() for one in kept):
@@ -259,11 +258,11 @@ class Examination:
 
     Args:
         document: all figures; its fields are those of `examine.json`.
-        pictures: some whose answer would change, for the page; none after `load`.
+        images: some whose answer would change, for the page; none after `load`.
     """
 
     document: ExaminationDocument
-    pictures: tuple[ChangedPicture, ...] = field(default=(), compare=False)
+    images: tuple[ChangedImage, ...] = field(default=(), compare=False)
 
     @property
     def stop_signs(self) -> tuple[str, ...]:
@@ -295,17 +294,19 @@ class Examination:
         """Read and check a file that `save` wrote."""
         return cls.from_json(read_file(path))
 
-    def to_html(self, *, title: str | None = None, pictures: bool = True) -> str:
+    @renamed("pictures", "images")
+    def to_html(self, *, title: str | None = None, images: bool = True) -> str:
         """One HTML page that needs nothing else: see `fair_tta.lab.report.examination_html`."""
-        from fair_tta.lab.report import examination_html  # an outer room, so only when asked
+        from fair_tta.lab.report import examination_html  # a convenience: the lab when called
 
-        return examination_html(self, title=title, pictures=pictures)
+        return examination_html(self, title=title, images=images)
 
+    @renamed("pictures", "images")
     def save_html(
-        self, path: str | PathLike[str], *, title: str | None = None, pictures: bool = True
+        self, path: str | PathLike[str], *, title: str | None = None, images: bool = True
     ) -> None:
         """Write the page to a file."""
-        write_whole(path, self.to_html(title=title, pictures=pictures).encode())
+        write_whole(path, self.to_html(title=title, images=images).encode())
 
     def __repr__(self) -> str:
         names = [adapter.name for adapter in self.document.adapters]

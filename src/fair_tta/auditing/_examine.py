@@ -21,7 +21,7 @@ from fair_tta.auditing._associations import Associations
 from fair_tta.auditing._document import AdapterFields, Difference, Measured
 from fair_tta.auditing._examination import (
     EXAMINATION_ID,
-    ChangedPictures,
+    ChangedImages,
     ChangeLabels,
     Examination,
     ExaminationDocument,
@@ -35,7 +35,7 @@ from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
-from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
+from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
 from fair_tta.metrics._calibration import average_sensitive_indifference, mean
 from fair_tta.metrics._columns import Floats, Ints
 from fair_tta.metrics._estimate import SMALL, listed
@@ -85,9 +85,9 @@ def change_labels(changed: int, n: int, level: float) -> ChangeLabels:
         n: images.
         level: one minus the significance.
     """
-    pictures = images_for_change(changed, 2 * changed, 3 * n, level)
-    labels = None if pictures is None else math.ceil(pictures * changed / n)
-    return ChangeLabels(pictures=pictures, labels=labels)
+    images = images_for_change(changed, 2 * changed, 3 * n, level)
+    labels = None if images is None else math.ceil(images * changed / n)
+    return ChangeLabels(pictures=images, labels=labels)
 
 
 def gap_labels(change: float | None, changed_share: float, level: float) -> int | None:
@@ -120,7 +120,7 @@ _LEAST = float(np.finfo(np.float32).tiny)  # of a probability, for its logarithm
 
 
 class Perceptions:
-    """A few numbers of each picture.
+    """A few numbers of each image.
 
     Args:
         associations: of the prompts; it has the names of values and classes.
@@ -142,7 +142,7 @@ class Perceptions:
         return len(self._answers[0])
 
     def add(self, predictions: Sequence[Prediction]) -> None:
-        """One more picture: the prediction of `ZeroShot`, and that of each adapter."""
+        """One more image: the prediction of `ZeroShot`, and that of each adapter."""
         own = predictions[0]
         self._target.extend(own.zero_shot.values())
         for attribute, column in self._sensitive.items():
@@ -163,7 +163,7 @@ class Perceptions:
             notes: sentences to begin the warnings with.
 
         Raises:
-            FairTTAError: there are no pictures.
+            FairTTAError: there are no images.
         """
         n = len(self)
         if not n:
@@ -288,7 +288,7 @@ def examine_classifier(
     adapters: Iterable[Adapter] | Mapping[str, Adapter] | None = None,
     *,
     progress: bool = False,
-    interval: Bootstrap = DEFAULT,
+    interval: Interval = DEFAULT,
 ) -> Examination:
     """Look at images without labels: what is perceived, stop signs, and what adapters would do.
 
@@ -311,22 +311,60 @@ def examine_classifier(
     """
     methods = named_adapters(adapters)
     for method in methods.values():
-        classifier.with_adapter(method)  # what cannot be used is told before anything is done
-    found = Perceptions(classifier.associations(), methods)
-    changed = ChangedPictures(methods)
+        classifier.with_adapter(method)  # an error before the first image, not after it
     if is_single_image(images):
         raise FairTTAError("`images` should be several images (got one): examine([image]).")
     images = checked_images(images)
     if progress:
         images = tqdm(images, unit="image")
     loaded = _loaded(classifier, images)
-    while batch := list(islice(loaded, classifier.batch_size)):
-        rows = _predictions(classifier, batch, [ZeroShot(), *methods.values()])
-        for image, predictions in zip(batch, rows, strict=True):
-            changed.add(predictions, f"image {len(found)}", image)
-            found.add(predictions)
-    examination = found.examine(interval, classifier_provenance(classifier))
-    return replace(examination, pictures=changed.pictures(classifier.vision.load))
+
+    def answers() -> Iterator[tuple[str, Image, Sequence[Prediction]]]:
+        done = 0
+        while batch := list(islice(loaded, classifier.batch_size)):
+            found = _predictions(classifier, batch, [ZeroShot(), *methods.values()])
+            for image, predictions in zip(batch, found, strict=True):
+                yield f"image {done}", image, predictions
+                done += 1
+
+    return examine_answers(classifier, methods, answers(), interval=interval)
+
+
+def examine_answers(
+    classifier: FairTPTClassifier,
+    adapters: Mapping[str, Adapter],
+    answers: Iterable[tuple[str, Image | str, Sequence[Prediction]]],
+    *,
+    interval: Interval = DEFAULT,
+    provenance: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
+    images: bool = True,
+    seed: int = 0,
+) -> Examination:
+    """Make an examination of predictions, wherever they come from.
+
+    Args:
+        classifier: with sensitive names.
+        adapters: ``{name: adapter}``
+        answers: for each image its name, the image or its path, and the predictions of `ZeroShot`
+            and of each adapter.
+        interval: how intervals are made.
+        provenance: what to write down besides model and prompts.
+        notes: sentences to begin the warnings with; read after the last of the answers.
+        images: keep small copies of some whose answer changes.
+        seed: chooses these.
+
+    Raises:
+        FairTTAError: there are no images.
+    """
+    found = Perceptions(classifier.associations(), adapters)
+    changed = ChangedImages(adapters if images else (), seed=seed)
+    for name, image, predictions in answers:
+        found.add(predictions)
+        changed.add(predictions, name, image)
+    origin = classifier_provenance(classifier) | dict(provenance or {})
+    examination = found.examine(read_interval(interval), origin, notes)
+    return replace(examination, images=changed.images(classifier.vision.load))
 
 
 def named_adapters(

@@ -85,18 +85,24 @@ def level_of(interval: Interval | None) -> float | None:
     return None if interval is None else read_interval(interval).level
 
 
-def accepts_level(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that also takes `interval` by the name it had in version 0.2, `level`."""
+def renamed(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A function that also takes a keyword by the name it had in version 0.2."""
 
-    @wraps(function)
-    def renamed(*args: P.args, **kwargs: P.kwargs) -> R:
-        if "level" in kwargs:
-            text = f"`{function.__name__}(level=...)` is now `interval=...`."
-            warnings.warn(text, DeprecationWarning, stacklevel=2)
-            kwargs["interval"] = kwargs.pop("level")
-        return function(*args, **kwargs)
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if old in kwargs:
+                text = f"`{function.__name__}({old}=...)` is now `{new}=...`."
+                warnings.warn(text, DeprecationWarning, stacklevel=2)
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
 
-    return renamed
+        return call
+
+    return decorate
+
+
+accepts_level = renamed("level", "interval")
 
 
 def intervals(metrics: Sequence[Metric], counts: Ints, how: Bootstrap) -> list[ArrayEnds]:

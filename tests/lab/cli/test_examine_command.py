@@ -128,7 +128,7 @@ def test_the_miniature_from_end_to_end(tmp_path: Path, columns: int) -> None:
         "What is perceived: The model perceives time:",
         "What to do:",
         "season: pictures that would tell",
-        "label 385 pictures of each",
+        "label 385 images of each",
     ):
         assert words in flat, words
     assert "STOP" not in flat

@@ -15,7 +15,7 @@ from PIL import Image
 from report_samples import HOSTILE, Page, provenance
 
 from fair_tta import FairTTAError, OrthCali
-from fair_tta.auditing import ChangedPicture, Examination
+from fair_tta.auditing import ChangedImage, Examination
 from fair_tta.auditing._associations import Associations
 from fair_tta.auditing._examine import Perceptions
 from fair_tta.extend import Adapter
@@ -59,11 +59,11 @@ def examined(
     )
     image = Image.new("RGB", (40, 20), "red")
     some = [
-        ChangedPicture(a, f"<{a}> {i}", image, targets[0], targets[-1], 0.61, 0.734)
+        ChangedImage(a, f"<{a}> {i}", image, targets[0], targets[-1], 0.61, 0.734)
         for a in adapters
         for i in range(pictures)
     ]
-    return replace(examination, pictures=tuple(some))
+    return replace(examination, images=tuple(some))
 
 
 def softmax(x: Floats) -> Floats:
@@ -265,12 +265,12 @@ def test_no_images_leaves_nothing_of_them(examinations: dict[str, Examination]) 
     assert "orthcali: 2 of" in page.text
     assert "<orthcali> 1" in page.text
     assert "(61.0 %)" in page.text
-    bare = examination_html(usual, pictures=False)
+    bare = examination_html(usual, images=False)
     assert "<img" not in bare
     assert "data:image" not in bare
     assert "&lt;orthcali&gt; 1" not in bare
     assert "Images whose answer would change" not in bare
-    assert bare == examination_html(replace(usual, pictures=()))
+    assert bare == examination_html(replace(usual, images=()))
 
 
 def test_from_the_examination_and_into_a_file(
@@ -278,15 +278,15 @@ def test_from_the_examination_and_into_a_file(
 ) -> None:
     usual = examinations["usual"]
     assert usual.to_html() == examination_html(usual)
-    usual.save_html(tmp_path / "look.html", title="Birds", pictures=False)
+    usual.save_html(tmp_path / "look.html", title="Birds", images=False)
     assert (tmp_path / "look.html").read_text("utf-8") == examination_html(
-        usual, title="Birds", pictures=False
+        usual, title="Birds", images=False
     )
     usual.save(tmp_path / "examine.json")
     again = Examination.load(tmp_path / "examine.json")
     assert again == usual
-    assert again.pictures == ()
-    assert again.to_html() == usual.to_html(pictures=False)
+    assert again.images == ()
+    assert again.to_html() == usual.to_html(images=False)
 
 
 def test_only_examinations() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -89,16 +89,14 @@ def examine_command(
         return "Stopped." if out is None else f"Stopped. {options.GOES_ON}"
 
     with exits(stopped, options.option_names(context)):
-        from fair_tta._identity import classifier_provenance
         from fair_tta._io import printable
-        from fair_tta.auditing._examination import ChangedPictures
-        from fair_tta.auditing._examine import Perceptions
+        from fair_tta.auditing._examine import examine_answers
         from fair_tta.lab._cli.tables import print_examination
         from fair_tta.lab._runs.job import job_of
         from fair_tta.lab._runs.runner import Runner
         from fair_tta.lab._runs.store import ROWS, Store
         from fair_tta.methods import ZeroShot
-        from fair_tta.metrics._bootstrap import DEFAULT
+        from fair_tta.prediction import Prediction
 
         methods = options.read_adapters(adapters) if adapters else {}
         options.check_reference("--adapters", methods, reference)
@@ -122,9 +120,9 @@ def examine_command(
         )
         fitted = options.fit_on(reference, classifier, methods, chosen, reference_is_data, progress)
         methods, notes = dict(fitted.adapters), [*notes, *fitted.notes]
-        perceptions = Perceptions(classifier.associations(), methods)
-        changed = ChangedPictures(() if no_pictures or out is None else methods, seed=seed)
-        done = failed = 0
+        notes += [f"Not all pictures were used: {name} {number}." for name, number in
+                (("the first", limit), ("a sample of", sample)) if number is not None]  # fmt: skip
+        left_out: list[str] = []
         with (
             progress_bar(progress, "pictures") as tell,
             nullcontext() if out is None else Store(rows_file(out), restart=restart) as store,
@@ -141,33 +139,38 @@ def examine_command(
                 seed=seed,
                 read_ahead="-" not in images,
             )
-            for item, answers in answered:
-                done += 1
-                path = item.path if isinstance(item, Unlisted) else item
-                if isinstance(item, Unlisted):
-                    answers = closed_folder(item)
-                if isinstance(answers, str):
-                    failed += 1
-                    say(printable(as_named(answers, path)))
-                else:
-                    predictions = [row.prediction for row in answers]
-                    perceptions.add(predictions)
-                    short_name = printable(str(Path(*Path(path).parts[-2:])))
-                    changed.add(predictions, short_name, path)
-                tell(done, None)
-        if not len(perceptions):
-            raise FairTTAError("no picture could be used." if done else NO_PICTURE)
-        left_out = [f"{failed} of {done} pictures could not be used."] if failed else []
-        some = [f"Not all pictures were used: {name} {number}." for name, number in
-                (("the first", limit), ("a sample of", sample)) if number is not None]  # fmt: skip
-        provenance = classifier_provenance(classifier)
-        if fitted.provenance:
-            provenance["reference"] = fitted.provenance
-        examination = perceptions.examine(DEFAULT, provenance, [*notes, *some, *left_out])
+
+            def answers() -> Iterator[tuple[str, str, list[Prediction]]]:
+                done = failed = 0
+                for done, (item, found) in enumerate(answered, start=1):
+                    path = item.path if isinstance(item, Unlisted) else item
+                    if isinstance(item, Unlisted):
+                        found = closed_folder(item)
+                    if isinstance(found, str):
+                        failed += 1
+                        say(printable(as_named(found, path)))
+                    else:
+                        short_name = printable(str(Path(*Path(path).parts[-2:])))
+                        yield short_name, path, [row.prediction for row in found]
+                    tell(done, None)
+                if failed == done:
+                    raise FairTTAError("no picture could be used." if done else NO_PICTURE)
+                if failed:
+                    left_out.append(f"{failed} of {done} pictures could not be used.")
+                    notes.extend(left_out)
+
+            examination = examine_answers(
+                classifier,
+                methods,
+                answers(),
+                provenance={"reference": fitted.provenance} if fitted.provenance else {},
+                notes=notes,
+                images=out is not None and not no_pictures,
+                seed=seed,
+            )
         if out is not None:
             examination.save(out / EXAMINATION)
-            shown = changed.pictures(classifier.vision.load)
-            replace(examination, pictures=shown).save_html(out / PAGE)
+            examination.save_html(out / PAGE)
         if as_json:
             typer.echo(examination.to_json())
         else:
@@ -176,5 +179,5 @@ def examine_command(
                 typer.echo(f"Written to {printable(str(out))}: {EXAMINATION}, {PAGE}, {ROWS}")
     for sentence in left_out:
         say(sentence)
-    if failed:
+    if left_out:
         raise typer.Exit(LEFT_OUT)

@@ -9,14 +9,12 @@ import shutil
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from fair_tta._identity import classifier_provenance
 from fair_tta._io import ENDINGS
-from fair_tta.auditing._examination import ChangedPictures
-from fair_tta.auditing._examine import Perceptions
+from fair_tta.auditing._examine import examine_answers
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import DatasetError, FairTTAError
 from fair_tta.lab._runs.bank import ImageSource
@@ -31,7 +29,7 @@ from fair_tta.lab.data._records import Problem
 from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, audit_folder
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
-from fair_tta.metrics._bootstrap import DEFAULT
+from fair_tta.prediction import Prediction
 
 PATHS = "picture"
 """The column of paths in label files that are written here."""
@@ -204,9 +202,8 @@ def examine_uploads(
     tried = {name: one for name, one in methods.items() if not isinstance(one, ZeroShot)}
     for method in tried.values():
         classifier.with_adapter(method)  # what cannot be used is told before anything is done
-    perceptions = Perceptions(classifier.associations(), tried)
-    changed = ChangedPictures(tried)
-    left_out = []
+    left_out: list[str] = []
+    notes = list(notes)
     job = job_of(classifier, [ZeroShot(), *tried.values()], is_kept=False)
     size = classifier.batch_size
 
@@ -217,20 +214,20 @@ def examine_uploads(
 
     runner, seed = Runner(job, Local()), classifier.vision.seed
     answered = runner.stream(in_use(), _asked, size=size, seed=seed)
-    for done, (file, answers) in enumerate(answered, start=1):
-        if isinstance(answers, str):
-            left_out.append(answers.replace(repr(file.path), repr(plain_name(file.name))))
-        else:
-            predictions = [row.prediction for row in answers]
-            perceptions.add(predictions)
-            changed.add(predictions, plain_name(file.name), file.path)
-        progress(done, len(files))
-    if not len(perceptions):
-        raise FairTTAError(f"no picture could be used: {left_out[0]}")
-    examination = perceptions.examine(
-        DEFAULT, classifier_provenance(classifier), [*notes, *_told(left_out, len(files))]
-    )
-    examination = replace(examination, pictures=changed.pictures(classifier.vision.load))
+
+    def predictions() -> Iterator[tuple[str, str, list[Prediction]]]:
+        for done, (file, answers) in enumerate(answered, start=1):
+            name = plain_name(file.name)
+            if isinstance(answers, str):
+                left_out.append(answers.replace(repr(file.path), repr(name)))
+            else:
+                yield name, file.path, [row.prediction for row in answers]
+            progress(done, len(files))
+        if len(left_out) == len(files):
+            raise FairTTAError(f"no picture could be used: {left_out[0]}")
+        notes.extend(_told(left_out, len(files)))
+
+    examination = examine_answers(classifier, tried, predictions(), notes=notes)
     out.mkdir(parents=True, exist_ok=True)
     examination.save_html(out / "examine.html")
     examination.save(out / "examine.json")

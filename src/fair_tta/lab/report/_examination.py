@@ -7,7 +7,7 @@ from typing import Any
 
 from fair_tta.auditing._document import EstimateFields
 from fair_tta.auditing._examination import (
-    ChangedPicture,
+    ChangedImage,
     Examination,
     ExaminationDocument,
     ExaminedAdapter,
@@ -18,6 +18,7 @@ from fair_tta.lab.report._drawings import ACROSS, Dot, difference_dots, dot_plot
 from fair_tta.lab.report._numbers import count, images, of_hundred, percent, points, whole
 from fair_tta.lab.report._page import embedded, render
 from fair_tta.lab.report._sentences import MANY_CHANGED, Card
+from fair_tta.metrics._bootstrap import renamed
 from fair_tta.metrics._estimate import direction
 
 LITTLE = 0.1
@@ -185,15 +186,16 @@ def _advice(document: ExaminationDocument, attribute: str) -> Card:
     return Card(heading, text, more, "good")
 
 
+@renamed("pictures", "images")
 def examination_html(
-    examination: Examination, *, title: str | None = None, pictures: bool = True
+    examination: Examination, *, title: str | None = None, images: bool = True
 ) -> str:
     """What was seen without labels as one HTML page.
 
     Args:
         examination: what `FairTPTClassifier.examine` gave, or `Examination.load`.
         title: what to call it.
-        pictures: show those whose answer would change, if the examination has any. False leaves
+        images: show those whose answer would change, if the examination has any. False leaves
             nothing of them in the page, neither image nor name.
     """
     if not isinstance(examination, Examination):
@@ -211,7 +213,7 @@ def examination_html(
             _attribute(document, name, f"attribute-{i}")
             for i, name in enumerate(document.attributes, start=1)
         ],
-        gallery=_gallery(examination.pictures) if pictures else [],
+        gallery=_gallery(examination.images) if images else [],
         counts={adapter.name: adapter.changed for adapter in document.adapters},
         cannot=CANNOT,
     )
@@ -256,7 +258,7 @@ def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str
     }
 
 
-def _gallery(images: tuple[ChangedPicture, ...]) -> list[dict[str, Any]]:
+def _gallery(images: tuple[ChangedImage, ...]) -> list[dict[str, Any]]:
     """Images by method, as the template needs them."""
     found = []
     for adapter, some in groupby(images, key=lambda image: image.adapter):

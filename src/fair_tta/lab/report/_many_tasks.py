@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fair_tta.auditing._document import AuditDocument
+from fair_tta.auditing._examine import MOST_ENTROPY
 from fair_tta.lab.report._numbers import group_name, interval, of_hundred, points, whole_percent
 from fair_tta.lab.report._sentences import MANY_CHANGED, Card
 from fair_tta.lab.report._verdict import (
@@ -22,9 +23,6 @@ from fair_tta.metrics._estimate import listed
 
 NEAR_CHANCE = 0.1
 """Of the way from chance to certain: a median confidence below is called near chance."""
-
-NOT_PERCEIVED = 0.8
-"""Mean normalised entropy of an attribute: above it is not perceived."""
 
 NamedAudit = tuple[str, AuditDocument]
 """What a task is called, and its audit."""
@@ -187,7 +185,7 @@ def _not_perceived(document: AuditDocument) -> Iterator[str]:
     if run.zero_shot_scores is not None:
         before = run.zero_shot_scores.sensitive_indifference
     for attribute, entropy in before.items():
-        if entropy.value is not None and entropy.value > NOT_PERCEIVED:
+        if entropy.value is not None and entropy.value > MOST_ENTROPY:
             yield attribute
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fair_tta.auditing._document import AuditDocument, Difference, Measured, RunFigures
+from fair_tta.auditing._examine import HALF_WIDTH
 from fair_tta.lab.report._numbers import (
     count,
     group_name,
@@ -140,7 +141,6 @@ _ADDED = 2  # right images, and as many wrong ones, to draw from: no group looks
 _SURE = 0.95  # of the draws name the same group
 _WORTH_NAMING = 0.05  # of the draws name another
 _LISTED = 3  # classes that a title lists
-_HALF_WIDTH = 0.05  # a group is known if its accuracy is known up to so much
 
 CONFIRM = "Confirm it on images that took no part."
 MAY_COST = "By itself, not allowing for the number of methods, its accuracy is shown to fall."
@@ -279,11 +279,11 @@ def _sure(run: RunFigures, cells: Sequence[CellOfGroup]) -> Card:
 
 def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> Card:
     heading, worst = "What to do", cells[0]
-    rate = min(max(worst.rate, _HALF_WIDTH), 1 - _HALF_WIDTH)
-    needed = images_for_half_width(rate, _HALF_WIDTH, document.settings.level) - worst.n
+    rate = min(max(worst.rate, HALF_WIDTH), 1 - HALF_WIDTH)
+    needed = images_for_half_width(rate, HALF_WIDTH, document.settings.level) - worst.n
     label = (
         f"Label about {count(needed)} more images of {worst.name} to know its accuracy to "
-        f"within {whole(_HALF_WIDTH)} points."
+        f"within {whole(HALF_WIDTH)} points."
         if needed > 0
         else ""
     )

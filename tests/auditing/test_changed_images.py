@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from fair_tta.auditing._examination import ChangedPictures, small_copy
+from fair_tta.auditing._examination import ChangedImages, small_copy
 from fair_tta.errors import ImageError
 from fair_tta.prediction import Prediction
 
@@ -23,11 +23,11 @@ def prediction(label: str, p: float = 0.7) -> Prediction:
 
 
 def test_only_changed_ones_with_both_answers() -> None:
-    changed = ChangedPictures(["tpt", "zero"])
+    changed = ChangedImages(["tpt", "zero"])
     for i in range(5):
         rows = [prediction("cat"), prediction("dog", 0.6), prediction("dog" if i == 2 else "cat")]
         changed.add(rows, f"image {i}", Image.new("RGB", (4, 4), (i, 0, 0)))
-    found = changed.pictures(Image.open)
+    found = changed.images(Image.open)
     assert [(one.adapter, one.name) for one in found] == [
         *(("tpt", f"image {i}") for i in range(5)),
         ("zero", "image 2"),
@@ -39,11 +39,11 @@ def test_only_changed_ones_with_both_answers() -> None:
 
 @pytest.mark.parametrize(("methods", "each"), [(1, 36), (4, 9), (30, 3)])
 def test_a_few_of_each_method(methods: int, each: int) -> None:
-    changed = ChangedPictures([f"m{i}" for i in range(methods)])
+    changed = ChangedImages([f"m{i}" for i in range(methods)])
     image = Image.new("RGB", (4, 4))
     for i in range(50):
         changed.add([prediction("cat"), *[prediction("dog")] * methods], f"{i}", image)
-    counts = Counter(one.adapter for one in changed.pictures(Image.open))
+    counts = Counter(one.adapter for one in changed.images(Image.open))
     assert set(counts.values()) == {each}
     assert len(counts) == methods
 
@@ -52,10 +52,10 @@ def test_all_have_the_same_chance() -> None:
     """Of 12 changed pictures 6 are kept: each in half of the trials, 200 +- 10."""
     counts: Counter[str] = Counter()
     for seed in range(400):
-        changed = ChangedPictures(["m"], most=6, seed=seed)
+        changed = ChangedImages(["m"], most=6, seed=seed)
         for i in range(12):
             changed.add([prediction("cat"), prediction("dog")], f"{i}", "nowhere")
-        counts.update(one.name for one in changed.pictures(lambda _: Image.new("RGB", (1, 1))))
+        counts.update(one.name for one in changed.images(lambda _: Image.new("RGB", (1, 1))))
     assert sum(counts.values()) == 2400
     assert min(counts.values()) > 150
     assert max(counts.values()) < 250
@@ -63,7 +63,7 @@ def test_all_have_the_same_chance() -> None:
 
 def test_files_that_are_gone_are_left_out(tmp_path: Path) -> None:
     Image.new("RGB", (300, 200)).save(tmp_path / "there.png")
-    changed = ChangedPictures(["m"])
+    changed = ChangedImages(["m"])
     for name in ("there.png", "gone.png", "broken.png"):
         changed.add([prediction("cat"), prediction("dog")], name, str(tmp_path / name))
 
@@ -72,7 +72,7 @@ def test_files_that_are_gone_are_left_out(tmp_path: Path) -> None:
             raise ImageError("it is broken")
         return Image.open(path)
 
-    (found,) = changed.pictures(load)
+    (found,) = changed.images(load)
     assert found.name == "there.png"
     assert found.image.size == (128, 85)
 
