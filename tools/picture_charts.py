@@ -233,7 +233,7 @@ def page_table(page: str, first: str) -> list[list[str]]:
 
 def claims(path: Path) -> None:
     """The worst group and the indifference to the attribute, from the table of the page."""
-    head, *rows = page_table("claims.md", "task")
+    head, *rows = page_table("reproducing.md", "task")
     tasks = list(dict.fromkeys(row[0] for row in rows))
     methods = list(dict.fromkeys(row[1] for row in rows))
     shown = {"WGA": "accuracy of the worst group, %", "ASI": "indifference to the attribute, %"}
@@ -255,7 +255,7 @@ def claims(path: Path) -> None:
 
 def scaling(path: Path) -> None:
     """What one picture takes of a card and of a Python thread, from the table of the page."""
-    rows = page_table("scaling.md", "for each image")[1:]
+    rows = page_table("speed.md", "for each image")[1:]
     bars: dict[str, list[tuple[str, float]]] = {"the card": [], "the Python thread": []}
     place = iter(bars)
     at = next(place)
