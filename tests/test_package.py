@@ -132,7 +132,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 @pytest.mark.usefixtures("tiny_hub")
-@pytest.mark.parametrize("page", [p for p in PAGES if p.stem != "scaling"], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if p.stem != "speed"], ids=lambda p: p.name)
 def test_python_on_pages_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of one page run in order, in one namespace; models of the hub are tiny stand-ins."""
     monkeypatch.chdir(tmp_path)

@@ -145,7 +145,7 @@ def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
     needs = {
         "views": default.needs.views,
         "`sensitive`": default.needs.sensitive,
-        "pictures": default.needs.pixels,
+        "pixels": default.needs.pixels,
         "reference images": default.needs.reference,
         "their sensitive labels": default.needs.labels,
         "true values": default.needs.values,

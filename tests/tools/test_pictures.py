@@ -39,7 +39,7 @@ def test_captions_name_a_command() -> None:
     """The paragraph after a picture, or before it if two follow each other."""
     for page in sorted(DOCS.glob("*.md")):
         text = page.read_text("utf-8")
-        if "The three pictures are made by `python tools/app_pictures.py`" in text:
+        if "The three images are made by `python tools/app_pictures.py`" in text:
             continue
         parts = text.split("\n\n")
         for k, part in enumerate(parts):
