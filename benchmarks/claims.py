@@ -169,9 +169,7 @@ STEPS = ("median step", "steps at the bound")
 
 
 def measure(seeds: int, pictures: int, first: int) -> Figures:
-    work = run_episodes(
-        TASKS.values(), METHODS, seeds=range(first, first + seeds), pictures=pictures
-    )
+    work = run_episodes(TASKS.values(), METHODS, seeds=range(first, first + seeds), images=pictures)
     rows: dict[tuple[str, str, str], list[float]] = {}
     for episode in track(work, "running", total=len(TASKS) * seeds * len(METHODS)):
         steps = [p.relative_step for p in episode.predictions if p.relative_step is not None]

@@ -23,7 +23,7 @@ from torch import Tensor
 from fair_tta import FairTPTClassifier, ZeroShot
 from fair_tta._models import resolve
 from fair_tta.miniature import TASKS
-from fair_tta.miniature._world import DrawnPicture, MiniatureTask, WorldSplit
+from fair_tta.miniature._world import DrawnImage, MiniatureTask, WorldSplit
 
 SEEDS = 10
 TEST, VALIDATION, REFERENCE = 2000, 0, 3000
@@ -136,7 +136,7 @@ class Drawer:
         return made
 
 
-def _encode(task: MiniatureTask, drawn: list[DrawnPicture], views: bool) -> Pictures:
+def _encode(task: MiniatureTask, drawn: list[DrawnImage], views: bool) -> Pictures:
     clf = FairTPTClassifier(_backend(), task.targets)
     parts = []
     for at in range(0, len(drawn), 24):

@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=120, help="for each seed and task")
     options = parser.parse_args()
     seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)
-    work = run_episodes(TASKS.values(), METHODS, seeds=seeds, pictures=options.pictures)
+    work = run_episodes(TASKS.values(), METHODS, seeds=seeds, images=options.pictures)
     work = track(work, "running", total=len(TASKS) * options.seeds * len(METHODS))
     answers = {
         (episode.task.name, episode.method, episode.seed): episode.predictions for episode in work

@@ -30,7 +30,7 @@ def both(episodes: list[Episode], attribute: str) -> tuple[float, float]:
     """Pseudo-EOD and EOD of the answers of a method to pictures of several seeds, in percent."""
     targets = list(episodes[0].task.targets)
     answers = [answer for episode in episodes for answer in episode.predictions]
-    pictures = [picture for episode in episodes for picture in episode.pictures]
+    pictures = [picture for episode in episodes for picture in episode.images]
     labels = [answer.label for answer in answers]
     pseudo = metrics.pseudo_equalized_odds_difference(
         [targets.index(label) for label in labels],
@@ -63,7 +63,7 @@ def main() -> None:
         TASKS.values(),
         TRIED,
         seeds=range(options.seeds),
-        pictures=options.pictures,
+        images=options.pictures,
         split=WorldSplit.VALIDATION,
     )
     found: dict[tuple[str, str], list[Episode]] = {}

@@ -94,7 +94,7 @@ class Soak:
             for name in ("logit-balance", "umfc")
         }
 
-    def draw(self, n: int) -> list[miniature.DrawnPicture]:
+    def draw(self, n: int) -> list[miniature.DrawnImage]:
         """Pictures that were not there before."""
         self.pictures += n
         return list(islice(self._drawn[self.task.name], n))

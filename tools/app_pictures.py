@@ -27,7 +27,7 @@ def take_pictures(page: AppPage, folder: Path, width: int, height: int = 900) ->
     for tab in ("Examine", "Audit"):
         page.tab(tab)
         page.press(".fair-tta-take")
-        page.uploaded(".fair-tta-pictures")
+        page.uploaded(".fair-tta-images")
         page.press(".fair-tta-run")
         page.result("iframe")
         page.scroll(".fair-tta-result iframe")

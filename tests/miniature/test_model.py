@@ -67,7 +67,7 @@ def test_the_string_takes_no_processor() -> None:
 @EVERY_TASK
 def test_zero_shot_figures_lie_in_the_papers_range(task: MiniatureTask) -> None:
     episodes = run_episodes(
-        [task], {"": ZeroShot()}, seeds=range(3), pictures=180, split=WorldSplit.VALIDATION
+        [task], {"": ZeroShot()}, seeds=range(3), images=180, split=WorldSplit.VALIDATION
     )
     found = [episode.metrics for episode in episodes]
     figures = {key: float(np.mean([row[key] for row in found])) for key in found[0]}

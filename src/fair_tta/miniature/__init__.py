@@ -1,16 +1,19 @@
 """A drawn world and a tiny CLIP trained on it, shipped with the package; no runner, no training.
 
-They show what the methods do without a download: pictures of birds, badges and scenes in which an
-attribute that should not matter goes along with the answer, and a model that has learnt to lean on
+They show what the methods do without a download: images of birds, badges and scenes in which an
+attribute that should not matter goes along with the answer, and a model that has learned to rely on
 it. The model knows this world and nothing else.
 
     >>> from fair_tta import FairTPTClassifier, miniature
     >>> task = miniature.BIRDS
     >>> clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
-    >>> picture = task.draw(1, seed=3)[0]
-    >>> clf.predict(picture.image).label in task.targets
+    >>> drawn = task.draw(1, seed=3)[0]
+    >>> clf.predict(drawn.image).label in task.targets
     True
 """
+
+import warnings
+from typing import Any
 
 from fair_tta.miniature._model import FOLDER, load_open_clip
 from fair_tta.miniature._world import (
@@ -18,7 +21,7 @@ from fair_tta.miniature._world import (
     BIRDS,
     SCENES,
     TASKS,
-    DrawnPicture,
+    DrawnImage,
     MiniatureTask,
     Shade,
     WorldSplit,
@@ -30,9 +33,20 @@ __all__ = [
     "FOLDER",
     "SCENES",
     "TASKS",
-    "DrawnPicture",
+    "DrawnImage",
     "MiniatureTask",
     "Shade",
     "WorldSplit",
     "load_open_clip",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "DrawnPicture":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(
+        "`DrawnPicture` is now called `DrawnImage`; the old name goes with version 0.4.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return DrawnImage

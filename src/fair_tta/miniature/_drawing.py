@@ -1,4 +1,4 @@
-"""How the pictures of the miniature world are drawn: at twice their size, then made smaller.
+"""How the images of the miniature world are drawn: at twice their size, then made smaller.
 
 Every function takes its randomness from the generator it is given. Nothing here knows of labels;
 `fair_tta.miniature._world` says what is drawn where.
@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-SIZE = 64  # of a finished picture, in pixels
+SIZE = 64  # of a finished image, in pixels
 _BIG = 2 * SIZE
 
 Random: TypeAlias = np.random.Generator
@@ -25,22 +25,22 @@ def water(random: Random) -> Image.Image:
     """Sky above, waves below."""
     sky, sea = _near(random, (176, 206, 226)), _near(random, (56, 112, 168))
     horizon = int(random.uniform(0.25, 0.5) * _BIG)
-    picture = _gradient(sky, sea, horizon)
-    pen = ImageDraw.Draw(picture)
+    image = _gradient(sky, sea, horizon)
+    pen = ImageDraw.Draw(image)
     crest = _lighter(sea, random.uniform(1.15, 1.5))
     for y in range(horizon + 4, _BIG, int(random.integers(7, 12))):
         phase, length = random.uniform(0, 6.3), random.uniform(7, 14)
         wave = [(x, y + 2.5 * math.sin(x / length + phase)) for x in range(0, _BIG + 4, 4)]
         pen.line(wave, fill=crest, width=2)
-    return picture
+    return image
 
 
 def land(random: Random) -> Image.Image:
     """Sky above, a meadow with trunks below."""
     sky, grass = _near(random, (190, 208, 206)), _near(random, (96, 132, 74))
     horizon = int(random.uniform(0.25, 0.5) * _BIG)
-    picture = _gradient(sky, grass, horizon)
-    pen = ImageDraw.Draw(picture)
+    image = _gradient(sky, grass, horizon)
+    pen = ImageDraw.Draw(image)
     bark = _near(random, (92, 70, 50))
     for _ in range(int(random.integers(3, 7))):
         x, width = random.uniform(0, _BIG), random.uniform(4, 10)
@@ -49,7 +49,7 @@ def land(random: Random) -> Image.Image:
     for _ in range(40):
         x, y = random.uniform(0, _BIG), random.uniform(horizon, _BIG)
         pen.line((x, y, x + random.uniform(-3, 3), y - 6), fill=_lighter(grass, 0.8), width=1)
-    return picture
+    return image
 
 
 def side_by_side(
@@ -65,13 +65,13 @@ def side_by_side(
     return Image.composite(second, first, mask.filter(ImageFilter.GaussianBlur(6)))
 
 
-def haze(picture: Image.Image, strength: float, random: Random) -> Image.Image:
-    """The picture behind a bright veil: 0 leaves it, 1 hides it."""
-    veil = Image.new("RGB", picture.size, _near(random, (200, 202, 204)))
-    return Image.blend(picture, veil, strength)
+def haze(image: Image.Image, strength: float, random: Random) -> Image.Image:
+    """The image behind a bright veil: 0 leaves it, 1 hides it."""
+    veil = Image.new("RGB", image.size, _near(random, (200, 202, 204)))
+    return Image.blend(image, veil, strength)
 
 
-def water_bird(picture: Image.Image, random: Random) -> None:
+def water_bird(image: Image.Image, random: Random) -> None:
     """A long low body, a curved neck and a flat beak."""
     bird: list[Points] = [
         _ellipse(0, 6, 30, 12),
@@ -80,10 +80,10 @@ def water_bird(picture: Image.Image, random: Random) -> None:
         _ellipse(27, -24, 9, 7),  # head
     ]
     beak = [(33, -26), (47, -21), (47, -17), (33, -20)]
-    _stamp(picture, random, bird, beak)
+    _stamp(image, random, bird, beak)
 
 
-def land_bird(picture: Image.Image, random: Random) -> None:
+def land_bird(image: Image.Image, random: Random) -> None:
     """An upright round body, a long tail, a pointed beak and legs."""
     bird: list[Points] = [
         _ellipse(0, 0, 18, 20),
@@ -93,17 +93,17 @@ def land_bird(picture: Image.Image, random: Random) -> None:
         [(6, 18), (6, 36), (9, 36), (9, 18)],
     ]
     beak = [(20, -26), (37, -20), (20, -15)]
-    _stamp(picture, random, bird, beak)
+    _stamp(image, random, bird, beak)
 
 
 def sheet(random: Random) -> Image.Image:
     """Paper with a few grey scribbles."""
-    picture = Image.new("RGB", (_BIG, _BIG), _near(random, (214, 210, 202)))
-    pen = ImageDraw.Draw(picture)
+    image = Image.new("RGB", (_BIG, _BIG), _near(random, (214, 210, 202)))
+    pen = ImageDraw.Draw(image)
     for _ in range(int(random.integers(2, 6))):
         corners = random.uniform(0, _BIG, 4)
         pen.line(tuple(corners), fill=_near(random, (150, 150, 150)), width=2)
-    return picture
+    return image
 
 
 def circle(random: Random) -> Points:
@@ -130,10 +130,10 @@ def star(random: Random) -> Points:
     ]
 
 
-def badge(picture: Image.Image, random: Random, shape: Points, colour: Colour) -> None:
+def badge(image: Image.Image, random: Random, shape: Points, colour: Colour) -> None:
     """A filled shape with a pale rim."""
     outline = _placed(shape, random, random.uniform(-0.5, 0.5), (0.7, 1.3))
-    pen = ImageDraw.Draw(picture)
+    pen = ImageDraw.Draw(image)
     pen.polygon(outline, fill=colour, outline=_lighter(colour, 1.25))
 
 
@@ -141,23 +141,23 @@ def sky(random: Random, *, night: float) -> Image.Image:
     """A sky between day (0) and night (1), with the moon and stars as far as it is dark."""
     day, dark = _near(random, (170, 204, 232)), _near(random, (34, 40, 78))
     colour = _mixed(day, dark, night)
-    picture = _gradient(_lighter(colour, 0.9), _lighter(colour, 1.1), _BIG)
-    pen = ImageDraw.Draw(picture)
+    image = _gradient(_lighter(colour, 0.9), _lighter(colour, 1.1), _BIG)
+    pen = ImageDraw.Draw(image)
     for x, y in random.uniform(0, 0.6 * _BIG, (12, 2)).tolist():
         pen.ellipse((2 * x, y, 2 * x + 2, y + 2), fill=_mixed(colour, (235, 235, 220), night))
     x, y = random.uniform(10, _BIG - 10), random.uniform(8, 30)
     lamp = _mixed((250, 240, 170), (235, 235, 225), night)
     pen.ellipse((x - 9, y - 9, x + 9, y + 9), fill=_mixed(colour, lamp, abs(2 * night - 1)))
-    return picture
+    return image
 
 
-def ground(picture: Image.Image, random: Random, *, snow: float, night: float) -> None:
+def ground(image: Image.Image, random: Random, *, snow: float, night: float) -> None:
     """Grass, covered with snow as far as `snow` says, and darker at night."""
     horizon = int(random.uniform(0.55, 0.7) * _BIG)
     dim = 1 - 0.55 * night
     grass = _lighter(_near(random, (104, 138, 70)), dim)
     white = _lighter(_near(random, (226, 230, 236)), dim)
-    pen = ImageDraw.Draw(picture)
+    pen = ImageDraw.Draw(image)
     pen.rectangle((0, horizon, _BIG, _BIG), fill=_mixed(grass, white, snow * 0.5))
     for _ in range(60):
         x, y, r = random.uniform(0, _BIG), random.uniform(horizon, _BIG), random.uniform(4, 10)
@@ -165,18 +165,16 @@ def ground(picture: Image.Image, random: Random, *, snow: float, night: float) -
         pen.ellipse((x - r, max(horizon, y - r / 2), x + r, y + r / 2), fill=patch)
 
 
-def house(picture: Image.Image, random: Random, *, night: float) -> None:
+def house(image: Image.Image, random: Random, *, night: float) -> None:
     """A wall, a roof, a door."""
     wall = _lighter(_near(random, (170, 120, 96), 40), 1 - 0.5 * night)
     body = [(-22, -4), (22, -4), (22, 28), (-22, 28)]
     roof = [(-28, -4), (0, -26), (28, -4)]
     door = [(-5, 10), (5, 10), (5, 28), (-5, 28)]
-    _stack(
-        picture, random, [(body, wall), (roof, _lighter(wall, 0.7)), (door, _lighter(wall, 0.5))]
-    )
+    _stack(image, random, [(body, wall), (roof, _lighter(wall, 0.7)), (door, _lighter(wall, 0.5))])
 
 
-def tree(picture: Image.Image, random: Random, *, night: float) -> None:
+def tree(image: Image.Image, random: Random, *, night: float) -> None:
     """A trunk and a crown."""
     dim = 1 - 0.5 * night
     trunk = _lighter(_near(random, (100, 76, 56), 25), dim)
@@ -184,25 +182,25 @@ def tree(picture: Image.Image, random: Random, *, night: float) -> None:
     parts: list[tuple[Points, Colour]] = [([(-4, 0), (4, 0), (5, 28), (-5, 28)], trunk)]
     for x, y in ((-10, -4), (10, -4), (0, -16)):
         parts.append((_ellipse(x, y, 14, 13), crown))
-    _stack(picture, random, parts)
+    _stack(image, random, parts)
 
 
-def finished(picture: Image.Image, random: Random, *, noise: float) -> Image.Image:
+def finished(image: Image.Image, random: Random, *, noise: float) -> Image.Image:
     """Half the size, a little blurred, with noise."""
-    blurred = picture.filter(ImageFilter.GaussianBlur(random.uniform(0.0, 2.2)))
+    blurred = image.filter(ImageFilter.GaussianBlur(random.uniform(0.0, 2.2)))
     small = np.asarray(blurred.reduce(2), np.float32)
     grain = random.normal(0, random.uniform(0.3, 1.0) * noise, small.shape)
     return Image.fromarray((small + grain).clip(0, 255).astype(np.uint8))
 
 
-def _stamp(picture: Image.Image, random: Random, body: Sequence[Points], beak: Points) -> None:
+def _stamp(image: Image.Image, random: Random, body: Sequence[Points], beak: Points) -> None:
     colour = _near(random, (110, 98, 86), 45)
     parts = [(part, colour) for part in body]
-    _stack(picture, random, [*parts, (beak, _near(random, (190, 140, 70), 25))], tilt=0.12)
+    _stack(image, random, [*parts, (beak, _near(random, (190, 140, 70), 25))], tilt=0.12)
 
 
 def _stack(
-    picture: Image.Image,
+    image: Image.Image,
     random: Random,
     parts: Sequence[tuple[Points, Colour]],
     tilt: float = 0.04,
@@ -210,7 +208,7 @@ def _stack(
     """Draw the parts with one common size, place, tilt and direction."""
     corners = [point for part, _ in parts for point in part]
     placed = _placed(corners, random, random.uniform(-tilt, tilt), (0.75, 1.25))
-    pen = ImageDraw.Draw(picture)
+    pen = ImageDraw.Draw(image)
     for part, colour in parts:
         pen.polygon(placed[: len(part)], fill=colour)
         placed = placed[len(part) :]

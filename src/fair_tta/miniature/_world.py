@@ -1,7 +1,7 @@
-"""The miniature world: drawn pictures of a target and of attributes that should not matter.
+"""The miniature world: drawn images of a target and of attributes that should not matter.
 
-Every picture is made from numbers that depend on its task, split, seed and place alone, so the
-tenth picture of a seed is the same however many are drawn. The three splits never share a picture.
+Every image is made from numbers that depend on its task, split, seed and place alone, so the
+tenth image of a seed is the same however many are drawn. The three splits never share an image.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Draw = Callable[[Random, int, tuple["Shade", ...]], Image.Image]
 
 
 class WorldSplit(Enum):
-    """Which pictures: those to train on, to choose a recipe by, or to report."""
+    """Which images: those to train on, to choose a recipe by, or to report."""
 
     TRAIN = "train"
     VALIDATION = "validation"
@@ -50,8 +50,8 @@ class Shade:
 
 
 @dataclass(frozen=True)
-class DrawnPicture:
-    """A drawn picture and what is on it.
+class DrawnImage:
+    """A drawn image and what is on it.
 
     Attributes:
         image: 64 x 64 pixels.
@@ -68,7 +68,7 @@ class DrawnPicture:
 
 @dataclass(frozen=True)
 class MiniatureTask:
-    """A target and one or more attributes that go along with it in training pictures only.
+    """A target and one or more attributes that go along with it in training images only.
 
     `targets`, `sensitive` and `template` are what `FairTPTClassifier` takes.
 
@@ -78,7 +78,7 @@ class MiniatureTask:
         sensitive: ``{attribute: {label: phrase}}``
         template: the sentence.
         render: how it is drawn.
-        correlation: how often an attribute goes with the target in training pictures.
+        correlation: how often an attribute goes with the target in training images.
     """
 
     name: str
@@ -100,17 +100,17 @@ class MiniatureTask:
         *,
         split: WorldSplit = WorldSplit.TEST,
         mix: Mapping[tuple[str, ...], float] | None = None,
-    ) -> list[DrawnPicture]:
-        """Draw `n` pictures.
+    ) -> list[DrawnImage]:
+        """Draw `n` images.
 
         Args:
             n: how many.
-            seed: other seeds give other pictures.
+            seed: other seeds give other images.
             split: `WorldSplit.TRAIN` is correlated; the others have groups of equal size.
             mix: ``{(target, value, ...): weight}`` of `groups` to draw other shares of groups.
         """
         if not isinstance(n, Integral) or n < 0:
-            raise FairTTAError(f"`n` should be a number of pictures, 0 or more (got {n!r}).")
+            raise FairTTAError(f"`n` should be a number of images, 0 or more (got {n!r}).")
         return list(itertools.islice(self.stream(seed, split=split, mix=mix), n))
 
     def stream(
@@ -119,8 +119,8 @@ class MiniatureTask:
         *,
         split: WorldSplit = WorldSplit.TEST,
         mix: Mapping[tuple[str, ...], float] | None = None,
-    ) -> Iterator[DrawnPicture]:
-        """The pictures of `draw` without an end."""
+    ) -> Iterator[DrawnImage]:
+        """The images of `draw` without an end."""
         if not isinstance(seed, Integral) or seed < 0:
             raise FairTTAError(f"`seed` should be a whole number from 0 on (got {seed!r}).")
         if not isinstance(split, WorldSplit):
@@ -137,7 +137,7 @@ class MiniatureTask:
                 group = self._correlated(random)
             else:
                 group = self.groups[place % len(self.groups)]
-            yield self._picture(random, group)
+            yield self._draw(random, group)
 
     def _shares(self, mix: Mapping[tuple[str, ...], float]) -> npt.NDArray[np.float64]:
         unknown = [group for group in mix if group not in self.groups]
@@ -162,7 +162,7 @@ class MiniatureTask:
             group.append(list(values)[chosen])
         return tuple(group)
 
-    def _picture(self, random: Random, group: tuple[str, ...]) -> DrawnPicture:
+    def _draw(self, random: Random, group: tuple[str, ...]) -> DrawnImage:
         target, values = group[0], group[1:]
         shades = []
         for names, value in zip(self.sensitive.values(), values, strict=True):
@@ -174,16 +174,16 @@ class MiniatureTask:
             shades.append(Shade(index, other, part))
         image = self.render(random, list(self.targets).index(target), tuple(shades))
         labels = dict(zip(self.sensitive, values, strict=True))
-        return DrawnPicture(image, target, labels, tuple(shades))
+        return DrawnImage(image, target, labels, tuple(shades))
 
 
 def _birds(random: Random, target: int, shades: tuple[Shade, ...]) -> Image.Image:
     (place,) = shades
     both = (drawing.water(random), drawing.land(random))
-    picture = drawing.side_by_side(both[place.value], both[place.other], place.part, random)
-    picture = drawing.haze(picture, random.uniform(0, 0.5), random)
-    (drawing.water_bird, drawing.land_bird)[target](picture, random)
-    return drawing.finished(picture, random, noise=24)
+    image = drawing.side_by_side(both[place.value], both[place.other], place.part, random)
+    image = drawing.haze(image, random.uniform(0, 0.5), random)
+    (drawing.water_bird, drawing.land_bird)[target](image, random)
+    return drawing.finished(image, random, noise=24)
 
 
 _COLOURS: tuple[Colour, ...] = ((196, 72, 68), (84, 152, 84), (76, 104, 190))
@@ -192,18 +192,18 @@ _COLOURS: tuple[Colour, ...] = ((196, 72, 68), (84, 152, 84), (76, 104, 190))
 def _badges(random: Random, target: int, shades: tuple[Shade, ...]) -> Image.Image:
     (tint,) = shades
     colour = drawing.mixed_colour(random, _COLOURS[tint.value], _COLOURS[tint.other], tint.part)
-    picture = drawing.sheet(random)
+    image = drawing.sheet(random)
     shape = (drawing.circle, drawing.square, drawing.star)[target](random)
-    drawing.badge(picture, random, shape, colour)
-    return drawing.finished(picture, random, noise=18)
+    drawing.badge(image, random, shape, colour)
+    return drawing.finished(image, random, noise=18)
 
 
 def _scenes(random: Random, target: int, shades: tuple[Shade, ...]) -> Image.Image:
     night, snow = (s.part if s.value == 0 else 1 - s.part for s in shades)
-    picture = drawing.sky(random, night=night)
-    drawing.ground(picture, random, snow=snow, night=night)
-    (drawing.house, drawing.tree)[target](picture, random, night=night)
-    return drawing.finished(picture, random, noise=24)
+    image = drawing.sky(random, night=night)
+    drawing.ground(image, random, snow=snow, night=night)
+    (drawing.house, drawing.tree)[target](image, random, night=night)
+    return drawing.finished(image, random, noise=24)
 
 
 BIRDS = MiniatureTask(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -41,12 +40,6 @@ def test_every_method_answers(birds: FairTPTClassifier, picture: str) -> None:
     assert 'role="alert"' not in html
     for words in ("before", "after", "perceived: background", "a change takes at least"):
         assert words in html
-
-
-def test_the_hour_of_a_picture_begins_again(birds: FairTPTClassifier, picture: str) -> None:
-    os.utime(picture, (0, 0))
-    answers_html(birds, chosen_methods(["zero-shot"]), picture)
-    assert os.path.getmtime(picture) > 0
 
 
 def test_html_shows_what_predict_says(birds: FairTPTClassifier, picture: str) -> None:

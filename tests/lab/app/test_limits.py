@@ -12,11 +12,9 @@ from fair_tta.lab.app import UploadLimits
 
 def test_ten_thousand_files_are_refused_in_words() -> None:
     limits = UploadLimits()
-    with pytest.raises(
-        FairTTAError, match=re.escape("at most 1,000 pictures at once (got 10,000)")
-    ):
+    with pytest.raises(FairTTAError, match=re.escape("at most 1,000 images at once (got 10,000)")):
         limits.check_files(["a.jpg"] * 10_000)
-    with pytest.raises(FairTTAError, match="there are no pictures yet"):
+    with pytest.raises(FairTTAError, match="there are no images yet"):
         limits.check_files([])
     limits.check_files(["a.jpg"] * 1000)
 

@@ -1,4 +1,4 @@
-"""What goes wrong is told in the words of the page, escaped, without paths and tracebacks."""
+"""What goes wrong is reported in terms of the page, escaped, without paths and tracebacks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import logging
 import pytest
 
 from fair_tta import FairTTAError
-from fair_tta.lab.app._questions import note, told, without_folders
+from fair_tta.lab.app._questions import guarded, note, without_folders
 
 
 def failing(error: Exception) -> str:
     def act() -> str:
         raise error
 
-    return told(act, str, "/srv/secret")
+    return guarded(act, str, "/srv/secret")
 
 
 def test_errors_of_the_library_are_shown_with_the_names_of_fields() -> None:
@@ -44,6 +44,6 @@ def test_folders_are_not_told_however_paths_are_written(folder: str) -> None:
 def test_an_error_of_ours_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
         text = failing(ZeroDivisionError("division by zero"))
-    assert "went wrong in fair-tta itself" in text
+    assert "Internal error in fair-tta" in text
     assert "division" not in text
     assert "ZeroDivisionError" in caplog.text

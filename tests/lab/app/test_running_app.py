@@ -44,7 +44,7 @@ class RunningApp(NamedTuple):
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApp]:
     disk, log = tmp_path_factory.mktemp("disk"), tmp_path_factory.mktemp("log") / "log"
-    command = [str(ROOT / "tests" / "quiet_app.py"), "app", "--no-open", "--views", "8"]
+    command = [str(ROOT / "tests" / "helpers" / "quiet_app.py"), "app", "--no-open", "--views", "8"]
     command += ["--port", str(free_port())]
     environment = {"TMPDIR": str(disk), "HF_HUB_OFFLINE": "1"}
     with running_app(command, log, environment) as (url, process):
@@ -110,6 +110,7 @@ def asked(url: str, path: str, methods: list[str]) -> str:
     return answer(f"{url}gradio_api/queue/data?session_hash=evil")[1]
 
 
+@pytest.mark.slow
 def test_attacks_get_nothing(running: RunningApp, tmp_path: Path) -> None:
     url = running.url
     secret = tmp_path / "secret.txt"
@@ -166,6 +167,7 @@ def test_attacks_get_nothing(running: RunningApp, tmp_path: Path) -> None:
     assert OUTSIDE not in running.log.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(missing()), reason=f"no browser: {missing()}")
 def test_a_visit(running: RunningApp, tmp_path: Path) -> None:
     paths, labels = draw_folder(tmp_path / "birds", 12)
@@ -192,9 +194,9 @@ def test_a_visit(running: RunningApp, tmp_path: Path) -> None:
 
 def _try(page: AppPage, picture: Path, broken: Path) -> None:
     page.press(".fair-tta-run")
-    assert "there is no picture yet" in page.result("[role=alert]").text
-    page.upload(".fair-tta-picture", picture)
-    page.find(".fair-tta-picture img")
+    assert "there is no image yet" in page.result("[role=alert]").text
+    page.upload(".fair-tta-image", picture)
+    page.find(".fair-tta-image img")
     page.press(".fair-tta-run")
     text = page.result("[data-method=fair-tpt]").text
     for words in (
@@ -218,8 +220,8 @@ def _try(page: AppPage, picture: Path, broken: Path) -> None:
     )
 
     page.open()
-    page.upload(".fair-tta-picture", broken)
-    page.find(".fair-tta-picture img")
+    page.upload(".fair-tta-image", broken)
+    page.find(".fair-tta-image img")
     page.press(".fair-tta-run")
     text = page.result("[role=alert]").text
     assert text.startswith("cannot read 'broken.png': not an image format")
@@ -227,19 +229,19 @@ def _try(page: AppPage, picture: Path, broken: Path) -> None:
 
 def _examine(page: AppPage, pictures: list[Path], broken: Path) -> None:
     page.tab("Examine")
-    page.upload(".fair-tta-pictures", *pictures, broken)
-    page.uploaded(".fair-tta-pictures")
+    page.upload(".fair-tta-images", *pictures, broken)
+    page.uploaded(".fair-tta-images")
     page.press(".fair-tta-run")
     text = page.inside(page.result("iframe"))
     assert "on 12 pictures without labels" in text
-    assert "1 of 13 pictures could not be used." in text
+    assert "1 of 13 images could not be used." in text
     assert "examine.json" in page.find(".fair-tta-downloads").text.replace("\n", "")
 
 
 def _audit(page: AppPage, pictures: list[Path], labels: Path) -> None:
     page.tab("Audit")
-    page.upload(".fair-tta-pictures", *pictures)
-    page.uploaded(".fair-tta-pictures")
+    page.upload(".fair-tta-images", *pictures)
+    page.uploaded(".fair-tta-images")
     page.press(".fair-tta-run")
     assert "there is no CSV file yet" in page.result("[role=alert]").text
     page.upload(".fair-tta-csv", labels)
@@ -264,6 +266,7 @@ def _ended(running: RunningApp) -> None:
     assert OUTSIDE not in running.log.read_text()
 
 
+@pytest.mark.slow
 def test_the_space_starts_with_a_model_of_its_own(tmp_path: Path) -> None:
     model, images, tokenizer = families.seeded(families.clip)
     model.save_pretrained(tmp_path / "tiny-clip")
@@ -279,7 +282,7 @@ def test_the_space_starts_with_a_model_of_its_own(tmp_path: Path) -> None:
         "GRADIO_SERVER_PORT": str(free_port()),
         "FAIR_TTA_MODEL": str(tmp_path / "tiny-clip"),
     }
-    command = [str(ROOT / "tests" / "quiet_app.py"), str(space / "app.py")]
+    command = [str(ROOT / "tests" / "helpers" / "quiet_app.py"), str(space / "app.py")]
     log = tmp_path / "log"
     with running_app(command, log, environment) as (url, process):
         status, text = answer(url.replace("0.0.0.0", "127.0.0.1"), Host="me-fair-tta.hf.space")
@@ -287,7 +290,7 @@ def test_the_space_starts_with_a_model_of_its_own(tmp_path: Path) -> None:
         assert "at most 200, 5 MB each" in text
         assert "tiny-clip" in text
         assert "miniature" not in text
-        assert "Pictures go to the machine that runs this app" in text
+        assert "Images go to the machine that runs this app" in text
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
     assert list(tmp_path.glob("fair-tta-app-*")) == []

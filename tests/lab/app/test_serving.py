@@ -20,8 +20,7 @@ from typer.testing import CliRunner
 from fair_tta import FairTTAError
 from fair_tta.lab._cli import app
 from fair_tta.lab.app import _server as serving
-from fair_tta.lab.app._page import is_embedded
-from fair_tta.lab.app._parts import Desk, read_files
+from fair_tta.lab.app._page import is_embedded, read_files
 from fair_tta.lab.app._server import UploadLimits, private_folder
 from fair_tta.miniature import FOLDER
 
@@ -102,6 +101,7 @@ def test_without_gradio_the_command_says_what_to_install(monkeypatch: pytest.Mon
     assert "Traceback" not in result.output
 
 
+@pytest.mark.slow
 def test_nothing_imports_gradio_before_the_app_is_built() -> None:
     code = (
         "import sys, fair_tta, fair_tta.lab.app, fair_tta.lab.app._page, fair_tta.lab._cli\n"
@@ -111,13 +111,6 @@ def test_nothing_imports_gradio_before_the_app_is_built() -> None:
     assert done.stdout == "False\n"
 
 
-def test_each_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
-    desk = Desk(None, None, tmp_path, [], True)  # type: ignore[arg-type]
-    one, other = desk.new_folder(), desk.new_folder()
-    assert one.parent != other.parent
-    assert one.parent.parent == other.parent.parent == tmp_path
-
-
 class QuietBlocks:
     """Gradio's blocks that serve nothing."""
 
@@ -125,14 +118,15 @@ class QuietBlocks:
         pass
 
 
-def test_it_sweeps_while_it_serves_and_ends_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_ends_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting has an end: one without cannot be interrupted on Windows."""
-    swept: list[Path] = []
+    waits: list[float | None] = []
 
     class Stop(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
             assert timeout is not None
-            return len(swept) == 4
+            waits.append(timeout)
+            return len(waits) == 3
 
     @contextmanager
     def stoppable() -> Iterator[threading.Event]:
@@ -141,13 +135,51 @@ def test_it_sweeps_while_it_serves_and_ends_when_asked(monkeypatch: pytest.Monke
     monkeypatch.setattr(serving, "_stoppable", stoppable)
     monkeypatch.setattr(serving, "require", lambda *_: None)
     monkeypatch.setattr(serving, "launch", lambda *_: "http://here")
-    monkeypatch.setattr(serving, "sweep_uploads", lambda folder, _: swept.append(folder))
-    monkeypatch.setattr(serving, "sweep_runs", swept.append)
     monkeypatch.setattr("fair_tta.lab.app._page.build_interface", lambda *_, **__: QuietBlocks())
-    told: list[str] = []
-    serving.serve(views=2, ready=told.append)
-    assert told == ["http://here"]
-    assert [folder.name for folder in swept] == ["uploads", "runs"] * 2
+    addresses: list[str] = []
+    serving.serve(views=2, ready=addresses.append)
+    assert addresses == ["http://here"]
+    assert len(waits) == 3
+
+
+CLEANING = """
+import sys
+from pathlib import Path
+import gradio
+from gradio.route_utils import delete_files_created_by_app
+from fair_tta.lab.app._page import build_interface
+from fair_tta.lab.app._questions import Classifiers
+from fair_tta.lab.app._server import private_folder
+
+with private_folder() as folder:
+    blocks = build_interface(Classifiers(views=2), folder, embedded=True)
+    assert blocks.delete_cache == (60, 3600)
+    uploads = folder / "uploads"
+    of_page = [path for path in uploads.rglob("*") if path.is_file()]
+    assert of_page
+    upload = uploads / "ab" / "mine.png"
+    upload.parent.mkdir()
+    upload.write_bytes(b"x")
+    blocks.upload_file_set.add(str(upload))  # as Gradio's upload route does
+    (folder / "report.html").write_text("x")
+    box = next(block for block in blocks.blocks.values() if isinstance(block, gradio.File))
+    result = Path(box.move_resource_to_block_cache(str(folder / "report.html")))
+    assert result.is_relative_to(uploads)
+    delete_files_created_by_app(blocks, 3600)
+    assert upload.exists() and result.exists()
+    delete_files_created_by_app(blocks, -1)
+    assert not upload.exists() and not result.exists()
+    assert all(path.exists() for path in of_page)
+print("clean")
+"""
+
+
+@pytest.mark.slow
+def test_gradio_deletes_uploads_and_results_after_an_hour() -> None:
+    """What `delete_cache` covers: uploads and copies of results; not the images of the page."""
+    code = [sys.executable, "-c", CLEANING]
+    done = subprocess.run(code, capture_output=True, text=True, check=False)
+    assert done.stdout == "clean\n", done.stderr
 
 
 @pytest.mark.parametrize(

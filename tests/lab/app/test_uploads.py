@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import tracemalloc
 from pathlib import Path
@@ -14,13 +13,14 @@ from hypothesis import strategies as st
 from fair_tta.errors import DatasetError
 from fair_tta.lab.app._uploads import (
     UploadedFile,
+    UploadedLabels,
     header,
+    images_among,
     path_column,
-    pictures_among,
     plain_name,
     stage,
-    write_staged_labels,
 )
+from fair_tta.lab.data._records import Problem
 
 
 @given(st.text())
@@ -105,36 +105,41 @@ def test_on_another_disk_uploads_are_copied(
 def test_a_path_of_very_many_parts_costs_no_more_than_another(tmp_path: Path) -> None:
     deep = "a/" * 60_000
     tracemalloc.start()
-    rows = rewritten(
-        tmp_path, f"file,class,place\n{deep}1.png,cat,home\n", (f"{deep}1.png", "2.png")
-    )
+    found = read(tmp_path, f"file,class,place\n{deep}1.png,cat,home\n", (f"{deep}1.png", "2.png"))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert rows[1:] == [["1.png", "cat", "home"]]
+    assert found == ["1.png"]
     assert peak < 20 * 2**20
 
 
-def test_other_files_of_a_folder_are_not_pictures() -> None:
+def test_other_files_of_a_folder_are_not_images() -> None:
     names = ["a.JPG", "labels.csv", ".DS_Store", "b.webp", "c"]
-    found = pictures_among(UploadedFile("x", name) for name in names)
+    found = images_among(UploadedFile("x", name) for name in names)
     assert [file.name for file in found] == ["a.JPG", "b.webp"]
 
 
-def rewritten(
-    tmp_path: Path, text: str, names: tuple[str, ...], paths: str | None = None
-) -> list[list[str]]:
-    labels = tmp_path / "given.csv"
-    labels.write_text(text, "utf-8")
-    staged = stage(uploads(tmp_path / "up", *names), tmp_path / "in")
-    write_staged_labels(labels, ["class", "place"], paths, staged, tmp_path / "out.csv")
-    with (tmp_path / "out.csv").open(newline="") as file:
-        return list(csv.reader(file))
+def read(tmp_path: Path, text: str, names: tuple[str, ...], paths: str | None = None) -> list[str]:
+    """The name of each row's upload, or what is wrong with the row."""
+    file, folder = tmp_path / "given.csv", tmp_path / "in"
+    file.write_text(text, "utf-8")
+    staged = stage(uploads(tmp_path / "up", *names), folder)
+    labels = UploadedLabels(folder, file, "class", ("place",), paths, staged=staged)
+    found = []
+    for row in labels.rows():
+        if isinstance(row, Problem):
+            found.append(row.what)
+        else:
+            assert row.path == folder / row.key
+            assert row.path.is_file()
+            found.append(row.key)
+    assert labels.scan().rows == len(found)
+    return found
 
 
 def test_paths_in_labels_stand_for_uploads_only(tmp_path: Path) -> None:
     secret = tmp_path / "secret.png"
     secret.write_bytes(b"secret")
-    rows = rewritten(
+    found = read(
         tmp_path,
         "file,other,class,place\n"
         "/home/me/data/cat/1.png,x,cat,home\n"
@@ -142,40 +147,37 @@ def test_paths_in_labels_stand_for_uploads_only(tmp_path: Path) -> None:
         f"{secret},x,cat,street\n"
         "../secret.png,x,cat,street\n"
         "../../../etc/passwd,x,cat,street\n"
-        "..,x,cat,street\n"
         "3.png,x,cat\n"
         ",x,cat,street\n",
         ("1.png", "2.png", "3.png"),
     )
-    assert rows[0] == ["picture", "class", "place"]
-    assert [row[0] for row in rows[1:]] == [
+    assert found == [
         "1.png",
         "2.png",
         "not uploaded: secret.png",
         "not uploaded: secret.png",
         "not uploaded: passwd",
-        "not uploaded: _",
-        "not as long as the header",
-        "",
+        found[5],
+        "given.csv line 8 (file)",
     ]
-    assert rows[7] == ["not as long as the header"]
+    assert "line 7" in found[5]
 
 
 def test_uploads_of_the_same_name_are_told_apart_by_folders_or_not_at_all(tmp_path: Path) -> None:
-    rows = rewritten(
+    found = read(
         tmp_path,
         "path;class;place\na/1.png;cat;home\nx/b/1.png;dog;home\n1.png;cat;home\n",
         ("data/a/1.png", "data/b/1.png"),
     )
-    assert [row[0] for row in rows[1:]] == ["1.png", "1-1.png", "several uploads are called 1.png"]
+    assert found == ["1.png", "1-1.png", "several uploads are called 1.png"]
 
 
 def test_the_column_of_paths_is_known_or_chosen(tmp_path: Path) -> None:
     text = "photo,class,place\n1.png,cat,home\n"
     with pytest.raises(DatasetError, match=re.escape("has no column of paths that is known")):
-        rewritten(tmp_path, text, ("1.png",))
+        read(tmp_path, text, ("1.png",))
     (tmp_path / "again").mkdir()
-    assert rewritten(tmp_path / "again", text, ("1.png",), "photo")[1][0] == "1.png"
+    assert read(tmp_path / "again", text, ("1.png",), "photo") == ["1.png"]
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])

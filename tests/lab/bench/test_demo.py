@@ -19,7 +19,7 @@ from fair_tta.lab._cli import app
 from fair_tta.lab.bench._demo import (
     METHODS,
     ONE_VIEW,
-    REFERENCE_PICTURES,
+    REFERENCE_IMAGES,
     Episode,
     demo_tables,
     effect,
@@ -27,9 +27,7 @@ from fair_tta.lab.bench._demo import (
     effect_table,
     gallery,
     play,
-    play_one_view,
     run_episodes,
-    to_audit,
     to_audits,
     to_html,
     to_rich,
@@ -43,7 +41,7 @@ from fair_tta.miniature import TASKS
 
 @pytest.fixture(scope="module")
 def episodes() -> list[Episode]:
-    return play(seeds=2, pictures=12)
+    return play(seeds=2, images=12)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +55,7 @@ def test_every_method_runs_on_every_task_and_seed(episodes: list[Episode]) -> No
 
 
 def test_a_second_run_gives_the_same_digits(episodes: list[Episode]) -> None:
-    again, before = play(seeds=1, pictures=12), [e for e in episodes if e.seed == 0]
+    again, before = play(seeds=1, images=12), [e for e in episodes if e.seed == 0]
     assert [e.predictions for e in again] == [e.predictions for e in before]
     found = [demo_tables(some, to_audits(some)) for some in (again, before)]
     for a, b in zip(*found, strict=True):
@@ -107,7 +105,7 @@ def test_logit_balance_is_fitted_for_each_task_and_not_on_what_is_asked(
     for adapter in fitted.values():
         assert isinstance(adapter, LogitBalance)
         assert adapter.reference is not None
-        assert adapter.reference.images == REFERENCE_PICTURES
+        assert adapter.reference.images == REFERENCE_IMAGES
     assert len({hash(adapter) for adapter in fitted.values()}) == len(TASKS)
 
 
@@ -121,7 +119,7 @@ def test_views_are_part_of_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the time of this process alone: a busy machine may take longer for anything."""
     monkeypatch.setattr("fair_tta.lab._runs.worker.time.perf_counter", time.process_time)
     methods: dict[str, Adapter] = {"one": ZeroShot(), "many": Zero()}
-    one, many = run_episodes([TASKS["badges"]], methods, seeds=[0], pictures=12)
+    one, many = run_episodes([TASKS["badges"]], methods, seeds=[0], images=12)
     assert many.seconds > one.seconds
 
 
@@ -153,9 +151,9 @@ def test_cells_are_marked_as_the_paired_interval_of_the_audit_says(
 
 
 def test_effects_have_their_intervals_and_fit() -> None:
-    audits = to_audits(play_one_view(seeds=1, pictures=36))
+    audits = to_audits(play(ONE_VIEW, seeds=1, images=36))
     overview = effect_overview(audits)
-    assert "36 pictures of each task" in overview.title
+    assert "36 images of each task" in overview.title
     assert len(overview.rows) == len(TASKS) * (len(ONE_VIEW) - 1)
     console = Console(width=80, record=True, file=StringIO())
     console.print(effect_table(audits))
@@ -182,9 +180,8 @@ def test_cells_as_text() -> None:
     assert str(cell([float("nan")])) == "n/a"
 
 
-def test_the_audit_pools_the_seeds(episodes: list[Episode]) -> None:
-    task = TASKS["birds"]
-    audit = to_audit(episodes, task)
+def test_the_audit_pools_the_seeds(audits: dict[str, Audit]) -> None:
+    audit = audits["birds"]
     assert list(audit.runs) == list(METHODS)
     assert audit.document.data.n == 24
 
@@ -205,7 +202,7 @@ def test_the_page_shows_tables_and_changed_pictures(
 
 def test_other_methods_can_be_compared() -> None:
     (zero_shot, tpt) = run_episodes(
-        [TASKS["badges"]], {"a": ZeroShot(), "b": TPT()}, seeds=[7], pictures=2
+        [TASKS["badges"]], {"a": ZeroShot(), "b": TPT()}, seeds=[7], images=2
     )
     assert (zero_shot.method, tpt.method, tpt.seed) == ("a", "b", 7)
     assert all(p.learning_rate is None for p in zero_shot.predictions)
@@ -219,7 +216,7 @@ def test_the_command_writes_the_report(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [*few, "--seeds", "1", "--pictures", "4"])
     assert result.exit_code == 0, result.output
     assert "FairTPT-MO" in result.stdout
-    assert "One view, 9 pictures of each task" in result.stdout.replace("\n", " ")
+    assert "One view, 9 images of each task" in result.stdout.replace("\n", " ")
     assert out.read_text("utf-8").startswith("<!DOCTYPE html>")
 
 

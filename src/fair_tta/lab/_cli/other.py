@@ -168,11 +168,11 @@ def _demo(
     from fair_tta.lab._cli.tables import print_verdict
     from fair_tta.lab.bench._demo import (
         DEMO_LEGEND,
+        ONE_VIEW,
         demo_tables,
         effect_overview,
         effect_table,
         play,
-        play_one_view,
         to_audits,
         to_html,
         to_rich,
@@ -184,12 +184,9 @@ def _demo(
         return track(work, "running every method", total=total, console=errors)
 
     logging.disable_progress_bar()  # one bar is enough
-    episodes = play(
-        seeds=seeds, pictures=pictures[0], limit=limit, sample=sample, progress=progress
-    )
-    more = play_one_view(
-        seeds=seeds, pictures=pictures[1], limit=limit, sample=sample, progress=progress
-    )
+    chosen: Any = {"seeds": seeds, "limit": limit, "sample": sample, "progress": progress}
+    episodes = play(images=pictures[0], **chosen)
+    more = play(ONE_VIEW, images=pictures[1], **chosen)
     audits, effects = to_audits(episodes), to_audits(more)
     print_verdict(console, [(name, audit.document) for name, audit in audits.items()])
     for table in demo_tables(episodes, audits):

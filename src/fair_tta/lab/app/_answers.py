@@ -6,7 +6,7 @@ import csv
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from PIL import Image
@@ -15,7 +15,6 @@ from fair_tta._images.views import Views, content_generator
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.app._questions import Fields, in_fields, note
-from fair_tta.lab.app._server import mark_used
 from fair_tta.lab.report._page import embedded
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._tuning.entropy import most_confident
@@ -28,10 +27,10 @@ class KeptView(NamedTuple):
     """A view that a method looked at.
 
     Attributes:
-        place: 0 is the picture itself.
+        place: 0 is the image itself.
         image: as the model sees it.
-        label: what zero-shot says of it.
-        probability: of that.
+        label: the zero-shot prediction on it.
+        probability: of the label.
     """
 
     place: int
@@ -43,7 +42,7 @@ class KeptView(NamedTuple):
 def kept_views(
     classifier: FairTPTClassifier, adapter: Adapter, image: Image.Image, prediction: Prediction
 ) -> list[KeptView]:
-    """The views with the most certain answers, the surest first; none if all or none count.
+    """The views with the most confident predictions first; none if all or none count.
 
     Args:
         classifier: its adapter does not matter.
@@ -58,17 +57,18 @@ def kept_views(
     log_p = task.log_probabilities(classifier.encode([image]), task.target_features)
     places = most_confident(log_p, rho)[0].tolist()
     p = log_p[0].exp()
-    pictures = _pictures(classifier, image)
+    views = _views_of(classifier, image)
     return [
-        KeptView(i, pictures[i], classifier.targets[int(p[i].argmax())], float(p[i].max()))
+        KeptView(i, views[i], classifier.targets[int(p[i].argmax())], float(p[i].max()))
         for i in places
     ]
 
 
-def _pictures(classifier: FairTPTClassifier, image: Image.Image) -> list[Image.Image]:
-    vision = classifier.vision
+def _views_of(classifier: FairTPTClassifier, image: Image.Image) -> list[Image.Image]:
+    """As large as the model's input."""
+    vision, backend = classifier.vision, cast(Any, classifier.vision.backend)
     assert isinstance(vision.views, Views)
-    height, width = vision.pixels(image).shape[-2:]
+    height, width = backend.preprocess([image]).shape[-2:]
     arrays = vision.views(image, (height, width), content_generator(image, vision.seed))
     views = arrays.round().clip(0, 255).astype(np.uint8)
     return [image, *map(Image.fromarray, views)]
@@ -79,27 +79,26 @@ MOST_VIEWS = 12
 
 
 def answers_html(
-    classifier: FairTPTClassifier, methods: Mapping[str, Adapter], picture: str | Path
+    classifier: FairTPTClassifier, methods: Mapping[str, Adapter], path: str | Path
 ) -> str:
-    """What each method answers: bars before and after, what is perceived, views, certificate.
+    """What each method predicts: bars before and after, what is perceived, views, certificate.
 
     Args:
         classifier: its adapter does not matter.
         methods: by name.
-        picture: its file.
+        path: of the image.
     """
     if not methods:
         raise FairTTAError("choose at least one method.")
-    image = classifier.vision.load(picture)
-    mark_used([str(picture)])
+    image = classifier.vision.load(path)
     parts = [_answer(classifier, name, method, image) for name, method in methods.items()]
     return f'<div class="fair-tta-answers">{"".join(parts)}</div>'
 
 
 def certificate(prediction: Prediction) -> str:
-    """How far the probabilities moved and whether the answer could have changed, in words.
+    """How far the probabilities moved, and whether the answer could have changed.
 
-    The distance is half the l1 distance: 0.1 is as much as a tenth of all belief.
+    The distance is half the l1 distance: 0.1 means that a tenth of the probability mass moved.
     """
     moved, margin = f"{prediction.distance:.3f}", f"{prediction.flip_margin:.3f}"
     if prediction.flipped:
@@ -136,15 +135,15 @@ def _answer(classifier: FairTPTClassifier, name: str, method: Adapter, image: Im
 def _views(views: list[KeptView], count: int | None) -> str:
     if not views:
         return ""
-    first = f", the {MOST_VIEWS} surest are shown" if len(views) > MOST_VIEWS else ""
+    first = f", the {MOST_VIEWS} most confident are shown" if len(views) > MOST_VIEWS else ""
     figures = []
     for view in views[:MOST_VIEWS]:
         shown = embedded(view.image)
-        what = "the picture itself" if view.place == 0 else f"view {view.place}"
-        says = f"{view.label} {view.probability:.3f}"
+        what = "the image itself" if view.place == 0 else f"view {view.place}"
+        label = f"{view.label} {view.probability:.3f}"
         figures.append(
             f'<figure><img src="{shown.source}" alt="{escape(what)}">'
-            f"<figcaption>{escape(what)}<br>{escape(says)}</figcaption></figure>"
+            f"<figcaption>{escape(what)}<br>{escape(label)}</figcaption></figure>"
         )
     return (
         f"<details><summary>{len(views)} of {count} views were kept{first}</summary>"
@@ -157,7 +156,7 @@ IN_A_FOLDER = 48
 
 
 class DrawnExample(NamedTuple):
-    """A picture and what to ask of it."""
+    """An image and what to ask about it."""
 
     path: Path
     fields: Fields
@@ -173,7 +172,7 @@ def fields_of(task: MiniatureTask) -> Fields:
 
 
 def draw_examples(folder: Path) -> list[DrawnExample]:
-    """A few pictures of each world, as files."""
+    """A few images of each world, as files."""
     folder.mkdir(parents=True, exist_ok=True)
     made = []
     for task in TASKS.values():
@@ -187,17 +186,17 @@ def draw_examples(folder: Path) -> list[DrawnExample]:
 
 
 def draw_folder(folder: Path, count: int = IN_A_FOLDER) -> tuple[list[str], str]:
-    """Birds on water and on land: the paths of the pictures, and a CSV file of their labels."""
+    """Birds on water and on land: the paths of the images, and a CSV file of their labels."""
     folder.mkdir(parents=True, exist_ok=True)
     labels, paths = folder / "labels.csv", []
     with labels.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(["file", "class", "background"])
-        for place, picture in enumerate(BIRDS.draw(count)):
+        for place, drawn in enumerate(BIRDS.draw(count)):
             path = folder / f"bird-{place:02}.png"
-            picture.image.save(path)
+            drawn.image.save(path)
             paths.append(str(path))
-            rows.writerow([path.name, picture.target, picture.sensitive["background"]])
+            rows.writerow([path.name, drawn.target, drawn.sensitive["background"]])
     return paths, str(labels)
 
 

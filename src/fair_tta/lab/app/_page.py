@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
+from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
@@ -16,112 +19,176 @@ from fair_tta.lab.app._answers import (
     draw_folder,
     fields_of,
 )
-from fair_tta.lab.app._parts import (
-    LOUDLY,
-    NOTHING_YET,
-    QUIETLY,
-    Desk,
-    downloads_box,
-    fields_boxes,
-    methods_box,
-    pictures_box,
-    progress_of,
-    read_files,
-    run_report,
+from fair_tta.lab.app._questions import (
+    METHODS,
+    Classifiers,
+    Fields,
+    chosen_methods,
+    guarded,
+    sandboxed,
 )
-from fair_tta.lab.app._questions import Classifiers, Fields, chosen_methods, told
 from fair_tta.lab.app._uploads import (
     LabelColumns,
     UploadedFile,
     audit_uploads,
     examine_uploads,
     header,
+    images_among,
     path_column,
-    pictures_among,
 )
 from fair_tta.miniature import BIRDS, FOLDER
 
-_TRY_START = NOTHING_YET.format("Drop a picture or take a drawn one, then press <b>Answer</b>.")
+EMBEDDED = "the embedded miniature model, which knows drawn images only"
+STYLE = (resources("fair_tta.lab.app") / "app.css").read_text("utf-8")
+_START = '<p class="fair-tta-empty">{}</p>'
+_TRY = _START.format("Drop an image or take a drawn one, then press <b>Answer</b>.")
+_EXAMINE = _START.format("What the model perceives, and what methods would change: no labels.")
+_AUDIT = _START.format("How large is the gap, and how do methods change it? With labels.")
+_HERE = "Images stay on this machine and are deleted at the end."
+_THERE = "Images go to the machine that runs this app, and are deleted an hour after the upload."
+_QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+_LOUD: dict[str, Any] = {"api_visibility": "private"}
+"""Events are for the page, not for programs."""
 
 
-def try_tab(desk: Desk, examples: list[DrawnExample]) -> None:
-    """Build the tab.
+@dataclass(frozen=True)
+class AppContext:
+    """What the tabs share.
+
+    Attributes:
+        gr: the package gradio.
+        classifiers: of the model.
+        folder: where runs write; each deletes its files when Gradio has copies of the results.
+        is_embedded: whether the model is the embedded one.
+    """
+
+    gr: Any
+    classifiers: Classifiers
+    folder: Path
+    is_embedded: bool
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences that reports begin their warnings with."""
+        return [f"This is {EMBEDDED}."] if self.is_embedded else []
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Folders that messages should not name."""
+        return str(self.folder), str(self.folder.parent)
+
+    def report(
+        self, title: str, downloads: Any, make: Callable[[Path], list[Path]]
+    ) -> tuple[str, Any]:
+        """Make files; the first one inside the page and all to download, or a message."""
+
+        def act() -> tuple[str, list[str] | None]:
+            with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+                made = make(Path(folder) / "run")
+                page = sandboxed(made[0].read_text("utf-8"), title)
+                return page, [downloads.move_resource_to_block_cache(str(file)) for file in made]
+
+        page, found = guarded(act, lambda text: (text, None), *self.hidden)
+        return page, self.gr.File(found, visible=found is not None)
+
+    def draw_birds(self, box: Any) -> tuple[list[str], str]:
+        """Drawn images and their labels, as uploads of a box."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            drawings, labels = draw_folder(Path(folder))
+            cached = [box.move_resource_to_block_cache(path) for path in (*drawings, labels)]
+        return cached[:-1], cached[-1]
+
+
+def build_interface(
+    classifiers: Classifiers, folder: Path, *, embedded: bool, local: bool = True
+) -> Any:
+    """The page as Gradio's `Blocks`, which delete uploads and results after an hour.
 
     Args:
-        desk: of all tabs.
-        examples: drawn pictures.
+        classifiers: of the model.
+        folder: where examples and runs are written.
+        embedded: whether it is the embedded model, which reports should say.
+        local: whether only this machine can reach the page; it says where images go.
     """
-    gr = desk.gr
+    gr = require("gradio", "app")
+    runs = folder / "runs"
+    runs.mkdir(parents=True, exist_ok=True)
+    context = AppContext(gr, classifiers, runs, embedded)
+    examples = draw_examples(folder / "examples")
+    with gr.Blocks(
+        title="fair-tta", analytics_enabled=False, fill_width=False, delete_cache=(60, 3600)
+    ) as blocks:
+        gr.HTML(_heading(classifiers, embedded, local), padding=False)
+        with gr.Tab("Try"):
+            try_tab(context, examples)
+        with gr.Tab("Examine"):
+            examine_tab(context)
+        with gr.Tab("Audit"):
+            audit_tab(context)
+    return blocks
+
+
+def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
+    """Build the tab of one image; `examples` are drawn ones."""
+    gr = context.gr
     with gr.Row():
         with gr.Column(scale=2, min_width=300):
             with gr.Row():
-                picture, drawn = _picture_boxes(desk, examples)
-            boxes = fields_boxes(desk)
-            methods = methods_box(desk)
+                with gr.Column(min_width=200):
+                    image = gr.Image(
+                        label="Image",
+                        type="filepath",
+                        sources=["upload", "clipboard"],
+                        height=200,
+                        buttons=[],
+                        elem_classes="fair-tta-image",
+                    )
+                with gr.Column(min_width=200):
+                    drawn = gr.Dataset(
+                        components=[gr.Image(visible=False)],
+                        samples=[[str(example.path)] for example in examples],
+                        type="index",
+                        label="Drawn images",
+                        samples_per_page=len(examples),
+                        elem_classes="fair-tta-drawn",
+                    )
+            # The file as it is: the library reads it, with its own limits and messages.
+            image.preprocess = lambda payload: payload and payload.path
+            boxes = _fields(context)
+            methods = _methods(context, "fair-tpt", "association-correction")
             button = gr.Button("Answer", variant="primary", elem_classes="fair-tta-run")
         with gr.Column(scale=3, min_width=300):
-            answers = gr.HTML(_TRY_START, padding=False, elem_classes="fair-tta-result")
+            answers = gr.HTML(_TRY, padding=False, elem_classes="fair-tta-result")
 
     def answer(path: str | None, targets: str, sensitive: str, template: str, names: Any) -> str:
         def act() -> str:
             if not path:
-                raise FairTTAError("there is no picture yet: drop one, or take a drawn one.")
-            classifier = desk.classifiers.of(Fields(targets, sensitive, template))
+                raise FairTTAError("there is no image yet: drop one, or take a drawn one.")
+            classifier = context.classifiers.of(Fields(targets, sensitive, template))
             return answers_html(classifier, chosen_methods(names), path)
 
-        return told(act, str, *desk.hidden)
+        return guarded(act, str, *context.hidden)
 
     def take(place: int) -> list[str]:
         path, fields = examples[place]
         return [str(path), fields.targets, fields.sensitive, fields.template]
 
-    asked = [picture, *boxes, methods]
-    button.click(answer, asked, answers, **LOUDLY)
-    drawn.click(take, drawn, [picture, *boxes], **QUIETLY).then(answer, asked, answers, **LOUDLY)
+    asked = [image, *boxes, methods]
+    button.click(answer, asked, answers, **_LOUD)
+    drawn.click(take, drawn, [image, *boxes], **_QUIET).then(answer, asked, answers, **_LOUD)
 
 
-def _picture_boxes(desk: Desk, examples: list[DrawnExample]) -> tuple[Any, Any]:
-    gr = desk.gr
-    with gr.Column(min_width=200):
-        picture = gr.Image(
-            label="Picture",
-            type="filepath",
-            sources=["upload", "clipboard"],
-            height=200,
-            buttons=[],
-            elem_classes="fair-tta-picture",
-        )
-        # The file as it is: the library reads it, with its own limits and messages.
-        picture.preprocess = lambda payload: payload and payload.path
-    with gr.Column(min_width=200):
-        drawn = gr.Dataset(
-            components=[gr.Image(visible=False)],
-            samples=[[str(example.path)] for example in examples],
-            type="index",
-            label="Drawn pictures",
-            samples_per_page=len(examples),
-            elem_classes="fair-tta-drawn",
-        )
-    return picture, drawn
-
-
-_EXAMINE_START = NOTHING_YET.format(
-    "What the model perceives, and what methods would change: no labels."
-)
-
-
-def examine_tab(desk: Desk) -> None:
-    """Build the tab."""
-    gr = desk.gr
+def examine_tab(context: AppContext) -> None:
+    """Build the tab of images without labels."""
+    gr = context.gr
     with gr.Row():
         with gr.Column(min_width=300):
-            pictures, drawn = pictures_box(desk)
+            images, drawn = _images(context)
         with gr.Column(min_width=300):
-            boxes = fields_boxes(desk)
-            methods = methods_box(desk)
+            boxes = _fields(context)
+            methods = _methods(context, "fair-tpt", "association-correction")
             button = gr.Button("Examine", variant="primary", elem_classes="fair-tta-run")
-    page = gr.HTML(_EXAMINE_START, padding=False, elem_classes="fair-tta-result")
-    downloads = downloads_box(desk)
+    page, downloads = _results(context, _EXAMINE)
 
     def examine(
         files: list[UploadedFile],
@@ -132,39 +199,33 @@ def examine_tab(desk: Desk) -> None:
         progress: Any = gr.Progress(),  # noqa: B008
     ) -> tuple[str, Any]:
         def make(out: Path) -> list[Path]:
-            found = pictures_among(files)
-            desk.classifiers.limits.check_files(found)
+            found = images_among(files)
+            context.classifiers.limits.check_files(found)
             return examine_uploads(
-                desk.classifiers.of(Fields(targets, sensitive, template)),
+                context.classifiers.of(Fields(targets, sensitive, template)),
                 chosen_methods(names),
                 found,
                 out,
-                notes=desk.notes,
-                progress=progress_of(progress, "pictures"),
+                notes=context.notes,
+                progress=lambda done, total: progress((done, total), unit="images"),
             )
 
-        return run_report(desk, "Examination", make)
+        return context.report("Examination", downloads, make)
 
     def take() -> list[Any]:
-        paths, _ = draw_folder(desk.new_folder())
         fields = fields_of(BIRDS)
-        return [paths, fields.targets, fields.sensitive, fields.template]
+        return [context.draw_birds(images)[0], fields.targets, fields.sensitive, fields.template]
 
-    button.click(examine, [pictures, *boxes, methods], [page, downloads], **LOUDLY)
-    drawn.click(take, None, [pictures, *boxes], **QUIETLY)
-
-
-_AUDIT_START = NOTHING_YET.format(
-    "How large is the gap, and what do methods make of it? With labels."
-)
+    button.click(examine, [images, *boxes, methods], [page, downloads], **_LOUD)
+    drawn.click(take, None, [images, *boxes], **_QUIET)
 
 
-def audit_tab(desk: Desk) -> None:
-    """Build the tab."""
-    gr = desk.gr
+def audit_tab(context: AppContext) -> None:
+    """Build the tab of images with labels."""
+    gr = context.gr
     with gr.Row():
         with gr.Column(min_width=300):
-            pictures, drawn = pictures_box(desk)
+            images, drawn = _images(context)
             labels = gr.File(
                 label="CSV file of labels",
                 file_count="single",
@@ -181,11 +242,10 @@ def audit_tab(desk: Desk) -> None:
             )
             paths = gr.Dropdown([], label="Column of paths", elem_classes="fair-tta-paths")
         with gr.Column(min_width=300):
-            boxes = fields_boxes(desk, optional=True)
-            methods = methods_box(desk, ("zero-shot", "association-correction"))
+            boxes = _fields(context, optional=True)
+            methods = _methods(context, "zero-shot", "association-correction")
             button = gr.Button("Audit", variant="primary", elem_classes="fair-tta-run")
-    page = gr.HTML(_AUDIT_START, padding=False, elem_classes="fair-tta-result")
-    downloads = downloads_box(desk)
+    page, downloads = _results(context, _AUDIT)
 
     def audit(
         files: list[UploadedFile],
@@ -200,23 +260,23 @@ def audit_tab(desk: Desk) -> None:
         progress: Any = gr.Progress(),  # noqa: B008
     ) -> tuple[str, Any]:
         def make(out: Path) -> list[Path]:
-            found = pictures_among(files)
-            desk.classifiers.limits.check_files(found)
+            found = images_among(files)
+            context.classifiers.limits.check_files(found)
             if not csv:
                 raise FairTTAError("there is no CSV file yet: drop one, or take the drawn birds.")
             return audit_uploads(
-                desk.classifiers,
+                context.classifiers,
                 chosen_methods(names),
                 found,
                 csv[0].path,
                 LabelColumns(target or "", tuple(attributes or ()), where or None),
                 Fields(classes, values, template),
                 out,
-                notes=desk.notes,
-                progress=progress_of(progress, "rows"),
+                notes=context.notes,
+                progress=lambda done, total: progress((done, total), unit="rows"),
             )
 
-        return run_report(desk, "Audit", make)
+        return context.report("Audit", downloads, make)
 
     def columns(csv: list[UploadedFile]) -> tuple[Any, Any, Any, str]:
         """What the file has, chosen as far as it can be guessed."""
@@ -230,16 +290,16 @@ def audit_tab(desk: Desk) -> None:
                 gr.Dropdown(choices=others, value=guess),
                 gr.Dropdown(choices=others, value=[]),
                 gr.Dropdown(choices=found, value=where),
-                _AUDIT_START,
+                _AUDIT,
             )
 
         none = gr.Dropdown(choices=[], value=None)
-        return told(
-            act, lambda text: (none, gr.Dropdown(choices=[], value=[]), none, text), *desk.hidden
+        return guarded(
+            act, lambda text: (none, gr.Dropdown(choices=[], value=[]), none, text), *context.hidden
         )
 
     def take() -> list[Any]:
-        drawings, file = draw_folder(desk.new_folder())
+        drawings, file = context.draw_birds(images)
         found, fields = header(file), fields_of(BIRDS)
         return [
             drawings,
@@ -253,46 +313,89 @@ def audit_tab(desk: Desk) -> None:
         ]
 
     chosen = [target, sensitive, paths]
-    asked = [pictures, labels, *chosen, *boxes, methods]
-    button.click(audit, asked, [page, downloads], **LOUDLY)
-    labels.upload(columns, labels, [*chosen, page], **QUIETLY)
-    drawn.click(take, None, [pictures, labels, *chosen, *boxes], **QUIETLY)
+    asked = [images, labels, *chosen, *boxes, methods]
+    button.click(audit, asked, [page, downloads], **_LOUD)
+    labels.upload(columns, labels, [*chosen, page], **_QUIET)
+    drawn.click(take, None, [images, labels, *chosen, *boxes], **_QUIET)
 
 
-EMBEDDED = "the embedded miniature model, which knows drawn pictures only"
-_HERE = "Pictures stay on this machine and are deleted at the end."
-_THERE = (
-    "Pictures go to the machine that runs this app, and are deleted an hour after their last use."
-)
+def _fields(context: AppContext, *, optional: bool = False) -> list[Any]:
+    """Three text boxes; with the embedded model those of the drawn birds, unless optional."""
+    start = fields_of(BIRDS) if context.is_embedded and not optional else Fields("")
+    hint = "Empty: the values of the column. " if optional else ""
+    return [
+        context.gr.Textbox(
+            start.targets,
+            label="Classes",
+            info=f"{hint}One name per line, or 'name = words in the sentence'.",
+            placeholder="water bird = of a water bird\nland bird = of a land bird",
+            lines=2,
+            max_lines=8,
+            elem_classes="fair-tta-classes",
+        ),
+        context.gr.Textbox(
+            start.sensitive,
+            label="What should not matter",
+            info=f"{hint}Likewise; 'attribute: name' if there are several attributes.",
+            placeholder="background: water = on water\nbackground: land = on land",
+            lines=2,
+            max_lines=8,
+            elem_classes="fair-tta-sensitive",
+        ),
+        context.gr.Textbox(
+            start.template,
+            label="Sentence",
+            info="With {target} and {sensitive}. Empty: a photo of a {sensitive} {target}.",
+            placeholder="This is a picture {target} {sensitive}.",
+            elem_classes="fair-tta-sentence",
+        ),
+    ]
 
-STYLE = (files("fair_tta.lab.app") / "app.css").read_text("utf-8")
+
+def _methods(context: AppContext, *chosen: str) -> Any:
+    return context.gr.Dropdown(
+        list(METHODS),
+        value=list(chosen),
+        multiselect=True,
+        label="Methods",
+        elem_classes="fair-tta-methods",
+    )
 
 
-def build_interface(
-    classifiers: Classifiers, folder: Path, *, embedded: bool, local: bool = True
-) -> Any:
-    """The page as Gradio's `Blocks`.
+def _images(context: AppContext) -> tuple[Any, Any]:
+    """A place for several images, and a button for drawn ones; one for a folder is beside it."""
+    gr, limits, count = context.gr, context.classifiers.limits, "multiple"
+    box = gr.File(
+        label=f"Images: at most {limits.files:,}, {limits.file_bytes >> 20} MB each",
+        file_count=count,
+        height=180,
+        elem_classes="fair-tta-images",
+    )
+    with gr.Row():
+        folder = gr.UploadButton("Take a whole folder", file_count="directory", size="sm")
+        drawn = gr.Button("Take drawn birds", size="sm", elem_classes="fair-tta-take")
+    box.preprocess = folder.preprocess = read_files
+    only_images = lambda files: [file.path for file in images_among(files)]  # noqa: E731
+    folder.upload(only_images, folder, box, **_QUIET)
+    return box, drawn
 
-    Args:
-        classifiers: of the model.
-        folder: where examples and runs are written.
-        embedded: whether it is the embedded model, which reports should say.
-        local: whether only this machine can reach the page; it says where pictures go.
-    """
-    gr = require("gradio", "app")
-    runs = folder / "runs"
-    runs.mkdir(parents=True, exist_ok=True)
-    desk = Desk(gr, classifiers, runs, [f"This is {EMBEDDED}."] if embedded else [], embedded)
-    examples = draw_examples(folder / "examples")
-    with gr.Blocks(title="fair-tta", analytics_enabled=False, fill_width=False) as blocks:
-        gr.HTML(_heading(classifiers, embedded, local), padding=False)
-        with gr.Tab("Try"):
-            try_tab(desk, examples)
-        with gr.Tab("Examine"):
-            examine_tab(desk)
-        with gr.Tab("Audit"):
-            audit_tab(desk)
-    return blocks
+
+def _results(context: AppContext, start: str) -> tuple[Any, Any]:
+    """A place for a report, and one for files to keep, hidden as long as there are none."""
+    page = context.gr.HTML(start, padding=False, elem_classes="fair-tta-result")
+    downloads = context.gr.File(
+        label="To keep", interactive=False, visible=False, elem_classes="fair-tta-downloads"
+    )
+    return page, downloads
+
+
+def read_files(payload: Any) -> list[UploadedFile]:
+    """In place of Gradio's own `preprocess`, which leaves a file behind for each file."""
+    if payload is None:
+        return []
+    files: Sequence[Any] = getattr(payload, "root", payload)
+    files = files if isinstance(files, list) else [files]
+    return [UploadedFile(file.path, file.orig_name or Path(file.path).name) for file in files]
 
 
 def theme() -> Any:
@@ -304,7 +407,7 @@ def theme() -> Any:
         font=["system-ui", "Segoe UI", "Roboto", "DejaVu Sans", "sans-serif"],
         font_mono=["ui-monospace", "Menlo", "DejaVu Sans Mono", "monospace"],
     )
-    return base.set(  # what Gradio has is too pale to be read by all
+    return base.set(  # Gradio's colours have too little contrast
         body_text_color_subdued="*neutral_600",
         body_text_color_subdued_dark="*neutral_300",
         block_info_text_color="*neutral_600",
@@ -316,7 +419,7 @@ def theme() -> Any:
 
 
 def is_embedded(model: object) -> bool:
-    """Whether this is how the embedded model is called."""
+    """Whether this is the embedded model."""
     return model == "miniature" or str(model) == str(FOLDER)
 
 

@@ -1,4 +1,4 @@
-"""From the fields of the page to a classifier, and errors in the words of the page."""
+"""From the fields of the page to a classifier, and errors in terms of the page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fair_tta.methods._registry import ADAPTERS
 
 
 def sandboxed(page: str, title: str) -> str:
-    """A report as a frame that may do nothing but be looked at.
+    """A report as a frame without scripts, forms or links out of it.
 
     Args:
         page: a whole HTML page; its own policy forbids scripts too.
@@ -47,12 +47,12 @@ FIELDS = {
     "template": "Sentence",
     "labels_csv": "CSV file",
     "path_column": "Column of paths",
-    "images": "Pictures",
-    "images_dir": "Pictures",
+    "images": "Images",
+    "images_dir": "Images",
 }
 """What arguments are called on the page."""
 
-_OURSELVES = "Something went wrong in fair-tta itself; the terminal that runs the app says what."
+_INTERNAL = "Internal error in fair-tta; the terminal that runs the app shows the details."
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ def note(text: str) -> str:
 
 
 def in_fields(text: str) -> str:
-    """A message of the library in the words of the page.
+    """An error of the library with the names that the page uses.
 
     Example:
         >>> in_fields("`--targets` should name at least two values (got []).")
@@ -75,7 +75,7 @@ def in_fields(text: str) -> str:
 
 
 def without_folders(text: str, *folders: str) -> str:
-    """A message without the folders of this machine, which are nobody's business.
+    """A message without the folders of this machine.
 
     Example:
         >>> without_folders("cannot read '/home/me/12ab/a.jpg'", "/home/me")
@@ -87,12 +87,12 @@ def without_folders(text: str, *folders: str) -> str:
     return text
 
 
-def told(act: Callable[[], T], failed: Callable[[str], T], *folders: str) -> T:
-    """Do something; what goes wrong is told and never shown as a traceback.
+def guarded(act: Callable[[], T], failed: Callable[[str], T], *folders: str) -> T:
+    """Do something; an error becomes a message, never a traceback.
 
     Args:
         act: what to do.
-        failed: what to show for a message, which is HTML.
+        failed: makes the result from a message in HTML.
         folders: not to be named.
     """
     try:
@@ -100,8 +100,8 @@ def told(act: Callable[[], T], failed: Callable[[str], T], *folders: str) -> T:
     except (FairTTAError, OSError) as error:
         return failed(note(without_folders(in_fields(_text(error)), *folders)))
     except Exception:
-        logging.getLogger("fair_tta.lab.app").exception("an error in fair-tta itself")
-        return failed(note(_OURSELVES))
+        logging.getLogger("fair_tta.lab.app").exception("internal error")
+        return failed(note(_INTERNAL))
 
 
 def _text(error: Exception) -> str:
@@ -111,10 +111,10 @@ def _text(error: Exception) -> str:
 
 
 MOST_CLASSIFIERS = 8
-"""Kept at a time; the one that was used longest ago goes first."""
+"""Kept at a time; the least recently used goes first."""
 
 METHODS = tuple(name for name, kind in ADAPTERS.items() if kind().is_fitted)
-"""What can be chosen: methods that need no reference pictures, with their defaults."""
+"""What can be chosen: methods that need no reference images, with their defaults."""
 
 Attributes = Mapping[str, Mapping[str, str]]
 """``{attribute: {label: phrase}}``"""
@@ -140,7 +140,7 @@ class Classifiers:
 
     Args:
         model: a string as for `FairTPTClassifier`, or an object.
-        views: how many of each picture.
+        views: how many of each image.
         device: for a model of a string.
         dtype: likewise.
         limits: of names.
@@ -226,7 +226,7 @@ def read_sensitive(
 
 
 def chosen_methods(names: list[str]) -> dict[str, Adapter]:
-    """Methods by name. Only names count here: no settings, no files, nothing that is run."""
+    """Methods by name only: no settings, no files, no code."""
     unknown = [name for name in names if name not in METHODS]
     if unknown:
         raise FairTTAError(f"choose methods from {', '.join(METHODS)} (got {unknown[0]!r}).")

@@ -1,41 +1,37 @@
-"""Files of visitors, and audits and examinations of them."""
+"""Files of visitors, and examinations and audits of them."""
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import shutil
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from fair_tta._io import ENDINGS
 from fair_tta.auditing._examine import examine_answers
 from fair_tta.classifier import FairTPTClassifier
-from fair_tta.errors import DatasetError, FairTTAError
+from fair_tta.errors import FairTTAError
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import job_of
 from fair_tta.lab._runs.local import Local
-from fair_tta.lab._runs.runner import Runner, batched
+from fair_tta.lab._runs.runner import Progress, Runner
 from fair_tta.lab.app._questions import Classifiers, Fields, read_sensitive, read_targets
-from fair_tta.lab.app._server import mark_used
 from fair_tta.lab.data._label_files import LabelTable
 from fair_tta.lab.data._labels import PATH_COLUMNS, Labels, LabelValues
-from fair_tta.lab.data._records import Problem
+from fair_tta.lab.data._records import Problem, ProblemKind, Record
 from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, audit_folder
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.prediction import Prediction
 
-PATHS = "picture"
-"""The column of paths in label files that are written here."""
-
 _LONGEST = 120  # characters of a name
 _FAR, _DEEP = 4096, 16  # characters of a path, and parts
+_LISTED = 5  # images that could not be used
 
 
 class UploadedFile(NamedTuple):
@@ -50,16 +46,16 @@ class UploadedFile(NamedTuple):
     name: str
 
 
-def pictures_among(files: Iterable[UploadedFile]) -> list[UploadedFile]:
-    """Those that look like pictures by their names; a folder has other files too."""
+def images_among(files: Iterable[UploadedFile]) -> list[UploadedFile]:
+    """Those that look like images by their names; a folder has other files too."""
     return [file for file in files if os.path.splitext(file.name)[1].lower() in ENDINGS]
 
 
 def plain_name(name: str) -> str:
-    """The last part of a name, fit to be a file's: no folders, no signs that no disk has.
+    """The last part of a name as a file name: no folders, no characters that disks refuse.
 
     Example:
-        >>> plain_name("../../etc/passwd"), plain_name("pictures/a b.jpg"), plain_name("..")
+        >>> plain_name("../../etc/passwd"), plain_name("images/a b.jpg"), plain_name("..")
         ('passwd', 'a b.jpg', '_')
     """
     last = _parts(name)[-1:] or ["_"]
@@ -69,10 +65,13 @@ def plain_name(name: str) -> str:
 
 
 def stage(files: Sequence[UploadedFile], folder: Path) -> dict[str, UploadedFile]:
-    """Put uploads into a new folder under names of their own: ``{name there: upload}``."""
+    """Link uploads into a new folder under distinct names: ``{name there: upload}``.
+
+    They stay there when Gradio deletes the uploads an hour after they came.
+    """
     folder.mkdir(parents=True)
     staged: dict[str, UploadedFile] = {}
-    taken: set[str] = set()  # as disks compare names that do not tell A from a
+    taken: set[str] = set()  # as disks compare names that ignore case
     for place, file in enumerate(files):
         name = plain_name(file.name)
         while (same := unicodedata.normalize("NFKC", name).casefold()) in taken:
@@ -94,48 +93,38 @@ def header(labels: str | Path) -> list[str]:
 
 
 def path_column(columns: Sequence[str]) -> str | None:
-    """The column that has the names of pictures, if one is known by its name."""
+    """The column that has the names of images, if one is known by its name."""
     names = {name.lower(): name for name in reversed(columns)}
     return next((names[known] for known in PATH_COLUMNS if known in names), None)
 
 
-def write_staged_labels(
-    labels: str | Path,
-    columns: Sequence[str],
-    paths: str | None,
-    staged: dict[str, UploadedFile],
-    out: Path,
-) -> None:
-    """The same rows with the names of staged pictures in the place of paths.
+@dataclass(frozen=True)
+class UploadedLabels(Labels):
+    """Rows of an uploaded label file.
 
-    A path in an uploaded file is just a name here: whatever folder it begins with, it stands for
-    the uploaded picture whose name it ends with, and for nothing else on this machine.
+    A path in it is just a name here: whatever folder it begins with, it stands for the uploaded
+    image whose name it ends with, and for nothing else on this machine.
 
     Args:
-        labels: the uploaded file.
-        columns: what to keep beside the paths.
-        paths: the column of paths; known by its name if None.
-        staged: what `stage` gave.
-        out: the file to write.
+        staged: what `stage` returned for `images`.
     """
-    chosen = paths or path_column(header(labels))
-    if chosen is None:
-        raise DatasetError(
-            f"the CSV file has no column of paths that is known by its name (it has "
-            f"{header(labels)}): choose `Column of paths`."
-        )
-    table = LabelTable(Path(labels), [chosen, *columns])
-    known = _by_endings(staged)
-    with out.open("w", encoding="utf-8", newline="") as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow([PATHS, *columns])
-        for row in table.rows([chosen, *columns]):
+
+    staged: Mapping[str, UploadedFile] = field(default_factory=dict)
+
+    def rows(
+        self, allowed: Mapping[str, set[str]] | None = None, *, check_images: bool = True
+    ) -> Iterator[Record | Problem]:
+        """Row by row a record of an upload, or a problem."""
+        known = _by_endings(self.staged)
+        for row in super().rows(allowed, check_images=False):
             if isinstance(row, Problem):
-                if not row.kind.is_of_file:
-                    rows.writerow(["not as long as the header"])  # stays a problem of its own
+                yield row
                 continue
-            name = _found(row.cells[chosen], known)
-            rows.writerow([name, *(row.cells[column] for column in columns)])
+            name, why = _found(row.key, known)
+            if why and check_images:
+                yield Problem(ProblemKind.MISSING_IMAGE, why)
+            else:
+                yield replace(row, path=self.images / (name or why), key=name or why)
 
 
 def _plain(sign: str) -> str:
@@ -162,20 +151,15 @@ def _by_endings(staged: dict[str, UploadedFile]) -> dict[tuple[str, ...], set[st
     return known
 
 
-def _found(cell: str, known: dict[tuple[str, ...], set[str]]) -> str:
+def _found(cell: str, known: Mapping[tuple[str, ...], set[str]]) -> tuple[str, str]:
+    """The upload that a path stands for, or why there is none."""
     for ending in _endings(cell):
         names = known.get(ending, set())
         if len(names) == 1:
-            return next(iter(names))
+            return next(iter(names)), ""
         if names:
-            return f"several uploads are called {plain_name(cell)}"
-    return f"not uploaded: {plain_name(cell)}" if cell.strip() else ""
-
-
-Progress = Callable[[int, int], None]
-"""Is told how many are finished, and of how many."""
-
-_SHOWN = 5  # problems
+            return "", f"several uploads are called {plain_name(cell)}"
+    return "", f"not uploaded: {plain_name(cell)}"
 
 
 def examine_uploads(
@@ -187,62 +171,56 @@ def examine_uploads(
     notes: Sequence[str] = (),
     progress: Progress = lambda done, total: None,
 ) -> list[Path]:
-    """Look at pictures; the page first, then the document.
+    """Examine images; the page first, then the document.
 
     Args:
         classifier: with sensitive names.
         methods: to be compared with zero-shot, which is left out.
-        files: pictures. Those that cannot be used are told on the page.
-        out: a folder.
+        files: images. Those that cannot be used are listed on the page.
+        out: a new folder.
         notes: sentences to begin the warnings with.
-        progress: is told after each picture.
+        progress: called after each image.
     """
     if not classifier.sensitive:
         raise FairTTAError("`What should not matter` should name at least two values (got none).")
     tried = {name: one for name, one in methods.items() if not isinstance(one, ZeroShot)}
     for method in tried.values():
-        classifier.with_adapter(method)  # what cannot be used is told before anything is done
-    left_out: list[str] = []
-    notes = list(notes)
-    job = job_of(classifier, [ZeroShot(), *tried.values()], is_kept=False)
-    size = classifier.batch_size
+        classifier.with_adapter(method)  # what cannot be used is an error before any work is done
+    folder, left_out, remarks = out / "images", list[str](), list(notes)
+    runner = Runner(job_of(classifier, [ZeroShot(), *tried.values()], is_kept=False), Local())
 
-    def in_use() -> Iterator[UploadedFile]:
-        for some in batched(files, size):
-            mark_used(file.path for file in files)  # also those that the page shows at the end
-            yield from some
-
-    runner, seed = Runner(job, Local()), classifier.vision.seed
-    answered = runner.stream(in_use(), _asked, size=size, seed=seed)
-
-    def predictions() -> Iterator[tuple[str, str, list[Prediction]]]:
-        for done, (file, answers) in enumerate(answered, start=1):
-            name = plain_name(file.name)
-            if isinstance(answers, str):
-                left_out.append(answers.replace(repr(file.path), repr(name)))
+    def answers() -> Iterator[tuple[str, str, list[Prediction]]]:
+        answered = runner.stream(
+            stage(files, folder),
+            lambda name: ImageSource(name, str(folder / name)),
+            size=classifier.batch_size,
+            seed=classifier.vision.seed,
+        )
+        for done, (name, found) in enumerate(answered, start=1):
+            path = str(folder / name)
+            if isinstance(found, str):
+                left_out.append(found.replace(repr(path), repr(name)))
             else:
-                yield name, file.path, [row.prediction for row in answers]
+                yield name, path, [row.prediction for row in found]
             progress(done, len(files))
         if len(left_out) == len(files):
-            raise FairTTAError(f"no picture could be used: {left_out[0]}")
-        notes.extend(_told(left_out, len(files)))
+            raise FairTTAError(f"no image could be used: {left_out[0]}")
+        remarks.extend(_unusable(left_out, len(files)))
 
-    examination = examine_answers(classifier, tried, predictions(), notes=notes)
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        examination = examine_answers(classifier, tried, answers(), notes=remarks)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     examination.save_html(out / "examine.html")
     examination.save(out / "examine.json")
     return [out / "examine.html", out / "examine.json"]
 
 
-def _asked(file: UploadedFile) -> ImageSource:
-    return ImageSource(plain_name(file.name), file.path)
-
-
-def _told(left_out: Sequence[str], count: int) -> list[str]:
+def _unusable(left_out: Sequence[str], count: int) -> list[str]:
     if not left_out:
         return []
-    more = [f"and {len(left_out) - _SHOWN} more."] if len(left_out) > _SHOWN else []
-    return [f"{len(left_out)} of {count} pictures could not be used.", *left_out[:_SHOWN], *more]
+    more = [f"and {len(left_out) - _LISTED} more."] if len(left_out) > _LISTED else []
+    return [f"{len(left_out)} of {count} images could not be used.", *left_out[:_LISTED], *more]
 
 
 @dataclass(frozen=True)
@@ -252,7 +230,7 @@ class LabelColumns:
     Attributes:
         target: the true class.
         sensitive: what should not matter.
-        paths: the names of pictures; None if they are known by the column's name.
+        paths: the names of images; None if they are known by the column's name.
     """
 
     target: str
@@ -272,30 +250,27 @@ def audit_uploads(
     notes: Sequence[str] = (),
     progress: Progress = lambda done, total: None,
 ) -> list[Path]:
-    """Measure answers group by group; the report first, then the other files.
+    """Audit images group by group; the report first, then the other files.
 
     Args:
         classifiers: of the model.
         methods: the first is what others are compared with.
-        files: pictures.
+        files: images.
         labels: the CSV file.
         columns: of it.
         fields: names where they should not be the values of the columns, and the sentence.
         out: a new folder.
         notes: sentences to begin the warnings with.
-        progress: is told after each row.
+        progress: called after each row.
     """
     if not columns.target or not columns.sensitive:
         raise FairTTAError("choose the column of classes and at least one that should not matter.")
-    out.mkdir(parents=True)
-    mark_used([labels, *(file.path for file in files)])
     try:
-        staged = stage(files, out / "pictures")
-        kept = (columns.target, *columns.sensitive)
-        (out / "labels").mkdir()
-        file = out / "labels" / "labels.csv"
-        write_staged_labels(labels, kept, columns.paths, staged, file)
-        values = Labels(out / "pictures", file, columns.target, columns.sensitive, PATHS).scan()
+        staged = stage(files, out / "images")
+        values = UploadedLabels(
+            out / "images", Path(labels), columns.target, columns.sensitive, columns.paths,
+            staged=staged,
+        ).scan()  # fmt: skip
         audit_folder(
             _classifier(classifiers, columns, fields, values),
             methods,
@@ -306,7 +281,7 @@ def audit_uploads(
             skip_unknown=True,
         )
     finally:
-        shutil.rmtree(out / "pictures", ignore_errors=True)
+        shutil.rmtree(out / "images", ignore_errors=True)
     found = (out / "audit" / name for name in (REPORT, AUDIT, CARD, PREDICTIONS, PROBLEMS))
     return [path for path in found if path.is_file()]
 
@@ -315,19 +290,17 @@ def _classifier(
     classifiers: Classifiers, columns: LabelColumns, fields: Fields, values: LabelValues
 ) -> FairTPTClassifier:
     one = columns.sensitive[0] if len(columns.sensitive) == 1 else ""
-    told = read_sensitive(fields, classifiers.limits, one)
-    unknown = [name for name in told if name not in columns.sensitive]
+    named = read_sensitive(fields, classifiers.limits, one)
+    unknown = [name for name in named if name not in columns.sensitive]
     if unknown:
         raise FairTTAError(
             f"attributes are the chosen columns, {list(columns.sensitive)} (got {unknown}): write "
             f"'{columns.sensitive[0]}: name, name'."
         )
-    targets = fields.targets.strip()
+    targets = read_targets(fields, classifiers.limits) if fields.targets.strip() else None
     return classifiers.named(
-        read_targets(fields, classifiers.limits)
-        if targets
-        else _found_values(values, columns.target),
-        {c: told[c] if c in told else _found_values(values, c) for c in columns.sensitive},
+        targets or _found_values(values, columns.target),
+        {c: named[c] if c in named else _found_values(values, c) for c in columns.sensitive},
         fields.template,
     )
 

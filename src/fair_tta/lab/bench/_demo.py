@@ -1,4 +1,4 @@
-"""Every method on every miniature task: tables in the terminal and a page."""
+"""The demo: every method on every miniature task, as tables in the terminal and as a page."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from fair_tta.methods import (
 )
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics import Estimate
-from fair_tta.miniature._world import TASKS, DrawnPicture, MiniatureTask, WorldSplit
+from fair_tta.miniature._world import TASKS, DrawnImage, MiniatureTask, WorldSplit
 from fair_tta.prediction import Prediction
 
 _AT_ONCE = 32
@@ -58,41 +58,41 @@ METHODS: dict[str, Adapter] = {
 }
 """The methods of the paper with its hyper-parameters, and those of this library."""
 
-REFERENCE_PICTURES = 300
+REFERENCE_IMAGES = 300
 REFERENCE_SEED = 3000
-"""What `LogitBalance` is fitted on: drawn from the validation split, never test pictures."""
+"""What `LogitBalance` is fitted on: drawn from the validation split, never test images."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """The answers of one method, as it was fitted, on the pictures of one seed of one task."""
+    """The answers of one method, as it was fitted, on the images of one seed of one task."""
 
     task: MiniatureTask
     seed: int
     method: str
     adapter: Adapter
-    pictures: list[DrawnPicture]
+    images: list[DrawnImage]
     answers: list[StoredRow]
 
     @property
     def predictions(self) -> list[Prediction]:
-        """What the method says of each picture."""
+        """Of each image."""
         return [row.prediction for row in self.answers]
 
     @property
     def seconds(self) -> float:
-        """What it took, views included."""
+        """Of all answers, views included."""
         return sum(answer.seconds for answer in self.answers)
 
     @property
     def rows(self) -> Iterator[tuple[Record, StoredRow]]:
-        """The answers with what is true."""
-        for picture, answer in zip(self.pictures, self.answers, strict=True):
-            yield Record(Path(), picture.target, picture.sensitive, answer.image), answer
+        """The answers with the true labels."""
+        for drawn, answer in zip(self.images, self.answers, strict=True):
+            yield Record(Path(), drawn.target, drawn.sensitive, answer.image), answer
 
     @property
     def metrics(self) -> dict[str, float]:
-        """See `fair_tta.lab.bench._figures.measure`."""
+        """In percent, see `measure`."""
         return measure(Columns.of(self.task.targets, self.rows))
 
 
@@ -101,21 +101,21 @@ def run_episodes(
     methods: Mapping[str, Adapter] = METHODS,
     *,
     seeds: Iterable[int] = range(5),
-    pictures: int = 120,
+    images: int = 120,
     limit: int | None = None,
     sample: int | None = None,
     split: WorldSplit = WorldSplit.TEST,
     model: Any = "miniature",
 ) -> Iterator[Episode]:
-    """Every method on every task and seed; the views of a picture are encoded once for all.
+    """Every method on every task and seed; the views of an image are encoded once for all.
 
     Args:
         tasks: of `fair_tta.miniature.TASKS`.
         methods: ``{name: adapter}``; one that is not fitted yet is fitted for each task.
-        seeds: of pictures and of their views.
-        pictures: how many for each seed.
-        limit: the first so many of them only.
-        sample: so many of them only, of each group its share.
+        seeds: of images and of their views.
+        images: how many for each seed.
+        limit: use only the first images.
+        sample: use only so many images, of each group its share.
         split: `WorldSplit.TEST` to report, `WorldSplit.VALIDATION` to choose.
         model: what `FairTPTClassifier` takes.
     """
@@ -125,16 +125,16 @@ def run_episodes(
         fitted = {name: _fitted(adapter, task, backend) for name, adapter in methods.items()}
         job = Job(backend, (wording,), tuple(fitted.values()), is_kept=False)
         drawn = {
-            seed: _chosen(task.draw(pictures, seed, split=split), limit, sample, seed)
+            seed: _chosen(task.draw(images, seed, split=split), limit, sample, seed)
             for seed in seeds
         }
         units = [
-            WorkUnit(tuple(map(_picture, some)), seed, job.asked())
+            WorkUnit(tuple(map(_asked, some)), seed, job.asked())
             for seed, every in drawn.items()
             for some in batched(every, _AT_ONCE)
         ]
         answered = Runner(job, Local()).run([units[0], *units])
-        next(answered)  # once without a clock: some things are made for all pictures
+        next(answered)  # a warm-up, not timed
         for seed, every in drawn.items():
             found = [of for _ in batched(every, _AT_ONCE) for of in next(answered)[1]]
             for place, (name, adapter) in enumerate(fitted.items()):
@@ -146,116 +146,56 @@ def _fitted(adapter: Adapter, task: MiniatureTask, backend: Backend) -> Adapter:
     if not isinstance(adapter, LogitBalance) or adapter.reference is not None:
         return adapter
     clf = FairTPTClassifier(backend, task.targets, task.sensitive, task.template)
-    drawn = task.draw(REFERENCE_PICTURES, REFERENCE_SEED, split=WorldSplit.VALIDATION)
-    return adapter.fit(clf, [picture.image for picture in drawn])
+    drawn = task.draw(REFERENCE_IMAGES, REFERENCE_SEED, split=WorldSplit.VALIDATION)
+    return adapter.fit(clf, [one.image for one in drawn])
 
 
 def _chosen(
-    drawn: list[DrawnPicture], limit: int | None, sample: int | None, seed: int
-) -> list[DrawnPicture]:
-    def group(one: tuple[int, DrawnPicture]) -> tuple[str, ...]:
+    drawn: list[DrawnImage], limit: int | None, sample: int | None, seed: int
+) -> list[DrawnImage]:
+    def group(one: tuple[int, DrawnImage]) -> tuple[str, ...]:
         return (one[1].target, *one[1].sensitive.values())
 
     numbered = enumerate(drawn)
     some = choose(numbered, limit, sample, seed, key=lambda one: str(one[0]), group=group)
-    return [picture for _, picture in some]
+    return [one for _, one in some]
 
 
-def _picture(drawn: DrawnPicture) -> ImageSource:
+def _asked(drawn: DrawnImage) -> ImageSource:
     file = BytesIO()
     drawn.image.save(file, "PNG")
     return ImageSource("drawn", file.getvalue())
 
 
 ONE_VIEW = {name: adapter for name, adapter in METHODS.items() if not adapter.needs.views}
-SHOWN = tuple(c for c in COLUMNS if c.title in ("Acc", "WGA", "EOD"))
-
-_EFFECT_STYLES = {1: "green", -1: "red", 0: ""}
-
-
-def play_one_view(
-    *,
-    seeds: int = 5,
-    pictures: int = 400,
-    limit: int | None = None,
-    sample: int | None = None,
-    progress: Callable[[Iterable[Any], int], Iterable[Any]] = lambda work, total: work,
-) -> list[Episode]:
-    """Run `ONE_VIEW` on every task; the arguments are those of `play`."""
-    work = run_episodes(
-        TASKS.values(), ONE_VIEW, seeds=range(seeds), pictures=pictures, limit=limit, sample=sample
-    )
-    return list(progress(work, len(TASKS) * seeds * len(ONE_VIEW)))
-
-
-def effect_overview(audits: Mapping[str, Audit]) -> Overview:
-    """What each method changes from zero-shot on each task, for the report.
-
-    Args:
-        audits: by task, of `play_one_view`.
-    """
-    rows = []
-    for name, audit in audits.items():
-        for comparison in audit.document.comparisons:
-            found = comparison.adjusted.by_name()
-            changes = [found[column.key].estimate for column in SHOWN]
-            cells = [
-                (effect(change), mark(column, change))
-                for column, change in zip(SHOWN, changes, strict=True)
-            ]
-            rows.append([(name, 0), (comparison.run, 0), *cells])
-    n = next(iter(audits.values())).document.data.n
-    return Overview(
-        f"One view, {n:,} pictures of each task: change from zero-shot in points, with its "
-        "paired 95 % interval",
-        ["task", "method", *(column.title for column in SHOWN)],
-        rows,
-    )
-
-
-def effect_table(audits: Mapping[str, Audit]) -> Fitted:
-    """The same for the terminal; + better and - worse, as in the other tables."""
-    overview = effect_overview(audits)
-    rows = [
-        [Text(text + ("", " +", " -")[side], _EFFECT_STYLES[side]) for text, side in row]
-        for row in overview.rows
-    ]
-    return Fitted(columns(overview.header, rows, texts=(0, 1)), rows, overview.title)
-
-
-def effect(change: Estimate) -> str:
-    """In points: ``-5.3 [-7.9, -2.8]``."""
-    if change.low is None or change.high is None:
-        return "n/a"
-    return f"{100 * change.value:+.1f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
-
 
 _SHOWN = "LogitBalance"  # whose changed answers the report shows
-_PICTURES_SHOWN = 12  # for each task
+_IMAGES_SHOWN = 12  # for each task
 _STYLES = {1: "green", -1: "red", 0: ""}
 _SHOWN_COLUMNS = tuple(column for column in COLUMNS if column.key != "bias")  # Acc - WGA
+_EFFECT_COLUMNS = tuple(column for column in COLUMNS if column.title in ("Acc", "WGA", "EOD"))
 _HEADER = ["method", *(column.title for column in _SHOWN_COLUMNS), "cost"]
 
 DEMO_LEGEND = (
-    "Percent, of the pictures of all seeds together (the mean over seeds of the worst group is "
-    "lower: each seed has fewer pictures of it); 95 % intervals in brackets. + better, - worse "
+    "Percent, of the images of all seeds together (the mean over seeds of the worst group is "
+    "lower: each seed has fewer images of it); 95 % intervals in brackets. + better, - worse "
     "than zero-shot: the paired interval of the difference excludes 0, at a level that allows for "
     "all methods (Holm). Acc: accuracy; WGA: accuracy of the worst group of class and attributes; "
     "EOD: equalized-odds difference; ASI: indifference to the attributes; ATC: confidence in the "
     "target; cost: times a zero-shot answer, views included. Association is AssociationCorrection. "
-    f"LogitBalance was fitted on {REFERENCE_PICTURES} reference pictures without labels, drawn "
-    "from the validation split: none of them is asked about here. The verdict is that of the "
-    "tables of all methods; the table of one view has more pictures, and may show more."
+    f"LogitBalance was fitted on {REFERENCE_IMAGES} reference images without labels, drawn "
+    "from the validation split: none of them is a test image. The verdict is that of the "
+    "tables of all methods; the table of one view has more images, and may show more."
 )
 
 
 @dataclass(frozen=True)
 class TaskTable:
-    """What was found for one task.
+    """The figures of one task.
 
     Attributes:
         task: which.
-        cells: ``{method: {metric: (figure, mark)}}`` of all pictures together; the mark is 1 if it
+        cells: ``{method: {metric: (figure, mark)}}`` of all images together; the mark is 1 if it
             is better than zero-shot's, -1 if worse.
         cost: ``{method: times zero-shot}``, the only figures that a second run changes.
     """
@@ -266,26 +206,47 @@ class TaskTable:
 
 
 def play(
+    methods: Mapping[str, Adapter] = METHODS,
     *,
     seeds: int = 5,
-    pictures: int = 96,
+    images: int = 96,
     limit: int | None = None,
     sample: int | None = None,
     progress: Callable[[Iterable[Any], int], Iterable[Any]] = lambda work, total: work,
 ) -> list[Episode]:
-    """Run every method on every task.
+    """Run methods on every task.
 
     Args:
+        methods: by name.
         seeds: how many, from 0 on.
-        pictures: for each seed.
-        limit: the first so many of them only.
-        sample: so many of them only, of each group its share.
+        images: for each seed.
+        limit: use only the first images.
+        sample: use only so many images, of each group its share.
         progress: wraps an iterable of known length in a progress bar.
     """
     work = run_episodes(
-        TASKS.values(), seeds=range(seeds), pictures=pictures, limit=limit, sample=sample
+        TASKS.values(), methods, seeds=range(seeds), images=images, limit=limit, sample=sample
     )
-    return list(progress(work, len(TASKS) * seeds * len(METHODS)))
+    return list(progress(work, len(TASKS) * seeds * len(methods)))
+
+
+def to_audits(episodes: Sequence[Episode]) -> dict[str, Audit]:
+    """For each task the images of all seeds together, every method beside zero-shot."""
+    model = resolve("miniature")
+    found = {}
+    for task in TASKS.values():
+        clf = FairTPTClassifier(model, task.targets, task.sensitive, task.template)
+        provenance = classifier_provenance(clf)
+        audits = []
+        of_task = [e for e in episodes if e.task is task]
+        for method, adapter in {e.method: e.adapter for e in of_task}.items():
+            rows = (row for e in of_task if e.method == method for row in e.rows)
+            of_method = Columns.of(task.targets, rows)
+            audits.append(
+                of_method.audit(method, adapter, values=task.sensitive, provenance=provenance)
+            )
+        found[task.name] = compare(audits)
+    return found
 
 
 def demo_tables(episodes: Sequence[Episode], audits: Mapping[str, Audit]) -> list[TaskTable]:
@@ -337,46 +298,69 @@ def to_overview(table: TaskTable, digits: int = 1) -> Overview:
     return Overview(f"{table.task.name}, percent, 95 % intervals in brackets", _HEADER, rows)
 
 
-def to_audit(episodes: Sequence[Episode], task: MiniatureTask, model: Any = "miniature") -> Audit:
-    """The pictures of all seeds of a task together, every method beside zero-shot."""
-    clf = FairTPTClassifier(model, task.targets, task.sensitive, task.template)
-    provenance = classifier_provenance(clf)
-    audits = []
-    of_task = [e for e in episodes if e.task is task]
-    for method, adapter in {e.method: e.adapter for e in of_task}.items():
-        mine = [e for e in of_task if e.method == method]
-        columns = Columns.of(task.targets, (row for e in mine for row in e.rows))
-        audits.append(columns.audit(method, adapter, values=task.sensitive, provenance=provenance))
-    return compare(audits)
+def effect_overview(audits: Mapping[str, Audit]) -> Overview:
+    """What each method changes from zero-shot on each task, for the report.
+
+    Args:
+        audits: by task, of methods with one view.
+    """
+    rows = []
+    for name, audit in audits.items():
+        for comparison in audit.document.comparisons:
+            found = comparison.adjusted.by_name()
+            changes = [found[column.key].estimate for column in _EFFECT_COLUMNS]
+            cells = [
+                (effect(change), mark(column, change))
+                for column, change in zip(_EFFECT_COLUMNS, changes, strict=True)
+            ]
+            rows.append([(name, 0), (comparison.run, 0), *cells])
+    n = next(iter(audits.values())).document.data.n
+    return Overview(
+        f"One view, {n:,} images of each task: change from zero-shot in points, with its "
+        "paired 95 % interval",
+        ["task", "method", *(column.title for column in _EFFECT_COLUMNS)],
+        rows,
+    )
 
 
-def to_audits(episodes: Sequence[Episode]) -> dict[str, Audit]:
-    """`to_audit` of every task."""
-    model = resolve("miniature")
-    return {name: to_audit(episodes, task, model) for name, task in TASKS.items()}
+def effect_table(audits: Mapping[str, Audit]) -> Fitted:
+    """The same for the terminal; + better, - worse."""
+    overview = effect_overview(audits)
+    rows = [
+        [Text(text + ("", " +", " -")[side], _STYLES[side]) for text, side in row]
+        for row in overview.rows
+    ]
+    return Fitted(columns(overview.header, rows, texts=(0, 1)), rows, overview.title)
+
+
+def effect(change: Estimate) -> str:
+    """In points: ``-5.3 [-7.9, -2.8]``."""
+    if change.low is None or change.high is None:
+        return "n/a"
+    return f"{100 * change.value:+.1f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
 
 
 def gallery(episodes: Sequence[Episode], task: MiniatureTask) -> list[GalleryImage]:
-    """Pictures whose answer LogitBalance changed."""
+    """Images whose answer LogitBalance changed."""
     items = []
     for e in episodes:
         if e.task is not task or e.method != _SHOWN:
             continue
-        for picture, p in zip(e.pictures, e.predictions, strict=True):
+        for drawn, p in zip(e.images, e.predictions, strict=True):
             if p.flipped:
                 before = max(p.zero_shot, key=p.zero_shot.__getitem__)
                 items.append(
                     GalleryImage(
-                        image=picture.image,
-                        caption=", ".join(picture.sensitive.values()),
+                        image=drawn.image,
+                        caption=", ".join(drawn.sensitive.values()),
                         before=before,
                         after=p.label,
-                        truth=picture.target,
+                        truth=drawn.target,
                         before_probability=p.zero_shot[before],
                         after_probability=p.probabilities[p.label],
                     )
                 )
-    return items[:_PICTURES_SHOWN]
+    return items[:_IMAGES_SHOWN]
 
 
 def to_html(
@@ -385,5 +369,5 @@ def to_html(
     """The report: a self-contained page, with further tables below its own."""
     parts = [(task.name, audits[task.name], gallery(episodes, task)) for task in TASKS.values()]
     overviews = [*map(to_overview, demo_tables(episodes, audits)), *further]
-    title = "Every method on drawn pictures: fair-tta demo"
+    title = "Every method on drawn images: fair-tta demo"
     return html_many(title, parts, intro=DEMO_LEGEND, overviews=overviews)

@@ -36,7 +36,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from fair_tta._io import open_file, write_whole
 from fair_tta._prompts.templates import parse_names
@@ -64,7 +65,6 @@ Reader = Callable[[BenchmarkTask], Dataset]
 
 MINIATURE = "miniature"
 _MOST_BYTES = 2**20
-_FOLDER = ("name", "images", "labels", "target_column", "template", "targets", "sensitive")
 
 
 @dataclass(frozen=True)
@@ -278,6 +278,43 @@ def _on_drawn_images(
     return replace(grid, tasks=(*map(drawn, miniature_tasks()), *kept))
 
 
+class _SettingEntry(msgspec.Struct, forbid_unknown_fields=True):
+    adapter: str
+    name: str | None = None
+
+
+class _FolderEntry(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    images: str
+    labels: str
+    target_column: str
+    template: str
+    targets: list[str] | dict[str, str]
+    sensitive: dict[str, list[str] | dict[str, str]]
+    path_column: str | None = None
+
+    def task(self) -> BenchmarkTask:
+        names = {a: parse_names(f"sensitive.{a}", of) for a, of in self.sensitive.items()}
+        targets = parse_names("targets", self.targets)
+        return BenchmarkTask(self.name, self.target_column, targets, names, self.template)
+
+    def reader(self, home: Path) -> Reader:
+        return lambda task: read_folder(
+            home / self.images,
+            home / self.labels,
+            target_column=self.target_column,
+            sensitive_columns=list(task.sensitive),
+            path_column=self.path_column,
+            task=task,
+        )
+
+
+class _TableFile(msgspec.Struct, forbid_unknown_fields=True):
+    setting: list[_SettingEntry]
+    pairs: list[str] = []
+    folder: list[_FolderEntry] = []
+
+
 def read_toml(path: str | os.PathLike[str]) -> tuple[Grid, dict[str, Reader]]:
     """The table in a file, and readers of the tasks that are folders."""
     toml = require("tomllib" if sys.version_info >= (3, 11) else "tomli", "bench")
@@ -287,21 +324,17 @@ def read_toml(path: str | os.PathLike[str]) -> tuple[Grid, dict[str, Reader]]:
             text = source.read(_MOST_BYTES + 1)
         if len(text) > _MOST_BYTES:
             raise ValueError(f"it has more than {_MOST_BYTES} bytes")
-        content = toml.loads(text.decode("utf-8-sig"))
+        content = msgspec.convert(toml.loads(text.decode("utf-8-sig")), _TableFile)
     except (OSError, ValueError, RecursionError) as error:
         why = "it is nested too deep" if isinstance(error, RecursionError) else error
         raise FairTTAError(f"cannot read the table {str(file)!r}: {why}.") from error
-    _check_keys("a table", content, ("setting",), ("pairs", "folder"))
-    pairs = content.get("pairs", [])
-    if not isinstance(pairs, list):
-        raise FairTTAError(f"`pairs` should be a list of pairs (got {pairs!r}).")
-    tasks = [_pair(name) for name in pairs]
+    tasks = [_pair(name) for name in content.pairs]
     folders: dict[str, Reader] = {}
-    for entry in _entries(content, "folder"):
-        task = _folder(entry)
+    for entry in content.folder:
+        task = entry.task()
         tasks.append(task)
-        folders[str(task)] = _folder_reader(file.parent, entry)
-    settings = [_setting(entry, file.parent) for entry in _entries(content, "setting")]
+        folders[str(task)] = entry.reader(file.parent)
+    settings = [_setting(entry, file.parent) for entry in content.setting]
     for shown in (*map(str, tasks), *(setting.name for setting in settings)):
         if not shown.isprintable():  # in a terminal it may be a command
             raise FairTTAError(f"names in a table should be printable text (got {shown!r}).")
@@ -310,77 +343,19 @@ def read_toml(path: str | os.PathLike[str]) -> tuple[Grid, dict[str, Reader]]:
     return Grid(file.stem, "", (first, *others), tuple(tasks)), folders
 
 
-def _folder_reader(home: Path, entry: Mapping[str, Any]) -> Reader:
-    return lambda task: read_folder(
-        home / entry["images"],
-        home / entry["labels"],
-        target_column=entry["target_column"],
-        sensitive_columns=list(task.sensitive),
-        path_column=entry.get("path_column"),
-        task=task,
-    )
-
-
-def _setting(entry: Mapping[str, Any], folder: Path) -> Setting:
-    _check_keys("a setting", entry, ("adapter",), ("name",))
-    _check_texts("a setting", entry, ("adapter", "name"))
-    text = entry["adapter"]
-    adapter = parse_adapter(text, folder)
+def _setting(entry: _SettingEntry, folder: Path) -> Setting:
+    adapter = parse_adapter(entry.adapter, folder)
     if not adapter.is_fitted:
         raise FairTTAError(
-            f"the adapter {text!r} has to be fitted: write "
-            f"'{text.partition(':')[0]}:reference=FILE' with a file of `fair-tta fit`."
+            f"the adapter {entry.adapter!r} has to be fitted: write "
+            f"'{entry.adapter.partition(':')[0]}:reference=FILE' with a file of `fair-tta fit`."
         )
-    return Setting(entry.get("name", short_name(text)), adapter)
+    return Setting(short_name(entry.adapter) if entry.name is None else entry.name, adapter)
 
 
-def _pair(name: Any) -> BenchmarkTask:
+def _pair(name: str) -> BenchmarkTask:
     for task in PAPER_TASKS:
         if str(task) == name:
             return task
     known = "; ".join(map(str, PAPER_TASKS))
     raise FairTTAError(f"`pairs` should be of the paper's pairs: {known} (got {name!r}).")
-
-
-def _folder(entry: Mapping[str, Any]) -> BenchmarkTask:
-    _check_keys("a folder", entry, _FOLDER, ("path_column",))
-    texts = ("name", "images", "labels", "target_column", "template", "path_column")
-    _check_texts("a folder", entry, texts)
-    sensitive = entry["sensitive"]
-    if not isinstance(sensitive, Mapping) or not sensitive:
-        raise FairTTAError(
-            "`sensitive` of a folder should have names for each attribute, such as "
-            f'`sensitive.place = ["indoors", "outdoors"]` (got {sensitive!r}).'
-        )
-    return BenchmarkTask(
-        entry["name"],
-        entry["target_column"],
-        parse_names("targets", entry["targets"]),
-        {a: parse_names(f"sensitive.{a}", names) for a, names in sensitive.items()},
-        entry["template"],
-    )
-
-
-def _entries(content: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    found = content.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(entry, Mapping) for entry in found):
-        raise FairTTAError(f"`{name}` should be written [[{name}]] (got {found!r}).")
-    return found
-
-
-def _check_texts(what: str, entry: Mapping[str, Any], names: Sequence[str]) -> None:
-    for name in names:
-        if not isinstance(entry.get(name, ""), str):
-            raise FairTTAError(f"`{name}` of {what} should be a string (got {entry[name]!r}).")
-
-
-def _check_keys(
-    what: str, entry: Mapping[str, Any], needed: Sequence[str], allowed: Sequence[str]
-) -> None:
-    missing = [key for key in needed if key not in entry]
-    unknown = [key for key in entry if key not in (*needed, *allowed)]
-    if missing or unknown:
-        raise FairTTAError(
-            f"{what} should have {', '.join(needed)} and may have {', '.join(allowed)} "
-            f"(missing: {missing}, unknown: {unknown})."
-        )
