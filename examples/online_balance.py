@@ -5,20 +5,24 @@ and not an adapter. Use it where images arrive one by one and no reference can b
 """
 
 from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 
-from fair_tta import FairTPTClassifier, LogitBalance, ZeroShot, miniature
+from fair_tta import FairTPTClassifier, LogitBalance, Prediction, ZeroShot, miniature
 
 WINDOW, LEAST, EVERY = 2000, 300, 50  # images: kept, before the first fit, between two fits
 
 
-def predict_stream(classifier, images, window=WINDOW, least=LEAST, every=EVERY):
+def predict_stream(
+    classifier: FairTPTClassifier, images: Iterable[Any], window: int = WINDOW, least: int = LEAST
+) -> Iterator[Prediction]:
     """Predictions in the order of the images: zero-shot until `least` images were seen."""
     classifier = classifier.with_adapter(ZeroShot())
-    recent = deque(maxlen=window)  # features of the last images
+    recent: deque[torch.Tensor] = deque(maxlen=window)  # features of the last images
     for seen, image in enumerate(images):
-        if seen >= least and (seen - least) % every == 0:
+        if seen >= least and (seen - least) % EVERY == 0:
             balance = LogitBalance().fit_encoded(classifier, torch.cat(list(recent)))
             classifier = classifier.with_adapter(balance)
         features = classifier.encode([image], views=False)

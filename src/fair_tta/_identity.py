@@ -45,7 +45,7 @@ ORIGIN = ("model", "prompts", "views", "seed")
 
 _LASTING = {"fair_tta", "torch", "torchjd", "numpy", "PIL", "builtins", "typing", "functools"}
 _DEEPEST = 8  # objects within objects; what is deeper has only its name
-_USER_MODULE = re.compile(r"[\w.]+\.[0-9a-f]{64}_[0-9a-f]+\.")  # of a file, see `methods._registry`
+_USER_MODULE = re.compile(r"fair_tta_user_file_\w+\.")  # see `methods._registry`
 
 
 def content_digest(data: bytes) -> str:

@@ -90,6 +90,11 @@ def pair_differences(rows: Tensor) -> Tensor:
     return torch.stack([first - second for first, second in pairs], -2)
 
 
+def centred(values: Tensor, dim: int) -> Tensor:
+    """Minus the mean along a dimension."""
+    return values - values.mean(dim, keepdim=True)
+
+
 def unit(features: Tensor) -> Tensor:
     """Features of length one, in float32 (float64 stays)."""
     wide = features if features.dtype == torch.float64 else features.float()

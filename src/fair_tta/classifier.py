@@ -35,6 +35,7 @@ from fair_tta.methods import FairTPT, ZeroShot
 from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, needs_images
 from fair_tta.methods._fitted import check_features
 from fair_tta.methods._predictions import not_finite, to_predictions
+from fair_tta.methods._registry import find_adapter
 from fair_tta.prediction import Prediction, facts_table
 
 __all__ = ["FairTPTClassifier"]
@@ -61,7 +62,8 @@ class FairTPTClassifier:
         template: a sentence with the slots ``{target}`` and ``{sensitive}``, or `Templates`; if
             None ``"a photo of a {target}."``, with ``{sensitive}`` before the target if there are
             sensitive names.
-        adapter: the method; `FairTPT()` if sensitive names are given and `ZeroShot()` otherwise.
+        adapter: the method, or its name on the command line such as ``"fair-tpt:lam=10"``;
+            `FairTPT()` if sensitive names are given and `ZeroShot()` otherwise.
         processor: for a transformers model that does not know its own, its processor or
             ``(image_processor, tokenizer)``.
         scale: inverse temperature of the softmax; the model's own if None.
@@ -97,7 +99,7 @@ class FairTPTClassifier:
         sensitive: Names | Mapping[str, Names] | None = None,
         template: str | Templates | None = None,
         *,
-        adapter: Adapter | None = None,
+        adapter: Adapter | str | None = None,
         processor: Any = None,
         scale: float | None = None,
         views: Any = AugMix(),
@@ -129,13 +131,14 @@ class FairTPTClassifier:
         self.vision = Vision(self.backend, views, seed, self.cache)
         self.batch_size = min(batch_size, sys.maxsize)
         default = FairTPT() if attributes else ZeroShot()
-        self.adapter: Adapter = check_adapter(default if adapter is None else adapter, self.task)
+        method = default if adapter is None else find_adapter(adapter)
+        self.adapter: Adapter = check_adapter(method, self.task)
 
-    def with_adapter(self, adapter: Adapter) -> Self:
+    def with_adapter(self, adapter: Adapter | str) -> Self:
         """The same classifier with another method; features of prompts and views are shared."""
         other = copy.copy(self)
         with self._current.borrow() as task:
-            other.adapter = check_adapter(adapter, task)
+            other.adapter = check_adapter(find_adapter(adapter), task)
         return other
 
     def with_views(self, views: Any, seed: int | None = None) -> Self:
@@ -231,7 +234,7 @@ class FairTPTClassifier:
         labels: Any,
         sensitive: Any,
         *,
-        adapter: Adapter | None = None,
+        adapter: Adapter | str | None = None,
         progress: bool = False,
     ) -> Audit:
         """Classify images with known labels and measure the answers, group by group.
@@ -252,7 +255,7 @@ class FairTPTClassifier:
     def examine(
         self,
         images: Any,
-        adapters: Iterable[Adapter] | Mapping[str, Adapter] | None = None,
+        adapters: Iterable[Adapter | str] | Mapping[str, Adapter | str] | None = None,
         *,
         progress: bool = False,
     ) -> Examination:

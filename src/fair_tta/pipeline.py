@@ -22,6 +22,7 @@ from fair_tta._prompts.templates import Names, parse_names
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import ImageError, PromptError, check_number
 from fair_tta.methods._base import Adapter
+from fair_tta.methods._registry import find_adapter
 from fair_tta.prediction import Score
 
 __all__ = ["FairPipeline"]
@@ -41,7 +42,7 @@ class FairPipeline:
     Args:
         model: the pipeline that it replaces, or whatever `FairTPTClassifier` takes.
         sensitive: names of what should not matter, as for `FairTPTClassifier`.
-        adapter: the method; `FairTPT()` if None.
+        adapter: the method, or its name on the command line; `FairTPT()` if None.
         slot: what ``{}`` of a `hypothesis_template` becomes, with ``{target}`` and ``{sensitive}``.
         device: where to move the model, None to leave it where it is.
         views: how further views of an image are made.
@@ -68,7 +69,7 @@ class FairPipeline:
         model: Any,
         sensitive: Names | Mapping[str, Names],
         *,
-        adapter: Adapter | None = None,
+        adapter: Adapter | str | None = None,
         slot: str = "{target} {sensitive}",
         device: Any = None,
         views: Any = AugMix(),
@@ -85,7 +86,7 @@ class FairPipeline:
         self.backend = resolve(model, None)
         if device is not None:
             move(self.backend, find_device(device))
-        self.sensitive, self.adapter, self.slot = sensitive, adapter, slot
+        self.sensitive, self.adapter, self.slot = sensitive, find_adapter(adapter), slot
         self.urls, self.timeout = urls, timeout
         self._options = {"views": views, "seed": seed, "batch_size": batch_size, "cache": Cache()}
         self._classifier = lru_cache(_KEPT)(self._make)

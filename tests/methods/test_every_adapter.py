@@ -130,7 +130,7 @@ def classifier(**more: Any) -> FairTPTClassifier:
 
 
 def needs_fit(adapter: Any) -> bool:
-    return adapter.needs.reference
+    return bool(adapter.needs.reference)
 
 
 def fitted(clf: FairTPTClassifier, adapter: Any) -> FairTPTClassifier:

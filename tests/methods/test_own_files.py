@@ -13,8 +13,9 @@ import pytest
 from checks import picture
 from extending_page import HEAD, documented
 
-from fair_tta import TPT, FairTPTClassifier, FairTTAError, OrthCali
+from fair_tta import TPT, FairTPTClassifier, FairTTAError, OrthCali, ZeroShot
 from fair_tta._identity import describe_adapter
+from fair_tta.lab._runs.job import Job
 from fair_tta.methods import Chained
 from fair_tta.methods._registry import parse_adapter, parse_adapters, short_name
 
@@ -164,7 +165,7 @@ def test_drives_are_no_names() -> None:
         ("own/more.py:Rich:sizes=3", r"`more.py:Rich:sizes` cannot be written \(its default is"),
         ("own/more.py:Rich+orthcali", "nothing can come after 'own/more.py:Rich'"),
         ("tpt+own/more.py:Rich", "the second method of a chain should be a UsesTexts"),
-        ("fair", "or a class of a file of your own, 'my_file.py:MyMethod'"),
+        ("fair", "or a class of a file, 'my_file.py:MyMethod'"),
     ],
 )
 def test_what_cannot_be_meant(text: str, message: str, folder: Path) -> None:
@@ -204,9 +205,10 @@ def test_settings_have_the_content_of_the_file(folder: Path) -> None:
 
 
 def test_other_processes_find_the_class(folder: Path) -> None:
-    """By its name alone; a file that was changed since is not taken for it."""
-    made = pickle.dumps(parse_adapter("own/more.py:Rich:steps=7"))
-    code = "import pickle, sys; print(pickle.load(sys.stdin.buffer))"
+    """A job runs the file again; a file that was changed since is not taken for it."""
+    rich = parse_adapter("own/more.py:Rich:steps=7")
+    made = pickle.dumps(Job("miniature", (), (rich,), is_kept=False))
+    code = "import pickle, sys; print(pickle.load(sys.stdin.buffer).settings[0])"
 
     def load() -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
@@ -217,6 +219,18 @@ def test_other_processes_find_the_class(folder: Path) -> None:
     assert sorted(p.name for p in folder.rglob("*")) == ["more.py", "own", "soft_vote.py"]
     (folder / "own" / "more.py").write_text("x = 1\n")
     assert b"was changed while it was in use: run the same command again" in load().stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_string_in_python_runs_no_file() -> None:
+    clf = FairTPTClassifier("miniature", ["water bird", "land bird"], adapter="tpt:steps=2")
+    assert clf.adapter == TPT(steps=2)
+    assert clf.with_adapter("zero-shot").adapter == ZeroShot()
+    for text in ("soft_vote.py:SoftVote", "tpt+soft_vote.py:Sharper"):
+        with pytest.raises(FairTTAError, match=r"import the file and pass the object"):
+            clf.with_adapter(text)
+    with pytest.raises(FairTTAError, match="there is no adapter 'nothing': choose from zero-shot"):
+        clf.with_adapter("nothing")
 
 
 def test_names_that_no_file_can_have() -> None:

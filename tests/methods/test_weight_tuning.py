@@ -14,7 +14,6 @@ from plain_towers import classifier, open_clip_resnet
 from fair_tta import ELRA, AugMix, FairTPTClassifier, FairTTAError, ZeroShot
 from fair_tta.extend import Adapter
 from fair_tta.methods import MEMO, SAR, Tent
-from fair_tta.methods._tuning.weights import WeightTuning
 
 METHODS: list[Any] = [Tent(), MEMO(every_weight=True), SAR(margin=2.0)]
 
@@ -130,13 +129,6 @@ def test_any_rate_policy_will_do() -> None:
     assert found.learning_rate > 0
     assert found.relative_step is not None
     assert 0 < found.relative_step < 2
-
-
-def test_a_method_must_say_what_it_minimises() -> None:
-    _, clf = classifier()
-    tower: Any = None
-    with pytest.raises(TypeError, match="WeightTuning does not say what it minimises"):
-        WeightTuning().gradient(clf.task, tower, torch.zeros(1), torch.zeros(1))
 
 
 class Starts:

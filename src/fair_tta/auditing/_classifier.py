@@ -16,6 +16,7 @@ from fair_tta.auditing._measure import audit
 from fair_tta.auditing._run import HarmSets
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import Adapter
+from fair_tta.methods._registry import find_adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
 from fair_tta.metrics._columns import ONE_ATTRIBUTE, Column, Sensitive, read_column, read_sensitive
 from fair_tta.metrics._scores import Scores
@@ -80,7 +81,7 @@ def audit_classifier(
     labels: Column,
     sensitive: Sensitive,
     *,
-    adapter: Adapter | None = None,
+    adapter: Adapter | str | None = None,
     name: str | None = None,
     rename: Mapping[Any, str] | None = None,
     harmful: HarmSets | None = None,
@@ -117,6 +118,7 @@ def audit_classifier(
     columns = _columns(sensitive, len(truth), classifier.sensitive)
     start = perf_counter()
     stream: Iterable[Prediction]
+    adapter = find_adapter(adapter)
     if adapter is not None and is_untold(adapter):
         stream = predict_knowing(classifier, adapter, images, columns, progress=progress)
     else:

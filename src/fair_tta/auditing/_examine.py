@@ -35,6 +35,7 @@ from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
+from fair_tta.methods._registry import find_adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
 from fair_tta.metrics._calibration import average_sensitive_indifference, mean
 from fair_tta.metrics._columns import Floats, Ints
@@ -285,7 +286,7 @@ def _ranking(adapters: Sequence[ExaminedAdapter], attribute: str) -> tuple[str, 
 def examine_classifier(
     classifier: FairTPTClassifier,
     images: Any,
-    adapters: Iterable[Adapter] | Mapping[str, Adapter] | None = None,
+    adapters: Iterable[Adapter | str] | Mapping[str, Adapter | str] | None = None,
     *,
     progress: bool = False,
     interval: Interval = DEFAULT,
@@ -368,12 +369,12 @@ def examine_answers(
 
 
 def named_adapters(
-    adapters: Iterable[Adapter] | Mapping[str, Adapter] | None,
+    adapters: Iterable[Adapter | str] | Mapping[str, Adapter | str] | None,
 ) -> dict[str, Adapter]:
     """Adapters by name; that of the class if none is given."""
     if adapters is None or isinstance(adapters, Mapping):
-        return dict(adapters or {})
-    several = list(adapters)
+        return {name: find_adapter(adapter) for name, adapter in (adapters or {}).items()}
+    several = [find_adapter(adapter) for adapter in adapters]
     found = {type(adapter).__name__: adapter for adapter in several}
     if len(found) < len(several):
         raise FairTTAError(

@@ -1,4 +1,9 @@
-"""Methods as text, ``fair-tpt:lam=10+orthcali:lam=0``, from user files, and from fitted files."""
+"""Methods as text, ``fair-tpt:lam=10+orthcali:lam=0``, from user files, and from fitted files.
+
+A name, and after a colon its settings, which are the fields of the class; a setting of a setting
+has a dot. ``+`` (or ``>>``) chains two. ``path/to/my_file.py:SoftVote`` is a user-defined method,
+whose file is run. ``reference=FILE`` is what `save` or ``fair-tta fit`` has written.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +11,12 @@ import dataclasses
 import inspect
 import math
 import os
+import pickle
 import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_file_location
 from pathlib import Path, PureWindowsPath
 from types import ModuleType
 from typing import Any
@@ -129,56 +131,72 @@ def _written(value: Any) -> str:
     return str(value).lower()
 
 
-__path__: list[str] = []  # for Python this is a package
+_MODULE = "fair_tta_user_file_"  # and the SHA-256 of the content and of the path
 
 
-def module_name(path: Path) -> str:
-    """The name of the file as it is now."""
-    return f"{__name__}.{sha256(path.read_bytes()).hexdigest()}_{os.fsencode(path).hex()}"
+def load_file(path: str, digest: str | None = None) -> ModuleType:
+    """Run a user file, once for each content. Nothing is written beside it.
+
+    Args:
+        path: of the file.
+        digest: the SHA-256 that its content should have, None for any.
+    """
+    source = Path(path).read_bytes()
+    found = sha256(source).hexdigest()
+    if digest not in (None, found):
+        raise FairTTAError(f"{path!r} was changed while it was in use: run the same command again.")
+    name = f"{_MODULE}{found}_{sha256(os.fsencode(path)).hexdigest()}"
+    if name not in sys.modules:
+        module = sys.modules[name] = ModuleType(name)
+        module.__file__ = path
+        try:
+            exec(compile(source, path, "exec", dont_inherit=True), vars(module))
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
 
-class _FileLoader(Loader):
-    """Runs a file if it has the content that its name says. Writes nothing beside it."""
+class Packed:
+    """Objects for another process, which runs the user files that define them first.
 
-    def __init__(self, path: str, digest: str) -> None:
-        self._path, self._digest = path, digest
+    Args:
+        value: what to send, held as it is where no user file was run.
+    """
 
-    def exec_module(self, module: ModuleType) -> None:
-        source = Path(self._path).read_bytes()
-        if sha256(source).hexdigest() != self._digest:
-            raise FairTTAError(
-                f"{self._path!r} was changed while it was in use: run the same command again."
-            )
-        exec(compile(source, self._path, "exec", dont_inherit=True), vars(module))
+    def __init__(self, value: Any) -> None:
+        names = [name for name in sys.modules if name.startswith(_MODULE)]
+        self._value = pickle.dumps(value) if names else value
+        used = [name for name in names if name.encode() in self._value]
+        self._files = [(str(sys.modules[name].__file__), _digest_of(name)) for name in used]
 
-
-class _FileFinder(MetaPathFinder):
-    def find_spec(self, fullname: str, *_: Any) -> ModuleSpec | None:
-        package, _dot, name = fullname.rpartition(".")
-        if package != __name__:
-            return None
-        digest, _bar, path = name.partition("_")
-        file = os.fsdecode(bytes.fromhex(path))
-        return spec_from_file_location(fullname, file, loader=_FileLoader(file, digest))
+    def unpack(self) -> Any:
+        """The objects."""
+        for path, digest in self._files:
+            load_file(path, digest)
+        return pickle.loads(self._value) if isinstance(self._value, bytes) else self._value
 
 
-sys.meta_path.append(_FileFinder())
-
-
-_MODULES = "fair_tta.methods._registry"
+def _digest_of(module: str) -> str:
+    return module.removeprefix(_MODULE).partition("_")[0]
 
 
 def load_own(path: Path, name: str) -> Any:
-    """An adapter with its defaults.
+    """A user-defined adapter with its defaults.
 
     Args:
         path: of the file, which is run.
         name: in the file: a class, a function that makes an adapter, or an adapter.
 
     Raises:
-        FairTTAError: there is no such file or name, the file cannot be run, or this is no adapter.
+        FairTTAError: there is no such file or name, the file cannot be run, or it is not a method.
     """
-    module = _run(path)
+    if not os.path.isfile(path):
+        raise FairTTAError(f"there is no file {str(path)!r}: check the path.")
+    try:
+        module = load_file(str(path))
+    except (Exception, SystemExit) as error:
+        raise cannot_run(path.name, path, error) from error
     if not hasattr(module, name):
         offers = ", ".join(_candidates(module)) or "nothing with a method `adapt`"
         raise FairTTAError(
@@ -196,23 +214,13 @@ def load_own(path: Path, name: str) -> Any:
 
 
 def cannot_run(what: str, path: Path, error: BaseException) -> FairTTAError:
-    """An error of a file of one's own, in words."""
+    """What to raise if a user file fails, with the line."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     place = "" if line is None else f", line {line}"
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     return FairTTAError(f"{what!r} cannot be run: {type(error).__name__}: {text} ({path}{place}).")
-
-
-def _run(path: Path) -> ModuleType:
-
-    if not os.path.isfile(path):
-        raise FairTTAError(f"there is no file {str(path)!r}: check the path.")
-    try:
-        return import_module(module_name(path))
-    except (Exception, SystemExit) as error:
-        raise cannot_run(path.name, path, error) from error
 
 
 def _make(what: str, maker: Any, path: Path) -> Any:
@@ -296,6 +304,18 @@ def parse_adapter(text: str, folder: Path = Path()) -> Adapter:
     return checked
 
 
+def find_adapter(adapter: Any) -> Any:
+    """The method that a string names, as on the command line but for user files; else itself."""
+    if not isinstance(adapter, str):
+        return adapter
+    if any(_FILE.fullmatch(stage.strip()) for stage in _stages(adapter)[::2]):
+        raise FairTTAError(
+            f"`adapter` as a text should name a method of this library (got {adapter!r}): import "
+            "the file and pass the object."
+        )
+    return parse_adapter(adapter)
+
+
 def parse_adapters(texts: Sequence[str]) -> dict[str, Adapter]:
     """Make adapters from lists with commas, by `short_name`.
 
@@ -361,7 +381,7 @@ def _one(text: str, folder: Path) -> Any:
     if name not in ADAPTERS:
         raise FairTTAError(
             f"there is no adapter {name!r}: choose from {', '.join(ADAPTERS)}, or a class of a "
-            "file of your own, 'my_file.py:MyMethod'."
+            "file, 'my_file.py:MyMethod'."
         )
     return _set(name, ADAPTERS[name](), settings, folder)
 

@@ -127,7 +127,7 @@ def test_each_method_is_charged_what_it_looks_at(
         return found
 
     def working(self: Any, features: Any) -> Any:
-        now[0] += {ZeroShot: 0.2, TPT: 20.0, FairTPT: 40.0}[type(self.adapter)]
+        now[0] += {"ZeroShot": 0.2, "TPT": 20.0, "FairTPT": 40.0}[type(self.adapter).__name__]
         return predict(self, features)
 
     monkeypatch.setattr(FairTPTClassifier, "encode", encoding)

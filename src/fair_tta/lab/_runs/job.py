@@ -23,6 +23,7 @@ from fair_tta.errors import FairTTAError
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
+from fair_tta.methods._registry import Packed
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,12 @@ class Job:
         """Without the loaded model: each process has its own."""
         if self.is_kept:
             self.facts, self.digests  # noqa: B018 - the driver's, for workers to compare with
-        return {name: value for name, value in self.__dict__.items() if name != "backend"}
+        state = {name: value for name, value in self.__dict__.items() if name != "backend"}
+        return {**state, "settings": Packed(self.settings)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Run user files before what they define is read."""
+        self.__dict__.update(state, settings=state["settings"].unpack())
 
     def load_here(self, device: str | None = None) -> None:
         """Load the model in another process than the driver's.

@@ -18,7 +18,7 @@ from fair_tta._prompts.task import Task
 from fair_tta.errors import check_number
 from fair_tta.methods._base import Needs, Outcome, PixelAdapter
 from fair_tta.methods._tuning.directions import WeightedSum
-from fair_tta.methods._tuning.entropy import entropy
+from fair_tta.methods._tuning.entropy import check_margin, entropy
 from fair_tta.methods._tuning.loop import Tuned, tune
 from fair_tta.methods._tuning.losses import Objective
 from fair_tta.methods._tuning.prompt import check_tuning, tuned_answer
@@ -180,14 +180,4 @@ def _undone(tuned: Tuned, where: Tensor, start: Tensor) -> Tuned:
             **{text: flag & ~where for text, flag in tuned.flags.items()},
             NOTHING_PASSED: where,
         },
-    )
-
-
-def check_margin(margin: float) -> None:
-    """Raise unless `margin` is a share."""
-    check_number(
-        "margin",
-        margin,
-        "be a share of the largest entropy above 0; with more than 1 every view passes",
-        lambda x: x > 0,
     )

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from fair_tta._prompts.task import Task
 from fair_tta.errors import check_number
-from fair_tta.methods._field.deyo import check_margin
-from fair_tta.methods._tuning.entropy import entropy, marginal
+from fair_tta.methods._tuning.entropy import check_margin, entropy, marginal
 from fair_tta.methods._tuning.rates import FixedRate, RatePolicy
 from fair_tta.methods._tuning.weights import ImageTower, ViewGradient, WeightTuning
 

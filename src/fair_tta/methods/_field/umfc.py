@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from scipy.cluster.vq import kmeans2
 from torch import Tensor
 
 from fair_tta._linalg import unit
@@ -17,54 +19,31 @@ from fair_tta.methods._base import Needs, Outcome, softmax
 from fair_tta.methods._fitted import FitsImages, ReferenceBatch, gather_batches
 from fair_tta.methods._reference import Reference
 
-_STARTS = 10
-_ROUNDS = 100
+_STARTS, _ROUNDS = 10, 100
 
 
 def k_means(points: Tensor, clusters: int) -> Tensor:
     """Centres of clusters: ``[points, dim] -> [clusters, dim]``.
 
-    Of ten starts, each with centres far apart (k-means++) from a generator with a fixed seed, the
-    one with the smallest sum of squared distances.
+    Of ten starts, each with centres far apart (k-means++) and a seed of its own, the one with the
+    smallest sum of squared distances.
     """
-    generator = torch.Generator().manual_seed(0)
-    found = [_settle(points, _spread(points, clusters, generator)) for _ in range(_STARTS)]
-    return min(found, key=lambda centres: float(_squares(points, centres).amin(1).sum()))
+    distinct = points.unique(dim=0)
+    if len(distinct) <= clusters:
+        return distinct[torch.arange(clusters) % len(distinct)]
+    values, starts = points.numpy(), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a cluster without points keeps its centre
+        for seed in range(_STARTS):
+            centres, _ = kmeans2(values, clusters, iter=_ROUNDS, minit="++", seed=seed)
+            starts.append(torch.from_numpy(centres))
+    return min(starts, key=lambda found: float(torch.cdist(points, found).amin(1).square().sum()))
 
 
 def nearest_centre(points: Tensor, centres: Tensor) -> Tensor:
     """Which centre is nearest, the first of several: ``[..., dim], [k, dim] -> [...]``."""
-    # |x - c|^2 without |x|^2, which does not tell centres apart
+    # |x - c|^2 without |x|^2, which is the same for all centres
     return (points @ centres.mT - centres.square().sum(-1) / 2).argmax(-1)
-
-
-def _spread(points: Tensor, clusters: int, generator: torch.Generator) -> Tensor:
-    """Points as centres: each as probable as its squared distance to those before is large."""
-    chosen = [int(torch.randint(len(points), (1,), generator=generator, device="cpu"))]
-    for _ in range(clusters - 1):
-        distance = _squares(points, points[chosen]).amin(1)
-        weight = distance if float(distance.sum()) > 0 else torch.ones_like(distance)
-        chosen.append(int(torch.multinomial(weight, 1, generator=generator)))
-    return points[chosen]
-
-
-def _settle(points: Tensor, centres: Tensor) -> Tensor:
-    """Move centres to the means of their points until none changes its centre."""
-    before = torch.full((len(points),), -1, device=points.device)
-    for _ in range(_ROUNDS):
-        nearest = nearest_centre(points, centres)
-        if torch.equal(nearest, before):
-            break
-        before = nearest
-        member = torch.nn.functional.one_hot(nearest, len(centres)).to(points)
-        count = member.sum(0).unsqueeze(1)
-        centres = torch.where(count > 0, member.mT @ points / count.clamp(min=1), centres)
-    return centres
-
-
-def _squares(points: Tensor, centres: Tensor) -> Tensor:
-    distance: Tensor = torch.cdist(points, centres, compute_mode="donot_use_mm_for_euclid_dist")
-    return distance.square()
 
 
 _ROUNDING = 1e-6

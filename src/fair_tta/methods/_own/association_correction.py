@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fair_tta._prompts.task import Task
-from fair_tta.errors import check_number
-from fair_tta.methods._base import Needs, Outcome, Texts, UsesTexts, softmax
+from fair_tta.methods._base import (
+    Needs,
+    Outcome,
+    Texts,
+    UsesTexts,
+    check_strength,
+    contained_share,
+    perceived_direction,
+    softmax,
+)
 
 
 @dataclass(frozen=True)
@@ -50,26 +57,3 @@ class AssociationCorrection(UsesTexts):
             taken = taken + contained_share(image, direction) * direction
         added = task.logits(taken, texts.target)
         return Outcome(softmax(task.logits(image, texts.target) - self.strength * added))
-
-
-def perceived_direction(task: Task, image: Tensor, values: Tensor) -> Tensor:
-    """``d = sum_s p_s (z_s - mean z)``: ``[images, 1, dim], [(images,) values, dim] -> [images, 1,
-    dim]``.
-    """
-    return task.logits(image, values).softmax(-1) @ centred(values, -2)
-
-
-def contained_share(image: Tensor, direction: Tensor) -> Tensor:
-    """``g``, how much of d an image contains, from 0 to 1: ``[images, 1, 1]``, 0 where d is 0."""
-    length = direction.square().sum(-1, keepdim=True).clamp(min=torch.finfo(image.dtype).tiny)
-    return ((image * direction).sum(-1, keepdim=True) / length).clamp(0, 1)
-
-
-def centred(values: Tensor, dim: int) -> Tensor:
-    """Minus the mean along a dimension."""
-    return values - values.mean(dim, keepdim=True)
-
-
-def check_strength(strength: float) -> None:
-    """Raise unless `strength` is a number from 0 on."""
-    check_number("strength", strength, "be a number from 0 on", lambda x: 0 <= x < math.inf)

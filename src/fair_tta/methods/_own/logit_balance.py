@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fair_tta._linalg import centred
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, check_number
-from fair_tta.methods._base import Needs, Outcome, softmax
+from fair_tta.methods._base import Needs, Outcome, check_strength, softmax
 from fair_tta.methods._fitted import FitsImages, ReferenceBatch
-from fair_tta.methods._own.association_correction import centred, check_strength
 from fair_tta.methods._reference import Reference
 
 

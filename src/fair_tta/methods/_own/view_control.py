@@ -8,13 +8,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fair_tta._linalg import centred
 from fair_tta._prompts.task import Task
 from fair_tta.errors import check_number
-from fair_tta.methods._base import Needs, Outcome, Texts, UsesTexts, softmax
-from fair_tta.methods._own.association_correction import (
-    centred,
+from fair_tta.methods._base import (
+    Needs,
+    Outcome,
+    Texts,
+    UsesTexts,
     contained_share,
     perceived_direction,
+    softmax,
 )
 
 _LEAST_VARIANCE = 1e-6  # of logits over views; what varies less is rounding

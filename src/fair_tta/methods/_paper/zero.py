@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fair_tta._prompts.task import Task
-from fair_tta.errors import check_number
 from fair_tta.methods._base import Adapter, Needs, Outcome
-from fair_tta.methods._tuning.entropy import count_kept, most_confident
+from fair_tta.methods._tuning.entropy import check_rho, count_kept, most_confident
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,3 @@ class Zero(Adapter):
             torch.where(loses, shares.nextafter(torch.zeros_like(shares)), shares),
             views_kept=count_kept(features.shape[1], self.rho),
         )
-
-
-def check_rho(rho: float) -> None:
-    """Raise unless `rho` lies in (0, 1]."""
-    check_number("rho", rho, "be a fraction of the views in (0, 1]", lambda x: 0 < x <= 1)

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from fair_tta.errors import check_number
+
 
 def normalised_entropy(log_probabilities: Tensor) -> Tensor:
     """Entropy divided by its largest value: 0 is certain, 1 is indifferent.
@@ -61,3 +63,14 @@ def most_confident(log_probabilities: Tensor, rho: float) -> Tensor:
     """
     order = normalised_entropy(log_probabilities).argsort(dim=-1, stable=True)
     return order[..., : count_kept(order.shape[-1], rho)]
+
+
+def check_rho(rho: float) -> None:
+    """Raise unless `rho` lies in (0, 1]."""
+    check_number("rho", rho, "be a fraction of the views in (0, 1]", lambda x: 0 < x <= 1)
+
+
+def check_margin(margin: float) -> None:
+    """Raise unless `margin` is a share of the largest entropy."""
+    should = "be a share of the largest entropy above 0; with more than 1 every view passes"
+    check_number("margin", margin, should, lambda x: x > 0)

@@ -12,8 +12,8 @@ from fair_tta._prompts.encoder import concatenate
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import FindsTexts, Needs, Outcome, Texts, probabilities
-from fair_tta.methods._paper.zero import check_rho
 from fair_tta.methods._tuning.directions import Aggregated, Direction
+from fair_tta.methods._tuning.entropy import check_rho
 from fair_tta.methods._tuning.loop import Tuned, confident_views, tune
 from fair_tta.methods._tuning.losses import Loss, objective_of, own_context
 from fair_tta.methods._tuning.rates import RatePolicy
