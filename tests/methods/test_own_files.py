@@ -208,7 +208,7 @@ def test_other_processes_find_the_class(folder: Path) -> None:
     """A job runs the file again; a file that was changed since is not taken for it."""
     rich = parse_adapter("own/more.py:Rich:steps=7")
     made = pickle.dumps(Job("miniature", (), (rich,), is_kept=False))
-    code = "import pickle, sys; print(pickle.load(sys.stdin.buffer).settings[0])"
+    code = "import pickle, sys; print(pickle.load(sys.stdin.buffer).adapters[0])"
 
     def load() -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(

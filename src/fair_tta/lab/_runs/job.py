@@ -138,11 +138,11 @@ class Job:
         if self.is_kept:
             self.facts, self.digests  # noqa: B018 - the driver's, for workers to compare with
         state = {name: value for name, value in self.__dict__.items() if name != "backend"}
-        return {**state, "settings": Packed(self.settings)}
+        return {**state, "adapters": Packed(self.adapters)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Run user files before what they define is read."""
-        self.__dict__.update(state, settings=state["settings"].unpack())
+        self.__dict__.update(state, adapters=state["adapters"].unpack())
 
     def load_here(self, device: str | None = None) -> None:
         """Load the model in another process than the driver's.
