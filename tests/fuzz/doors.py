@@ -250,8 +250,7 @@ def labels(random: Random, folder: Path) -> str:
     (folder / "labels.csv").write_bytes(data)
     drawn().save(folder / "a.png")
     found = Labels(folder, folder / "labels.csv", "animal", ("place",))
-    values = found.scan()
-    rows = list(values.unique(found.rows()))
+    rows = found.scan().records()
     return REASON if any(isinstance(row, Problem) for row in rows) else ANSWER
 
 

@@ -233,17 +233,16 @@ def audit_folder(
     allowed = values.allowed(named, skip_unknown=skip_unknown)
     seed = classifier.vision.seed
 
-    def chosen() -> Iterable[NumberedRow]:
-        rows = _numbered(values.unique(labels.rows(allowed)))
-        if limit is not None:
-            rows = takewhile(lambda row: row[0] <= limit, rows)  # what is about the file has 0
-        return choose(rows, None, sample, seed, key=_name, group=_group)
+    rows = _numbered(values.records(allowed))
+    if limit is not None:
+        rows = takewhile(lambda row: row[0] <= limit, rows)  # what is about the file has 0
+    chosen = list(choose(rows, None, sample, seed, key=_name, group=_group))
 
     fitted = fit_adapters(
         classifier,
         adapters,
         reference,
-        lambda: (asked for row in chosen() if (asked := _picture(row)) is not None),
+        lambda: (asked for row in chosen if (asked := _picture(row)) is not None),
         reference_is_data=reference_is_data,
         progress=fitting,
     )
@@ -262,7 +261,7 @@ def audit_folder(
     ):
         runner = Runner(job_of(classifier, adapters.values(), model), engine or Local(), store)
         size = classifier.batch_size
-        answered = runner.stream(chosen(), _picture, size=size, seed=seed, read_ahead=True)
+        answered = runner.stream(chosen, _picture, size=size, seed=seed, read_ahead=True)
         with (
             closing(ProblemsFile(listed)) as listing,
             closing(PredictionsFile(predicted, columns, labels.sensitive)) as predictions,

@@ -7,7 +7,6 @@ import io
 import ntpath
 import os
 import sys
-import tracemalloc
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
@@ -189,7 +188,7 @@ def test_one_file_is_one_picture_however_it_is_spelt(
         )
         where = root / "images" if images == "absolute" else Path(images)
         labels = Labels(where, Path("labels.csv"), "animal", ("place",))
-        found = list(labels.scan().unique(labels.rows()))
+        found = labels.scan().records()
         assert [row.kind for row in found if isinstance(row, Problem)] == kinds
         dataset = read_folder(where, "labels.csv", **COLUMNS)
         assert [r.key for r in dataset] == ["sub/0.png", "1.png"][len(kinds) > 6 :]
@@ -202,7 +201,7 @@ def test_accents_are_spelt_as_the_disk_has_them(form: Any, root: Path) -> None:
     rows = [[both[0], "cat", "in"], [both[1], "dog", "in"], ["0.png", "cat", "in"]]
     made.write_csv(root / "labels.csv", [["path", "animal", "place"], *rows])
     labels = Labels(root / "images", root / "labels.csv", "animal", ("place",))
-    kinds = [row.kind for row in labels.scan().unique(labels.rows()) if isinstance(row, Problem)]
+    kinds = [row.kind for row in labels.scan().records() if isinstance(row, Problem)]
     assert kinds == [ProblemKind.CONFLICT] * 2
 
 
@@ -372,27 +371,29 @@ def test_an_unreadable_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("fair_tta.lab.data._label_files.open_file", refuse)
     with pytest.raises(DatasetError, match=r"cannot read '.*labels.csv': Permission denied\."):
         read_folder(root / "images", root / "labels.csv", **COLUMNS)
 
 
-def test_a_long_stream_needs_no_more_memory_than_a_short_one(tmp_path: Path) -> None:
-    def peak(rows: int) -> int:
-        labels = tmp_path / "labels.csv"
-        with labels.open("w") as file:
-            file.write("path,animal,place\n")
-            file.writelines(f"{i:09}.png,cat,in\n" for i in range(rows))
-        tracemalloc.start()
-        stream = iter_folder(tmp_path, labels, **COLUMNS, check_images=False)
-        assert sum(1 for _ in stream) == rows
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return most
+def test_images_are_not_looked_for_unless_asked(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values_of = Labels(root / "images", root / "labels.csv", "animal", ("place",))
+    looked: list[str] = []
+    stat = os.stat
 
-    if sys.version_info[:2] == (3, 12):
-        peak(20_000)  # parts of paths are interned by pathlib, and stay for good in this Python
-    assert peak(20_000) < peak(5_000) + 100_000
+    def noted(path: Any, *arguments: Any, **options: Any) -> Any:
+        looked.append(os.fspath(path))
+        return stat(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", noted)
+    values = values_of.scan()
+    records = list(iter_folder(root / "images", root / "labels.csv", **COLUMNS, check_images=False))
+    assert len(records) == values.rows > 1
+    assert not [path for path in looked if path.endswith(".png")]
+    assert [r for r in values.records() if isinstance(r, Record)] == records
+    assert len([path for path in looked if path.endswith(".png")]) == len(records), "once each"
 
 
 def test_a_picture_has_one_key_however_its_path_is_spelt(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fair_tta._io import printable
 from fair_tta.errors import DatasetError
-from fair_tta.lab.data._label_files import check_is_text
-from fair_tta.lab.data._labels import Labels
+from fair_tta.lab.data._label_files import read_text
+from fair_tta.lab.data._labels import Labels, iter_folder
 from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record, collect
 
 rows = st.lists(
@@ -31,8 +31,11 @@ def test_repeated_rows_are_those_that_the_reader_finds(
     write_labels(folder / "labels.csv", rows)
     labels = Labels(folder, folder / "labels.csv", "animal", ("place",))
     values = labels.scan()
-    found = list(values.unique(labels.rows(check_images=False)))
-    records, _ = collect(labels.rows(check_images=False))
+    found = values.records(check_images=False)
+    rows_read = iter_folder(
+        folder, labels.file, target_column="animal", sensitive_columns="place", check_images=False
+    )
+    records, _ = collect(rows_read)
     assert {r.key: r for r in found if isinstance(r, Record)} == {r.key: r for r in records}
     assert len(found) == values.rows == len(rows)
     assert values.raw["animal"] == Counter(row[1] for row in rows)
@@ -50,7 +53,7 @@ def test_merged_values_do_not_contradict_each_other(tmp_path: Path) -> None:
     values = labels.scan()
     kinds = [
         row.kind.name if isinstance(row, Problem) else row.sensitive["place"]
-        for row in values.unique(labels.rows(check_images=False))
+        for row in values.records(check_images=False)
     ]
     assert kinds == ["water", "DUPLICATE", "water"]
     assert values.names("place") == ["water"]
@@ -93,7 +96,7 @@ def test_shown_text_is_printable(text: str) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="no such device")
 def test_a_label_file_that_never_ends() -> None:
     with pytest.raises(DatasetError, match=r"cannot read '/dev/zero': not a regular file"):
-        check_is_text(Path("/dev/zero"))
+        read_text(Path("/dev/zero"))
 
 
 def test_paths_that_are_too_long(tmp_path: Path) -> None:
@@ -110,5 +113,5 @@ def test_odd_names_do_not_stop_a_scan(tmp_path: Path) -> None:
     text = "file,animal,place\n" + "".join(f"{name},cat,sea\n" for name in odd)
     (tmp_path / "labels.csv").write_text(text)
     labels = Labels(tmp_path, tmp_path / "labels.csv", "animal", ("place",))
-    for row, name in zip(labels.scan().unique(labels.rows()), odd, strict=True):
+    for row, name in zip(labels.scan().records(), odd, strict=True):
         assert row == Problem(ProblemKind.MISSING_IMAGE, name)

@@ -92,11 +92,10 @@ def _parts(path: Path) -> Iterator[tuple[str, str]]:
             if isinstance(row, Row):
                 yield row.cells[_NAME], row.cells["partition"]
         return
-    with path.open(encoding=CELEBA.encoding(path), errors="replace") as file:
-        for line in file:
-            fields = line.split()
-            if len(fields) == 2:
-                yield fields[0], fields[1]
+    for line in CELEBA.text(path).splitlines():
+        fields = line.split()
+        if len(fields) == 2:
+            yield fields[0], fields[1]
 
 
 def _rows(
@@ -133,24 +132,27 @@ def _table(path: Path, needed: list[str]) -> Iterator[Row | Problem]:
 
 def _text(path: Path, needed: list[str]) -> Iterator[Row | Problem]:
     """The official format: a count, the attribute names, then ``file v1 .. v40``, by spaces."""
-    with path.open(encoding=CELEBA.encoding(path), errors="replace") as file:
-        numbered = ((i, line.split()) for i, line in enumerate(file, 1) if line.strip())
-        announced = None
-        _, header = next(numbered)
-        if len(header) == 1 and header[0].isdigit():
-            announced = int(header[0])
-            _, header = next(numbered, (0, []))
-        header = [_NAME, *header]
-        missing = [name for name in needed if name not in header]
-        if missing:
-            raise CELEBA.error(f"{str(path)!r} has no column {' and no '.join(missing)}.")
-        places = [(name, header.index(name)) for name in needed]
-        count = 0
-        for line, fields in numbered:
-            count += 1
-            if len(fields) == len(header):
-                yield Row(line, {name: fields[place] for name, place in places})
-            else:
-                yield Problem(ProblemKind.MALFORMED_ROW, f"{path.name} line {line}")
-        if announced is not None and announced != count:
-            yield Problem(ProblemKind.PARTIAL, f"{path.name}: {count} instead of {announced}")
+    numbered = (
+        (i, line.split())
+        for i, line in enumerate(CELEBA.text(path).splitlines(), 1)
+        if line.strip()
+    )
+    announced = None
+    _, header = next(numbered)
+    if len(header) == 1 and header[0].isdigit():
+        announced = int(header[0])
+        _, header = next(numbered, (0, []))
+    header = [_NAME, *header]
+    missing = [name for name in needed if name not in header]
+    if missing:
+        raise CELEBA.error(f"{str(path)!r} has no column {' and no '.join(missing)}.")
+    places = [(name, header.index(name)) for name in needed]
+    count = 0
+    for line, fields in numbered:
+        count += 1
+        if len(fields) == len(header):
+            yield Row(line, {name: fields[place] for name, place in places})
+        else:
+            yield Problem(ProblemKind.MALFORMED_ROW, f"{path.name} line {line}")
+    if announced is not None and announced != count:
+        yield Problem(ProblemKind.PARTIAL, f"{path.name}: {count} instead of {announced}")

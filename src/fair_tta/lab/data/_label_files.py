@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import os
 import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from fair_tta._io import open_file
 from fair_tta.errors import DatasetError
@@ -28,36 +32,48 @@ class Row:
     cells: dict[str, str]
 
 
-def check_is_text(path: Path) -> str:
-    """Refuse what cannot be a label file; returns the encoding."""
+class LabelText(NamedTuple):
+    """A label file as text, its encoding, and the SHA-256 of its bytes."""
+
+    text: str
+    encoding: str
+    sha256: str
+
+
+def read_text(path: Path) -> LabelText:
+    """Read a label file, or refuse what cannot be one."""
     try:
         with open_file(path) as file:
-            start = file.read(_START)
-            if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                encoding = "utf-16"
-            else:
-                encoding = "utf-8-sig" if _is_utf8(path) else "cp1252"
+            data = file.read()
     except OSError as error:
         raise DatasetError(f"cannot read {str(path)!r}: {error.strerror or error}.") from error
-    text = start.decode(encoding, "ignore").strip()
-    if re.match(r"(<!--.*?-->\s*)?<(!doctype\s+html|html|head|body)\b", text, re.I | re.S):
-        title = re.search(r"<title[^>]*>\s*(.*?)\s*</title>", text, re.I | re.S)
+    encoding = "utf-8-sig"
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    try:
+        text = data.decode(encoding, "replace" if encoding == "utf-16" else "strict")
+    except UnicodeDecodeError:
+        encoding = "cp1252"
+        text = data.decode(encoding, "replace")
+    start = text[:_START].strip()
+    if re.match(r"(<!--.*?-->\s*)?<(!doctype\s+html|html|head|body)\b", start, re.I | re.S):
+        title = re.search(r"<title[^>]*>\s*(.*?)\s*</title>", start, re.I | re.S)
         called = f", titled {title.group(1)!r}" if title else ""
         raise DatasetError(
             f"{str(path)!r} is a web page (HTML) saved under that name{called}, not a label file: "
             "its download has failed (such pages come when a quota is exceeded). Get it again."
         )
-    if not text:
+    if not start:
         raise DatasetError(f"{str(path)!r} is empty. Get it again.")
-    if text.startswith("version https://git-lfs"):
+    if start.startswith("version https://git-lfs"):
         raise DatasetError(f"{str(path)!r} is a Git LFS pointer: run `git lfs pull`.")
-    if b"\0" in start and encoding != "utf-16":
+    if b"\0" in data[:_START] and encoding != "utf-16":
         raise DatasetError(f"{str(path)!r} is not text (an archive or a spreadsheet?).")
-    return encoding
+    return LabelText(text, encoding, sha256(data).hexdigest())
 
 
 class LabelTable:
-    """A CSV file with a header, read row by row.
+    """A CSV file with a header, in memory.
 
     The separator is the one that finds the wanted columns. A row that has not as many cells as
     the header is a problem, for its cells may stand under the wrong names; empty cells at its
@@ -66,7 +82,7 @@ class LabelTable:
 
     def __init__(self, path: Path, wanted: Sequence[str]) -> None:
         self.path = path
-        self.encoding = check_is_text(path)
+        self.text, self.encoding, self.sha256 = read_text(path)
         self.header, self._separator, self._skip = self._find_header(wanted)
         missing = [name for name in wanted if name not in self.header]
         if missing:
@@ -90,7 +106,7 @@ class LabelTable:
         count = 0
         places = [(name, self.header.index(name)) for name in columns]
         width = len(self.header)
-        for line, cells in self._raw(self._separator, self._skip + 1):
+        for line, cells in islice(self._raw(self._separator), self._skip + 1, None):
             if not any(cell.strip() for cell in cells):
                 continue  # spreadsheets leave such rows at the end
             while len(cells) > width and not cells[-1].strip():
@@ -103,19 +119,17 @@ class LabelTable:
         if official is not None and count != official:
             yield Problem(ProblemKind.PARTIAL, f"{self.path.name}: {count} instead of {official}")
 
-    def _raw(self, separator: str, skip: int) -> Iterator[tuple[int, list[str]]]:
-        """Rows that are not blank, from row `skip` on, with their lines."""
-        with self.path.open(encoding=self.encoding, errors="replace", newline="") as file:
-            reader = csv.reader(file, delimiter=separator, skipinitialspace=True, strict=True)
-            try:
-                for number, cells in enumerate(row for row in reader if row):
-                    if number >= skip:
-                        yield reader.line_num, cells
-            except csv.Error as error:
-                raise DatasetError(
-                    f"{str(self.path)!r} cannot be read from line {reader.line_num} on: {error} "
-                    "(a quotation mark that is not closed?)."
-                ) from error
+    def _raw(self, separator: str) -> Iterator[tuple[int, list[str]]]:
+        """Rows that are not blank, with their lines."""
+        lines = io.StringIO(self.text, newline="")
+        reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
+        try:
+            yield from ((reader.line_num, cells) for cells in reader if cells)
+        except csv.Error as error:
+            raise DatasetError(
+                f"{str(self.path)!r} cannot be read from line {reader.line_num} on: {error} "
+                "(a quotation mark that is not closed?)."
+            ) from error
 
     def _find_header(self, wanted: Sequence[str]) -> tuple[list[str], str, int]:
         """The column names, the separator, and how many rows come before."""
@@ -136,28 +150,16 @@ class LabelTable:
         return best
 
     def _first_row(self, separator: str) -> tuple[list[str], int]:
-        rows = self._raw(separator, 0)
+        rows = self._raw(separator)
         _, cells = next(rows)
         skip = 0
-        if cells[0].lower().startswith("sep="):  # by which Excel tells the separator
+        if cells[0].lower().startswith("sep="):  # by which Excel names the separator
             skip = 1
             _, cells = next(rows, (0, []))
         names = [name.strip() for name in cells]
         while names and not names[-1]:
             names.pop()
         return names, skip
-
-
-def _is_utf8(path: Path) -> bool:
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    with path.open("rb") as file:
-        try:
-            while chunk := file.read(1 << 16):
-                decoder.decode(chunk)
-            decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            return False
-    return True
 
 
 @dataclass(frozen=True)
@@ -210,10 +212,10 @@ class Source:
         except DatasetError as error:
             raise self.error(str(error)) from error
 
-    def encoding(self, path: Path) -> str:
-        """The encoding of a label file that is no CSV."""
+    def text(self, path: Path) -> str:
+        """A label file that is not CSV."""
         try:
-            return check_is_text(path)
+            return read_text(path).text
         except DatasetError as error:
             raise self.error(str(error)) from error
 

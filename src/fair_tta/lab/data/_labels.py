@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
-import json
 import os
 import sys
 import unicodedata
-from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from fair_tta._io import Unlisted, pictures_below, write_whole
 from fair_tta.errors import DatasetError
-from fair_tta.lab.data._label_files import LabelTable, image_problem
+from fair_tta.lab.data._label_files import LabelTable, Row, image_problem
 from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Record, collect
 from fair_tta.lab.data._tasks import BenchmarkTask
 
@@ -46,10 +40,10 @@ def iter_folder(
     allowed: Mapping[str, Collection[str]] | None = None,
     check_images: bool = True,
 ) -> Iterator[Record | Problem]:
-    """Read a file of labels row by row: a record, or what is wrong with the row.
+    """Read a file of labels: for each row a record, or what is wrong with the row.
 
-    Only one row is in memory at a time, so it is not noticed here if an image comes twice;
-    `read_folder` does. A missing folder, file or column is an error at once.
+    It is not noticed here if an image comes twice; `read_folder` does. A missing folder, file or
+    column is an error at once.
 
     The file may be UTF-8 with or without a mark, UTF-16 or Windows-1252, separated by commas,
     semicolons, tabs or bars; other columns are ignored. Paths are absolute, or relative to
@@ -62,21 +56,17 @@ def iter_folder(
         sensitive_columns: the columns of sensitive attributes, which keep these names.
         path_column: the column of the paths; the first of `PATH_COLUMNS` there is, if None.
         allowed: for some columns the values that are expected; other values are problems.
-        check_images: whether images must be there and not empty.
+        check_images: whether images must be there and not empty; False does not look for them.
     """
-    images, labels = Path(images_dir), Path(labels_csv)
     columns = [sensitive_columns] if isinstance(sensitive_columns, str) else [*sensitive_columns]
+    images = Path(images_dir)
     if not columns:
         raise DatasetError("`sensitive_columns` should name at least one column (got none).")
     if check_images and not os.path.isdir(images):
         raise DatasetError(f"`images_dir` should be a folder (got {str(images)!r}).")
-    if not os.path.isfile(labels):
-        raise DatasetError(f"`labels_csv` should be a file (got {str(labels)!r}).")
-    given = [] if path_column is None else [path_column]
-    table = LabelTable(labels, [*given, target_column, *columns])
-    if path_column is None:
-        path_column = _path_column(table)
-    return _rows(table, images, (path_column, target_column, *columns), allowed or {}, check_images)
+    table, columns = _open(Path(labels_csv), path_column, [target_column, *columns])
+    found = _rows(table, table.rows(columns), images, columns, allowed or {}, check_images)
+    return (record if problem is None else problem for record, problem in found)  # type: ignore[misc]
 
 
 def read_folder(
@@ -126,46 +116,53 @@ def read_folder(
     return Dataset(Path(images_dir).name, records, problems, parameters, task)
 
 
-def _path_column(table: LabelTable) -> str:
-    names = {name.lower(): name for name in reversed(table.header)}
-    for candidate in PATH_COLUMNS:
-        if candidate in names:
-            return names[candidate]
-    raise DatasetError(
-        f"{str(table.path)!r} has no column of paths that is known by its name: give it as "
-        f"`path_column` (it has {table.header})."
-    )
+def _open(
+    labels: Path, path_column: str | None, columns: Sequence[str]
+) -> tuple[LabelTable, list[str]]:
+    """The file of labels, and its columns with that of the paths first."""
+    if not os.path.isfile(labels):
+        raise DatasetError(f"`labels_csv` should be a file (got {str(labels)!r}).")
+    table = LabelTable(labels, [*([] if path_column is None else [path_column]), *columns])
+    if path_column is None:
+        names = {name.lower(): name for name in reversed(table.header)}
+        path_column = next((names[known] for known in PATH_COLUMNS if known in names), None)
+    if path_column is None:
+        raise DatasetError(
+            f"{str(labels)!r} has no column of paths that is known by its name: give it as "
+            f"`path_column` (it has {table.header})."
+        )
+    return table, [path_column, *columns]
 
 
 def _rows(
     table: LabelTable,
+    rows: Iterable[Row | Problem],
     images: Path,
-    columns: tuple[str, ...],
+    columns: Sequence[str],
     allowed: Mapping[str, Collection[str]],
     check_images: bool,
-) -> Iterator[Record | Problem]:
+) -> Iterator[tuple[Record | None, Problem | None]]:
+    """For each row the record, if its cells are there, and why it cannot be used, if so."""
     name_column, target_column, *sensitive = columns
-    for row in table.rows(columns):
+    for row in rows:
         if isinstance(row, Problem):
-            yield row
+            yield None, row
             continue
         cells, where = row.cells, f"{table.path.name} line {row.line}"
         blank = [name for name in columns if cells[name].lower() in MISSING]
         if blank:
-            yield Problem(ProblemKind.MISSING_VALUE, f"{where} ({', '.join(blank)})")
+            yield None, Problem(ProblemKind.MISSING_VALUE, f"{where} ({', '.join(blank)})")
             continue
+        name = cells[name_column]
+        path, problem = images / name, None
+        if check_images:
+            path, problem = _find(name, images, table.path.parent)
         odd = [name for name in columns if cells[name] not in allowed.get(name, cells.values())]
         if odd:
             what = ", ".join(f"{name} {cells[name]!r}" for name in odd)
-            yield Problem(ProblemKind.UNKNOWN_VALUE, f"{where} ({what})")
-            continue
-        name = cells[name_column]
-        path, problem = _find(name, images, table.path.parent)
-        if check_images and problem is not None:
-            yield problem
-            continue
+            problem = Problem(ProblemKind.UNKNOWN_VALUE, f"{where} ({what})")
         attributes = {attribute: cells[attribute] for attribute in sensitive}
-        yield Record(path, cells[target_column], attributes, _key(path, images, name))
+        yield Record(path, cells[target_column], attributes, _key(path, images, name)), problem
 
 
 def file_of(record: Record) -> str:
@@ -251,51 +248,32 @@ class Labels:
         """The target's column and those of sensitive attributes."""
         return (self.target, *self.sensitive)
 
-    def rows(
-        self, allowed: Mapping[str, set[str]] | None = None, *, check_images: bool = True
-    ) -> Iterator[Record | Problem]:
-        """Row by row a record with renamed values, or a problem."""
-        rows = iter_folder(
-            self.images,
-            self.file,
-            target_column=self.target,
-            sensitive_columns=self.sensitive,
-            path_column=self.path,
-            allowed=allowed,
-            check_images=check_images,
-        )
-        renamed = (row if isinstance(row, Problem) else self._renamed(row) for row in rows)
-        return chain(renamed, self.left_out)
-
     def scan(self) -> LabelValues:
-        """Read the file once, without opening pictures: values, repeated rows and a hash."""
+        """Read the file into memory, without looking for images."""
         if not os.path.isdir(self.images):
             raise DatasetError(f"`images` should be a folder (got {str(self.images)!r}).")
+        table, columns = _open(self.file, self.path, self.columns)
+        rows = list(table.rows(columns))
         raw: dict[str, Counter[str]] = {column: Counter() for column in self.columns}
-        keys, contents, rows = array("Q"), array("Q"), 0
-        for row in replace(self, rename={}).rows(check_images=False):
-            if isinstance(row, Problem):
-                rows += not row.kind.is_of_file
-                continue
-            rows += 1
-            for column, value in zip(self.columns, row.group, strict=True):
-                raw[column][value] += 1
-                if len(raw[column]) > MOST_VALUES:
-                    raise DatasetError(
-                        f"column {column!r} of {str(self.file)!r} holds more than {MOST_VALUES} "
-                        "different values: is it the right one?"
-                    )
-            renamed = self._renamed(row)
-            keys.append(_hash(file_of(row)))
-            contents.append(_hash(json.dumps([renamed.target, *renamed.sensitive.values()])))
-        for column, names in self.rename.items():
-            missing = [value for value in names if value not in raw[column]]
+        for row in rows:
+            if isinstance(row, Row) and not any(c.lower() in MISSING for c in row.cells.values()):
+                for column in self.columns:
+                    raw[column][row.cells[column]] += 1
+        for column, counts in raw.items():
+            if len(counts) > MOST_VALUES:
+                raise DatasetError(
+                    f"column {column!r} of {str(self.file)!r} holds more than {MOST_VALUES} "
+                    "different values: is it the right one?"
+                )
+            missing = [value for value in self.rename.get(column, ()) if value not in counts]
             if missing:
                 raise DatasetError(
                     f"`rename` should name values of the column {column!r}, which holds "
-                    f"{sorted(raw[column])[:20]} (got {missing})."
+                    f"{sorted(counts)[:20]} (got {missing})."
                 )
-        return LabelValues(self, raw, rows, _repeated(keys, contents), _file_hash(self.file))
+        count = sum(isinstance(row, Row) or not row.kind.is_of_file for row in rows)
+        count += sum(not problem.kind.is_of_file for problem in self.left_out)
+        return LabelValues(self, raw, count, table.sha256, table, columns, rows)
 
     def _renamed(self, row: Record) -> Record:
         sensitive = {a: self._label(a, value) for a, value in row.sensitive.items()}
@@ -305,7 +283,7 @@ class Labels:
         return self.rename.get(column, {}).get(value, value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LabelValues:
     """What a label file holds.
 
@@ -313,16 +291,16 @@ class LabelValues:
         labels: where it came from.
         raw: ``{column: {value in the file: rows}}``.
         rows: how many rows there are, usable or not.
-        repeated: hash of the file of each picture that comes more than once -> whether its rows
-            agree.
         sha256: hash of the file.
     """
 
     labels: Labels
     raw: Mapping[str, Mapping[str, int]]
     rows: int
-    repeated: Mapping[int, bool]
     sha256: str
+    _table: LabelTable = field(repr=False)
+    _columns: Sequence[str] = field(repr=False)
+    _rows: Sequence[Row | Problem] = field(repr=False)
 
     def names(self, column: str) -> list[str]:
         """All labels of a column, sorted."""
@@ -354,42 +332,34 @@ class LabelValues:
             )
         return allowed
 
-    def unique(self, rows: Iterator[Record | Problem]) -> Iterator[Record | Problem]:
-        """The same rows, with problems for pictures that come again."""
-        seen: set[int] = set()
-        for row in rows:
-            if isinstance(row, Problem) or (key := _hash(file_of(row))) not in self.repeated:
-                yield row
-            elif not self.repeated[key]:
-                yield Problem(ProblemKind.CONFLICT, row.key)
-            elif key in seen:
-                yield Problem(ProblemKind.DUPLICATE, row.key)
-            else:
-                seen.add(key)
-                yield row
+    def records(
+        self, allowed: Mapping[str, Collection[str]] | None = None, *, check_images: bool = True
+    ) -> list[Record | Problem]:
+        """For each row a record with renamed values, or a problem, as for an image that comes
+        again.
 
-
-def _repeated(keys: array[int], contents: array[int]) -> dict[int, bool]:
-    names = np.frombuffer(keys, np.uint64) if keys else np.zeros(0, np.uint64)
-    distinct, counts = np.unique(names, return_counts=True)
-    again = distinct[counts > 1]
-    found: dict[int, set[int]] = {int(key): set() for key in again}
-    for place in np.flatnonzero(np.isin(names, again)):
-        found[keys[place]].add(contents[place])
-    return {key: len(different) == 1 for key, different in found.items()}
-
-
-def _hash(text: str) -> int:
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
-
-
-def _file_hash(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+        Args:
+            allowed: for some columns the values that are expected; other values are problems.
+            check_images: whether images must be there and not empty; False does not look for them.
+        """
+        labels, columns = self.labels, self._columns
+        read = _rows(self._table, self._rows, labels.images, columns, allowed or {}, check_images)
+        found: list[Record | Problem] = []
+        places: dict[str, list[int]] = {}  # of each image
+        groups: dict[str, set[tuple[str, ...]]] = {}
+        for place, (record, problem) in enumerate(read):
+            if record is not None:
+                record, file = labels._renamed(record), file_of(record)
+                groups.setdefault(file, set()).add(record.group)
+                if problem is None:
+                    places.setdefault(file, []).append(place)
+            found.append(problem or record)  # type: ignore[arg-type]
+        for file, rows in places.items():
+            is_clear = len(groups[file]) == 1
+            kind = ProblemKind.DUPLICATE if is_clear else ProblemKind.CONFLICT
+            for place in rows[is_clear:]:
+                found[place] = Problem(kind, found[place].key)  # type: ignore[union-attr]
+        return [*found, *labels.left_out]
 
 
 FOLDER_LABELS = "folder-labels.csv"
