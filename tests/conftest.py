@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -13,6 +15,9 @@ import pytest
 import torch
 import transformers
 from hypothesis import HealthCheck, settings
+
+from fair_tta._models.load import load
+from fair_tta.miniature import FOLDER
 
 # A busy machine is no defect: neither a slow example nor slow data fails a test.
 settings.register_profile(
@@ -26,6 +31,26 @@ def _quiet() -> None:
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+
+
+@lru_cache(maxsize=8)
+def _loaded(model: str, options: tuple[tuple[str, Any], ...], _: Any) -> Any:
+    return load(model, **dict(options))
+
+
+def _load_once(model: Any, processor: Any = None, **options: Any) -> Any:
+    folder = FOLDER if model == "miniature" else Path(model) if isinstance(model, str) else None
+    if processor is not None or folder is None or not folder.is_dir():
+        return load(model, processor, **options)
+    stats = [(file.name, file.stat()) for file in sorted(folder.iterdir())]
+    files = tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
+    return _loaded(model, tuple(options.items()), files)
+
+
+@pytest.fixture
+def loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of a model is loaded once in this process, while its files stay as they are."""
+    monkeypatch.setattr("fair_tta.classifier.load", _load_once)
 
 
 @pytest.fixture

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import devices
+import pytest
 
 FOLDER = Path(__file__).parent / "on_device"
 
 
 @devices.skip_without_device
+@pytest.mark.slow
 def test_on_a_second_device() -> None:
     files = sorted(str(path) for path in FOLDER.glob("*_on_device.py"))
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files]

@@ -1,4 +1,4 @@
-"""Arguments that are no numbers are refused where they are given."""
+"""Arguments that are not numbers are refused where they are given."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from fair_tta.errors import check_number
 
 def settings() -> list[Any]:
     """(class, field) of each number among the settings of strategies, which all have defaults."""
-    public = [getattr(fair_tta, name) for name in fair_tta.__all__]
+    public = {
+        getattr(module, name) for module in (fair_tta, fair_tta.methods) for name in module.__all__
+    }
     return [
         pytest.param(kind, field.name, id=f"{kind.__name__}-{field.name}")
-        for kind in public
+        for kind in sorted(public, key=str)
         if isinstance(kind, type) and is_dataclass(kind) and ".metrics." not in kind.__module__
         for field in fields(kind)
         if field.type == "float" and all(f.default is not MISSING for f in fields(kind) if f.init)
@@ -30,12 +32,18 @@ def test_there_are_settings_to_look_at() -> None:
     assert {p.values[0].__name__ for p in settings()} >= {"FairTPT", "AugMix", "ELRA", "OrthCali"}
 
 
-@pytest.mark.parametrize("value", ["1", None, [1.0], 1j, float("nan")])
 @pytest.mark.parametrize(("kind", "name"), settings())
-def test_what_is_no_number_is_refused(kind: Any, name: str, value: Any) -> None:
-    with pytest.raises(FairTTAError, match=f"`{name}` should ") as caught:
-        kind(**{name: value})
-    assert f"(got {value!r})." in str(caught.value)
+def test_a_setting_that_is_not_a_number_is_refused(kind: Any, name: str) -> None:
+    for value in ("1", float("nan")):
+        with pytest.raises(FairTTAError, match=f"`{name}` should ") as caught:
+            kind(**{name: value})
+        assert f"(got {value!r})." in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [None, [1.0], 1j])
+def test_what_is_not_a_number_is_refused(value: Any) -> None:
+    with pytest.raises(FairTTAError, match="`x` should be above 0"):
+        check_number("x", value, "be above 0", lambda x: x > 0)
 
 
 @pytest.mark.parametrize("scale", ["100", [1.0], torch.ones(2), 0, float("inf")])

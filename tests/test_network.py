@@ -80,10 +80,12 @@ def run(script: str, tmp_path: Path, *arguments: str) -> str:
     return process.stdout.strip().splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_the_watch_sees_an_attempt(tmp_path: Path) -> None:
     assert "urllib.Request" in run(ASKS, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_models_on_this_machine_ask_nobody(tmp_path: Path) -> None:
     model, images, tokenizer = families.seeded(families.clip)

@@ -46,6 +46,7 @@ def test_what_grows_is_told(soak: Any) -> None:
         assert soak.verdict(run(points(flat), soak, **{name: 99})) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_few_predictions(
     soak: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -15,6 +15,7 @@ CHAOS = Path(__file__).with_name("chaos.py")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are forked")
 
 
+@pytest.mark.slow
 def test_a_few_scenarios() -> None:
     """In a process of its own: forks of one that has worked with torch would not do."""
     kills = [f"kills of {name}" for name in ("predict", "bench", "fit")]  # audit: cli/test_kill.py

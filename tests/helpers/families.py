@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import open_clip
+import pytest
 import torch
 import transformers
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -286,6 +287,13 @@ TRANSFORMERS: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
     "VisionTextDualEncoder": dual_encoder,
     "BLIP ITC": blip,
 }
+
+STRUCTURES = {"CLIP", "SigLIP", "AltCLIP", "BLIP ITC", "CoCa"}
+
+
+def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    """All but one family of each structure are slow."""
+    return () if name in STRUCTURES else (pytest.mark.slow,)
 
 
 def seeded(build: Callable[[], Any]) -> Any:

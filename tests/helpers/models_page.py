@@ -1,6 +1,6 @@
 """The tables of docs/models.md, made from the tiny models themselves.
 
-``python tests/models_page.py`` writes them; `tests/backends/test_open_clip_walk.py` checks them.
+``python tests/helpers/models_page.py`` writes them; test_open_clip_walk.py checks them.
 """
 
 from __future__ import annotations

@@ -150,5 +150,5 @@ def test_another_number_needs_another_fit() -> None:
     )
     with pytest.raises(FairTTAError, match=r"fitted with neighbours=4 \(got 9\): fit it again"):
         replace(fit(case), neighbours=9).adapt(case.task, case.features)
-    with pytest.raises(FairTTAError, match="what comes second should use features of prompts"):
+    with pytest.raises(FairTTAError, match="the second method of a chain should be a UsesTexts"):
         TPT() >> BendVLM()  # type: ignore[operator]

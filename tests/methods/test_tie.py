@@ -134,5 +134,5 @@ def test_values_have_to_be_known(tmp_path: Path) -> None:
             tie.knowing(*known).check_task(case.task)
     knowing.save(tmp_path / "tie")
     assert TIE.load(tmp_path / "tie") == knowing
-    with pytest.raises(FairTTAError, match="what comes second should use features of prompts"):
+    with pytest.raises(FairTTAError, match="the second method of a chain should be a UsesTexts"):
         TPT() >> TIEStar()  # type: ignore[operator]

@@ -143,7 +143,9 @@ def test_harmless_models_are_loaded_from_folder_and_hub(tmp_path: Path) -> None:
     assert answer("open_clip:hf-hub:somebody/open") == expected
 
 
-@pytest.mark.parametrize("family", families.TRANSFORMERS)
+@pytest.mark.parametrize(
+    "family", [pytest.param(n, marks=families.marks(n)) for n in families.TRANSFORMERS]
+)
 def test_every_family_is_loaded_from_its_folder(family: str, tmp_path: Path) -> None:
     for part in families.seeded(families.TRANSFORMERS[family]):
         part.save_pretrained(tmp_path / "model")

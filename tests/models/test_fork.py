@@ -16,7 +16,10 @@ from torch import nn
 from fair_tta._models import borrow as locks
 from fair_tta.errors import ModelError
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork"),
+]
 
 
 @pytest.mark.parametrize(("method", "views", "forks"), [("zero-shot", 1, 8), ("fair-tpt", 8, 8)])

@@ -64,32 +64,38 @@ def family(request: pytest.FixtureRequest) -> Parts:
     return (request.param, *families.seeded(OPEN_CLIP[request.param]))
 
 
+@pytest.fixture(params=[pytest.param(n, marks=families.marks(n)) for n in OPEN_CLIP])
+def structure(request: pytest.FixtureRequest) -> Parts:
+    """All but one family of each structure are slow."""
+    return (request.param, *families.seeded(OPEN_CLIP[request.param]))
+
+
 def test_splice_is_exact(family: Parts) -> None:
     _, model, preprocess, tokenizer = family
     backend = OpenClipBackend(model, preprocess, tokenizer)
     assert_splice_is_exact(backend, own_text_features(model))
 
 
-def test_gradient_is_right(family: Parts) -> None:
-    _, model, preprocess, tokenizer = family
+def test_gradient_is_right(structure: Parts) -> None:
+    _, model, preprocess, tokenizer = structure
     assert_gradient_is_right(OpenClipBackend(model.double(), preprocess, tokenizer))
 
 
-def test_tail_is_cut_where_exact(family: Parts) -> None:
-    name, model, preprocess, tokenizer = family
+def test_tail_is_cut_where_exact(structure: Parts) -> None:
+    name, model, preprocess, tokenizer = structure
     backend = OpenClipBackend(model, preprocess, tokenizer)
     assert_cut_is(backend, own_text_features(model), name not in MAY_NOT_CUT)
 
 
-def test_zero_shot_is_the_models_own_answer(family: Parts) -> None:
-    _, model, preprocess, tokenizer = family
+def test_zero_shot_is_the_models_own_answer(structure: Parts) -> None:
+    _, model, preprocess, tokenizer = structure
     backend = OpenClipBackend(model, preprocess, tokenizer)
     assert_zero_shot_is(backend, own_logits(model, preprocess, tokenizer))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_zero_shot_in_half_precision(family: Parts, dtype: torch.dtype) -> None:
-    name, model, preprocess, tokenizer = family
+def test_zero_shot_in_half_precision(structure: Parts, dtype: torch.dtype) -> None:
+    name, model, preprocess, tokenizer = structure
     model.to(dtype)
     backend = OpenClipBackend(model, preprocess, tokenizer)
     assert backend.dtype == dtype
@@ -97,8 +103,8 @@ def test_zero_shot_in_half_precision(family: Parts, dtype: torch.dtype) -> None:
     assert_zero_shot_is(backend, own_logits(model, preprocess, tokenizer), tolerance=1e-2)
 
 
-def test_a_sentence_is_never_truncated_in_silence(family: Parts) -> None:
-    _, model, preprocess, tokenizer = family
+def test_a_sentence_is_never_truncated_in_silence(structure: Parts) -> None:
+    _, model, preprocess, tokenizer = structure
     backend = OpenClipBackend(model, preprocess, tokenizer)
     cat = int(tokenizer(["cat " * 6])[0, 3])
     few = int((tokenizer(["cat " * 6]) == cat).sum())
@@ -115,9 +121,9 @@ def test_a_sentence_is_never_truncated_in_silence(family: Parts) -> None:
     assert outcomes == {True, False}
 
 
-def test_longest_sentence_is_exact(family: Parts) -> None:
+def test_longest_sentence_is_exact(structure: Parts) -> None:
     """No padding is left to cut, and CoCa's class token then sees itself."""
-    _, model, preprocess, tokenizer = family
+    _, model, preprocess, tokenizer = structure
     backend = OpenClipBackend(model, preprocess, tokenizer)
     n = max(n for n in range(8, tokenizer.context_length) if _fits(backend, "cat " * n))
     for words in (n, n - 1, n - 2):

@@ -31,7 +31,7 @@ SHARE = {
     "CustomTextCLIP TextTransformer",
 }  # fmt: skip
 FAMILIES = [
-    pytest.param(kind, name, make, id=f"{kind.__name__}-{name}")
+    pytest.param(kind, name, make, id=f"{kind.__name__}-{name}", marks=families.marks(name))
     for kind, known in ((TransformersBackend, families.TRANSFORMERS), (OpenClipBackend, OPEN_CLIP))
     for name, make in known.items()
 ]

@@ -18,6 +18,8 @@ from checks import (
 from fair_tta import PromptError
 from fair_tta._models import Tokens, TransformersBackend
 
+Parts = tuple[str, Any, Any, Any]
+
 MAY_NOT_CUT = {"SigLIP", "SigLIP 2"}  # METHODS 6.2: pooled at the last, padded position
 NO_MASK = {"SigLIP", "SigLIP 2"}
 
@@ -58,36 +60,42 @@ def own_logits(name: str, model: Any, images: Any, tokenizer: Any) -> Callable[.
 
 
 @pytest.fixture(params=families.TRANSFORMERS)
-def family(request: pytest.FixtureRequest) -> tuple[str, Any, Any, Any]:
+def family(request: pytest.FixtureRequest) -> Parts:
     return (request.param, *families.seeded(families.TRANSFORMERS[request.param]))
 
 
-def test_splice_is_exact(family: tuple[str, Any, Any, Any]) -> None:
+@pytest.fixture(params=[pytest.param(n, marks=families.marks(n)) for n in families.TRANSFORMERS])
+def structure(request: pytest.FixtureRequest) -> Parts:
+    """All but one family of each structure are slow."""
+    return (request.param, *families.seeded(families.TRANSFORMERS[request.param]))
+
+
+def test_splice_is_exact(family: Parts) -> None:
     name, model, images, tokenizer = family
     backend = TransformersBackend(model, images, tokenizer)
     assert_splice_is_exact(backend, own_text_features(name, model))
 
 
-def test_gradient_is_right(family: tuple[str, Any, Any, Any]) -> None:
-    _, model, images, tokenizer = family
+def test_gradient_is_right(structure: Parts) -> None:
+    _, model, images, tokenizer = structure
     assert_gradient_is_right(TransformersBackend(model.double(), images, tokenizer))
 
 
-def test_tail_is_cut_where_exact(family: tuple[str, Any, Any, Any]) -> None:
-    name, model, images, tokenizer = family
+def test_tail_is_cut_where_exact(structure: Parts) -> None:
+    name, model, images, tokenizer = structure
     backend = TransformersBackend(model, images, tokenizer)
     assert_cut_is(backend, own_text_features(name, model), name not in MAY_NOT_CUT)
 
 
-def test_zero_shot_is_the_models_own_answer(family: tuple[str, Any, Any, Any]) -> None:
-    name, model, images, tokenizer = family
+def test_zero_shot_is_the_models_own_answer(structure: Parts) -> None:
+    name, model, images, tokenizer = structure
     backend = TransformersBackend(model, images, tokenizer)
     assert_zero_shot_is(backend, own_logits(name, model, images, tokenizer))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_zero_shot_in_half_precision(family: tuple[str, Any, Any, Any], dtype: torch.dtype) -> None:
-    name, model, images, tokenizer = family
+def test_zero_shot_in_half_precision(structure: Parts, dtype: torch.dtype) -> None:
+    name, model, images, tokenizer = structure
     model.to(dtype)
     backend = TransformersBackend(model, images, tokenizer)
     assert backend.dtype == dtype
@@ -95,9 +103,9 @@ def test_zero_shot_in_half_precision(family: tuple[str, Any, Any, Any], dtype: t
     assert_zero_shot_is(backend, own_logits(name, model, images, tokenizer), tolerance=1e-2)
 
 
-def test_the_longest_sentence(family: tuple[str, Any, Any, Any]) -> None:
+def test_the_longest_sentence(structure: Parts) -> None:
     """What fits works, one token more is refused; RoBERTa's positions start after its padding."""
-    name, model, images, tokenizer = family
+    name, model, images, tokenizer = structure
     backend = TransformersBackend(model, images, tokenizer)
     longest = {"AltCLIP": 62, "Chinese-CLIP": 64, "ALIGN": 64, "VisionTextDualEncoder": 64}
     limit = longest.get(name, 64 if name in NO_MASK or "BLIP" in name else 77)

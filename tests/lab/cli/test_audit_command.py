@@ -376,6 +376,7 @@ def test_rows_that_are_left_out_are_not_in_the_sample(folder: Path, tiny_model: 
     assert "Not all rows were used: a sample of 4." in audit.warnings
 
 
+@pytest.mark.slow
 def test_processes_give_the_rows_of_one(many: Path, tiny_model: str) -> None:
     short = ["--limit", "12"]
     call(*audit_arguments(many, tiny_model), *ADAPTERS, *short)

@@ -60,6 +60,7 @@ def wait_for_rows(process: subprocess.Popen[str], out: Path, count: int) -> None
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
 def test_killed_and_interrupted(many: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(many, tiny_model), *ADAPTERS, "--batch-size", "2"]

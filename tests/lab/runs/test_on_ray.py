@@ -27,7 +27,10 @@ from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.ray import OnRay
 from fair_tta.lab._runs.store import StoredRow
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray and of what it imports
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),
+]  # of Ray and of what it imports
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from fair_tta.methods._tuning import weights as image_tower
 from fair_tta.methods._tuning.weights import ImageTower, is_norm, tuned_names
 
 FAMILIES = [
-    pytest.param(kind, make, id=f"{kind.__name__}-{name}")
+    pytest.param(kind, make, id=f"{kind.__name__}-{name}", marks=families.marks(name))
     for kind, known in ((TransformersBackend, families.TRANSFORMERS), (OpenClipBackend, OPEN_CLIP))
     for name, make in known.items()
     if make is not families.siglip2

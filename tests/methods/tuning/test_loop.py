@@ -20,7 +20,7 @@ from fair_tta.methods._tuning.loop import initial_gradient
 from fair_tta.methods._tuning.losses import PromptLoss, SLoss, SuperTSLoss, TargetLoss, TSLoss
 
 FAMILIES = [
-    pytest.param(kind, make, id=f"{kind.__name__}-{name}")
+    pytest.param(kind, make, id=f"{kind.__name__}-{name}", marks=families.marks(name))
     for kind, known in ((TransformersBackend, families.TRANSFORMERS), (OpenClipBackend, OPEN_CLIP))
     for name, make in known.items()
 ]
