@@ -27,8 +27,8 @@ from fair_tta.metrics import Bootstrap, Estimate, Over
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Columns, Floats, Ints
-from fair_tta.metrics._definitions import Metric, differences, estimates
 from fair_tta.metrics._intervals import paired_ends
+from fair_tta.metrics._metric import Metric, differences, estimates
 
 LEVEL = 0.95
 LEAST = 0.93

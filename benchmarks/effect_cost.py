@@ -17,7 +17,7 @@ from effect_pictures import Pictures
 from PIL import Image
 
 from fair_tta import AugMix, FairTPTClassifier, ZeroShot
-from fair_tta.auditing._classifier import is_untold
+from fair_tta.auditing._classifier import lacks_values
 from fair_tta.errors import FairTTAError
 from fair_tta.miniature import BIRDS
 
@@ -54,7 +54,7 @@ def _cost(run: Run, model, rounds: int) -> dict:
     for name, adapter in run.adapters.items():
         try:  # once without a clock and with few views: prompts are encoded
             known = fitted(adapter, clf, reference)
-            known = known.knowing(values[0]) if is_untold(known) else known
+            known = known.knowing(values[0]) if lacks_values(known) else known
             method = clf.with_adapter(known)
             method.with_views(AugMix(4)).predict(_picture(next(seeds)))
             ready[name] = method

@@ -11,11 +11,11 @@ import torch
 from effect_pictures import Pictures, Question
 
 from fair_tta import ZeroShot
-from fair_tta.auditing._classifier import is_untold
+from fair_tta.auditing._classifier import lacks_values
 from fair_tta.metrics import Bootstrap
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._columns import parse_columns
-from fair_tta.metrics._definitions import differences
+from fair_tta.metrics._metric import differences
 
 METRICS = {
     "accuracy": definitions.ACCURACY,
@@ -48,7 +48,7 @@ def answers(clf, adapter, pictures: Pictures) -> Answers:
 
     A method that has to know the true values is told them, as an audit does.
     """
-    if is_untold(adapter):
+    if lacks_values(adapter):
         return _answers_knowing(clf, adapter, pictures)
     found = []
     for at in range(0, len(pictures), _AT_ONCE):

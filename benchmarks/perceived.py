@@ -17,6 +17,7 @@ from rich.progress import track
 from rich.table import Table
 
 from fair_tta import OrthCali, metrics
+from fair_tta.errors import SmallGroupWarning
 from fair_tta.extend import Adapter
 from fair_tta.lab.bench._demo import METHODS, Episode, run_episodes
 from fair_tta.metrics._columns import Floats
@@ -38,7 +39,7 @@ def both(episodes: list[Episode], attribute: str) -> tuple[float, float]:
         [list(answer.sensitive_zero_shot[attribute].values()) for answer in answers],
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", metrics.SmallGroupWarning)
+        warnings.simplefilter("ignore", SmallGroupWarning)
         true = metrics.equalized_odds_difference(
             [picture.target for picture in pictures],
             labels,

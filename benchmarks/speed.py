@@ -47,7 +47,7 @@ from fair_tta import (
 from fair_tta._images.draw import render_batch
 from fair_tta._images.views import CropFlip, content_generator
 from fair_tta._models.load import find_device
-from fair_tta.auditing._classifier import is_untold
+from fair_tta.auditing._classifier import lacks_values
 from fair_tta.extend import Identity
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
@@ -246,7 +246,7 @@ def one_view(repeat: int) -> None:
             if method.needs.reference:
                 labels = [values] if method.needs.labels else []
                 method = method.fit_encoded(clf, reference, *labels)
-            method = method.knowing(SENSITIVE[0]) if is_untold(method) else method
+            method = method.knowing(SENSITIVE[0]) if lacks_values(method) else method
             one = clf.with_adapter(method)
 
             def run(i: int, one: Any = one) -> Any:

@@ -15,7 +15,7 @@ from fair_tta.errors import FairTTAError, SmallGroupWarning
 from fair_tta.metrics import Bootstrap, Estimate, Over
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._columns import Columns, Floats, Ints, parse_columns
-from fair_tta.metrics._definitions import differences, estimates
+from fair_tta.metrics._metric import differences, estimates
 
 
 def noisy(

@@ -20,7 +20,7 @@ from fair_tta.metrics import Bootstrap, paired_interval, wilson
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Columns
-from fair_tta.metrics._definitions import differences
+from fair_tta.metrics._metric import differences
 
 ALL = (
     definitions.ACCURACY,

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fair_tta import metrics
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, SmallGroupWarning
 from fair_tta.metrics import Bootstrap
 from fair_tta.metrics._columns import Floats, Ints
 
@@ -84,7 +84,7 @@ def test_rates_and_their_gap_by_hand(case: Case) -> None:
 def test_certain_beliefs_are_labels(case: Case) -> None:
     answers, q, w = case
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", metrics.SmallGroupWarning)
+        warnings.simplefilter("ignore", SmallGroupWarning)
         labelled = metrics.equalized_odds_difference(
             q.argmax(1), answers, w.argmax(1),
             targets=range(q.shape[1]), values=range(w.shape[1]),

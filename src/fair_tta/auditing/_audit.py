@@ -334,7 +334,7 @@ class Audit:
         return metric_frame(columns, self._position(run), metrics)
 
     def need_columns(self, what: str) -> Columns:
-        """The columns, or an error that says why `what` cannot be had."""
+        """The columns, or an error that explains why `what` is not possible."""
         if self.columns is None:
             raise FairTTAError(
                 f"`{what}` needs the images, which a saved audit does not hold: use the audit as "

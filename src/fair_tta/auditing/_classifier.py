@@ -23,8 +23,8 @@ from fair_tta.metrics._scores import Scores
 from fair_tta.prediction import Prediction
 
 
-def is_untold(adapter: Any) -> bool:
-    """Whether a method has to know true values and has not been told."""
+def lacks_values(adapter: Any) -> bool:
+    """Whether a method needs the true attribute values of each image and does not have them."""
     return adapter.needs.values and adapter.known is None
 
 
@@ -61,10 +61,10 @@ def predict_knowing(
     }
     if progress:
         images = tqdm(images, unit="image")
-    stream, told = iter(images), iter(rows)
+    stream, values_of = iter(images), iter(rows)
     while batch := list(islice(stream, classifier.batch_size)):
         features = classifier.encode(batch, views=adapter.needs.views)
-        own = list(islice(told, len(batch)))
+        own = list(islice(values_of, len(batch)))
         if len(own) < len(batch):
             raise FairTTAError("`labels` should be as many as images (got fewer).")
         answers: dict[int, Prediction] = {}
@@ -95,10 +95,10 @@ def audit_classifier(
         images: as many as labels; a list or any iterable.
         labels: their true labels, in the words of ``classifier.targets``.
         sensitive: their sensitive values, or ``{attribute: values}``. These may be any words and
-            any attributes, not only those that the classifier was told. Where all values of an
+            any attributes, not only those that the classifier names. Where all values of an
             attribute are among the classifier's, those that do not occur are reported too.
         adapter: another method than the classifier's own. One that has to know the true sensitive
-            values, as `TIE`, is told them; they have to be in the classifier's words then.
+            values, such as `TIE`, gets them; they have to be in the classifier's words then.
         name: what to call the run; the adapter's name if None.
         rename: ``{your label: classifier's label}`` for labels in other words.
         harmful: classes that should not be answered, see `audit`.
@@ -119,7 +119,7 @@ def audit_classifier(
     start = perf_counter()
     stream: Iterable[Prediction]
     adapter = find_adapter(adapter)
-    if adapter is not None and is_untold(adapter):
+    if adapter is not None and lacks_values(adapter):
         stream = predict_knowing(classifier, adapter, images, columns, progress=progress)
     else:
         if adapter is not None:

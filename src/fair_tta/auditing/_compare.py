@@ -17,9 +17,10 @@ from fair_tta.auditing._document import (
 from fair_tta.auditing._run import group_values, harm_against, perceived_change
 from fair_tta.metrics._bootstrap import Bootstrap
 from fair_tta.metrics._columns import Columns
-from fair_tta.metrics._definitions import METRICS, Figure, differences, mean_change
+from fair_tta.metrics._definitions import METRICS, mean_change
 from fair_tta.metrics._estimate import Estimate, direction, label, undefined
 from fair_tta.metrics._intervals import holm_errors, images_for_change, mcnemar, paired_interval
+from fair_tta.metrics._metric import Figure, differences
 from fair_tta.metrics._paired import Mask
 
 

@@ -24,8 +24,9 @@ from typing_extensions import Self
 
 from fair_tta._io import open_file
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._definitions import METRICS, Figure
+from fair_tta.metrics._definitions import METRICS
 from fair_tta.metrics._estimate import Estimate, Over
+from fair_tta.metrics._metric import Figure
 
 _MOST_BYTES = 2**28
 

@@ -77,7 +77,7 @@ def group_labels(
 
 
 def change_labels(changed: int, n: int, level: float) -> ChangeLabels:
-    """What it takes to tell whether changed answers change for the better.
+    """What it takes to show whether changed answers change for the better.
 
     If twice as many become right as become wrong, or the other way round, McNemar's test finds it.
 

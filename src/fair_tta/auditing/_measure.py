@@ -57,10 +57,10 @@ def audit(
         name: what to call the run.
         targets: all classes, if some may not occur.
         values: all sensitive values, or ``{attribute: all values}``, if some may not occur.
-        scores: what the run says besides its answers: `Scores`.
+        scores: what the run reports besides its answers: `Scores`.
         seconds: how long the run took.
         harmful: classes that should not be answered, or ``{name of a set: classes}``; how often
-            they are is told by group, see `fair_tta.metrics.harm_rate`.
+            they are is reported by group, see `fair_tta.metrics.harm_rate`.
         interval: how intervals are made.
         adapter: the method, to be written down.
         provenance: what else to write down, see `fair_tta._identity`.

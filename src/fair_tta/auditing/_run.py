@@ -31,16 +31,11 @@ from fair_tta.errors import FairTTAError
 from fair_tta.metrics._bootstrap import Bootstrap
 from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Columns, Floats
-from fair_tta.metrics._definitions import (
-    EQUALIZED_ODDS,
-    METRICS,
-    calibration_of,
-    confidence_of,
-    estimates,
-)
+from fair_tta.metrics._definitions import EQUALIZED_ODDS, METRICS, calibration_of, confidence_of
 from fair_tta.metrics._estimate import Over
 from fair_tta.metrics._groups import Rates, gaps_of_classes, rate, rates_of_groups
 from fair_tta.metrics._harm import change_of, share_of
+from fair_tta.metrics._metric import estimates
 from fair_tta.metrics._paired import Mask
 from fair_tta.metrics._perceived import PseudoOdds, pseudo_odds
 from fair_tta.metrics._scores import Scores

@@ -20,7 +20,7 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._gallery import GroupGallery
 from fair_tta.lab._runs.bank import ImageSource
-from fair_tta.lab._runs.columns import Columns
+from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab._runs.job import job_of
 from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.reference import Tell, fit_adapters
@@ -57,7 +57,7 @@ class FolderAudit:
 
 
 def finish(
-    columns: Mapping[str, Columns],
+    columns: Mapping[str, RunColumns],
     problems: Problems,
     out: Path,
     *,
@@ -142,7 +142,9 @@ class PredictionsFile(_Csv):
         attributes: the sensitive columns.
     """
 
-    def __init__(self, path: Path, runs: Mapping[str, Columns], attributes: Iterable[str]) -> None:
+    def __init__(
+        self, path: Path, runs: Mapping[str, RunColumns], attributes: Iterable[str]
+    ) -> None:
         header = ["image", "row", "target", *(f"sensitive: {a}" for a in attributes)]
         for name in runs:
             header += [f"{name}: answer", f"{name}: confidence", f"{name}: probability of target"]
@@ -250,7 +252,7 @@ def audit_folder(
     folder.mkdir(parents=True, exist_ok=True)
     sweep(folder)
     problems = Problems()
-    columns = {name: Columns(classifier.targets, keep_beliefs=True) for name in adapters}
+    columns = {name: RunColumns(classifier.targets, keep_beliefs=True) for name in adapters}
     gallery = GroupGallery(list(adapters))
     total = min(values.rows, limit or values.rows, sample or values.rows)
     done = used = 0

@@ -3,8 +3,10 @@
 Every figure comes as an `Estimate`, with its n, its interval and what it leaves out.
 """
 
+import warnings
 from typing import Any
 
+from fair_tta import errors
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._bootstrap import Bootstrap
 from fair_tta.metrics._calibration import (
@@ -14,7 +16,6 @@ from fair_tta.metrics._calibration import (
     group_calibration_error,
     normalised_entropies,
 )
-from fair_tta.metrics._definitions import Metric
 from fair_tta.metrics._estimate import SMALL, Estimate, Over
 from fair_tta.metrics._groups import (
     Rates,
@@ -39,6 +40,7 @@ from fair_tta.metrics._intervals import (
     paired_interval,
     wilson,
 )
+from fair_tta.metrics._metric import Metric
 from fair_tta.metrics._perceived import (
     PseudoOdds,
     prompt_associations,
@@ -90,6 +92,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "SmallGroupWarning":
+        text = "`SmallGroupWarning` is now in fair_tta.errors."
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return errors.SmallGroupWarning
     if name in ("max_skew", "ndkl"):
         raise AttributeError(
             f"`{name}` was removed in version 0.3, as nothing here ranks images; "

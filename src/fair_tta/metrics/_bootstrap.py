@@ -20,7 +20,7 @@ from fair_tta.metrics._estimate import Over, check_over
 from fair_tta.metrics._intervals import check_share
 
 if TYPE_CHECKING:
-    from fair_tta.metrics._definitions import Metric
+    from fair_tta.metrics._metric import Metric
 
 ArrayEnds: TypeAlias = tuple[Floats, Floats]
 

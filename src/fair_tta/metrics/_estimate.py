@@ -79,7 +79,7 @@ class Estimate:
 
 
 def direction(low: float | None, high: float | None) -> int:
-    """What an interval of a change says: 1 up, -1 down, 0 if it cannot tell or there is none.
+    """The direction that an interval of a change shows: 1 up, -1 down, 0 if neither.
 
     Every mark "better" or "worse" in tables and reports follows this rule.
     """

@@ -25,7 +25,6 @@ from fair_tta.metrics._bootstrap import (
     read_interval,
 )
 from fair_tta.metrics._columns import Column, Columns, Sensitive, Values, parse_columns
-from fair_tta.metrics._definitions import Metric, with_reason
 from fair_tta.metrics._estimate import (
     Estimate,
     Over,
@@ -36,6 +35,7 @@ from fair_tta.metrics._estimate import (
     warn_small,
 )
 from fair_tta.metrics._intervals import wilson
+from fair_tta.metrics._metric import Metric, with_reason
 
 Targets = Sequence[Hashable] | None
 

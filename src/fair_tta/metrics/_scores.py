@@ -1,8 +1,10 @@
-"""What a run says about each image besides its answer."""
+"""What a run reports for each image besides its answer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +27,12 @@ class Scores:
         entropy: ``[images]`` normalised entropy of the targets.
         entropy_zero_shot: the same before adaptation.
         sensitive_entropy: ``{attribute: [images]}`` normalised entropy of sensitive attributes, of
-            those that the classifier was told, whatever attributes the data has.
+            those that the classifier names, whatever attributes the data has.
         sensitive_entropy_zero_shot: the same before adaptation.
         relative_step: ``[images]`` how far the context moved; None or NaN where nothing was tuned.
         warnings: for each image what went wrong or was bounded; the audit counts them.
         zero_shot: ``{class: [images]}`` probabilities before adaptation. With the next, an audit
-            shows what would have been said without labels.
+            shows what could have been estimated without labels.
         sensitive_zero_shot: ``{attribute: [images, values]}`` the same of sensitive attributes.
     """
 
@@ -45,28 +47,12 @@ class Scores:
     sensitive_zero_shot: Mapping[str, Any] | None = None
 
     @classmethod
-    def from_predictions(cls, predictions: Sequence[Prediction]) -> Scores:
+    def from_predictions(cls, predictions: Iterable[Prediction]) -> Scores:
         """Everything that predictions carry."""
-        if not predictions:
-            return cls()
-        attributes = predictions[0].sensitive_entropy
-        return cls(
-            confidence=[p.probabilities[p.label] for p in predictions],
-            entropy=[p.entropy for p in predictions],
-            entropy_zero_shot=[p.entropy_zero_shot for p in predictions],
-            sensitive_entropy={
-                a: [p.sensitive_entropy[a] for p in predictions] for a in attributes
-            },
-            sensitive_entropy_zero_shot={
-                a: [p.sensitive_entropy_zero_shot[a] for p in predictions] for a in attributes
-            },
-            relative_step=[p.relative_step for p in predictions],
-            warnings=[p.warnings for p in predictions],
-            zero_shot={y: [p.zero_shot[y] for p in predictions] for y in predictions[0].zero_shot},
-            sensitive_zero_shot={
-                a: [[*p.sensitive_zero_shot[a].values()] for p in predictions] for a in attributes
-            },
-        )
+        collected = CollectedScores(beliefs=True)
+        for prediction in predictions:
+            collected.add(prediction)
+        return collected.scores()
 
     @classmethod
     def from_probabilities(
@@ -121,6 +107,58 @@ class Scores:
                 a: beliefs(f"sensitive_zero_shot[{a!r}]", p)
                 for a, p in _named("sensitive_zero_shot", self.sensitive_zero_shot).items()
             },
+        )
+
+
+_NUMBERS = ("entropy", "entropy_zero_shot", "relative_step")
+_BY_ATTRIBUTE = ("sensitive_entropy", "sensitive_entropy_zero_shot")
+
+
+class CollectedScores:
+    """Scores of predictions that pass by one at a time; a few numbers of each stay in memory.
+
+    Args:
+        beliefs: keep the probabilities before adaptation too, so that the audit shows what could
+            have been estimated without labels.
+    """
+
+    def __init__(self, *, beliefs: bool) -> None:
+        self._beliefs = beliefs
+        self._numbers = {name: array("d") for name in ("confidence", *_NUMBERS)}
+        self._entropies: dict[str, dict[str, array[float]]] = {name: {} for name in _BY_ATTRIBUTE}
+        self._warnings: list[tuple[str, ...]] = []
+        self._zero_shot: dict[str, array[float]] = {}
+        self._sensitive_zero_shot: dict[str, array[float]] = {}
+
+    def add(self, prediction: Prediction) -> None:
+        """One more image."""
+        self._warnings.append(tuple(map(sys.intern, prediction.warnings)))
+        self._numbers["confidence"].append(prediction.probabilities[prediction.label])
+        for name in _NUMBERS:
+            number = getattr(prediction, name)
+            self._numbers[name].append(float("nan") if number is None else number)
+        for name, columns in self._entropies.items():
+            for attribute, entropy in getattr(prediction, name).items():
+                columns.setdefault(attribute, array("d")).append(entropy)
+        if self._beliefs:
+            for target, probability in prediction.zero_shot.items():
+                self._zero_shot.setdefault(target, array("d")).append(probability)
+            for attribute, values in prediction.sensitive_zero_shot.items():
+                column = self._sensitive_zero_shot.setdefault(attribute, array("d"))
+                column.extend(values.values())
+
+    def scores(self) -> Scores:
+        """The scores of all images so far."""
+        n = len(self._warnings)
+        if not n:
+            return Scores()
+        sensitive = self._sensitive_zero_shot.items()
+        return Scores(
+            **self._numbers,
+            **self._entropies,
+            warnings=self._warnings,
+            zero_shot=self._zero_shot if self._beliefs else None,
+            sensitive_zero_shot={a: np.array(column).reshape(n, -1) for a, column in sensitive},
         )
 
 

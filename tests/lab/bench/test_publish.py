@@ -24,7 +24,7 @@ from fair_tta._io import printable
 from fair_tta.auditing import Audit, audit, compare
 from fair_tta.auditing._document import Difference
 from fair_tta.errors import FairTTAError
-from fair_tta.lab._runs.columns import Columns
+from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab._runs.store import Key, StoredRow
 from fair_tta.lab.bench._figures import (
     COLUMNS,
@@ -88,7 +88,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TableResult, l
 
 
 def pets_audit(runs: int = 1) -> Audit:
-    columns = Columns.of(["cat", "dog"], [
+    columns = RunColumns.of(["cat", "dog"], [
         (record("a", "cat", "indoors"), answer("cat")),
         (record("b", "dog", "outdoors"), answer("cat")),
     ])  # fmt: skip
@@ -367,7 +367,7 @@ def test_many_settings_are_reported_by_section(tmp_path: Path) -> None:
         Setting(f"Zero {i}", Zero(0.05 * (i + 1)), section=f"part {i // 4}") for i in range(12)
     )
     grid = Grid("many", "", (GRID.settings[0], *settings), GRID.tasks[:1])
-    columns = Columns.of(["cat", "dog"], [
+    columns = RunColumns.of(["cat", "dog"], [
         (record("a", "cat", "indoors"), answer("cat")),
         (record("b", "dog", "outdoors"), answer("cat")),
     ])  # fmt: skip

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
-
-import numpy as np
 
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._measure import audit
@@ -18,13 +15,10 @@ from fair_tta.lab._runs.store import StoredRow
 from fair_tta.lab.data import Record
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
-from fair_tta.metrics._scores import Scores
-
-_NUMBERS = ("entropy", "entropy_zero_shot", "relative_step")
-_BY_ATTRIBUTE = ("sensitive_entropy", "sensitive_entropy_zero_shot")
+from fair_tta.metrics._scores import CollectedScores, Scores
 
 
-class Columns:
+class RunColumns:
     """The rows of one method. Of each image a few numbers stay in memory.
 
     Args:
@@ -37,28 +31,22 @@ class Columns:
         truth: the true targets.
         sensitive: ``{attribute: true values}``
         labels: the predicted targets.
-        warnings: of the predictions.
         seconds: of all images together.
         by: the engines that did the work, each once.
     """
 
     def __init__(self, targets: Iterable[str], *, keep_beliefs: bool = False) -> None:
         self.targets = list(targets)
-        self._keep_beliefs = keep_beliefs
-        self._zero_shot = array("f")
-        self._sensitive_zero_shot: dict[str, array[float]] = {}
+        self._scores = CollectedScores(beliefs=keep_beliefs)
         self.images: list[str] = []
         self.truth: list[str] = []
         self.sensitive: dict[str, list[str]] = {}
         self.labels: list[str] = []
-        self.warnings: list[tuple[str, ...]] = []
         self.seconds = 0.0
         self.by: list[str] = []
-        self._numbers = {name: array("d") for name in ("confidence", *_NUMBERS)}
-        self._entropies: dict[str, dict[str, array[float]]] = {name: {} for name in _BY_ATTRIBUTE}
 
     @classmethod
-    def of(cls, targets: Iterable[str], rows: Iterable[tuple[Record, StoredRow]]) -> Columns:
+    def of(cls, targets: Iterable[str], rows: Iterable[tuple[Record, StoredRow]]) -> RunColumns:
         """All of these at once."""
         columns = cls(targets)
         for record, row in rows:
@@ -76,34 +64,14 @@ class Columns:
         for attribute, value in record.sensitive.items():
             self.sensitive.setdefault(attribute, []).append(sys.intern(value))
         self.labels.append(sys.intern(prediction.label))
-        self.warnings.append(tuple(map(sys.intern, prediction.warnings)))
+        self._scores.add(prediction)
         self.seconds += row.seconds
         if row.by not in self.by:
             self.by.append(row.by)
-        self._numbers["confidence"].append(prediction.probabilities[prediction.label])
-        for name in _NUMBERS:
-            number = getattr(prediction, name)
-            self._numbers[name].append(float("nan") if number is None else number)
-        for name, columns in self._entropies.items():
-            for attribute, entropy in getattr(prediction, name).items():
-                columns.setdefault(attribute, array("d")).append(entropy)
-        if self._keep_beliefs:
-            self._zero_shot.extend(prediction.zero_shot.values())
-            for attribute, values in prediction.sensitive_zero_shot.items():
-                beliefs = self._sensitive_zero_shot.setdefault(attribute, array("f"))
-                beliefs.extend(values.values())
 
     def scores(self) -> Scores:
         """The columns besides labels."""
-        columns: dict[str, Any] = {**self._numbers, **self._entropies}
-        if self._keep_beliefs and len(self):
-            beliefs = np.array(self._zero_shot).reshape(len(self), -1)
-            columns["zero_shot"] = dict(zip(self.targets, beliefs.T, strict=True))
-            columns["sensitive_zero_shot"] = {
-                attribute: np.array(values).reshape(len(self), -1)
-                for attribute, values in self._sensitive_zero_shot.items()
-            }
-        return Scores(**columns, warnings=self.warnings)
+        return self._scores.scores()
 
     def audit(
         self,

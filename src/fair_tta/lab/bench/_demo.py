@@ -15,7 +15,7 @@ from fair_tta._models import Backend, resolve
 from fair_tta.auditing import Audit, compare
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.lab._runs.bank import ImageSource
-from fair_tta.lab._runs.columns import Columns
+from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab._runs.job import Job, Question, WorkUnit
 from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.runner import Runner, batched
@@ -93,7 +93,7 @@ class Episode:
     @property
     def metrics(self) -> dict[str, float]:
         """In percent, see `measure`."""
-        return measure(Columns.of(self.task.targets, self.rows))
+        return measure(RunColumns.of(self.task.targets, self.rows))
 
 
 def run_episodes(
@@ -241,7 +241,7 @@ def to_audits(episodes: Sequence[Episode]) -> dict[str, Audit]:
         of_task = [e for e in episodes if e.task is task]
         for method, adapter in {e.method: e.adapter for e in of_task}.items():
             rows = (row for e in of_task if e.method == method for row in e.rows)
-            of_method = Columns.of(task.targets, rows)
+            of_method = RunColumns.of(task.targets, rows)
             audits.append(
                 of_method.audit(method, adapter, values=task.sensitive, provenance=provenance)
             )

@@ -16,7 +16,7 @@ from fair_tta import metrics
 from fair_tta.auditing import Audit, compare
 from fair_tta.auditing._document import Comparison, RunFigures
 from fair_tta.errors import SmallGroupWarning
-from fair_tta.lab._runs.columns import Columns
+from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab.bench._grids import GRIDS, Grid, Setting
 from fair_tta.lab.bench._printed import AVERAGE, Place, Printed, figures
 from fair_tta.lab.data import BenchmarkTask
@@ -78,7 +78,7 @@ class Cell:
         return f"{self.mean:.1f} ±{self.error:.{1 if self.error < 9.95 else 0}f}"
 
 
-def measure(columns: Columns) -> dict[str, float]:
+def measure(columns: RunColumns) -> dict[str, float]:
     """The metrics of `COLUMNS` of one method on the pictures of one seed, in percent.
 
     Groups are those of class and sensitive values. With several attributes groups are
@@ -200,7 +200,7 @@ class Figure:
         return None if self.printed is None else self.cell.mean - self.printed.value
 
 
-BySeed = Mapping[int, Columns]
+BySeed = Mapping[int, RunColumns]
 BySetting = list[list[dict[str, float]]]
 
 
@@ -221,7 +221,7 @@ def tabulate(
     Args:
         grid: the table.
         task: the task.
-        found: for each setting ``{seed: Columns}``
+        found: for each setting ``{seed: RunColumns}``
         values: of `measure_task`.
         audit: of `audit_task`.
     """
@@ -283,7 +283,7 @@ def audit_task(
     grid: Grid,
     task: BenchmarkTask,
     adapters: Sequence[Adapter],
-    pooled: Sequence[Columns],
+    pooled: Sequence[RunColumns],
     provenance: Mapping[str, Any],
 ) -> Audit:
     """The images of all seeds together, each once, every setting beside zero-shot."""

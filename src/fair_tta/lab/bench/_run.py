@@ -14,7 +14,7 @@ from fair_tta._images.views import AugMix
 from fair_tta._io import whole_file
 from fair_tta.errors import FairTTAError, require
 from fair_tta.lab._runs.bank import Bank, ImageSource, bytes_needed, file_signature
-from fair_tta.lab._runs.columns import Columns
+from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab._runs.job import Asked, Job, Question, WorkUnit
 from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.runner import Engine, Progress, Runner, batched
@@ -261,7 +261,7 @@ def _fitted(
 
 def read_columns(
     table: TableRun, store: Store, task: int, write: Callable[[Chunk, RowsBySetting], None]
-) -> tuple[list[dict[int, Columns]], list[Columns]]:
+) -> tuple[list[dict[int, RunColumns]], list[RunColumns]]:
     """The answers of every setting on one task: by seed, and of all seeds together.
 
     All seeds together have every image once, with its first seed: several answers on one image are
@@ -271,13 +271,13 @@ def read_columns(
         FairTTAError: no image of a seed can be read.
     """
     targets = list(table.parts[task].task.targets)
-    by_seed: list[dict[int, Columns]] = [{} for _ in table.grid.settings]
-    pooled = [Columns(targets) for _ in table.grid.settings]
+    by_seed: list[dict[int, RunColumns]] = [{} for _ in table.grid.settings]
+    pooled = [RunColumns(targets) for _ in table.grid.settings]
     seen: set[str] = set()
     for chunk, by_setting in table.rows(store, task):
         write(chunk, by_setting)
         for rows, seeds, every in zip(by_setting, by_seed, pooled, strict=True):
-            columns = seeds.setdefault(chunk.seed, Columns(targets))
+            columns = seeds.setdefault(chunk.seed, RunColumns(targets))
             for record, answer in rows:
                 columns.add(record, answer)
                 if record.key not in seen:

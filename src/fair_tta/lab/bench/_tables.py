@@ -15,7 +15,7 @@ from fair_tta._images.views import AugMix
 from fair_tta._io import CsvRows, write_whole
 from fair_tta.auditing import Audit
 from fair_tta.errors import FairTTAError, require
-from fair_tta.lab._runs.columns import Columns
+from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab._runs.runner import Engine, Progress
 from fair_tta.lab._runs.store import Store
 from fair_tta.lab.bench._figures import (
@@ -273,7 +273,7 @@ def _ends(estimate: Estimate | None) -> tuple[float | None, float | None, float 
     return estimate.value, estimate.low, estimate.high
 
 
-def _provenance(run: TableRun, task: int, pooled: Sequence[Columns]) -> dict[str, Any]:
+def _provenance(run: TableRun, task: int, pooled: Sequence[RunColumns]) -> dict[str, Any]:
     part = run.parts[task]
     images = {str(seed): len(records) for seed, records in part.samples.items()}
     return {

@@ -1,0 +1,194 @@
+"""What a metric is: its definition, how it is measured and compared, and how it is described."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fair_tta.errors import FairTTAError
+from fair_tta.metrics._bootstrap import Bootstrap, intervals, resampled_change
+from fair_tta.metrics._columns import Columns, Floats
+from fair_tta.metrics._estimate import Estimate, Over, left_out, listed, undefined
+from fair_tta.metrics._paired import ChangeInterval, Ends
+
+RunInterval: TypeAlias = Callable[[Columns, int, float], Ends]
+"""Columns, the run and the level to the ends of the interval."""
+
+TWO_GROUPS = "two groups with images"
+
+
+@dataclass(frozen=True)
+class Figure(ABC):
+    """A figure of a run and how it is described.
+
+    Attributes:
+        name: its key in results and in `audit.json`.
+        title: its name in reports.
+        better: 1 if larger is better, -1 if smaller is, 0 if neither.
+        meaning: one or two sentences for readers of reports.
+        since: the version that introduced it; audits of older versions do not have it.
+    """
+
+    name: str
+    title: str = field(default="", kw_only=True)
+    better: int = field(default=0, kw_only=True)
+    meaning: str = field(default="", kw_only=True)
+    since: str = field(default="0.3", kw_only=True)
+
+    @abstractmethod
+    def estimate(
+        self, columns: Columns, run: int, how: Bootstrap | None, drawn: Any = None
+    ) -> Estimate:
+        """The figure of a run, with an interval on request; `drawn` has its ends if known."""
+
+    @abstractmethod
+    def difference(self, columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
+        """The figure of run `after` minus that of run `before`."""
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether it has a difference."""
+        return True
+
+
+@dataclass(frozen=True)
+class Metric(Figure):
+    """A metric that is a function of confusion counts. Define your own to compare runs by it.
+
+    Attributes:
+        rates: counts to rates, ``[..., groups, true, predicted] -> [..., *any shape]``.
+        combine: rates to the metric, ``[..., *any shape] -> [...]``, or ``[..., targets]``.
+        is_gap: `combine` is a seminorm: 0 if all groups are equal, and the gap of a sum is at most
+            the sum of the gaps. Then intervals can be made that do not shun 0.
+        change: the interval of its change from one run to another. Without it images are resampled,
+            which is good for smooth functions of rates and too narrow for minima and gaps.
+        interval: the interval of one run. Without it images are resampled.
+        over: the groups that it is taken over, None if groups do not matter.
+        worst_of: it rests on the images of the worst of these groups; None: on all images.
+        needs: what a gap needs in order to be defined.
+    """
+
+    rates: Callable[[Floats], Floats]
+    combine: Callable[[Floats], Floats]
+    is_gap: bool = False
+    change: ChangeInterval | None = None
+    interval: RunInterval | None = field(default=None, kw_only=True)
+    over: Over | None = field(default=Over.TARGET_AND_SENSITIVE, kw_only=True)
+    worst_of: Over | None = field(default=None, kw_only=True)
+    needs: str = field(default=TWO_GROUPS, kw_only=True)
+
+    def __call__(self, counts: Any) -> Floats:
+        """``[..., groups, true, predicted] -> [...]``."""
+        return self.combine(self.rates(np.asarray(counts, np.float64)))
+
+    def estimate(
+        self, columns: Columns, run: int, how: Bootstrap | None, drawn: Any = None
+    ) -> Estimate:
+        counts, n = columns.counts(run), len(columns.truth)
+        ends: Any = (None, None)
+        if how is not None and self.interval is not None:
+            ends = self.interval(columns, run, how.level)
+        elif how is not None:
+            ends = intervals([self], counts, how)[0] if drawn is None else drawn
+        if self.worst_of is not None:
+            at = columns.worst_cell(run, self.worst_of)
+            n = int(columns.right_and_all(run, self.worst_of)[1][at])
+        return self._explained(columns, float(self(counts)), n, *ends)
+
+    def difference(self, columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
+        change = self(columns.counts(after)) - self(columns.counts(before))
+        if np.ndim(change):
+            raise FairTTAError(
+                f"`metric` should give one number (got {self.name!r}, which gives "
+                f"{np.size(change)})."
+            )
+        ends = (
+            resampled_change(self, columns, before, after, how)
+            if self.change is None
+            else self.change(columns, before, after, how.level)
+        )
+        return self._explained(columns, float(change), len(columns.truth), *ends)
+
+    def _explained(
+        self, columns: Columns, value: float, n: int, low: float | None, high: float | None
+    ) -> Estimate:
+        """With the groups and classes that it leaves out."""
+        if self.over is None:
+            return with_reason(value, n, low, high, None)
+        reason = left_out(columns.sizes(self.over))
+        by_group = columns.counts().sum(2)
+        if reason and self.is_gap and self.over is Over.TARGET_AND_SENSITIVE:
+            groups_with = (by_group > 0).sum(0)
+            lost = [str(t) for t, k in zip(columns.targets, groups_with, strict=True) if k < 2]
+            if lost:
+                reason += f"; classes left out, as fewer than two groups have them: {listed(lost)}"
+        few = (by_group.sum(1) > 0).sum() < 2
+        return with_reason(
+            value, n, low, high, reason, "two groups with images" if few else self.needs
+        )
+
+
+@dataclass(frozen=True)
+class ScoreMetric(Figure):
+    """A metric of what a run reports besides its answers.
+
+    Attributes:
+        measure: columns, the run and how intervals are made to the figure.
+        change: the same for two runs; without it runs are not compared by it.
+    """
+
+    measure: Callable[[Columns, int, Bootstrap], Estimate]
+    change: Callable[[Columns, int, int, Bootstrap], Estimate] | None = None
+
+    def estimate(
+        self, columns: Columns, run: int, how: Bootstrap | None, drawn: Any = None
+    ) -> Estimate:
+        return self.measure(columns, run, how or Bootstrap())
+
+    def difference(self, columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
+        assert self.change is not None
+        return self.change(columns, before, after, how)
+
+    @property
+    def is_compared(self) -> bool:
+        return self.change is not None
+
+
+def estimates(
+    figures: Sequence[Figure], columns: Columns, run: int, how: Bootstrap | None
+) -> list[Estimate]:
+    """Figures of one run; those without a closed form share their resamples."""
+    resampled = [f for f in figures if isinstance(f, Metric) and f.interval is None]
+    drawn: dict[str, Any] = {}
+    if how is not None and resampled:
+        ends = intervals(resampled, columns.counts(run), how)
+        drawn = {metric.name: pair for metric, pair in zip(resampled, ends, strict=True)}
+    return [figure.estimate(columns, run, how, drawn.get(figure.name)) for figure in figures]
+
+
+def differences(
+    figures: Sequence[Figure], columns: Columns, before: int, after: int, how: Bootstrap
+) -> list[Estimate]:
+    """Figures of run `after` minus those of run `before`."""
+    return [figure.difference(columns, before, after, how) for figure in figures]
+
+
+def with_reason(
+    value: float,
+    n: int,
+    low: Any,
+    high: Any,
+    reason: str | None,
+    needs: str = TWO_GROUPS,
+) -> Estimate:
+    """An estimate with the reason why it is not defined, or with what it leaves out."""
+    if math.isnan(value):
+        why = f"a gap needs {needs}"
+        return undefined(f"{why}; {reason}" if reason else why, n)
+    ends = [None if end is None or np.isnan(end) else float(end) for end in (low, high)]
+    return Estimate(value, n, ends[0], ends[1], reason)
