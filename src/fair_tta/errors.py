@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from numbers import Real
 from typing import Any
@@ -23,6 +24,25 @@ __all__ = [
 
 class FairTTAError(ValueError):
     """Base class: catch it to catch everything fair-tta raises on purpose."""
+
+    @property
+    def argument(self) -> str | None:
+        """The argument at fault: the first name in backticks, None if there is none."""
+        found = re.search(r"`(\w+)", str(self))
+        return None if found is None else found[1]
+
+    def named(self, names: Mapping[str, str]) -> str:
+        """The message with other names for arguments, such as those of options.
+
+        Example:
+            >>> FairTTAError("`model='x'` could not be loaded.").named({"model": "--model"})
+            "`--model 'x'` could not be loaded."
+        """
+        text = str(self)
+        for name, other in names.items():
+            for end, then in ("`", "`"), ("=", " "), (" ", " "):
+                text = text.replace(f"`{name}{end}", f"`{other}{then}")
+        return text
 
 
 class ImageError(FairTTAError):

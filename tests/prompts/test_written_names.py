@@ -59,9 +59,9 @@ def test_targets() -> None:
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (["cat"], r"`--targets` should name at least two values \(got \['cat'\]\)"),
+        (["cat"], r"`targets` should name at least two values \(got \['cat'\]\)"),
         ([""], "should name at least two values"),
-        (["cat,dog", "cat"], r"`--targets` should have distinct names \(\['cat'\] came twice\)"),
+        (["cat,dog", "cat"], r"`targets` should have distinct names \(\['cat'\] came twice\)"),
         (["cat=of a cat,dog=of a dog"], "looks like several names, some with phrases: repeat"),
         (["cat,dog=of a dog"], "looks like several names"),
         (["cat=", "dog"], "non-empty strings"),
@@ -96,7 +96,7 @@ def test_sensitive() -> None:
     }
     two = sensitive_option(["age: young,old", "gender: f=woman", "gender: m=man"], "s")
     assert two == {"age": {"young": "young", "old": "old"}, "gender": {"f": "woman", "m": "man"}}
-    with pytest.raises(FairTTAError, match=r"`--sensitive age:` should name at least two values"):
+    with pytest.raises(FairTTAError, match=r"`sensitive age:` should name at least two values"):
         sensitive_option(["age: young"], "s")
     for nameless in (": young,old", " :young=of age"):
         with pytest.raises(FairTTAError, match="an attribute is written before the colon"):

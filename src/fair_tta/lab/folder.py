@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -13,8 +13,9 @@ from typing import Any
 from msgspec import structs
 
 from fair_tta._identity import classifier_provenance
-from fair_tta._io import CsvRows, printable, replace_file, sweep, whole_file
-from fair_tta.auditing import Audit, compare
+from fair_tta._io import CsvRows, Unlisted, printable, replace_file, sweep, whole_file
+from fair_tta.auditing import Audit, Examination, compare
+from fair_tta.auditing._examine import examine_answers
 from fair_tta.auditing._run import HarmSets, parse_harmful
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
@@ -23,7 +24,7 @@ from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab._runs.job import job_of
 from fair_tta.lab._runs.local import Local
-from fair_tta.lab._runs.reference import Tell, fit_adapters
+from fair_tta.lab._runs.reference import FittedAdapters, Tell, fit_adapters
 from fair_tta.lab._runs.runner import Engine, Progress, Runner
 from fair_tta.lab._runs.store import ROWS, Store, StoredRow
 from fair_tta.lab._runs.worker import ImageRows
@@ -31,13 +32,21 @@ from fair_tta.lab.data._labels import Labels, LabelValues
 from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record
 from fair_tta.lab.data._sampling import check_counts, choose
 from fair_tta.lab.report import GalleryImage, write_report
+from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
+from fair_tta.prediction import Prediction
 
-__all__ = ["FolderAudit", "LabelValues", "Labels", "audit_folder"]
+__all__ = ["FolderAudit", "LabelValues", "Labels", "audit_folder", "examine_folder"]
+
+NO_IMAGE = (
+    "no image was found: name files, folders with files such as .jpg or .png, or - to read paths "
+    "from stdin."
+)
 
 AUDIT, REPORT, CARD = "audit.json", "report.html", "card.md"
 PREDICTIONS, PROBLEMS = "predictions.csv", "problems.csv"
+EXAMINATION, EXAMINATION_PAGE = "examine.json", "examine.html"
 WRITTEN = (ROWS, PROBLEMS, AUDIT, REPORT, CARD, PREDICTIONS)
 
 
@@ -347,3 +356,151 @@ def _picture(row: NumberedRow) -> ImageSource | None:
 
 def _source(record: Record) -> str:
     return str(record.path.absolute())  # other processes may be elsewhere
+
+
+def predict_images(
+    classifier: FairTPTClassifier,
+    adapters: Iterable[Adapter],
+    images: Iterable[str | Unlisted],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    engine: Engine | None = None,
+    model: Any = None,
+    restart: bool = False,
+    read_ahead: bool = True,
+) -> Iterator[tuple[str, list[Prediction] | str]]:
+    """Predictions of several adapters for each image, or the reason why it cannot be used.
+
+    Args:
+        classifier: its adapter does not matter.
+        adapters: that predict, in the order of the predictions.
+        images: paths, and folders that could not be listed.
+        out: a folder for finished rows, which are not computed again; None keeps none.
+        engine: who does the work, see `audit_folder`.
+        model: how other processes load the model, see `audit_folder`.
+        restart: delete rows that are there.
+        read_ahead: whether images may be read before the predictions of others are taken.
+    """
+    with nullcontext() if out is None else Store(_rows_file(out), restart=restart) as store:
+        job = job_of(classifier, adapters, model, is_kept=out is not None)
+        answered = Runner(job, engine or Local(), store).stream(
+            images,
+            _asked,
+            size=classifier.batch_size,
+            seed=classifier.vision.seed,
+            read_ahead=read_ahead,
+        )
+        for item, answers in answered:
+            if isinstance(item, Unlisted):
+                yield item.path, f"cannot look into the folder {item.path!r}: {item.reason}"
+            elif isinstance(answers, str):
+                yield item, answers.replace(repr(os.path.abspath(item)), repr(item))
+            else:
+                yield item, [row.prediction for row in answers]
+
+
+def examine_folder(
+    classifier: FairTPTClassifier,
+    adapters: Mapping[str, Adapter],
+    images: Callable[[], Iterable[str | Unlisted]],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    interval: Bootstrap = DEFAULT,
+    engine: Engine | None = None,
+    model: Any = None,
+    restart: bool = False,
+    read_ahead: bool = True,
+    pictures: bool = True,
+    reference: str | os.PathLike[str] | None = None,
+    reference_is_data: bool = False,
+    notes: Sequence[str] = (),
+    fitted: Callable[[FittedAdapters], None] = lambda _: None,
+    problem: Callable[[str], None] = lambda _: None,
+    progress: Tell = lambda *_: None,
+    fitting: Tell = lambda *_: None,
+) -> tuple[Examination, int]:
+    """Examine images without labels; returns the examination and how many could not be used.
+
+    Args:
+        classifier: with sensitive names.
+        adapters: methods to compare with zero-shot, by name.
+        images: paths, and folders that could not be listed, each time it is called.
+        out: a folder for ``examine.json``, ``examine.html`` and finished rows; None writes none.
+        interval: how intervals are made.
+        engine: who does the work, see `audit_folder`.
+        model: how other processes load the model, see `audit_folder`.
+        restart: delete rows that are there.
+        read_ahead: see `predict_images`.
+        pictures: show a few images whose answer changes in the page.
+        reference: a folder of images on which methods that need a reference are fitted first.
+        reference_is_data: allow the reference to have examined images.
+        notes: sentences with which the warnings begin.
+        fitted: is called with the methods after they were fitted.
+        problem: is called with the reason why an image cannot be used.
+        progress: is called after each image with how many are finished.
+        fitting: is called after each image of the reference.
+    """
+    methods = fit_adapters(
+        classifier,
+        adapters,
+        reference,
+        lambda: image_sources(images()),
+        reference_is_data=reference_is_data,
+        progress=fitting,
+    )
+    fitted(methods)
+    failed, warnings = 0, [*notes, *methods.notes]
+    found = predict_images(
+        classifier,
+        [ZeroShot(), *methods.adapters.values()],
+        images(),
+        out,
+        engine=engine,
+        model=model,
+        restart=restart,
+        read_ahead=read_ahead,
+    )
+
+    def answers() -> Iterator[tuple[str, str, list[Prediction]]]:
+        nonlocal failed
+        done = 0
+        for done, (path, predictions) in enumerate(found, start=1):
+            if isinstance(predictions, str):
+                failed += 1
+                problem(predictions)
+            else:
+                yield printable(str(Path(*Path(path).parts[-2:]))), path, predictions
+            progress(done, None)
+        if failed == done:
+            raise FairTTAError("no image could be used." if done else NO_IMAGE)
+        if failed:
+            warnings.append(f"{failed} of {done} images could not be used.")
+
+    examination = examine_answers(
+        classifier,
+        methods.adapters,
+        answers(),
+        interval=interval,
+        provenance={"reference": methods.provenance} if methods.provenance else {},
+        notes=warnings,
+        images=pictures and out is not None,
+        seed=classifier.vision.seed,
+    )
+    if out is not None:
+        examination.save(Path(out) / EXAMINATION)
+        examination.save_html(Path(out) / EXAMINATION_PAGE)
+    return examination, failed
+
+
+def image_sources(images: Iterable[str | Unlisted]) -> Iterator[ImageSource]:
+    """The images among them, for the runner."""
+    return (asked for one in images if (asked := _asked(one)) is not None)
+
+
+def _rows_file(out: str | os.PathLike[str]) -> Path:
+    Path(out).mkdir(parents=True, exist_ok=True)
+    return Path(out) / ROWS
+
+
+def _asked(found: str | Unlisted) -> ImageSource | None:
+    return None if isinstance(found, Unlisted) else ImageSource(found, os.path.abspath(found))

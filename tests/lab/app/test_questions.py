@@ -48,7 +48,7 @@ def test_classifiers_are_kept_and_share_the_model(classifiers: Classifiers) -> N
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (Fields(""), "`--targets`"),
+        (Fields(""), "`targets`"),
         (Fields("cat"), "at least two"),
         (Fields("cat, dog", "day"), "at least two"),
         (Fields("cat, dog", "", "no slots"), "slot"),

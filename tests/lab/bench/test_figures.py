@@ -12,7 +12,7 @@ from verdict_samples import CLEAR, made
 from fair_tta import compare
 from fair_tta.lab.bench._figures import parts_of
 from fair_tta.lab.report import html, markdown
-from fair_tta.lab.report._many_tasks import audit_banners
+from fair_tta.lab.report._first_screen import banners
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
 
@@ -27,7 +27,7 @@ def test_a_part_says_how_many_were_compared() -> None:
     parts = parts_of(grid, task, whole)
     assert [name for name, _ in parts] == ["task: alone", "task: others"]
     for (_, part), here in zip(parts, (1, 9), strict=True):
-        assert audit_banners(part.document)[-1].startswith(
+        assert banners([("", part.document)])[-1].startswith(
             f"10 methods were compared, {here} of them here: "
         )
         page = Page(html(part)).text

@@ -69,7 +69,7 @@ def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> No
         assert mine["cost"]["seconds"] > 0
     assert found.to_dict()["comparisons"] == approx(wanted.to_dict()["comparisons"])
     assert "dog / water (n = 1)" in out.stdout
-    assert "10 pictures" in out.stdout
+    assert "10 images" in out.stdout
     assert {p.name for p in (folder / "out").iterdir()} == {
         ROWS, "audit.json", "report.html", "card.md", "predictions.csv", "problems.csv",
     }  # fmt: skip
@@ -249,12 +249,12 @@ def test_a_picture_that_is_gone_or_broken_since_is_left_out(folder: Path, tiny_m
     (folder / "pics" / "4.png").unlink()
     (folder / "pics" / "5.png").write_bytes(b"broken")
     out = call(*arguments, code=4)
-    assert "8 pictures" in out.stdout
+    assert "8 images" in out.stdout
     call(*audit_arguments(folder, tiny_model, "fresh"), *ADAPTERS, code=4)
     found, fresh = (Audit.load(folder / out / "audit.json") for out in ("out", "fresh"))
     assert found == fresh
     (folder / "pics" / "4.png").write_bytes(content)
-    assert "9 pictures" in call(*arguments, code=4).stdout
+    assert "9 images" in call(*arguments, code=4).stdout
 
 
 def test_an_adapter_that_is_added_runs_alone(
@@ -349,9 +349,9 @@ def test_damage_is_told_and_mended(folder: Path, tiny_model: str) -> None:
 
 def test_limits_and_samples(many: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot"]
-    assert "10 pictures" in call(*arguments, "--limit", "10").stdout
+    assert "10 images" in call(*arguments, "--limit", "10").stdout
     out = call(*arguments, "--sample", "12", "--progress")
-    assert "12 pictures" in out.stdout
+    assert "12 images" in out.stdout
     assert "12 of 12 rows" in out.stderr
     audit = Audit.load(many / "out" / "audit.json")
     assert "Not all rows were used: a sample of 12." in audit.warnings
@@ -365,7 +365,7 @@ def test_limits_and_samples(many: Path, tiny_model: str) -> None:
         ("dog", "land"): 2,
     }
     few = call(*arguments, "--sample", "3", "--progress")
-    assert "4 pictures" in few.stdout, "one of each group"
+    assert "4 images" in few.stdout, "one of each group"
     assert "4 of 4 rows" in few.stderr
 
 
@@ -418,7 +418,7 @@ def test_the_embedded_model_says_what_it_is(many: Path) -> None:
     labels = many / "labels.csv"
     labels.write_text("".join(labels.read_text().splitlines(keepends=True)[:7]))
     arguments = [*audit_arguments(many, "miniature"), "--adapters", "zero-shot"]
-    note = "no --model: the embedded miniature model, which knows drawn pictures only"
+    note = "no --model: the embedded miniature model, which knows drawn images only"
     assert note not in call(*arguments).stderr
     assert note not in Audit.load(many / "out" / "audit.json").warnings
     place = arguments.index("--model")
@@ -536,8 +536,8 @@ def test_folders_can_be_the_labels(tmp_path: Path, tiny_model: str) -> None:
         *("--out", str(tmp_path / "out"), "--model", tiny_model, "--adapters", "zero-shot"),
     )
     told = " ".join(out.stderr.split())
-    assert "8 pictures have the names of their folders (class / place)" in told
-    assert "Is that meant? '0' is a number" in told
+    assert "8 images have the names of their folders (class / place)" in told
+    assert "'0' is a number and is inserted into the prompt as is." in told
     assert "--sensitive 'place: 0=...'" in told
     document = Audit.load(tmp_path / "out" / "audit.json").document
     assert document.data.n == 8

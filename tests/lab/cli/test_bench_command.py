@@ -149,7 +149,7 @@ def test_a_table_of_ones_own(model: str, tmp_path: Path) -> None:
     )  # fmt: skip
     assert code == 4, stderr
     assert "8 images. 1 x fewer records than the sample should have" in stderr
-    assert "1 pictures could not be read and were left out" in stderr
+    assert "1 images could not be read and were left out" in stderr
     assert "3.png" in stderr
     assert "strong" in stdout
     assert {c["images"] for c in cells(tmp_path / "out")} == {"7"}

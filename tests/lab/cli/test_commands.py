@@ -16,9 +16,9 @@ from cli_fixtures import call
 import fair_tta
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import app, console
-from fair_tta.lab._cli.console import exits, progress_bar, say, usage
+from fair_tta.lab._cli.console import exits, log, progress_bar, usage
 from fair_tta.lab.bench._grids import GRIDS
-from fair_tta.lab.bench._printed import paper_tables
+from fair_tta.lab.bench._printed import figures, paper_tables
 from fair_tta.methods._registry import ADAPTERS
 
 ROOT = Path(__file__).parents[3]
@@ -69,7 +69,7 @@ def test_adapters_are_listed_with_their_settings() -> None:
         assert name in flat
         assert "".join((kind.__doc__ or "").split("\n")[0].split()) in flat
     assert "lam=100,loss=s,loss.joint=false,loss.separate=false,rate=elra" in flat
-    assert "--sensitive,referencestrength=1.5,keep_prior=1,reference=FILE" in flat
+    assert "--sensitive,reference.Settings:strength=1.5,keep_prior=1,reference=FILE" in flat
 
 
 def test_citations_are_those_of_the_citation_file() -> None:
@@ -96,7 +96,7 @@ def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
         (ImportError("pip install y"), 3, "Error: pip install y"),
         (KeyboardInterrupt(), 130, "go on so"),
     ):
-        with pytest.raises(typer.Exit) as caught, exits(lambda: "go on so"):
+        with pytest.raises(typer.Exit) as caught, exits(None, lambda: "go on so"):
             raise error
         assert caught.value.exit_code == code
         assert message in capsys.readouterr().err
@@ -164,8 +164,8 @@ IDLE = (
         (f"{IDLE[1]} --no-pictures", "--no-pictures", "there is no page without --out."),
         (f"{IDLE[2].replace('--labels l.csv', '')} --path-column p", "--path-column",
          "there is no --labels: the folders are the labels."),
-        (f"{IDLE[4]} --adapters zero-shot", "--adapters", "the file of --table says that."),
-        (f"{IDLE[4]} --harmful a:b,c", "--harmful", "the file of --table says that."),
+        (f"{IDLE[4]} --adapters zero-shot", "--adapters", "it is in the file of --table."),
+        (f"{IDLE[4]} --harmful a:b,c", "--harmful", "it is in the file of --table."),
         *((f"bench {table} {option}", option.split()[0],
            "it is for the datasets in a folder of --data.")
           for table in ("--table t.toml", "main-L14 --data miniature")
@@ -187,14 +187,14 @@ def test_usage_names_the_option() -> None:
 
 
 def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with progress_bar(None, "rows") as tell:
-        tell(5, 10)
+    with progress_bar(None, "rows") as update:
+        update(5, 10)
     assert capsys.readouterr().err == ""
     clock = iter([0.0, 10.0, 11.0, 20.0])
     monkeypatch.setattr("fair_tta.lab._cli.console.time.monotonic", lambda: next(clock))
-    with progress_bar(True, "rows") as tell:
+    with progress_bar(True, "rows") as update:
         for done in (100, 120, 121, 140):  # a hundred were finished before
-            tell(done, 140)
+            update(done, 140)
     assert capsys.readouterr().err.splitlines() == [
         "120 of 140 rows, 2.00 rows/s, 10 s left",
         "140 of 140 rows, 2.00 rows/s",
@@ -205,12 +205,12 @@ def test_progress_on_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with progress_bar(None, "rows") as tell:
-        tell(5, 10)
-        tell(10, 10)
-    with progress_bar(False, "rows") as tell:
-        tell(5, 10)
-    say("done")
+    with progress_bar(None, "rows") as update:
+        update(5, 10)
+        update(10, 10)
+    with progress_bar(False, "rows") as update:
+        update(5, 10)
+    log("done")
     assert "done" in capsys.readouterr().err
 
 
@@ -247,7 +247,7 @@ def test_what_needs_no_model_does_not_wait_for_one(words: str) -> None:
 
 
 def test_the_tables_of_the_help_are_those_there_are() -> None:
-    assert tuple(GRIDS) == paper_tables()
+    assert tuple(GRIDS) == paper_tables() == tuple(dict.fromkeys(p.table for p in figures()))
     told = " ".join(call("bench", "--help", columns=600).stdout.split())
     assert f"A table of the paper: {', '.join(GRIDS)}; or every method" in told
     assert "(field), or the CLIP paper's bias experiment (clip-bias)." in told
@@ -278,9 +278,17 @@ P = "predict pics --targets cat,dog"
         (f"{P} --template photo", 2, "`--template` should have a slot for the target"),
         (f"{P} --template {{}}", 3, "`--template` should have words besides its slots"),
         (f"{P} --template a{{}} --sensitive a,b", 3, "put `{sensitive}` where they belong."),
-        (f"{P} --adapter fair-tpt", 2, "--adapter: it needs to know .* with --sensitive"),
-        (f"{P} --adapter tpt+orthcali", 2, "--adapter: it needs to know .* with --sensitive"),
-        ("predict empty --targets a,b", 3, "no picture was found: name files, folders"),
+        (
+            f"{P} --adapter fair-tpt",
+            2,
+            "--adapter: it needs sensitive .* with --sensitive",
+        ),
+        (
+            f"{P} --adapter tpt+orthcali",
+            2,
+            "--adapter: it needs sensitive .* with --sensitive",
+        ),
+        ("predict empty --targets a,b", 3, "no image was found: name files, folders"),
         (A.replace("pics", "none"), 3, "`--images` should be a folder"),
         (A.replace("labels.csv", "none"), 3, "`--labels` should be a file"),
         (A.replace("labels.csv", "odd.csv"), 3, "give it as `--path-column`"),
@@ -315,5 +323,5 @@ def test_errors_speak_of_options(
 
 
 def test_what_is_said_is_no_escape_sequence(capsys: pytest.CaptureFixture[str]) -> None:
-    say("\x1b]0;name\x07 [red]\nanother line")
+    log("\x1b]0;name\x07 [red]\nanother line")
     assert capsys.readouterr().err == "\\x1b]0;name\\x07 [red]\nanother line\n"

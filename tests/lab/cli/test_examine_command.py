@@ -65,23 +65,23 @@ def test_it_is_the_examination_of_the_classifier(pictures: Path, tiny_model: str
 def test_broken_pictures_do_not_stop_the_others(pictures: Path, tiny_model: str) -> None:
     (pictures / "broken.png").write_bytes(b"GIF89a")
     out = call("examine", str(pictures), "gone.png", *options(tiny_model), code=4, columns=80)
-    assert "2 of 11 pictures could not be used." in out.stderr
-    assert "Note: 2 of 11 pictures could not be used." in out.stdout
+    assert "2 of 11 images could not be used." in out.stderr
+    assert "Note: 2 of 11 images could not be used." in out.stdout
     assert out.stderr.count("cannot read") == 2
-    assert "9 pictures without labels" in out.stdout
+    assert "9 images without labels" in out.stdout
     out = call("examine", "gone.png", *options(tiny_model), code=3)
-    assert "Error: no picture could be used." in out.stderr
+    assert "Error: no image could be used." in out.stderr
     out = call("examine", str(pictures / "deep" / "nothing"), *options(tiny_model), code=3)
     (pictures / "empty").mkdir()
     out = call("examine", str(pictures / "empty"), *options(tiny_model), code=3)
-    assert "Error: no picture was found: name files" in out.stderr
+    assert "Error: no image was found: name files" in out.stderr
 
 
 def test_limits_samples_and_paths_from_stdin(pictures: Path, tiny_model: str) -> None:
     out = call("examine", str(pictures), *options(tiny_model), "--limit", "3", "--json")
     document = Examination.from_json(out.stdout).document
     assert document.n == 3
-    assert "Not all pictures were used: the first 3." in document.warnings
+    assert "Not all images were used: the first 3." in document.warnings
     out = call("examine", str(pictures), *options(tiny_model), "--sample", "5", "--json")
     assert json.loads(out.stdout)["n"] == 5
     paths = b"\0".join(str(p).encode() for p in pictures.glob("*.png"))
@@ -117,7 +117,7 @@ def test_the_miniature_from_end_to_end(tmp_path: Path, columns: int) -> None:
     flat = " ".join(out.stdout.split())
     assert "no --model: the embedded miniature model" in flat
     for words in (
-        "40 pictures without labels; 95% intervals in brackets; percent",
+        "40 images without labels; 95% intervals in brackets; percent",
         "time: shares perceived; prompt associations in logits",
         "season: by the model's perception",
         "do not allow for the number of methods: of twenty that change nothing, one seems to",
@@ -127,7 +127,7 @@ def test_the_miniature_from_end_to_end(tmp_path: Path, columns: int) -> None:
         "The most probable value has",
         "What is perceived: The model perceives time:",
         "What to do:",
-        "season: pictures that would tell",
+        "season: images that would show it",
         "label 385 images of each",
     ):
         assert words in flat, words

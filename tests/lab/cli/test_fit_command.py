@@ -212,7 +212,7 @@ def test_usage_errors(many: Path, reference: Path, tiny_model: str) -> None:
     assert "has no picture that can be read" in said(*wrong, code=3)
     fits = ["fit", "--images", str(reference), "--out", str(many / "b"), "--model", tiny_model]
     assert f"{nothing} tpt)" in said(*fits, *NAMES, "--adapter", "tpt")
-    assert "it needs to know what should not matter" in said(
+    assert "it needs sensitive attribute values" in said(
         *fits, "--targets", "cat,dog", "--adapter", "logit-balance"
     )
     assert "`--images` should be a folder" in said(

@@ -20,7 +20,7 @@ from extending_page import documented
 
 from fair_tta import AugMix, FairTPTClassifier, Zero
 from fair_tta._io import printable
-from fair_tta.lab._cli.paths import find_pictures
+from fair_tta.lab._cli.paths import find_images
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_table_shows_every_picture_and_no_markup(pictures: Path, tiny_model: str
         picture(i).save(pictures / f"z{i}.png")
     out = call("predict", str(pictures), *options(tiny_model), "--adapter", "zero-shot",
                columns=300)  # fmt: skip
-    assert out.stdout.count("picture ") == 1
+    assert out.stdout.count("image ") == 1
     assert "\x1b" not in out.stdout
     flat = "".join(out.stdout.split())
     assert r"[bold]ü,'x'\n\x1b[31m.PNG" in flat
@@ -105,7 +105,7 @@ def test_broken_pictures_do_not_stop_the_others(pictures: Path, tiny_model: str)
     files = [str(pictures / n) for n in ("broken.png", "notes.txt", "gone.png", "b.png")]
     for way in ("--json", "--csv"):
         out = call("predict", *files, *options(tiny_model), way, code=4)
-        assert "3 of 4 pictures could not be used." in out.stderr
+        assert "3 of 4 images could not be used." in out.stderr
         if way == "--json":
             rows = [json.loads(line) for line in out.stdout.splitlines()]
         else:
@@ -136,7 +136,7 @@ def test_paths_in_the_code_page_of_a_windows_console(monkeypatch: pytest.MonkeyP
     )
     codecs.register(oem)
     try:
-        assert list(find_pictures(["-"])) == ["a.png", "\xfc.png"]
+        assert list(find_images(["-"])) == ["a.png", "\xfc.png"]
     finally:
         codecs.unregister(oem)
 
@@ -187,7 +187,7 @@ def test_names_that_a_pipe_cannot_show(pictures: Path, tiny_model: str) -> None:
 
 def test_the_embedded_model_says_what_it_is(pictures: Path) -> None:
     arguments = ["predict", str(pictures / "b.png"), *NAMES, "--adapter", "zero-shot", "--json"]
-    note = "no --model: the embedded miniature model, which knows drawn pictures only\n"
+    note = "no --model: the embedded miniature model, which knows drawn images only\n"
     assert call(*arguments).stderr == note
     assert call(*arguments, "--model", "miniature").stderr == ""
 
@@ -211,10 +211,10 @@ def test_input_that_cannot_be_used(pictures: Path, tiny_model: str, tmp_path: Pa
     out = call("predict", str(pictures / "notes.txt"), *targets, "--model", "/no/model", code=3)
     assert out.stderr.startswith("Error: `--model '/no/model'` could not be loaded")
     out = call("predict", "x", *targets, "--model", tiny_model, "--adapter", "fair-tpt", code=2)
-    assert "it needs to know what should not matter" in out.stderr
+    assert "it needs sensitive attribute values" in out.stderr
     (tmp_path / "nothing").mkdir()
     out = call("predict", str(tmp_path / "nothing"), *targets, "--model", tiny_model, code=3)
-    assert "Error: no picture was found: name files" in out.stderr
+    assert "Error: no image was found: name files" in out.stderr
     out = call("predict", "x", *targets, "--model", tiny_model, "--device", "nix", code=3)
     assert "Error: `--device` 'nix' cannot be used" in out.stderr
     out = call("predict", "x", *targets, "--model", tiny_model, "--dtype", "int8", code=3)
@@ -242,9 +242,9 @@ def test_large_folders_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.Mon
     for i in range(25):
         (tmp_path / f"{i:02d}.png").touch()
     everything = [str(tmp_path / f"{i:02d}.png") for i in range(25)]
-    assert list(find_pictures([str(tmp_path)])) == everything
+    assert list(find_images([str(tmp_path)])) == everything
     monkeypatch.setattr("fair_tta._io._AT_ONCE", 4)
-    assert sorted(map(str, find_pictures([str(tmp_path)]))) == everything
+    assert sorted(map(str, find_images([str(tmp_path)]))) == everything
 
 
 def test_kept_answers_samples_and_messages(pictures: Path, tiny_model: str, tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def test_a_stop_sign_is_the_verdict(examinations: dict[str, Examination]) -> Non
     assert "Try orthcali" not in examination_html(unseen)
     same = examined(lean=200.0, adapters=[])
     assert sentences.cards(same.document, "place")[0].text == (
-        "The model cannot tell place and the answer apart."
+        "The model cannot distinguish place from the answer."
     )
 
 

@@ -16,7 +16,7 @@ def row(before: Rates, after: Rates) -> MethodRow:
 def test_narrows() -> None:
     other = made(BETTER, "Association", AssociationCorrection(), seconds=8.0)
     (found,) = method_rows(compare([made(CLEAR, seconds=4.0), other]).document)
-    assert (found.says, found.tone, found.gap_tone) == (
+    assert (found.verdict, found.tone, found.gap_tone) == (
         "narrows the gap, raises accuracy",
         "good",
         "good",
@@ -28,38 +28,38 @@ def test_narrows() -> None:
 
 def test_costs() -> None:
     found = row(CLEAR, {**CLEAR, ("cat", "in"): (40, 100)})
-    assert (found.says, found.tone, found.gap_tone) == ("costs accuracy", "bad", "")
+    assert (found.verdict, found.tone, found.gap_tone) == ("costs accuracy", "bad", "")
     assert found.cost is None
 
 
 def test_more_right_answers_are_not_called_nothing() -> None:
     found = row(CLEAR, {**CLEAR, ("cat", "in"): (100, 100), ("dog", "out"): (22, 100)})
-    assert (found.says, found.tone, found.gap_tone) == ("raises accuracy", "", "")
+    assert (found.verdict, found.tone, found.gap_tone) == ("raises accuracy", "", "")
 
 
 def test_widens() -> None:
     before = dict.fromkeys(CLEAR, (900, 1000))
     after = {**dict.fromkeys(EVEN, (960, 1000)), ("dog", "out"): (720, 1000)}
     found = row(before, after)
-    assert (found.says, found.tone, found.gap_tone) == ("widens the gap", "bad", "bad")
+    assert (found.verdict, found.tone, found.gap_tone) == ("widens the gap", "bad", "bad")
 
 
 def test_narrows_and_costs() -> None:
     before = {**dict.fromkeys(EVEN, (475, 500)), ("dog", "out"): (250, 500)}
     found = row(before, FAIRER)
-    assert (found.says, found.tone) == ("narrows the gap, costs accuracy", "")
+    assert (found.verdict, found.tone) == ("narrows the gap, costs accuracy", "")
     assert found.gap_tone == "good"
 
 
 def test_widens_and_costs() -> None:
     after = {**dict.fromkeys(EVEN, (900, 1000)), ("dog", "out"): (500, 1000)}
     found = row(dict.fromkeys(CLEAR, (900, 1000)), after)
-    assert (found.says, found.tone) == ("widens the gap, costs accuracy", "bad")
+    assert (found.verdict, found.tone) == ("widens the gap, costs accuracy", "bad")
 
 
 def test_nothing_is_shown() -> None:
     found = row(CLEAR, CLEAR)
-    assert (found.says, found.tone, found.gap_tone) == ("not shown", "", "")
+    assert (found.verdict, found.tone, found.gap_tone) == ("not shown", "", "")
 
 
 def test_cost_is_told_in_zero_shot_calls() -> None:
@@ -74,7 +74,7 @@ def test_helps_the_worst_group_where_everybody_fares_better() -> None:
     after = dict.fromkeys(EVEN, (800, 1000)) | {("dog", "out"): (500, 1000)}
     found = row(before, after)
     assert (found.narrows, found.helps) == (False, True)
-    assert (found.says, found.tone) == ("helps the worst group, raises accuracy", "")
+    assert (found.verdict, found.tone) == ("helps the worst group, raises accuracy", "")
     document = compare([made(before), made(after, "M")]).document
     card = audit_cards(document)[2]
     assert card.text.startswith(

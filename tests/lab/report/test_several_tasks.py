@@ -10,9 +10,8 @@ from fair_tta import Audit, audit, compare
 from fair_tta.auditing import Scores
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.lab.report import html_many
-from fair_tta.lab.report._first_screen import MOST_METHODS, screen_of_many
-from fair_tta.lab.report._many_tasks import banners_of_many, by_gap, cards_of_many, methods_on
-from fair_tta.lab.report._verdict import in_short
+from fair_tta.lab.report._first_screen import MOST_METHODS, banners, screen_of_many
+from fair_tta.lab.report._verdict import by_gap, cards_of_many, in_short, methods_on
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
 
@@ -38,9 +37,9 @@ def test_the_largest_gap_and_a_method_that_helps() -> None:
         "Try Good: it narrows the gap on 1 of 2 tasks, no harm is shown on the others."
     )
     good, bad = methods_on(tasks)
-    assert good.says == "narrows the gap in 1, raises accuracy in 1 of 2"
+    assert good.verdict == "narrows the gap in 1, raises accuracy in 1 of 2"
     assert (good.name, good.tone) == ("Good", "good")
-    assert (bad.name, bad.says, bad.tone) == ("Bad", "does harm in 1 of 2", "bad")
+    assert (bad.name, bad.verdict, bad.tone) == ("Bad", "does harm in 1 of 2", "bad")
     assert good.changed == pytest.approx((60 / 400 + 0) / 2)
     assert good.cost is None
 
@@ -77,9 +76,9 @@ def test_only_tasks_on_which_a_method_ran_are_spoken_of() -> None:
         "Try M: it narrows the gap on 1 of 1 task; not run on T2, T3."
     )
     found = {method.name: method for method in methods_on(tasks)}
-    assert found["M"].says == "narrows the gap in 1, raises accuracy in 1 of 1"
+    assert found["M"].verdict == "narrows the gap in 1, raises accuracy in 1 of 1"
     assert found["N"].not_run == ("T1", "T2")
-    assert banners_of_many(tasks)[-1].startswith("Up to 2 methods were compared on a task: ")
+    assert banners(tasks)[-1].startswith("Up to 2 methods were compared on each task: ")
     before = {**dict.fromkeys(EVEN, (475, 500)), ("dog", "out"): (250, 500)}
     costs = task(made(before), made(FAIRER, "M"))
     assert cards_of_many([("T1", costs), ("T2", alone)])[2].text.endswith(
@@ -101,21 +100,21 @@ def test_banners_of_every_kind_are_told_once() -> None:
     flipped = ["cat" if label == "dog" else "dog" for label in said]
     others = [audit(truth, flipped, {"place": group}, name=name, scores=scores) for name in "ab"]
     document = compare([first, *others]).document
-    told = banners_of_many([("one", document), ("two", document)])
+    told = banners([("one", document), ("two", document)])
     assert [sentence.replace("\N{NO-BREAK SPACE}", " ") for sentence in told] == [
         "ZeroShot is not shown to be better than always giving the commonest answer: "
-        "one ('cat' is right in 50 of 100), two ('cat' is right in 50 of 100).",
-        "Hardly sure of any answer: one (median confidence 52 %, by chance 50 %), "
-        "two (median confidence 52 %, by chance 50 %).",
-        "Not perceived by the model: place (one), place (two). Do not correct by what it does not "
-        "perceive, every correction is noise.",
-        "More than 20 % of the answers are changed by a (one 100 %, two 100 %); "
-        "b (one 100 %, two 100 %).",
-        "8 of 8 groups have fewer than 30 images: their figures are uncertain.",
-        "2 methods were compared on each task: intervals and marks of metrics allow for that, task "
-        "by task (Holm).",
+        "one: 'cat' is right in 50 of 100; two: 'cat' is right in 50 of 100.",
+        "ZeroShot is hardly sure of any answer: one: median confidence 52 %, by chance 50 %; "
+        "two: median confidence 52 %, by chance 50 %.",
+        "The model does not perceive this, so every correction by it is noise: one: place; "
+        "two: place.",
+        "More than 20 % of the answers change: one: a 100 %; one: b 100 %; two: a 100 %; "
+        "two: b 100 %.",
+        "Groups with fewer than 30 images, whose figures are uncertain: one: 4 of 4; two: 4 of 4.",
+        "2 methods were compared on each task: intervals and marks of metrics allow for that "
+        "(Holm), those of single groups do not.",
     ]
-    assert banners_of_many([("one", made(CLEAR).document)]) == []
+    assert banners([("one", made(CLEAR).document)]) == []
 
 
 def test_the_page_has_the_order_of_the_first_screen() -> None:
@@ -147,4 +146,4 @@ def test_many_methods_and_nothing_to_say() -> None:
     screen = screen_of_many([("a", task(*runs)), ("b", task(*runs))])
     assert len(screen["methods"]) == MOST_METHODS
     assert "2 more methods are below." in screen["methods_caption"]
-    assert screen_of_many([])["cards"][0].text == "Nothing can be said: no group has images."
+    assert screen_of_many([])["cards"][0].text == "Nothing was measured: no group has images."

@@ -60,7 +60,7 @@ def main(
     """Zero-shot answers that lean less on an attribute you name, and what is left of the gap.
 
     Exit codes: 0 done; 1 an error in fair-tta itself; 2 the command is wrong; 3 the input cannot
-    be used; 4 done, but some rows or pictures were left out; 130 stopped by Ctrl-C; 141 the reader
+    be used; 4 done, but some rows or images were left out; 130 stopped by Ctrl-C; 141 the reader
     of the output went away.
     """
     if isinstance(sys.stdout, TextIOWrapper):  # of files and pipes, not UTF-8 on Windows

@@ -9,7 +9,7 @@ import typer
 
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, progress_bars, say, usage
+from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, progress_bars, usage
 from fair_tta.lab._cli.names import harmful_option, parse_renames, sensitive_option, targets_option
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def audit_command(
     context: typer.Context,
-    images: Annotated[Path, typer.Option("--images", help="Folder of the pictures.")],
+    images: Annotated[Path, typer.Option("--images", help="Folder of the images.")],
     sensitive_column: Annotated[
         list[str],
         typer.Option(
@@ -36,7 +36,7 @@ def audit_command(
         typer.Option(
             "--labels",
             help="CSV file with a header.",
-            show_default="folders are labels: CLASS/VALUE/picture.jpg",
+            show_default="folders are labels: CLASS/VALUE/image.jpg",
         ),
     ] = None,
     target_column: Annotated[
@@ -95,15 +95,15 @@ def audit_command(
     no_pictures: Annotated[
         bool,
         typer.Option(
-            "--no-pictures", help="No pictures, nor their names, in the report.", show_default=False
+            "--no-pictures", help="No images, nor their names, in the report.", show_default=False
         ),
     ] = False,
     progress: options.ShowProgress = None,
 ) -> None:
-    """Measure answers group by group, for several methods on the same pictures.
+    """Measure answers group by group, for several methods on the same images.
 
     Without --targets or --sensitive the names are the values in the columns. Finished rows are on
-    disk: after Ctrl-C or a kill the same command goes on. Rows and pictures that cannot be used
+    disk: after Ctrl-C or a kill the same command goes on. Rows and images that cannot be used
     are listed and do not stop the run; the exit code is then 4.
     """
     idle = options.idle_without(engine=engine, reference=reference)
@@ -111,13 +111,11 @@ def audit_command(
         idle["path_column"] = "there is no --labels: the folders are the labels."
     options.refuse_idle(context, idle)
     done = 0
-    notes = embedded_notes(context)
 
     def stopped() -> str:
         return f"Stopped; {done} rows are finished. {options.GOES_ON}"
 
-    names = options.option_names(context, images_dir="--images", labels_csv="--labels")
-    with exits(stopped, names):
+    with exits(context, stopped, images_dir="--images", labels_csv="--labels"):
         from fair_tta.lab._cli.tables import print_audit
         from fair_tta.lab.data._labels import Labels
         from fair_tta.lab.folder import audit_folder
@@ -140,21 +138,13 @@ def audit_command(
         )
         for classes in sets.values():
             asked |= {name: phrase for name, phrase in classes.items() if name not in asked}
-        told = usage("--sensitive", _attributes, sensitive, tuple(sensitive_column))
+        written = usage("--sensitive", _attributes, sensitive, tuple(sensitive_column))
         classifier = options.make_classifier(
-            model,
+            context,
             asked,
-            {c: told[c] if c in told else _found(values, c) for c in sensitive_column},
-            template,
-            seed=seed,
-            views=views,
-            batch_size=batch_size,
-            device=device,
-            dtype=dtype,
+            {c: written[c] if c in written else _found(values, c) for c in sensitive_column},
         )
-        for note in notes:
-            say(note)
-        _say_prompts(classifier)
+        _log_prompts(classifier)
         with progress_bars(progress) as bar:
 
             def count(finished: int, total: int) -> None:
@@ -171,40 +161,40 @@ def audit_command(
                 limit=limit,
                 sample=sample,
                 harmful={name: list(classes) for name, classes in sets.items()},
-                engine=options.make_engine(engine, workers, cores, address),
+                engine=options.make_engine(context),
                 model=model,
                 restart=restart,
                 pictures=not no_pictures,
                 reference=reference,
                 reference_is_data=reference_is_data,
-                notes=notes,
+                notes=embedded_notes(context),
                 progress=count,
-                fitting=lambda finished, total: bar("reference pictures")(finished, total),
+                fitting=lambda finished, total: bar("reference images")(finished, total),
             )
         print_audit(result)
     if result.problems.lost:
         raise typer.Exit(LEFT_OUT)
 
 
-def _say_prompts(classifier: FairTPTClassifier) -> None:
+def _log_prompts(classifier: FairTPTClassifier) -> None:
     """What the model is asked: names such as 0 and 1 make no sentence, and nobody would notice."""
     from fair_tta._io import printable
-    from fair_tta.lab._cli.names import doubts
+    from fair_tta.lab._cli.names import prompt_problems
 
     task = classifier.task
     sets = {"targets": task.templates.target_prompts(task.targets)}
     sets |= {a: task.templates.sensitive_prompts(names) for a, names in task.sensitive.items()}
     for name, prompts in sets.items():
         more = ", ..." if len(prompts) > 6 else ""
-        say(printable(f"Prompts, {name}: {', '.join(repr(p.text) for p in prompts[:6])}{more}"))
+        log(printable(f"Prompts, {name}: {', '.join(repr(p.text) for p in prompts[:6])}{more}"))
     asked = {"--targets '": task.targets}
     asked |= {f"--sensitive '{name}: ": names for name, names in task.sensitive.items()}
     for option, names in asked.items():
-        for phrase, why in doubts(names).items():
-            say(
+        for phrase, why in prompt_problems(names).items():
+            log(
                 printable(
-                    f"Is that meant? {phrase!r} is {why}, and the model reads it in a sentence: "
-                    f"say it in words, {option}{phrase}=...'."
+                    f"{phrase!r} is {why} and is inserted into the prompt as is. Give it a phrase: "
+                    f"{option}{phrase}=...'."
                 )
             )
 
@@ -214,19 +204,19 @@ def _labels_of_folders(images: Path, columns: tuple[str, ...], out: Path) -> Fol
 
     made = write_labels_of_folders(images, columns, out)
     folders = f"the names of their folders ({' / '.join(columns)})"
-    say(f"No --labels: {made.pictures} pictures have {folders}.")
+    log(f"No --labels: {made.pictures} images have {folders}.")
     return made
 
 
 def _attributes(texts: list[str], columns: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    told = sensitive_option(texts, columns[0] if len(columns) == 1 else "")
-    unknown = [name for name in told if name not in columns]
+    written = sensitive_option(texts, columns[0] if len(columns) == 1 else "")
+    unknown = [name for name in written if name not in columns]
     if unknown:
         raise FairTTAError(
             f"attributes are the sensitive columns, {list(columns)} (got {unknown}): write "
             f"'{columns[0]}: name,name'."
         )
-    return told
+    return written
 
 
 def _found(values: LabelValues, column: str) -> dict[str, str]:

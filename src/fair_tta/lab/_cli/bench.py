@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import LEFT_OUT, exits, progress_bar, say, usage
+from fair_tta.lab._cli.console import LEFT_OUT, exits, log, progress_bar, usage
 from fair_tta.lab._cli.names import harmful_option
 from fair_tta.lab.bench._printed import OTHER_TABLES, paper_tables
 
@@ -50,11 +50,11 @@ def bench_command(
         ),
     ] = "",
     own: Annotated[
-        Path | None, typer.Option("--table", help="A table of your own: a TOML file.")
+        Path | None, typer.Option("--table", help="A user-defined table: a TOML file.")
     ] = None,
     data: Annotated[
         str,
-        typer.Option(help="Folder of the datasets, or 'miniature' for drawn pictures."),
+        typer.Option(help="Folder of the datasets, or 'miniature' for drawn images."),
     ] = "",
     model: options.Model = "openai/clip-vit-large-patch14",
     dataset: Annotated[
@@ -88,7 +88,7 @@ def bench_command(
     reference_images: Annotated[
         int,
         typer.Option(
-            min=1, help="Pictures that methods are fitted on which need a reference; no test ones."
+            min=1, help="Images on which methods that need one are fitted; none of the test images."
         ),
     ] = 1000,
     images: Annotated[int, typer.Option(min=1, help="Images sampled for each seed.")] = 1000,
@@ -128,18 +128,20 @@ def bench_command(
     same command goes on. Nothing is downloaded: datasets that are not in --data are left out.
     """
     if (own is None) == (not table):
-        raise typer.BadParameter("give the name of a table, or --table with a file of your own.")
+        raise typer.BadParameter("give the name of a table, or a TOML file with --table.")
     idle = options.idle_without(engine=engine)
     if own is not None:
-        idle |= dict.fromkeys(("adapters", "harmful"), "the file of --table says that.")
+        idle |= dict.fromkeys(("adapters", "harmful"), "it is in the file of --table.")
     if data in ("", "miniature"):
         where = "it is for the datasets in a folder of --data."
         idle |= dict.fromkeys(("split", "young_below", "old_from"), where)
     options.refuse_idle(context, idle)
-    # Of folders in the file of --table the second and third are keys.
-    names = options.option_names(context, images_dir="images", labels_csv="labels")
+    # Folders in the file of --table have the keys `images` and `labels`.
     with exits(
-        lambda: "Stopped. What is finished is on disk: the same command goes on from there.", names
+        context,
+        lambda: "Stopped. What is finished is on disk: the same command goes on from there.",
+        images_dir="images",
+        labels_csv="labels",
     ):
         from fair_tta.lab.bench._grids import check_name, of_datasets
         from fair_tta.lab.bench._sources import open_table
@@ -167,7 +169,7 @@ def bench_command(
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # of loading weights
-        with progress_bar(progress, "answers") as tell:
+        with progress_bar(progress, "answers") as update:
             found = run_table(
                 source,
                 model=model,
@@ -178,35 +180,35 @@ def bench_command(
                 limit=limit,
                 sample=sample,
                 reference_images=reference_images,
-                engine=options.make_engine(engine, workers, cores, address),
+                engine=options.make_engine(context),
                 views=views,
                 batch_size=batch_size,
                 device=device,
                 dtype=dtype,
                 restart=restart,
-                say=say,
-                progress=tell,
+                say=log,
+                progress=update,
             )
         _print(found)
         files = ["rows.parquet", "table.csv", "table.md", "report.html"]
         files += [HARM_CSV] if any(task.harmful for task in source.grid.tasks) else []
-        say(f"More in {home}: {', '.join(files)}.")
+        log(f"More in {home}: {', '.join(files)}.")
     if found.unreadable:
         some = "".join(f"\n  {path}: {why}" for path, why in [*found.unreadable.items()][:10])
-        say(f"{len(found.unreadable)} pictures could not be read and were left out:{some}")
+        log(f"{len(found.unreadable)} images could not be read and were left out:{some}")
         raise typer.Exit(LEFT_OUT)
 
 
 def _print(found: TableResult) -> None:
     from fair_tta.lab._cli.tables import harm_table, print_verdict
+    from fair_tta.lab._terminal import NarrowTable
     from fair_tta.lab.bench._tables import legend, tables_by_task
-    from fair_tta.lab.report._terminal import Fitted, columns
 
     console = Console()
     print_verdict(console, [(title, audit.document) for title, audit in found.tasks])
     for table in tables_by_task(found.figures):
         rows = [[*map(Text, row)] for row in table.rows]
-        console.print(Fitted(columns(table.header, rows), rows, table.title))
+        console.print(NarrowTable(table.header, rows, table.title))
     for title, audit in found.audits:
         for name in audit.document.data.harmful:
             console.print(Text(title))

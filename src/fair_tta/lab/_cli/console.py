@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import sys
 import time
 import warnings
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
     from fair_tta.lab._runs.reference import Tell
 
 
-NOTE = "no --model: the embedded miniature model, which knows drawn pictures only"
+NOTE = "no --model: the embedded miniature model, which knows drawn images only"
 
 
 def embedded_notes(context: typer.Context) -> list[str]:
-    """What to say if the command was given no ``--model``."""
+    """The note of a command that was given no ``--model``."""
     source = context.get_parameter_source("model")
     return [NOTE] if source is None or source.name == "DEFAULT" else []
 
@@ -46,7 +45,7 @@ CANNOT_USE = 3
 """The input cannot be used."""
 
 LEFT_OUT = 4
-"""Done, but some rows or pictures were left out."""
+"""Done, but some rows or images were left out."""
 
 INTERRUPTED = 130
 """Stopped by Ctrl-C."""
@@ -60,7 +59,7 @@ _SECONDS = 5.0  # between lines of progress in a log
 T = TypeVar("T")
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """Lines on stderr as they are: brackets in them are no markup, names no escape sequences."""
     from fair_tta._io import printable
 
@@ -70,25 +69,28 @@ def say(text: str) -> None:
 
 @contextmanager
 def exits(
-    stopped: Callable[[], str] = lambda: "Stopped.", names: Mapping[str, str] | None = None
+    context: typer.Context | None = None,
+    stopped: Callable[[], str] = lambda: "Stopped.",
+    **names: str,
 ) -> Iterator[None]:
     """Errors of the input become a message and an exit code, without a traceback; our warnings
     become messages.
 
     Args:
-        stopped: what to say after Ctrl-C.
-        names: Python's names of what can be wrong, and what they are called on the command line.
+        context: of the command, whose options have the names of arguments.
+        stopped: the message after Ctrl-C.
+        names: arguments whose names differ, and what they are called on the command line.
     """
     try:
-        with _warnings_said():
+        with _warnings_as_notes():
             yield
     except KeyboardInterrupt:
-        say(stopped())
+        log(stopped())
         raise typer.Exit(INTERRUPTED) from None
     except (FairTTAError, OSError, ImportError) as error:
         if is_closed_pipe(error):
             raise  # to `Commands`
-        say(f"Error: {in_options(_words(error), names or {})}")
+        log(f"Error: {_message(error, _options(context) | names)}")
         raise typer.Exit(CANNOT_USE) from None
 
 
@@ -118,39 +120,25 @@ def is_closed_pipe(error: BaseException) -> bool:
 
 
 @contextmanager
-def _warnings_said() -> Iterator[None]:
+def _warnings_as_notes() -> Iterator[None]:
     with warnings.catch_warnings():
         show = warnings.showwarning
 
-        def told(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        def show_note(
+            message: Warning | str, category: type[Warning], *where: Any, **more: Any
+        ) -> None:
             if category.__module__.startswith("fair_tta."):
-                say(f"Note: {message}")
+                log(f"Note: {message}")
             else:
                 show(message, category, *where, **more)
 
-        warnings.showwarning = told
+        warnings.showwarning = show_note
         yield
 
 
-def in_options(text: str, names: Mapping[str, str]) -> str:
-    """A message of a function in the words of the command line.
-
-    Example:
-        >>> in_options("`path_column` should be a name.", {"path_column": "--path-column"})
-        '`--path-column` should be a name.'
-        >>> in_options("`model='x'` could not be loaded.", {"model": "--model"})
-        "`--model 'x'` could not be loaded."
-    """
-
-    def option(match: re.Match[str]) -> str:
-        name, value = match.groups()
-        return f"`{names[name]}{f' {value}' if value else ''}`" if name in names else match[0]
-
-    text = re.sub(r",? or pass `\w+=[A-Z]\w*\([^`]*`", "", text)  # an object: only in Python
-    return re.sub(r"`(\w+)(?:=([^`]*))?`", option, text)
-
-
-def _words(error: Exception) -> str:
+def _message(error: Exception, names: Mapping[str, str]) -> str:
+    if isinstance(error, FairTTAError):
+        return error.named(names)
     if isinstance(error, OSError) and error.errno in _FULL:
         return f"no room to write ({error}): make room and run the same command again."
     if isinstance(error, OSError) and error.filename is not None:
@@ -159,12 +147,18 @@ def _words(error: Exception) -> str:
     return str(error)
 
 
+def _options(context: typer.Context | None) -> dict[str, str]:
+    """The options of a command, by the names of its parameters."""
+    parameters = [] if context is None else context.command.params
+    return {p.name: p.opts[0] for p in parameters if p.name and p.opts[0].startswith("--")}
+
+
 def usage(option: str, read: Callable[..., T], *arguments: object) -> T:
     """Read an option; what cannot be read is a usage error that names the option."""
     try:
         return read(*arguments)
     except FairTTAError as error:
-        text = in_options(str(error), {option.lstrip("-").lower(): option})
+        text = error.named({option.lstrip("-").lower(): option})
         raise typer.BadParameter(text, param_hint=option) from None
 
 
@@ -185,12 +179,12 @@ def progress_bar(wanted: bool | None, unit: str) -> Iterator[Tell]:
         with _bar(Console(stderr=True)) as bar:
             tasks: list[object] = []
 
-            def tell(done: int, total: int | None) -> None:
-                if not tasks:  # what an earlier run has finished says nothing of the rate
+            def update(done: int, total: int | None) -> None:
+                if not tasks:  # what an earlier run has finished is not part of the rate
                     tasks.append(bar.add_task(unit, total=total, completed=done))
                 bar.update(tasks[0], completed=done, total=total)  # type: ignore[arg-type]
 
-            yield tell
+            yield update
 
 
 @contextmanager
@@ -201,13 +195,13 @@ def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Tell]]:
         wanted: of `progress_bar`.
     """
     with ExitStack() as open_:
-        tells: dict[str, Tell] = {}
+        bars: dict[str, Tell] = {}
 
         def bar(unit: str) -> Tell:
-            if unit not in tells:
+            if unit not in bars:
                 open_.close()
-                tells[unit] = open_.enter_context(progress_bar(wanted, unit))
-            return tells[unit]
+                bars[unit] = open_.enter_context(progress_bar(wanted, unit))
+            return bars[unit]
 
         yield bar
 

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fair_tta._io import Unlisted
-from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, progress_bar, say, usage
-from fair_tta.lab._cli.names import sensitive_option, targets_option
-from fair_tta.lab._cli.paths import (
-    NO_PICTURE,
-    as_named,
-    chosen_pictures,
-    closed_folder,
-    image_source,
-    rows_file,
-)
-
-EXAMINATION, PAGE = "examine.json", "examine.html"
+from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, progress_bars
+from fair_tta.lab._cli.paths import chosen_images
 
 
 def examine_command(
     context: typer.Context,
-    images: options.Pictures,
+    images: options.Images,
     targets: options.TargetsOption,
     sensitive: options.SensitiveOption,
     template: options.Template = None,
@@ -59,15 +45,15 @@ def examine_command(
         Path | None,
         typer.Option(
             "--out",
-            help=f"Folder for {EXAMINATION}, {PAGE} and finished answers: the same command goes on "
-            "after a stop.",
+            help="Folder for examine.json, examine.html and finished answers; the same command "
+            "goes on after a stop.",
             show_default="keep none",
         ),
     ] = None,
     no_pictures: Annotated[
         bool,
         typer.Option(
-            "--no-pictures", help=f"No pictures, nor their names, in {PAGE}.", show_default=False
+            "--no-pictures", help="No images, nor their names, in examine.html.", show_default=False
         ),
     ] = False,
     restart: options.Restart = False,
@@ -77,9 +63,9 @@ def examine_command(
     address: options.Address = None,
     progress: options.ShowProgress = None,
 ) -> None:
-    """Look at pictures without labels: what the model perceives, and what methods would change.
+    """Look at images without labels: what the model perceives, and what methods would change.
 
-    It is the model's own perception, not a measurement on people. A picture or folder that cannot
+    It is the model's own perception, not a measurement on people. An image or folder that cannot
     be read is listed and does not stop the others; the exit code is then 4.
     """
     idle = options.idle_without(engine=engine, reference=reference, out=out, images=images)
@@ -88,96 +74,43 @@ def examine_command(
     def stopped() -> str:
         return "Stopped." if out is None else f"Stopped. {options.GOES_ON}"
 
-    with exits(stopped, options.option_names(context)):
+    with exits(context, stopped):
         from fair_tta._io import printable
-        from fair_tta.auditing._examine import examine_answers
         from fair_tta.lab._cli.tables import print_examination
-        from fair_tta.lab._runs.job import job_of
-        from fair_tta.lab._runs.runner import Runner
-        from fair_tta.lab._runs.store import ROWS, Store
+        from fair_tta.lab.folder import EXAMINATION, EXAMINATION_PAGE, ROWS, examine_folder
         from fair_tta.methods import ZeroShot
-        from fair_tta.prediction import Prediction
 
         methods = options.read_adapters(adapters) if adapters else {}
         options.check_reference("--adapters", methods, reference)
-        classifier = options.make_classifier(
-            model,
-            usage("--targets", targets_option, targets),
-            usage("--sensitive", sensitive_option, sensitive, "sensitive"),
-            template,
-            adapter=ZeroShot(),
-            seed=seed,
-            views=views,
-            batch_size=batch_size,
-            device=device,
-            dtype=dtype,
-        )
-        notes = embedded_notes(context)
-        for note in notes:
-            say(note)
-        chosen = chosen_pictures(
-            images, null=null, limit=limit, sample=sample, seed=seed, often=reference is not None
-        )
-        fitted = options.fit_on(reference, classifier, methods, chosen, reference_is_data, progress)
-        methods, notes = dict(fitted.adapters), [*notes, *fitted.notes]
-        notes += [f"Not all pictures were used: {name} {number}." for name, number in
+        classifier = options.make_classifier(context, adapter=ZeroShot())
+        some = [f"Not all images were used: {name} {number}." for name, number in
                 (("the first", limit), ("a sample of", sample)) if number is not None]  # fmt: skip
-        left_out: list[str] = []
-        with (
-            progress_bar(progress, "pictures") as tell,
-            nullcontext() if out is None else Store(rows_file(out), restart=restart) as store,
-        ):
-            runner = Runner(
-                job_of(classifier, [ZeroShot(), *methods.values()], model, is_kept=bool(out)),
-                options.make_engine(engine, workers, cores, address),
-                store,
-            )
-            answered = runner.stream(
-                chosen(),
-                image_source,
-                size=classifier.batch_size,
-                seed=seed,
-                read_ahead="-" not in images,
-            )
-
-            def answers() -> Iterator[tuple[str, str, list[Prediction]]]:
-                done = failed = 0
-                for done, (item, found) in enumerate(answered, start=1):
-                    path = item.path if isinstance(item, Unlisted) else item
-                    if isinstance(item, Unlisted):
-                        found = closed_folder(item)
-                    if isinstance(found, str):
-                        failed += 1
-                        say(printable(as_named(found, path)))
-                    else:
-                        short_name = printable(str(Path(*Path(path).parts[-2:])))
-                        yield short_name, path, [row.prediction for row in found]
-                    tell(done, None)
-                if failed == done:
-                    raise FairTTAError("no picture could be used." if done else NO_PICTURE)
-                if failed:
-                    left_out.append(f"{failed} of {done} pictures could not be used.")
-                    notes.extend(left_out)
-
-            examination = examine_answers(
+        with progress_bars(progress) as bar:
+            examination, failed = examine_folder(
                 classifier,
                 methods,
-                answers(),
-                provenance={"reference": fitted.provenance} if fitted.provenance else {},
-                notes=notes,
-                images=out is not None and not no_pictures,
-                seed=seed,
+                chosen_images(context),
+                out,
+                engine=options.make_engine(context),
+                model=model,
+                restart=restart,
+                read_ahead="-" not in images,
+                pictures=not no_pictures,
+                reference=reference,
+                reference_is_data=reference_is_data,
+                notes=[*embedded_notes(context), *some],
+                fitted=options.log_fitted,
+                problem=lambda reason: log(printable(reason)),
+                progress=lambda done, total: bar("images")(done, total),
+                fitting=lambda done, total: bar("reference images")(done, total),
             )
-        if out is not None:
-            examination.save(out / EXAMINATION)
-            examination.save_html(out / PAGE)
         if as_json:
             typer.echo(examination.to_json())
         else:
             print_examination(examination)
             if out is not None:
-                typer.echo(f"Written to {printable(str(out))}: {EXAMINATION}, {PAGE}, {ROWS}")
-    for sentence in left_out:
-        say(sentence)
-    if left_out:
+                files = f"{EXAMINATION}, {EXAMINATION_PAGE}, {ROWS}"
+                typer.echo(f"Written to {printable(str(out))}: {files}")
+    if failed:
+        log(f"{failed} of {examination.document.n + failed} images could not be used.")
         raise typer.Exit(LEFT_OUT)

@@ -1,4 +1,4 @@
-"""``fair-tta fit``: a method learns of reference pictures once, and the file is used often."""
+"""``fair-tta fit``: fit a method on reference images once and use the file often."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import typer
 
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, progress_bar, say, usage
-from fair_tta.lab._cli.names import sensitive_option, targets_option
+from fair_tta.lab._cli.console import LEFT_OUT, exits, log, progress_bar, usage
 
 
 def fit_command(
@@ -25,7 +24,7 @@ def fit_command(
         ),
     ],
     images: Annotated[
-        Path, typer.Option("--images", metavar="DIR", help="Folder of the reference pictures.")
+        Path, typer.Option("--images", metavar="DIR", help="Folder of the reference images.")
     ],
     targets: options.TargetsOption,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write.")],
@@ -37,40 +36,26 @@ def fit_command(
     dtype: options.Precision = None,
     progress: options.ShowProgress = None,
 ) -> None:
-    """Fit a method on reference pictures without labels and write it to a file.
+    """Fit a method on reference images without labels and write it to a file.
 
     The file is used as --adapter 'METHOD:reference=FILE', with the same model and the same names. A
-    picture that cannot be read is listed and does not stop the others; the exit code is then 4.
+    image that cannot be read is listed and does not stop the others; the exit code is then 4.
     """
-    names = options.option_names(context, reference="--images")
-    with exits(names=names):
+    with exits(context, reference="--images"):
         _check_out(out)
         from fair_tta.lab._runs.reference import ReferenceFolder, check_fittable
 
         method = usage("--adapter", options.read_adapter, adapter)
         assert method is not None
         usage("--adapter", check_fittable, {adapter: method})
-        classifier = options.make_classifier(
-            model,
-            usage("--targets", targets_option, targets),
-            usage("--sensitive", sensitive_option, sensitive, "sensitive"),
-            template,
-            adapter=method,
-            seed=0,
-            views=1,
-            batch_size=batch_size,
-            device=device,
-            dtype=dtype,
-        )
-        for note in embedded_notes(context):
-            say(note)
+        classifier = options.make_classifier(context, adapter=method)
         folder = ReferenceFolder.scan(images)
-        with progress_bar(progress, "pictures") as tell:
-            fitted = folder.fit(classifier, {adapter: method}, progress=tell)
+        with progress_bar(progress, "images") as update:
+            fitted = folder.fit(classifier, {adapter: method}, progress=update)
         (found,) = fitted.adapters.values()
         found.save(out)  # type: ignore[attr-defined]
-        options.say_fitted(fitted)
-        say(f"Written: {str(out)!r}.")
+        options.log_fitted(fitted)
+        log(f"Written: {str(out)!r}.")
     if fitted.left_out:
         raise typer.Exit(LEFT_OUT)
 

@@ -14,7 +14,7 @@ from fair_tta._prompts.templates import parse_names
 from fair_tta.errors import FairTTAError
 
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
-_DOUBTS = (
+_PROBLEMS = (
     (r"[-+]?\d+([.,]\d+)?", "a number"),
     (rf"(\d{{1,4}}[-. ]({_MONTHS})[a-z]*|({_MONTHS})[a-z]*[-. ]\d{{1,4}})", "a date"),
     (r"\d{4}-\d\d?-\d\d?.*", "a date"),
@@ -24,22 +24,22 @@ _DOUBTS = (
 )
 
 
-def doubt(phrase: str) -> str | None:
-    """Why a phrase is no word for what is in a picture, None if it may be one.
+def prompt_problem(phrase: str) -> str | None:
+    """Why a phrase is unlikely to describe what is in an image, None if it may.
 
     Example:
-        >>> doubt("-1"), doubt("03-Sep"), doubt("Latino_Hispanic"), doubt("old")
-        ('a number', 'a date', 'a name with an underscore', None)
+        >>> [prompt_problem(phrase) for phrase in ("-1", "03-Sep", "Latino_Hispanic", "old")]
+        ['a number', 'a date', 'a name with an underscore', None]
     """
-    for pattern, what in _DOUBTS:
+    for pattern, what in _PROBLEMS:
         if re.fullmatch(pattern, phrase.strip(), re.IGNORECASE | re.DOTALL):
             return what
     return None
 
 
-def doubts(names: Mapping[str, str]) -> dict[str, str]:
+def prompt_problems(names: Mapping[str, str]) -> dict[str, str]:
     """``{phrase: why}`` of those that can hardly be meant."""
-    found = {phrase: doubt(phrase) for phrase in names.values()}
+    found = {phrase: prompt_problem(phrase) for phrase in names.values()}
     return {phrase: why for phrase, why in found.items() if why is not None}
 
 
@@ -54,7 +54,7 @@ def targets_option(texts: Sequence[str]) -> dict[str, str]:
         {'cat': 'cat', 'dog': 'dog', 'bird': 'of a bird, flying'}
     """
     pairs = [pair for text in texts for pair in _pairs(_hide(text), text)]
-    return parse_names("--targets", _together("--targets", pairs))
+    return parse_names("targets", _together("targets", pairs))
 
 
 def sensitive_option(texts: Sequence[str], attribute: str) -> dict[str, dict[str, str]]:
@@ -71,8 +71,8 @@ def sensitive_option(texts: Sequence[str], attribute: str) -> dict[str, dict[str
     found, written = _by_name(texts, attribute, "an attribute", "place: water,land")
     return {
         name: parse_names(
-            f"--sensitive {name}:" if name in written else "--sensitive",
-            _together("--sensitive", pairs),
+            f"sensitive {name}:" if name in written else "sensitive",
+            _together("sensitive", pairs),
         )
         for name, pairs in found.items()
     }
@@ -89,7 +89,7 @@ def harmful_option(texts: Sequence[str]) -> dict[str, dict[str, str]]:
     empty = [name for name, pairs in found.items() if not pairs]
     if empty:
         raise FairTTAError(f"a set needs classes: 'crime: thief,criminal' (got {empty[0]!r}).")
-    return {name: _together("--harmful", pairs) for name, pairs in found.items()}
+    return {name: _together("harmful", pairs) for name, pairs in found.items()}
 
 
 def parse_renames(texts: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -141,11 +141,11 @@ def _pairs(text: str, written: str) -> list[tuple[str, str]]:
     return [(_show(label).strip(), _show(phrase).strip())]
 
 
-def _together(option: str, pairs: list[tuple[str, str]]) -> dict[str, str]:
+def _together(argument: str, pairs: list[tuple[str, str]]) -> dict[str, str]:
     labels = [label for label, _ in pairs]
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
-        raise FairTTAError(f"`{option}` should have distinct names ({twice} came twice).")
+        raise FairTTAError(f"`{argument}` should have distinct names ({twice} came twice).")
     return dict(pairs)
 
 

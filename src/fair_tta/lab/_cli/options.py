@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fair_tta._prompts.templates import Templates, default_template
-from fair_tta.lab._cli.console import progress_bar, say, usage
-from fair_tta.lab._cli.paths import image_sources
+from fair_tta.lab._cli.console import embedded_notes, log, progress_bar, usage
+from fair_tta.lab._cli.names import sensitive_option, targets_option
 
 if TYPE_CHECKING:
     from fair_tta._io import Unlisted
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 GOES_ON = "The same command goes on from there."
-"""What to say of finished answers that are kept."""
+"""Added to messages where finished answers are kept."""
 
 
 def complete_adapters(incomplete: str) -> list[str]:
@@ -34,11 +34,11 @@ def complete_adapters(incomplete: str) -> list[str]:
     return [offer for offer in offers if offer.startswith(incomplete)]
 
 
-Pictures = Annotated[
+Images = Annotated[
     list[str],
     typer.Argument(
         metavar="IMAGE",
-        help="Pictures, folders of pictures (with subfolders), or - to read paths from stdin.",
+        help="Images, folders of images (with subfolders), or - to read paths from stdin.",
     ),
 ]
 Null = Annotated[
@@ -49,7 +49,7 @@ TargetsOption = Annotated[
     typer.Option(
         "--targets",
         metavar="NAMES",
-        help="Classes: 'cat,dog', or repeated 'cat=of a cat' where the sentence says other words.",
+        help="Classes: 'cat,dog', or repeated 'cat=of a cat' where the prompt uses other words.",
         show_default=False,
     ),
 ]
@@ -86,8 +86,8 @@ OneAdapter = Annotated[
     typer.Option(
         "--adapter",
         metavar="METHOD",
-        help="Method, such as 'fair-tpt:lam=10' (see `fair-tta adapters`), or of a file of your "
-        "own, which is run: 'my_file.py:MyMethod'.",
+        help="Method, such as 'fair-tpt:lam=10' (see `fair-tta adapters`), or user-defined in a "
+        "file, which is run: 'my_file.py:MyMethod'.",
         show_default="fair-tpt with --sensitive, else zero-shot",
         autocompletion=complete_adapters,
     ),
@@ -102,12 +102,12 @@ Adapters = Annotated[
         autocompletion=complete_adapters,
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seeds the views of each picture.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seeds the views of each image.")]
 ViewCount = Annotated[
-    int, typer.Option("--views", min=1, help="How many views of each picture, itself included.")
+    int, typer.Option("--views", min=1, help="How many views of each image, itself included.")
 ]
 BatchSize = Annotated[
-    int, typer.Option("--batch-size", min=1, help="How many pictures at once: speed and memory.")
+    int, typer.Option("--batch-size", min=1, help="How many images at once: speed and memory.")
 ]
 Device = Annotated[
     str | None,
@@ -171,16 +171,14 @@ ReferenceDir = Annotated[
     typer.Option(
         "--reference",
         metavar="DIR",
-        help="Folder of pictures without labels, on which methods that need a reference are "
+        help="Folder of images without labels, on which methods that need a reference are "
         "fitted first.",
         show_default="none",
     ),
 ]
 ReferenceIsData = Annotated[
     bool,
-    typer.Option(
-        "--reference-is-data", help="Allow --reference to have pictures that are answered."
-    ),
+    typer.Option("--reference-is-data", help="Allow --reference to have images that are answered."),
 ]
 ShowProgress = Annotated[
     bool | None,
@@ -190,14 +188,15 @@ ShowProgress = Annotated[
 ]
 
 
-def make_engine(name: EngineName, workers: int | None, cores: int, address: str | None) -> Engine:
-    """The engine that the options describe."""
+def make_engine(context: typer.Context) -> Engine:
+    """The engine that the options of a command describe."""
     from fair_tta.lab._runs.local import Local
     from fair_tta.lab._runs.ray import OnRay
 
-    if name is EngineName.RAY:
-        return OnRay(address, workers, cores)
-    return Local(workers or 1)
+    given = context.params
+    if given["engine"] is EngineName.RAY:
+        return OnRay(given["address"], given["workers"], given["cores"])
+    return Local(given["workers"] or 1)
 
 
 def refuse_idle(context: typer.Context, idle: Mapping[str, str]) -> None:
@@ -241,17 +240,6 @@ def idle_without(
     return idle
 
 
-def option_names(context: typer.Context, **others: str) -> dict[str, str]:
-    """What arguments of functions are called on the command line.
-
-    Args:
-        context: of a command, whose options have the names of these arguments.
-        others: arguments whose names differ.
-    """
-    own = {p.name: p.opts[0] for p in context.command.params if p.name and p.opts[0][:2] == "--"}
-    return {**own, **others}
-
-
 def read_adapter(text: str | None) -> Adapter | None:
     """The adapter of `OneAdapter`."""
     from fair_tta.methods._registry import parse_adapter
@@ -276,7 +264,7 @@ def check_reference(option: str, methods: Mapping[str, Adapter], reference: Path
     for name, adapter in methods.items():
         if not adapter.is_fitted:
             raise typer.BadParameter(
-                f"{name!r} has to be fitted: name a folder of pictures with --reference, or write "
+                f"{name!r} has to be fitted: name a folder of images with --reference, or write "
                 f"'{name.partition(':')[0]}:reference=FILE' with a file of `fair-tta fit`.",
                 param_hint=option,
             )
@@ -290,68 +278,78 @@ def fit_on(
     reference_is_data: bool,
     progress: bool | None,
 ) -> FittedAdapters:
-    """The methods, fitted on the pictures of --reference if there are any; says what came of it."""
+    """The methods, fitted on the images of --reference if there are any."""
     from fair_tta.lab._runs.reference import fit_adapters
+    from fair_tta.lab.folder import image_sources
 
-    with progress_bar(progress, "reference pictures") as tell:
+    with progress_bar(progress, "reference images") as update:
         fitted = fit_adapters(
             classifier,
             methods,
             reference,
             lambda: image_sources(chosen()),
             reference_is_data=reference_is_data,
-            progress=tell,
+            progress=update,
         )
-    say_fitted(fitted)
+    log_fitted(fitted)
     return fitted
 
 
-def say_fitted(fitted: FittedAdapters) -> None:
+def log_fitted(fitted: FittedAdapters) -> None:
     """What methods were fitted on, and what could not be used of it."""
     from fair_tta._io import printable
 
     for sentence in (*fitted.left_out, *fitted.notes):
-        say(printable(sentence))
+        log(printable(sentence))
 
 
 def make_classifier(
-    model: str,
-    targets: Mapping[str, str],
-    sensitive: Mapping[str, Mapping[str, str]],
-    template: str | None,
+    context: typer.Context,
+    targets: Mapping[str, str] | None = None,
+    sensitive: Mapping[str, Mapping[str, str]] | None = None,
     *,
     adapter: Adapter | None = None,
-    seed: int,
-    views: int,
-    batch_size: int,
-    device: str | None,
-    dtype: str | None = None,
 ) -> FairTPTClassifier:
-    """The classifier that the options describe; an adapter is left out until it is fitted."""
+    """The classifier that the options of a command describe.
+
+    Args:
+        context: of the command.
+        targets: those of --targets if None.
+        sensitive: those of --sensitive if None.
+        adapter: its method; zero-shot as long as it has to be fitted.
+    """
     from transformers.utils import logging
 
     from fair_tta._images.views import AugMix
     from fair_tta.classifier import FairTPTClassifier
     from fair_tta.methods import ZeroShot
 
-    templates = default_template(bool(sensitive))
-    if template is not None:
-        templates = usage("--template", Templates.from_sentence, template)
-    logging.disable_progress_bar()  # of loading weights
+    given = context.params
+    if targets is None:
+        targets = usage("--targets", targets_option, given["targets"])
+    if sensitive is None:
+        sensitive = usage("--sensitive", sensitive_option, given["sensitive"], "sensitive")
+    template = default_template(bool(sensitive))
+    if given["template"] is not None:
+        template = usage("--template", Templates.from_sentence, given["template"])
     if adapter is not None and adapter.needs.sensitive and not sensitive:
         raise typer.BadParameter(
-            "it needs to know what should not matter: name that with --sensitive.",
+            "it needs sensitive attribute values: name them with --sensitive.",
             param_hint="--adapter",
         )
-    return FairTPTClassifier(
-        model,
+    logging.disable_progress_bar()  # of loading weights
+    classifier = FairTPTClassifier(
+        given["model"],
         targets,
         {attribute: dict(names) for attribute, names in sensitive.items()} or None,
-        templates,
+        template,
         adapter=adapter if adapter is None or adapter.is_fitted else ZeroShot(),
-        views=AugMix(views),
-        seed=seed,
-        batch_size=batch_size,
-        device=device,
-        dtype=dtype,
+        views=AugMix(given.get("views", 1)),
+        seed=given.get("seed", 0),
+        batch_size=given["batch_size"],
+        device=given["device"],
+        dtype=given["dtype"],
     )
+    for note in embedded_notes(context):
+        log(note)
+    return classifier

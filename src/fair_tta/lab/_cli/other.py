@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from fair_tta import __version__
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import exits, say
-
-_SETTINGS = 28  # characters in a line, if there is room
+from fair_tta.lab._cli.console import exits, log
 
 
 def adapters_command() -> None:
@@ -25,13 +23,12 @@ def adapters_command() -> None:
 
     Settings are written after a colon: fair-tpt:lam=10,rate.beta=0.05. A plus sign projects after
     tuning: fair-tpt+orthcali:lam=0. What needs a reference has it from --reference DIR, or from a
-    file of `fair-tta fit`: logit-balance:reference=FILE. A method of a file of your own, which is
-    run, is written my_file.py:MyMethod.
+    file of `fair-tta fit`: logit-balance:reference=FILE. A user-defined method is written
+    my_file.py:MyMethod; the file is run.
     """
-    from fair_tta.lab.report._terminal import Fitted, columns
     from fair_tta.methods._registry import ADAPTERS, describe_settings
 
-    rows = []
+    console = Console()
     for name, kind in ADAPTERS.items():
         default = kind()
         needs = [
@@ -43,22 +40,24 @@ def adapters_command() -> None:
                 ("reference", default.needs.reference),
                 ("its labels", default.needs.labels),
                 ("true values", default.needs.values),
-                ("pictures", default.needs.pixels),
+                ("images", default.needs.pixels),
             )
             if needed
         ]
-        first = inspect.cleandoc(kind.__doc__ or "").splitlines()[0]
         described = [*describe_settings(kind)]
-        described += [("reference", "FILE")] * kind().needs.reference
+        described += [("reference", "FILE")] * default.needs.reference
         settings = ", ".join(f"{key}={value}" for key, value in described)
-        rows.append([*map(Text, (name, first, ", ".join(needs) or "nothing", settings or "none"))])
-    made = columns(["name", "what it does", "needs", "settings and defaults"], rows, (0, 1, 2))
-    made[3] = replace(made[3], most=max(made[3].least, _SETTINGS), is_left=True)
-    Console().print(Fitted(made, rows))
-    Console().print(
+        console.print(Text(name, style="bold"))
+        for line in (
+            inspect.cleandoc(kind.__doc__ or "").splitlines()[0],
+            f"Needs: {', '.join(needs) or 'nothing'}.",
+            f"Settings: {settings or 'none'}",
+        ):
+            console.print(Padding(Text(line), (0, 0, 0, 4)))
+    console.print(
         "Cost, against a plain zero-shot call: about 1.0 times without views; with views as many "
-        "times as there are (--views, 64 unless told) or less, as they are encoded together. "
-        "`fair-tta audit` and `fair-tta demo` tell what they measured."
+        "times as there are (--views, 64 by default) or less, as they are encoded together. "
+        "`fair-tta audit` and `fair-tta demo` report what they measured."
     )
 
 
@@ -88,15 +87,15 @@ def app_command(
 
     Nothing is sent anywhere. What is uploaded lies in a temporary folder and is deleted at the end.
     """
-    with exits(names=options.option_names(context)):
+    with exits(context):
         from fair_tta.lab.app import serve
 
         def ready(url: str) -> None:
-            say(f"{url}  (Ctrl-C ends it and deletes what was uploaded)")
+            log(f"{url}  (Ctrl-C ends it and deletes what was uploaded)")
             if share and "127.0.0.1" in url:
-                say("No public link could be made: the app is on this machine only.")
+                log("No public link could be made: the app is on this machine only.")
             elif share:
-                say("This link is public: whoever knows it may use the app.")
+                log("This link is public: whoever knows it may use the app.")
 
         serve(
             model,
@@ -209,7 +208,7 @@ def report_command(
     ] = None,
 ) -> None:
     """Write the report of an audit."""
-    with exits(names={"path": "--out"}):
+    with exits(path="--out"):
         from fair_tta.auditing import Audit
         from fair_tta.lab.report import write_report
 

@@ -1,26 +1,18 @@
-"""Which pictures a command is about: files, folders, or paths from stdin, one after the other."""
+"""Which images a command is about: files, folders, or paths from stdin, one after the other."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
+
+import typer
 
 from fair_tta._io import Unlisted, pictures_below
 
-if TYPE_CHECKING:
-    from fair_tta.lab._runs.bank import ImageSource
 
-NO_PICTURE = (
-    "no picture was found: name files, folders with files such as .jpg or .png, or - to read paths "
-    "from stdin."
-)
-
-
-def find_pictures(paths: Iterable[str], *, null: bool = False) -> Iterator[str | Unlisted]:
-    """Paths of pictures, without holding all of them in memory, and folders that are closed.
+def find_images(paths: Iterable[str], *, null: bool = False) -> Iterator[str | Unlisted]:
+    """Paths of images, without holding all of them in memory, and folders that are closed.
 
     Args:
         paths: files, folders (read with their subfolders), and ``-`` for paths on stdin.
@@ -34,72 +26,28 @@ def find_pictures(paths: Iterable[str], *, null: bool = False) -> Iterator[str |
             yield from _expand(path)
 
 
-def some_pictures(
-    found: Iterator[str | Unlisted], limit: int | None, sample: int | None, seed: int
-) -> Iterable[str | Unlisted]:
-    """The first so many of them, or a sample of so many that the seed chooses."""
+def chosen_images(context: typer.Context) -> Callable[[], Iterable[str | Unlisted]]:
+    """The images of a command, each time it is called: all, the first --limit or a --sample.
+
+    Paths on stdin are read once: with a --reference, which needs them twice, they are kept.
+    """
     from fair_tta.lab.data._sampling import choose
 
+    given = context.params
+    paths, seed = given["images"], given["seed"]
+
     def group(item: str | Unlisted) -> str | None:
-        return "" if isinstance(item, str) else None  # folders are told in any case
-
-    return choose(found, limit, sample, seed, key=lambda p: os.path.normpath(str(p)), group=group)
-
-
-def chosen_pictures(
-    paths: list[str],
-    *,
-    null: bool,
-    limit: int | None,
-    sample: int | None,
-    seed: int,
-    often: bool = False,
-) -> Callable[[], Iterable[str | Unlisted]]:
-    """What a command is about, each time it is called.
-
-    Args:
-        paths: of `find_pictures`, as `null`.
-        limit: of `some_pictures`, as `sample` and `seed`.
-        often: whether it is called more than once; then all paths from stdin are read first.
-    """
+        return "" if isinstance(item, str) else None  # folders are reported in any case
 
     def found() -> Iterable[str | Unlisted]:
-        return some_pictures(find_pictures(paths, null=null), limit, sample, seed)
+        every = find_images(paths, null=given["null"])
+        key = lambda path: os.path.normpath(str(path))  # noqa: E731
+        return choose(every, given["limit"], given["sample"], seed, key=key, group=group)
 
-    if not often or "-" not in paths:
+    if given["reference"] is None or "-" not in paths:
         return found
     every = list(found())
     return lambda: every
-
-
-def image_sources(found: Iterable[str | Unlisted]) -> Iterator[ImageSource]:
-    """All that are no closed folders."""
-    return (asked for one in found if (asked := image_source(one)) is not None)
-
-
-def image_source(found: str | Unlisted) -> ImageSource | None:
-    """For the runner; None for a folder that is closed."""
-    from fair_tta.lab._runs.bank import ImageSource
-
-    return None if isinstance(found, Unlisted) else ImageSource(found, os.path.abspath(found))
-
-
-def as_named(problem: str, path: str) -> str:
-    """A message about a file in the words of whoever named it."""
-    return problem.replace(repr(os.path.abspath(path)), repr(path))
-
-
-def closed_folder(found: Unlisted) -> str:
-    """What to say of it."""
-    return f"cannot look into the folder {found.path!r}: {found.reason}"
-
-
-def rows_file(out: Path) -> Path:
-    """The file of finished rows in a folder, which is created if it does not exist."""
-    from fair_tta.lab._runs.store import ROWS
-
-    out.mkdir(parents=True, exist_ok=True)
-    return out / ROWS
 
 
 def _expand(path: str) -> Iterator[str | Unlisted]:

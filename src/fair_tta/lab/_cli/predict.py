@@ -6,7 +6,6 @@ import dataclasses
 import io
 import json
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
@@ -14,31 +13,21 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from fair_tta._io import CsvRows, Unlisted, printable
+from fair_tta._io import CsvRows, printable
 from fair_tta.errors import ImageError
 from fair_tta.lab._cli import options
 from fair_tta.lab._cli.console import (
     CANNOT_USE,
     LEFT_OUT,
-    embedded_notes,
     exits,
+    log,
     progress_bar,
-    say,
-    usage,
 )
-from fair_tta.lab._cli.names import sensitive_option, targets_option
-from fair_tta.lab._cli.paths import (
-    NO_PICTURE,
-    as_named,
-    chosen_pictures,
-    closed_folder,
-    image_source,
-    rows_file,
-)
-from fair_tta.lab.report._terminal import Fitted, TableColumn
+from fair_tta.lab._cli.paths import chosen_images
+from fair_tta.lab._terminal import NarrowTable
 from fair_tta.prediction import Prediction
 
-UNREADABLE_PICTURE = "unreadable"
+UNREADABLE = "unreadable"
 
 
 class Output(Protocol):
@@ -47,7 +36,7 @@ class Output(Protocol):
     def __init__(self, targets: tuple[str, ...], attributes: tuple[str, ...]) -> None: ...
 
     def add(self, path: str, answer: Prediction | ImageError) -> None:
-        """One more picture."""
+        """One more image."""
 
     def flush(self) -> None:
         """Show what was added."""
@@ -75,7 +64,7 @@ class JsonLines:
 
 
 class Csv:
-    """A row per picture, with a column for the probability of each target."""
+    """A row per image, with a column for the probability of each target."""
 
     def __init__(self, targets: tuple[str, ...], attributes: tuple[str, ...]) -> None:
         self._text = io.StringIO(newline="")
@@ -114,7 +103,7 @@ class PredictionTable:
         self._console = Console()
         if not self._console.is_terminal:
             self._console.width = max(self._console.width, 160)  # a file has room
-        self._wide = min(24, max(len(UNREADABLE_PICTURE), *(len(printable(t)) for t in targets)))
+        self._wide = min(24, max(len(UNREADABLE), *(len(printable(t)) for t in targets)))
         self._attributes = attributes
         self._is_first = True
         self._rows: list[list[Text]] = []
@@ -122,7 +111,7 @@ class PredictionTable:
     def add(self, path: str, answer: Prediction | ImageError) -> None:
         """See `Output.add`."""
         if isinstance(answer, ImageError):
-            cells = [UNREADABLE_PICTURE, "", "", *("" for _ in self._attributes), ""]
+            cells = [UNREADABLE, "", "", *("" for _ in self._attributes), ""]
             self._rows.append([Text(printable(path)), *(Text(c, style="red") for c in cells)])
             return
         entropies = [
@@ -136,16 +125,11 @@ class PredictionTable:
         self._rows.append([Text(printable(path)), *map(Text, cells)])
 
     def flush(self) -> None:
-        """See `Output.flush`."""
-        columns = [
-            TableColumn("picture", 12, self._console.width, is_text=True, is_left=True),
-            TableColumn("answer", min(10, self._wide), self._wide, is_text=True, is_left=True),
-            TableColumn("p", 5, 5),
-            TableColumn("zero-shot", min(10, self._wide), self._wide, is_text=True, is_left=True),
-            *(TableColumn(f"entropy of {printable(a)}", 7, 12) for a in self._attributes),
-            TableColumn("", 7, 7, is_text=True, is_left=True),
-        ]
-        self._console.print(Fitted(columns, self._rows, has_head=self._is_first))
+        entropies = [f"entropy of {printable(a)}" for a in self._attributes]
+        titles = ["image", "answer", "p", "zero-shot", *entropies, ""]
+        texts = (0, 1, 3, len(titles) - 1)
+        widths = [self._console.width, self._wide, 5, self._wide, *(12 for _ in entropies), 7]
+        self._console.print(NarrowTable(titles, self._rows, "", texts, self._is_first, widths))
         self._rows.clear()
         self._is_first = False
 
@@ -165,7 +149,7 @@ if TYPE_CHECKING:
 
 def predict_command(
     context: typer.Context,
-    images: options.Pictures,
+    images: options.Images,
     targets: options.TargetsOption,
     sensitive: options.SensitiveOption = [],  # noqa: B006
     template: options.Template = None,
@@ -174,7 +158,7 @@ def predict_command(
     reference: options.ReferenceDir = None,
     reference_is_data: options.ReferenceIsData = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object per picture and line.")
+        bool, typer.Option("--json", help="A JSON object per image and line.")
     ] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="A CSV table.")] = False,
     null: options.Null = False,
@@ -200,9 +184,9 @@ def predict_command(
     address: options.Address = None,
     progress: options.ShowProgress = None,
 ) -> None:
-    """Classify pictures: a table, or --json or --csv on stdout.
+    """Classify images: a table, or --json or --csv on stdout.
 
-    Answers appear batch by batch; with --out they are kept and not computed again. A picture or
+    Answers appear batch by batch; with --out they are kept and not computed again. An image or
     folder that cannot be read is listed and does not stop the others; the exit code is then 4.
     """
     if as_json and as_csv:
@@ -212,79 +196,55 @@ def predict_command(
 
     def stopped() -> str:
         on = "" if out is None else f" {options.GOES_ON}"
-        return f"Stopped; {done} pictures are answered.{on}"
+        return f"Stopped; {done} images are answered.{on}"
 
     done = failed = 0
-    with exits(stopped, options.option_names(context)):
-        from fair_tta._io import printable
-        from fair_tta.lab._runs.job import job_of
-        from fair_tta.lab._runs.runner import Runner
-        from fair_tta.lab._runs.store import Store
+    with exits(context, stopped):
+        from fair_tta.lab.folder import NO_IMAGE, predict_images
         from fair_tta.methods._registry import short_name
 
         method = options.read_adapter(adapter)
         named = {} if adapter is None or method is None else {short_name(adapter): method}
         options.check_reference("--adapter", named, reference)
-        classifier = options.make_classifier(
-            model,
-            usage("--targets", targets_option, targets),
-            usage("--sensitive", sensitive_option, sensitive, "sensitive"),
-            template,
-            adapter=method,
-            seed=seed,
-            views=views,
-            batch_size=batch_size,
-            device=device,
-            dtype=dtype,
-        )
-        for note in embedded_notes(context):
-            say(note)
+        classifier = options.make_classifier(context, adapter=method)
         kind: type[Output] = JsonLines if as_json else Csv if as_csv else PredictionTable
         output = kind(classifier.targets, tuple(classifier.sensitive))
         # A bar and a table on the same terminal would write over each other.
         wanted = progress if progress is not None or as_json or as_csv else False
-        chosen = chosen_pictures(
-            images, null=null, limit=limit, sample=sample, seed=seed, often=reference is not None
-        )
+        chosen = chosen_images(context)
         if reference is not None:
             fitted = options.fit_on(
                 reference, classifier, named, chosen, reference_is_data, progress
             )
             (method,) = fitted.adapters.values()
             classifier = classifier.with_adapter(method)
-        with (
-            progress_bar(wanted, "pictures") as tell,
-            nullcontext() if out is None else Store(rows_file(out), restart=restart) as store,
-        ):
-            runner = Runner(
-                job_of(classifier, [classifier.adapter], model, is_kept=out is not None),
-                options.make_engine(engine, workers, cores, address),
-                store,
-            )
-            size, is_typed = classifier.batch_size, "-" in images  # whoever types waits for answers
-            answered = runner.stream(
-                chosen(), image_source, size=size, seed=seed, read_ahead=not is_typed
-            )
-            for item, answers in answered:
+        answered = predict_images(
+            classifier,
+            [classifier.adapter],
+            chosen(),
+            out,
+            engine=options.make_engine(context),
+            model=model,
+            restart=restart,
+            read_ahead="-" not in images,  # whoever types waits for answers
+        )
+        with progress_bar(wanted, "images") as update:
+            for path, predictions in answered:
                 done += 1
-                path = item.path if isinstance(item, Unlisted) else item
-                if isinstance(item, Unlisted):
-                    answers = closed_folder(item)
-                if isinstance(answers, str):
-                    answers = as_named(answers, path)
+                if isinstance(predictions, str):
                     failed += 1
                     if kind is PredictionTable:
-                        say(printable(answers))  # the others have a place for it
-                    output.add(path, ImageError(answers))
+                        log(printable(predictions))  # the others have a place for it
+                    output.add(path, ImageError(predictions))
                 else:
-                    output.add(path, answers[0].prediction)
-                if done % size == 0:
+                    output.add(path, predictions[0])
+                if done % batch_size == 0:
                     output.flush()
-                tell(done, None)
+                update(done, None)
             output.flush()
     if not done:
-        say(f"Error: {NO_PICTURE}")
+        log(f"Error: {NO_IMAGE}")
         raise typer.Exit(CANNOT_USE)
     if failed:
-        say(f"{failed} of {done} pictures could not be used.")
+        log(f"{failed} of {done} images could not be used.")
         raise typer.Exit(LEFT_OUT)

@@ -10,13 +10,12 @@ from rich.text import Text
 from fair_tta._io import printable
 from fair_tta.auditing._document import AuditDocument, EstimateFields
 from fair_tta.auditing._examination import Examination, ExaminationDocument, PerceivedAttribute
+from fair_tta.lab._terminal import NarrowTable
 from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, ROWS, FolderAudit
 from fair_tta.lab.report import _examination as sentences
 from fair_tta.lab.report._first_screen import screen_of_many
-from fair_tta.lab.report._many_tasks import NamedAudit
 from fair_tta.lab.report._numbers import SPACE, group_name
-from fair_tta.lab.report._terminal import Fitted, columns
-from fair_tta.lab.report._verdict import cost_sentence
+from fair_tta.lab.report._verdict import NamedAudit, cost_sentence
 
 SHOWN_METRICS = {
     "accuracy": "accuracy",
@@ -36,7 +35,7 @@ def print_audit(result: FolderAudit) -> None:
     document, console = result.audit.document, Console()
     print_verdict(console, [("", document)], result.audit.warnings)
     level = f"{document.settings.level:.0%} intervals in brackets; percent"
-    title = f"{document.data.n} pictures; {level}"
+    title = f"{document.data.n} images; {level}"
     console.print(_table(title, {run.name: run.metrics.by_name() for run in document.runs}, ""))
     if document.comparisons:
         title = f"Difference from {document.comparisons[0].reference}, paired"
@@ -69,14 +68,14 @@ def print_verdict(
 ) -> None:
     """What is wrong, how sure, what to do, and banners: the first screen of the report."""
     screen = screen_of_many(tasks)
-    said = [f"{card.heading}: {card.text} {card.more}".strip() for card in screen["cards"]]
-    said += [f"Note: {text}" for text in dict.fromkeys([*screen["banners"], *warnings])]
-    for text in said:
+    lines = [f"{card.heading}: {card.text} {card.more}".strip() for card in screen["cards"]]
+    lines += [f"Note: {text}" for text in dict.fromkeys([*screen["banners"], *warnings])]
+    for text in lines:
         console.print(Text(printable(text.replace(SPACE, " "))))
     console.print()
 
 
-def _perceived(document: AuditDocument) -> Fitted:
+def _perceived(document: AuditDocument) -> NarrowTable:
     """EOD by the labels and by the model's beliefs, and how both change."""
     changes = {c.run: c.perceived or {} for c in document.comparisons}
     rows = []
@@ -96,18 +95,18 @@ def _perceived(document: AuditDocument) -> Fitted:
     title = "EOD by labels, and by the model's own beliefs in their place (pseudo-EOD)"
     if document.compared:
         title += "; changes do not allow for the number of methods"
-    return Fitted(columns(titles, rows), rows, title)
+    return NarrowTable(titles, rows, title)
 
 
-def _table(title: str, runs: Mapping[str, Mapping[str, EstimateFields]], sign: str) -> Fitted:
+def _table(title: str, runs: Mapping[str, Mapping[str, EstimateFields]], sign: str) -> NarrowTable:
     rows = [
         [Text(printable(name)), *(Text(figure_cell(figures[m], sign)) for m in SHOWN_METRICS)]
         for name, figures in runs.items()
     ]
-    return Fitted(columns(["method", *SHOWN_METRICS.values()], rows), rows, title)
+    return NarrowTable(["method", *SHOWN_METRICS.values()], rows, title)
 
 
-def harm_table(document: AuditDocument, classes: str) -> Fitted:
+def harm_table(document: AuditDocument, classes: str) -> NarrowTable:
     """How often answers fall into a set of classes: a row for each group, a column for each run."""
     every = [[harm for harm in run.harm if harm.classes == classes] for run in document.runs]
     rows = [
@@ -121,7 +120,7 @@ def harm_table(document: AuditDocument, classes: str) -> Fitted:
     titles = ["group", "n", *(printable(run.name) for run in document.runs)]
     named = ", ".join(document.data.harmful[classes])
     title = printable(f"Answers in the set {classes} ({named}), percent of each group")
-    return Fitted(columns(titles, rows), rows, title)
+    return NarrowTable(titles, rows, title)
 
 
 def figure_cell(figure: EstimateFields, sign: str) -> str:
@@ -137,8 +136,8 @@ def figure_cell(figure: EstimateFields, sign: str) -> str:
 _TONES = {"": "bold", "good": "bold green", "bad": "bold red"}
 _CLASSES = 6  # that a table shows
 _NOT_CORRECTED = (
-    "Intervals, and what is said by them, do not allow for the number of methods: of twenty that "
-    "change nothing, one seems to."
+    "Intervals and verdicts do not allow for the number of methods: of twenty that change nothing, "
+    "one seems to."
 )
 
 
@@ -146,7 +145,7 @@ def print_examination(examination: Examination) -> None:
     """What is perceived of each attribute, stop signs, and what each method would change."""
     document, console = examination.document, Console()
     level = f"{document.settings.level:.0%} intervals in brackets"
-    console.print(Text(f"{document.n} pictures without labels; {level}; percent\n"))
+    console.print(Text(f"{document.n} images without labels; {level}; percent\n"))
     for attribute, of in document.attributes.items():
         for card in sentences.cards(document, attribute):
             console.print(Text(f"{card.heading}: {printable(card.text)}", style=_TONES[card.tone]))
@@ -170,7 +169,7 @@ def print_examination(examination: Examination) -> None:
         console.print(Text(f"Note: {printable(warning)}"))
 
 
-def _perceived_attribute(attribute: str, of: PerceivedAttribute) -> Fitted:
+def _perceived_attribute(attribute: str, of: PerceivedAttribute) -> NarrowTable:
     """Shares of values, and the classes that lean to them most."""
     first = next(iter(of.associations.values()))
     lean = {y: max(abs(row[y]) for row in of.associations.values()) for y in first}
@@ -186,8 +185,8 @@ def _perceived_attribute(attribute: str, of: PerceivedAttribute) -> Fitted:
     ]
     titles = ["value", "perceived", *(f"towards {printable(y)}" for y in shown)]
     more = "" if len(shown) == len(first) else f", {len(shown)} of {len(first)} classes"
-    return Fitted(
-        columns(titles, rows),
+    return NarrowTable(
+        titles,
         rows,
         f"{printable(attribute)}: shares perceived; prompt associations in logits{more}",
     )
@@ -203,7 +202,7 @@ def _sureness(of: PerceivedAttribute) -> str:
     return text.replace("\n", " ")
 
 
-def _methods(attribute: str, of: PerceivedAttribute, document: ExaminationDocument) -> Fitted:
+def _methods(attribute: str, of: PerceivedAttribute, document: ExaminationDocument) -> NarrowTable:
     """Methods in the order of the ranking, below zero-shot."""
     rows = [[Text("zero-shot, as it is"), Text(figure_cell(of.pseudo_eod, "")), Text(), Text()]]
     for adapter in sentences.ranked(document, attribute):
@@ -217,11 +216,11 @@ def _methods(attribute: str, of: PerceivedAttribute, document: ExaminationDocume
             ]
         )
     titles = ["method", "pseudo-EOD", "change of it", "answers changed"]
-    return Fitted(columns(titles, rows), rows, f"{printable(attribute)}: by the model's perception")
+    return NarrowTable(titles, rows, f"{printable(attribute)}: by the model's perception")
 
 
-def _needed(attribute: str, document: ExaminationDocument) -> Fitted:
-    """Pictures that would settle what is only perceived."""
+def _needed(attribute: str, document: ExaminationDocument) -> NarrowTable:
+    """Images that would settle what is only perceived."""
     rows = []
     for adapter in sentences.ranked(document, attribute):
         plan = adapter.labels_needed
@@ -229,5 +228,5 @@ def _needed(attribute: str, document: ExaminationDocument) -> Fitted:
         shown = [Text("none" if number is None else f"{number}") for number in numbers]
         rows.append([Text(printable(adapter.name)), *shown])
     titles = ["method", "if they become right", "of which labelled", "this change, of one group"]
-    title = f"{printable(attribute)}: pictures that would tell"
-    return Fitted(columns(titles, rows), rows, title)
+    title = f"{printable(attribute)}: images that would show it"
+    return NarrowTable(titles, rows, title)

@@ -20,12 +20,12 @@ from fair_tta.lab._runs.job import Job, Question, WorkUnit
 from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.runner import Runner, batched
 from fair_tta.lab._runs.store import StoredRow
+from fair_tta.lab._terminal import NarrowTable
 from fair_tta.lab.bench._figures import COLUMNS, mark, measure, of_run, paired, shown_figure
 from fair_tta.lab.data import Record
 from fair_tta.lab.data._sampling import choose
 from fair_tta.lab.report import GalleryImage, Overview, html_many
 from fair_tta.lab.report._numbers import times
-from fair_tta.lab.report._terminal import Fitted, columns
 from fair_tta.methods import (
     TPT,
     AssociationCorrection,
@@ -274,7 +274,7 @@ def demo_tables(episodes: Sequence[Episode], audits: Mapping[str, Audit]) -> lis
     return made
 
 
-def to_rich(table: TaskTable) -> Fitted:
+def to_rich(table: TaskTable) -> NarrowTable:
     """For the terminal."""
     against = " and ".join(table.task.sensitive)
     title = f"{table.task.name}: {' / '.join(table.task.targets)} against {against}"
@@ -282,7 +282,7 @@ def to_rich(table: TaskTable) -> Fitted:
         [Text(row[0][0]), *(Text(text, _STYLES[side]) for text, side in row[1:])]
         for row in to_overview(table, digits=0).rows
     ]
-    return Fitted(columns(_HEADER, rows), rows, title)
+    return NarrowTable(_HEADER, rows, title)
 
 
 def to_overview(table: TaskTable, digits: int = 1) -> Overview:
@@ -323,14 +323,14 @@ def effect_overview(audits: Mapping[str, Audit]) -> Overview:
     )
 
 
-def effect_table(audits: Mapping[str, Audit]) -> Fitted:
+def effect_table(audits: Mapping[str, Audit]) -> NarrowTable:
     """The same for the terminal; + better, - worse."""
     overview = effect_overview(audits)
     rows = [
         [Text(text + ("", " +", " -")[side], _STYLES[side]) for text, side in row]
         for row in overview.rows
     ]
-    return Fitted(columns(overview.header, rows, texts=(0, 1)), rows, overview.title)
+    return NarrowTable(overview.header, rows, overview.title, texts=(0, 1))
 
 
 def effect(change: Estimate) -> str:

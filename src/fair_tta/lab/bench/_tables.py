@@ -37,9 +37,8 @@ from fair_tta.lab.bench._sources import Table, gather, open_table
 from fair_tta.lab.data import AgeCut
 from fair_tta.lab.data._tasks import DEFAULT_AGES
 from fair_tta.lab.report import Overview, html_many
-from fair_tta.lab.report._numbers import times
+from fair_tta.lab.report._numbers import plain_number, times
 from fair_tta.lab.report._page import for_markdown
-from fair_tta.lab.report._terminal import plain_number
 from fair_tta.metrics import Estimate
 
 LEGEND = (

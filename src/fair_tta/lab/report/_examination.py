@@ -114,7 +114,7 @@ def label_plan(document: ExaminationDocument, attribute: str) -> list[str]:
     found = [text]
     if document.adapters:
         found.append(
-            "Whether a method makes answers right, only images whose answer changes can tell. "
+            "Whether a method makes answers right shows only on images whose answer changes. "
             "The table takes it that two of three of them change the same way; of the other "
             "images no label is needed."
         )
@@ -140,7 +140,7 @@ def _seen(attribute: str, of: PerceivedAttribute) -> Card:
     if any("does not perceive" in sign for sign in of.stop_signs):
         return Card(heading, f"The model does not perceive {attribute}.", f"{text}. {sure}", "bad")
     if of.stop_signs:
-        text = f"The model cannot tell {attribute} and the answer apart."
+        text = f"The model cannot distinguish {attribute} from the answer."
         return Card(heading, text, sure, "bad")
     return Card(heading, f"The model perceives {attribute}: {text}.", sure)
 
@@ -182,7 +182,7 @@ def _advice(document: ExaminationDocument, attribute: str) -> Card:
         f"{of_hundred(best.changed_share.value)} answers change."
     )
     labels = best.labels_needed.labels
-    more = f"Whether they become right, about {count(labels)} labels of changed answers would tell."
+    more = f"About {count(labels)} labels of changed answers would show whether they become right."
     return Card(heading, text, more, "good")
 
 
@@ -246,14 +246,14 @@ def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str
         "methods": [
             {
                 "adapter": method,
-                "says": says,
+                "verdict": verdict,
                 "tone": tone,
                 "odds": method.pseudo_eod[name],
                 "dot": difference_dots(
                     [(change, tone)], most, f"{method.name}: {percent(change.value, True)} points"
                 ),
             }
-            for method, change, (says, tone) in zip(methods, changes, verdicts, strict=True)
+            for method, change, (verdict, tone) in zip(methods, changes, verdicts, strict=True)
         ],
     }
 

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fair_tta.auditing._document import AuditDocument, Difference
+from fair_tta.auditing._examine import MOST_ENTROPY
 from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import Chart, Dot, ReferenceLine, difference_dots, dot_plot
-from fair_tta.lab.report._many_tasks import (
+from fair_tta.lab.report._numbers import (
+    group_name,
+    interval,
+    of_hundred,
+    points,
+    times,
+    whole_percent,
+)
+from fair_tta.lab.report._sentences import MANY_CHANGED, Card
+from fair_tta.lab.report._verdict import (
     MethodOnTasks,
     NamedAudit,
-    audit_banners,
-    banners_of_many,
     by_gap,
     cards_of_many,
+    cells_of,
+    commonest,
+    gap_exists,
+    method_rows,
     methods_on,
 )
-from fair_tta.lab.report._numbers import points, times
-from fair_tta.lab.report._sentences import Card
-from fair_tta.lab.report._verdict import method_rows
 
 MOST_DOTS = 14
 """More groups are not drawn; the worst are."""
@@ -27,13 +36,16 @@ MOST_DOTS = 14
 MOST_METHODS = 12
 """More methods on several tasks are not listed; the best are."""
 
+NEAR_CHANCE = 0.1
+"""Of the way from chance to certain: a median confidence below is called near chance."""
+
 
 class ScreenRow(NamedTuple):
     """A method on the first screen.
 
     Attributes:
         name: what it is called.
-        says: the verdict.
+        verdict: in a few words.
         tone: a class of the style sheet.
         chart: the change of the gap, of one task or of several.
         gap: the same in figures, None for several tasks.
@@ -43,7 +55,7 @@ class ScreenRow(NamedTuple):
     """
 
     name: str
-    says: str
+    verdict: str
     tone: str
     chart: Chart
     gap: Difference | None
@@ -62,7 +74,7 @@ def first_screen(document: AuditDocument) -> dict[str, Any]:
     together = " Intervals and marks allow for all comparisons made." if document.compared else ""
     return {
         "cards": verdict.audit_cards(document),
-        "banners": audit_banners(document),
+        "banners": banners([("", document)]),
         "dots": _groups(document, cells),
         "dots_heading": "Right answers by class and group",
         "dots_caption": f"{run.name}, percent, with {level:g} % intervals; the worst first. "
@@ -71,7 +83,7 @@ def first_screen(document: AuditDocument) -> dict[str, Any]:
         "methods": [
             ScreenRow(
                 row.name,
-                row.says,
+                row.verdict,
                 row.tone,
                 difference_dots([(row.gap, row.gap_tone)], most, _alt(row.name, [row.gap])),
                 row.gap,
@@ -92,7 +104,7 @@ def screen_of_many(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
         return first_screen(tasks[0][1])
     tasks = by_gap(tasks)
     if not tasks:
-        card = Card("What is wrong", "Nothing can be said: no group has images.", "")
+        card = Card("What is wrong", "Nothing was measured: no group has images.", "")
         return {"cards": [card], "banners": [], "dots": None, "methods": []}
     methods, level = methods_on(tasks), 100 * tasks[0][1].settings.level
     most = _reach([row.gap for method in methods for row in method.rows if row is not None])
@@ -102,7 +114,7 @@ def screen_of_many(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
     together = ", and intervals allow for all methods" * any(d.compared for _, d in tasks)
     return {
         "cards": cards_of_many(tasks),
-        "banners": banners_of_many(tasks),
+        "banners": banners(tasks),
         "dots": _tasks(tasks),
         "dots_heading": "Right answers on each task",
         "dots_caption": f"{reference}, percent, with {level:g} % intervals: of all images, and "
@@ -110,7 +122,7 @@ def screen_of_many(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
         "methods": [
             ScreenRow(
                 method.name,
-                method.says,
+                method.verdict,
                 method.tone,
                 _strip(method, most),
                 None,
@@ -125,6 +137,79 @@ def screen_of_many(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
         f"the upright is better{together}. Harm: a wider gap, or less accuracy. Cost: times plain "
         f"zero-shot.{more}",
     }
+
+
+def banners(tasks: Sequence[NamedAudit]) -> list[str]:
+    """What must not be overlooked, a sentence for each kind; of several tasks with their names."""
+    several, found = len(tasks) > 1, dict[str, list[str]]()
+    for name, document in tasks:
+        for head, detail in _banners(document):
+            found.setdefault(head, []).append(f"{name}: {detail}" if several else detail)
+    sentences = [f"{head}: {'; '.join(details)}." for head, details in found.items()]
+    if not several:
+        warnings = tasks[0][1].warnings
+        sentences += [text for text in warnings if not text.startswith("Fewer than ")]
+    counts = [document.compared for _, document in tasks]
+    n, here = max(counts), max(len(document.comparisons) for _, document in tasks)
+    if n:
+        up_to = "Up to " if min(counts) < n else ""
+        where = " on each task" if several else f", {here} of them here" if here < n else ""
+        single = "single groups"
+        if any(document.data.harmful for _, document in tasks):
+            single += " and sets of classes"
+        sentences.append(
+            f"{up_to}{n} methods were compared{where}: intervals and marks of metrics allow for "
+            f"that (Holm), those of {single} do not."
+        )
+    return sentences
+
+
+def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
+    """For each banner the sentence that tasks share, and what is special to this one."""
+    run = document.runs[0]
+    eod = run.metrics.equalized_odds_difference
+    odds = "not defined" if eod.value is None else points(eod)
+    if gap_exists(run) and not eod.low:
+        head = "The gap may lie between classes, as no difference between groups is shown"
+        yield head, f"equalized-odds difference (EOD) {odds}"
+    if not gap_exists(run) and eod.low:
+        head = "A difference between groups is shown, though no gap is"
+        yield head, f"equalized-odds difference (EOD) {odds}"
+    accuracy, usual = run.metrics.accuracy, commonest(run)
+    if usual is not None and accuracy.low is not None and accuracy.low <= usual[1]:
+        head = f"{run.name} is not shown to be better than always giving the commonest answer"
+        yield head, f"{usual[0]!r} is right in {of_hundred(usual[1])}"
+    median, chance = run.median_confidence, 1 / len(document.data.targets)
+    if median is not None and median < chance + NEAR_CHANCE * (1 - chance):
+        head = f"{run.name} is hardly sure of any answer"
+        yield head, f"median confidence {whole_percent(median)}, by chance {whole_percent(chance)}"
+    before = run.sensitive_indifference
+    if run.zero_shot_scores is not None:
+        before = run.zero_shot_scores.sensitive_indifference
+    for attribute, entropy in before.items():
+        if entropy.value is not None and entropy.value > MOST_ENTROPY:
+            yield "The model does not perceive this, so every correction by it is noise", attribute
+    for row in method_rows(document):
+        if row.changed > MANY_CHANGED:
+            head = f"More than {whole_percent(MANY_CHANGED)} of the answers change"
+            yield head, f"{row.name} {whole_percent(row.changed)}"
+    for name in document.data.harmful:
+        shares = sorted(
+            (-harm.rate.value, f"of {group_name(harm.sensitive)} {interval(harm.rate)}".rstrip())
+            for harm in run.harm
+            if harm.classes == name and harm.sensitive and harm.rate.value is not None
+        )
+        if shares:
+            ends = shares if len(shares) < 2 else [shares[0], shares[-1]]
+            rates = " and ".join(f"in {whole_percent(-share)} {group}" for share, group in ends)
+            yield f"{run.name} answers with a class of the set {name!r}", rates
+    cells = cells_of(run)
+    small = sum(cell.n < document.settings.small for cell in cells)
+    if small:
+        head = (
+            f"Groups with fewer than {document.settings.small} images, whose figures are uncertain"
+        )
+        yield head, f"{small} of {len(cells)}"
 
 
 def _groups(document: AuditDocument, cells: Sequence[verdict.CellOfGroup]) -> Chart:

@@ -1,4 +1,4 @@
-"""What a report says besides figures: meanings, limits, and what it is evidence for."""
+"""The words of a report besides its figures: meanings, limits, what it is evidence for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARKS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Meaning:
-    """What to call a figure, which way is better (+1, -1, or 0 if neither), and what it says."""
+    """What to call a figure, which way is better (+1, -1, or 0 if neither), and its meaning."""
 
     name: str
     good: int
@@ -37,19 +37,20 @@ _GOOD = {name: metric.good for name, metric in METRICS.items()} | {"harm": -1}
 
 INDIFFERENCE = (
     "Average sensitive indifference (ASI): the normalised entropy of the sensitive attribute as "
-    "the model sees it, on average. 0: the values are told apart with certainty; 100: not at all."
+    "the model sees it, on average. 0: its values are distinguished with certainty; 100: not at "
+    "all."
 )
 
 PERCEIVED = (
     "Pseudo-EOD takes the model's own zero-shot beliefs for labels of class and attribute. Its "
     "level is usually too small, because a model that errs with the attribute believes its own "
     "errors; look at whether its changes have the sign and the size of those by the labels. If "
-    "they do, examining other images of this kind without labels tells something."
+    "they do, examining other images of this kind without labels is informative."
 )
 
 
 def verdict(metric: str, difference: Difference | None) -> Verdict:
-    """What a paired interval says of a change: only if it excludes 0 is there a direction."""
+    """The direction of a change: only if its paired interval excludes 0 is there one."""
     if difference is None or difference.value is None or difference.low is None:
         return "unknown"
     up = direction(difference.low, difference.high)
@@ -74,8 +75,8 @@ def limits(document: AuditDocument) -> list[tuple[str, str]]:
         ),
         (
             "Not distinguishable is not equal",
-            "An interval that contains 0 says that these images cannot tell. The true change may "
-            "lie anywhere inside.",
+            "An interval that contains 0 means that these images do not settle the matter. The "
+            "true change may lie anywhere inside it.",
         ),
     ]
     if others:

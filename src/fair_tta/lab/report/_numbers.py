@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from fair_tta.auditing._document import EstimateFields
-from fair_tta.lab.report._terminal import plain_number
 
 MINUS = "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"
@@ -53,6 +53,20 @@ def whole(share: float | None) -> str:
         if 0 < float(text) < 100:
             return text
     return f"{100 * share:.0f}"
+
+
+def plain_number(value: float, digits: int = 3) -> str:
+    """A number rounded to so many digits, or to a whole number, and never with an exponent.
+
+    Example:
+        >>> [plain_number(x) for x in (0.00123456, 0.5, 1.23456, 123.456, 1234567.8)]
+        ['0.00123', '0.5', '1.23', '123', '1234568']
+    """
+    if not math.isfinite(value):
+        return "n/a"
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
+    text = f"{value:.{max(0, digits - 1 - exponent)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def p_value(p: float | None) -> str:

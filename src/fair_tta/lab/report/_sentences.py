@@ -81,13 +81,13 @@ def changes(document: AuditDocument) -> list[str]:
 
 def _change(comparison: Comparison, level: float) -> str:
     differences, counts = comparison.adjusted, comparison.changes
-    says = verdict("accuracy", differences.accuracy)
-    accuracy = _difference(differences.accuracy, says)
+    direction = verdict("accuracy", differences.accuracy)
+    accuracy = _difference(differences.accuracy, direction)
     gap = _difference(differences.bias, verdict("bias", differences.bias))
     p = p_value(counts.mcnemar_p)
     p = f"p{SPACE}{p}" if p.startswith("<") else f"p{SPACE}={SPACE}{p}"
-    if says in ("better", "worse") and (counts.mcnemar_p or 0) > 1 - level:
-        p += "; stricter than the interval, this test alone would not tell"
+    if direction in ("better", "worse") and (counts.mcnemar_p or 0) > 1 - level:
+        p += "; this test, stricter than the interval, does not reject"
     return (
         f"{comparison.run} against {comparison.reference}, on the same images: "
         f"accuracy {accuracy}; gap {gap}. "
@@ -98,12 +98,12 @@ def _change(comparison: Comparison, level: float) -> str:
     )
 
 
-def _difference(figure: Difference, says: Verdict) -> str:
+def _difference(figure: Difference, direction: Verdict) -> str:
     if figure.value is None:
         return f"n/a ({figure.reason})"
     text = f"{percent(figure.value, signed=True)} points"
     ends = interval(figure, signed=True, words=True)
-    words = "not distinguishable from no change" if says == "unclear" else says
+    words = "not distinguishable from no change" if direction == "unclear" else direction
     return f"{text} ({ends}), {words}" if ends else text
 
 

@@ -1,4 +1,4 @@
-"""What an audit says in ten seconds: what is wrong, how sure that is, and what to do."""
+"""The verdict on audits: what is wrong, how sure that is, and what to do."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from fair_tta.lab.report._numbers import (
     whole_percent,
 )
 from fair_tta.lab.report._sentences import Card
-from fair_tta.metrics._estimate import direction
+from fair_tta.metrics._estimate import direction, listed
 from fair_tta.metrics._intervals import images_for_half_width
+
+NamedAudit = tuple[str, AuditDocument]
+"""What a task is called, and its audit."""
 
 _SHARED = 0.9  # times the cost of zero-shot: less means that work was shared, not that it is cheap
 
@@ -37,7 +40,7 @@ class MethodRow:
         accuracy: the same.
         worst: the same of the worst group's accuracy.
         may_cost: accuracy is shown to fall only if the number of comparisons is not allowed for.
-            No mark says so, but the method is not advised without a word.
+            No mark shows it, but the method is not advised without a remark.
         changed: the share of answers that changed.
         cost: as a multiple of plain zero-shot, None if that was not run.
     """
@@ -79,7 +82,7 @@ class MethodRow:
         return _direction(self.worst) > 0 and not self.narrows
 
     @property
-    def says(self) -> str:
+    def verdict(self) -> str:
         """The verdict in a few words."""
         parts = ["narrows the gap"] * self.narrows + ["widens the gap"] * self.widens
         parts += ["helps the worst group"] * self.helps
@@ -99,6 +102,73 @@ class MethodRow:
         return "good" if self.narrows else "bad" if self.widens else ""
 
 
+@dataclass(frozen=True)
+class MethodOnTasks:
+    """What a method does to the gap, task by task.
+
+    Attributes:
+        name: of the method.
+        rows: for each task what it does there, None if it was not run.
+        not_run: names of the tasks on which it was not.
+    """
+
+    name: str
+    rows: tuple[MethodRow | None, ...]
+    not_run: tuple[str, ...]
+
+    @property
+    def known(self) -> list[MethodRow]:
+        """The rows of the tasks on which it was run."""
+        return [row for row in self.rows if row is not None]
+
+    @property
+    def narrows(self) -> int:
+        """Tasks in which it is shown to narrow the gap."""
+        return sum(row.narrows for row in self.known)
+
+    @property
+    def raises(self) -> int:
+        """Tasks in which it is shown to raise accuracy."""
+        return sum(row.raises for row in self.known)
+
+    @property
+    def harms(self) -> int:
+        """Tasks in which it is shown to widen the gap or to cost accuracy."""
+        return sum(row.widens or row.costs for row in self.known)
+
+    @property
+    def may_cost(self) -> bool:
+        """Whether it may cost accuracy in some task, see `MethodRow`."""
+        return any(row.may_cost for row in self.known)
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in a few words."""
+        parts = [f"narrows the gap in {self.narrows}"] if self.narrows else []
+        parts += [f"raises accuracy in {self.raises}"] if self.raises else []
+        parts += [f"does harm in {self.harms}"] if self.harms else []
+        return f"{', '.join(parts)} of {len(self.known)}" if parts else "not shown"
+
+    @property
+    def tone(self) -> str:
+        """A class of the style sheet."""
+        if bool(self.narrows) == bool(self.harms):
+            return ""
+        return "good" if self.narrows else "bad"
+
+    @property
+    def changed(self) -> float:
+        """The share of answers that changed, the mean over tasks."""
+        shares = [row.changed for row in self.known]
+        return sum(shares) / len(shares)
+
+    @property
+    def cost(self) -> float | None:
+        """As a multiple of plain zero-shot, the mean over tasks; None if it is not known."""
+        known = [row.cost for row in self.known if row.cost is not None]
+        return sum(known) / len(known) if known else None
+
+
 def method_rows(document: AuditDocument) -> list[MethodRow]:
     """A row for each run that is compared with the first, by the change of the gap."""
     plain = next((r for r in document.runs if r.adapter and r.adapter.name == "ZeroShot"), None)
@@ -112,6 +182,24 @@ def method_rows(document: AuditDocument) -> list[MethodRow]:
         worst = c.adjusted.worst_group_accuracy
         rows.append(MethodRow(c.run, c.adjusted.bias, accuracy, worst, may_cost, changed, cost))
     return sorted(rows, key=lambda row: row.gap.value if row.gap.value is not None else 2.0)
+
+
+def by_gap(tasks: Sequence[NamedAudit]) -> list[NamedAudit]:
+    """The tasks, the largest gap of the first run first; those without one are left out."""
+    known = [task for task in tasks if task[1].runs[0].metrics.bias.value is not None]
+    return sorted(known, key=lambda task: -(task[1].runs[0].metrics.bias.value or 0.0))
+
+
+def methods_on(tasks: Sequence[NamedAudit]) -> list[MethodOnTasks]:
+    """A row for each method, those first that narrow the gap most often and do the least harm."""
+    by_task = [{row.name: row for row in method_rows(document)} for _, document in tasks]
+    names = dict.fromkeys(c.run for _, document in tasks for c in document.comparisons)
+    found = []
+    for name in names:
+        rows = tuple(of.get(name) for of in by_task)
+        missing = [task for (task, _), row in zip(tasks, rows, strict=True) if row is None]
+        found.append(MethodOnTasks(name, rows, tuple(missing)))
+    return sorted(found, key=lambda row: (row.harms - row.narrows, row.harms))
 
 
 def cost_sentence(document: AuditDocument) -> str:
@@ -136,11 +224,11 @@ def _multiple(run: RunFigures | None, plain: RunFigures | None) -> float | None:
     return multiple if multiple > _SHARED else None
 
 
-_DRAWS = 2000  # of groups, to tell which may be the worst
+_DRAWS = 2000  # of groups, to find which may be the worst
 _ADDED = 2  # right images, and as many wrong ones, to draw from: no group looks certain
 _SURE = 0.95  # of the draws name the same group
 _WORTH_NAMING = 0.05  # of the draws name another
-_LISTED = 3  # classes that a title lists
+_LISTED = 3  # classes of a title, tasks of a card
 
 CONFIRM = "Confirm it on images that took no part."
 MAY_COST = "By itself, not allowing for the number of methods, its accuracy is shown to fall."
@@ -227,7 +315,7 @@ def audit_cards(document: AuditDocument) -> list[Card]:
     run = document.runs[0]
     cells = cells_of(run)
     if not cells or run.metrics.accuracy.value is None:
-        return [Card("What is wrong", "Nothing can be said: no group has images.", "")]
+        return [Card("What is wrong", "Nothing was measured: no group has images.", "")]
     return [wrong_card(run, cells), _sure(run, cells), _advice(document, cells)]
 
 
@@ -313,3 +401,50 @@ def _advised(row: MethodRow) -> Card:
         text = f"{row.name} narrows the gap, but may cost accuracy: {figures}."
         return Card("What to do", text, f"{MAY_COST} {CONFIRM}")
     return Card("What to do", f"Try {row.name}: {figures}.", CONFIRM, "good")
+
+
+def cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
+    """What is wrong, how sure, what to do, over all tasks; the largest gap comes first in them."""
+    (name, document), n = tasks[0], len(tasks)
+    wrong = wrong_card(document.runs[0], cells_of(document.runs[0]), name)
+    shown = sum(gap_exists(d.runs[0]) for _, d in tasks)
+    exists = f"A gap exists on {shown} of {n} tasks." if shown else "A gap is not shown."
+    ends = [f"{t} {interval(d.runs[0].metrics.bias, words=True)}" for t, d in tasks[:_LISTED]]
+    sure = Card("How sure", exists, f"In points: {', '.join(ends)}.")
+    return [wrong, sure, _advice_on(methods_on(tasks))]
+
+
+def _advice_on(methods: Sequence[MethodOnTasks]) -> Card:
+    heading = "What to do"
+    if not methods:
+        return Card(heading, "Try methods on the same images.", "")
+    best = min(methods, key=lambda row: (row.tone != "good", row.may_cost))
+    if best.tone == "good":
+        return _advised_on(best)
+    more = "Label more images of the worst groups, or try other methods."
+    mixed = next((row for row in methods if row.narrows), None)
+    if mixed is not None:
+        tasks = "task" if len(mixed.known) == 1 else "tasks"
+        what = f"{mixed.name} {mixed.verdict} {tasks}{_missing(mixed)}"
+        text = f"No method narrows the gap without harm: {what}."
+        return Card(heading, text, more)
+    tried = (
+        "The method tried is not" if len(methods) == 1 else f"None of the {len(methods)} methods is"
+    )
+    return Card(heading, f"{tried} shown to narrow the gap on any task.", more)
+
+
+def _advised_on(method: MethodOnTasks) -> Card:
+    """What to do about a method that narrows the gap, and is not shown to do harm."""
+    n = len(method.known)
+    on = f"narrows the gap on {method.narrows} of {n} task{'s' * (n != 1)}"
+    elsewhere = "" if method.narrows == n else ", no harm is shown on the others"
+    if method.may_cost:
+        text = f"{method.name} {on}, but may cost accuracy{_missing(method)}."
+        return Card("What to do", text, f"{MAY_COST} {CONFIRM}")
+    text = f"Try {method.name}: it {on}{elsewhere}{_missing(method)}."
+    return Card("What to do", text, CONFIRM, "good")
+
+
+def _missing(method: MethodOnTasks) -> str:
+    return f"; not run on {listed(method.not_run)}" if method.not_run else ""

@@ -20,13 +20,13 @@ from fair_tta.lab._cli import console as progress
 from fair_tta.lab._cli import predict as predict_output
 from fair_tta.lab._cli.bench import _print
 from fair_tta.lab._cli.tables import SHOWN_METRICS, _table
+from fair_tta.lab._terminal import NarrowTable
 from fair_tta.lab.bench._demo import TaskTable, to_rich
 from fair_tta.lab.bench._figures import COLUMNS, SECONDS, Cell, Figure, shown_figure
 from fair_tta.lab.bench._grids import GRIDS, Setting
 from fair_tta.lab.bench._printed import Printed
 from fair_tta.lab.bench._tables import TableResult, shown_cell
-from fair_tta.lab.report._numbers import duration
-from fair_tta.lab.report._terminal import Fitted, columns, plain_number
+from fair_tta.lab.report._numbers import duration, plain_number
 from fair_tta.metrics._estimate import Estimate, undefined
 from fair_tta.miniature import TASKS
 
@@ -47,16 +47,19 @@ def printed(what: Any, width: int) -> str:
     return text
 
 
-def test_names_are_broken_after_a_mark_in_them() -> None:
-    names = ["logit-balance", "orthcali:lam=0", "association-correction", "zero-shot, time"]
-    figures = [Text("80.5 [76.9, 83.9]") for _ in range(3)]
-    rows = [[Text(name, "red"), *figures] for name in names]
-    text = printed(Fitted(columns(["method", "a", "b", "c"], rows), rows), 54)
+def test_names_are_broken_at_hyphens() -> None:
+    names = ["logit-balance", "association-correction", "zero-shot, time"]
+    rows = [[Text(name, "red"), *(Text("80.5 [76.9, 83.9]") for _ in range(3))] for name in names]
+    text = printed(NarrowTable(["method", "a", "b", "c"], rows), 51)
     firsts = [line[:12].strip() for line in text.splitlines()[2:]]
-    assert firsts == [
-        "logit-", "balance", "orthcali:", "lam=0", "association-", "correction", "zero-shot,",
-        "time",
-    ]  # fmt: skip
+    assert firsts == ["logit-", "balance", "association-", "correction", "zero-shot,", "time"]
+
+
+def test_rows_become_blocks_where_numbers_have_no_room() -> None:
+    rows = [[Text(name), *(Text("80.5\n[76.9, 83.9]") for _ in range(3))] for name in "ab"]
+    text = printed(NarrowTable(["method", "x", "y", "z"], rows, "Title"), 30)
+    block = "  x  80.5 [76.9, 83.9]\n  y  80.5 [76.9, 83.9]\n  z  80.5 [76.9, 83.9]\n"
+    assert text == f"Title\na\n{block}b\n{block}\n"
 
 
 def all_there(numbers: Iterable[str], text: str) -> None:
@@ -186,8 +189,8 @@ def test_progress(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_names_give_way_before_numbers_are_wrapped() -> None:
     rows = [[Text("n" * 60), Text("[12.3, 45.6]")]]
-    assert "[12.3, 45.6]" in printed(Fitted(columns(["name", "figure"], rows), rows), 30)
-    assert printed(Fitted(columns(["name", "figure"], []), []), 30).split()[:2] == [
+    assert "[12.3, 45.6]" in printed(NarrowTable(["name", "figure"], rows), 30)
+    assert printed(NarrowTable(["name", "figure"], []), 30).split()[:2] == [
         "name",
         "figure",
     ]
