@@ -45,7 +45,7 @@ from fair_tta import (
     ZeroShot,
 )
 from fair_tta._images.draw import render_batch
-from fair_tta._images.views import CropFlip, content_generator
+from fair_tta._images.views import content_generator
 from fair_tta._models.load import find_device
 from fair_tta.auditing._classifier import lacks_values
 from fair_tta.extend import Identity
@@ -174,7 +174,7 @@ def views(repeat: int) -> None:
                 reference_views(p, 64, size, np.random.default_rng(i)) for p in photos
             ]
         }
-        for name, strategy in (("AugMix", AugMix()), ("CropFlip", CropFlip())):
+        for name, strategy in (("AugMix", AugMix()),):
             jobs[f"{name}, OpenCV"] = lambda i, s=strategy, size=size, photos=photos: [
                 s(p, size, content_generator(p, i)) for p in photos
             ]

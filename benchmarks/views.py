@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "oracles"))
 
 from augmix_reference import reference_views
 
-from fair_tta._images.views import AugMix, CropFlip, content_generator
+from fair_tta._images.views import AugMix, content_generator
 
 SIZE = (224, 224)
 
@@ -56,7 +56,6 @@ def contenders(image: Image.Image) -> dict[str, Callable[[], object]]:
         "reference AugMix": reference,
         "AugMix(64)": lambda: AugMix(64)(image, SIZE, content_generator(image, 0)),
         "AugMix(64), small": lambda: AugMix(64)(small, (32, 32), content_generator(small, 0)),
-        "CropFlip(64)": lambda: CropFlip(64)(image, SIZE, content_generator(image, 0)),
     }
 
 

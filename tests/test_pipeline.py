@@ -141,7 +141,7 @@ def test_what_is_wrong_is_told(plain: FairPipeline) -> None:
     for wrong in ("soon", 0, float("nan")):
         with pytest.raises(FairTTAError, match="`timeout` should be a positive number of seconds"):
             FairPipeline("miniature", PLACES, timeout=wrong)
-    with pytest.raises(ImageError, match=r"a row with the columns \['image', 'label'\] is not an"):
+    with pytest.raises(ImageError, match=r"dict with the columns \['image', 'label'\] is not an"):
         plain([{"image": IMAGES[0], "label": 1}], LABELS, SENTENCE)
 
 

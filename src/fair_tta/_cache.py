@@ -16,7 +16,7 @@ from fair_tta.errors import FairTTAError
 T = TypeVar("T")
 
 CACHE_BYTES = 512 * 2**20
-"""What the cache of a classifier may hold unless told."""
+"""What the cache of a classifier may hold by default."""
 
 _ENTRY_BYTES = 1024  # what Python needs for an entry besides its numbers
 
@@ -33,14 +33,14 @@ def size_of(value: object) -> int:
 
 
 class Cache:
-    """What was used last, up to so many bytes: features of images and prompts, gradients, graphs.
+    """The most recently used features of images and prompts, gradients and graphs.
 
-    A classifier has one of its own; one that several share is their common limit. When the weights
-    of a model have changed it is cleared. A copy is empty, because graphs of autograd cannot be
+    Each classifier has its own; one that several share is their common limit. It is cleared when
+    the weights of a model have changed. A copy is empty, because graphs of autograd cannot be
     copied or sent. Threads may share it.
 
     Args:
-        limit: bytes; something larger is not kept at all, and with 0 nothing is.
+        limit: in bytes; a larger value is not kept at all, and with 0 nothing is.
 
     Example:
         >>> cache = Cache(limit=2**28)
@@ -77,7 +77,7 @@ class Cache:
             return self._kept[owner, key][0]
 
     def keep(self, owner: object, key: Hashable, value: object, size: int) -> None:
-        """Keep something of so many bytes, in place of what is too much."""
+        """Keep a value of `size` bytes; drop the least recently used ones to make room."""
         size += _ENTRY_BYTES
         with self._lock:
             self._bytes -= self._kept.pop((owner, key), (None, 0))[1]
@@ -95,7 +95,7 @@ class Cache:
         make: Callable[[], T],
         size: Callable[[T], int] = size_of,
     ) -> T:
-        """What an owner keeps under a key; made, and kept, if it is not there."""
+        """What an owner keeps under a key; make and keep it if there is nothing."""
         found: T | None = self.find(owner, key)
         if found is None:
             found = make()
@@ -103,7 +103,7 @@ class Cache:
         return found
 
     def clear(self, owner: object = None) -> None:
-        """Let go of everything, or of what one owner keeps."""
+        """Drop everything, or what one owner keeps."""
         with self._lock:
             for entry in [e for e in self._kept if owner is None or e[0] is owner]:
                 self._bytes -= self._kept.pop(entry)[1]

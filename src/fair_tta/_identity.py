@@ -25,7 +25,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from fair_tta._images.vision import probe_picture
+from fair_tta._images.vision import probe_image
 from fair_tta._linalg import unit
 from fair_tta._models.load import model_name, model_origin
 from fair_tta._prompts.templates import Templates
@@ -209,9 +209,9 @@ def feature_identity(backend: Any, views: Any) -> dict[str, Any]:
     weights = weights_hash(model) if isinstance(model, nn.Module) else None
     preprocess: Callable[[list[Image.Image]], Tensor | None] | None
     preprocess = getattr(backend, "preprocess", None)
-    pixels = None if preprocess is None else preprocess([probe_picture()])
+    pixels = None if preprocess is None else preprocess([probe_image()])
     with torch.no_grad():
-        features = backend.encode_images([probe_picture()])
+        features = backend.encode_images([probe_image()])
     return {
         "weights": weights or f"features {_tensor_digest(unit(features).half())}",
         "architecture": None if weights is None else content_digest(repr(model).encode()),

@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, CSV cells that stay text, folders that are walked."""
+"""Files: write them whole or not at all, keep CSV cells text, open and list them safely."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import IO
 from uuid import uuid4
@@ -23,7 +22,7 @@ _OLD = 24 * 3600  # seconds after which nobody is still writing a file
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Where to write a file; when that is done it takes its place, and if it fails nothing does."""
+    """A path to write to, which then replaces `path`; if writing fails, `path` stays as it was."""
     place = Path(os.path.realpath(path))  # a link stays a link
     part = place.with_name(f".{uuid4().hex}.part")
     try:
@@ -48,7 +47,7 @@ def replace_file(part: Path, place: Path) -> None:
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """A small file at once. What is no regular file, such as a terminal, is written to as it is."""
+    """Write a small file at once; to what is not a regular file, such as a terminal, as it is."""
     if Path(path).exists() and not Path(path).is_file():
         Path(path).write_bytes(data)
         return
@@ -69,7 +68,7 @@ _SIGNS = frozenset(_FORMULA + "\N{FULLWIDTH COMMERCIAL AT}\t\r\n")
 
 
 class CsvRows:
-    """Writes rows by the rule of this module.
+    """Write rows in which no cell of text is a formula to a spreadsheet.
 
     Args:
         file: where to write them, opened with ``newline=""``.
@@ -84,7 +83,7 @@ class CsvRows:
 
 
 def text_cell(cell: object) -> object:
-    """A cell by the rule of this module; a lone sign is no formula."""
+    """A cell that a spreadsheet does not take for a formula; a lone sign is not one."""
     if not isinstance(cell, str):
         return cell
     begins = cell.lstrip(" ")[:1]
@@ -100,19 +99,16 @@ ENDINGS = frozenset(
     ".jpg .jpeg .jpe .jfif .png .apng .webp .gif .bmp .dib .tif .tiff .avif .avifs .jp2 .j2k "
     ".ppm .pgm .pbm .pnm .ico .tga .heic .heif".split()
 )
-"""Files of a folder that are taken for pictures, in lower case. Files given by name all are."""
-
-_AT_ONCE = 10_000  # names in memory
-_MANY_BYTES = 2**20
+"""Files of a folder that are taken for images, in lower case. Files given by name all are."""
 
 
 class NotRegularError(OSError):
-    """A path leads to a pipe, a socket or a device, of which reading may never end."""
+    """A path leads to a pipe, a socket or a device, which may never stop sending."""
 
 
 @dataclass(frozen=True)
 class Unlisted:
-    """A folder that cannot be looked into.
+    """A folder that cannot be listed.
 
     Attributes:
         path: the folder.
@@ -124,83 +120,54 @@ class Unlisted:
 
 
 def open_file(path: str | os.PathLike[str]) -> IO[bytes]:
-    """A regular file for reading. Anything else is an OSError at once."""
-    _check_regular(os.stat(path), path)  # first, for opening a device may do something
-    file = _Regular(io.FileIO(os.fspath(path), "rb", opener=_without_waiting))
-    try:
-        _check_regular(os.fstat(file.fileno()), path)
-    except OSError:
-        file.close()
-        raise
-    return file
+    """Open a regular file for reading. Anything else raises an OSError at once."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if not stat.S_ISREG(mode):
+        raise NotRegularError(errno.EINVAL, "not a regular file", os.fspath(path))
+    return _Reader(io.FileIO(os.fspath(path), "rb"))
 
 
-class _Regular(io.BufferedReader):
-    """Takes memory for what is there only, however much a header says that there is."""
+class _Reader(io.BufferedReader):
+    """Allocates memory for what is there only: a damaged JPEG 2000 may ask for exabytes."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        if size is not None and size > _MANY_BYTES:
-            size = max(0, min(size, os.fstat(self.fileno()).st_size - self.tell()))
-        return super().read(size)
+        return super().read(None if size is None or size > 2**30 else size)
 
 
 def walk(folder: str | os.PathLike[str], *, follow_links: bool = False) -> Iterator[str | Unlisted]:
-    """Paths of all that is in a folder and its subfolders and is no folder itself.
-
-    By name; in a folder of more than 10,000, every 10,000 by name. Folders that cannot be looked
-    into are told and do not stop the others.
+    """Paths of all files in a folder and its subfolders, by name; `Unlisted` does not stop it.
 
     Args:
         folder: where to begin.
-        follow_links: whether links to folders are followed, each folder once; if not they are
-            left out.
+        follow_links: whether to follow links to folders, each folder once; if not they are left
+            out.
     """
-    levels = [_entries(os.fspath(folder))]
     seen = {os.path.realpath(folder)}
-    while levels:  # no recursion: folders may be nested deeper than Python's stack
-        entry = next(levels[-1], None)
-        if entry is None:
-            levels.pop()
-        elif isinstance(entry, Unlisted):
-            yield entry
-        elif _is_folder(entry, follow_links=False) and not follow_links:
-            levels.append(_entries(entry.path))
-        elif not _is_folder(entry, follow_links=True):
-            yield entry.path
-        elif follow_links and (place := os.path.realpath(entry.path)) not in seen:
-            seen.add(place)
-            levels.append(_entries(entry.path))
+
+    def below(folder: str) -> Iterator[str | Unlisted]:
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError as error:
+            yield Unlisted(folder, error.strerror or str(error))
+            return
+        for entry in entries:
+            is_link = entry.is_symlink()
+            if not (os.path.isdir(entry.path) if is_link else entry.is_dir()):
+                yield entry.path
+            elif not follow_links and not is_link:
+                yield from below(entry.path)
+            elif follow_links and (place := os.path.realpath(entry.path)) not in seen:
+                seen.add(place)
+                yield from below(entry.path)
+
+    return below(os.fspath(folder))
 
 
-def pictures_below(folder: str | os.PathLike[str]) -> Iterator[str | Unlisted]:
-    """What `walk` finds and looks like a picture by its name."""
+def images_below(folder: str | os.PathLike[str]) -> Iterator[str | Unlisted]:
+    """What `walk` finds and looks like an image by its name."""
     for found in walk(folder):
         if isinstance(found, Unlisted) or os.path.splitext(found)[1].lower() in ENDINGS:
             yield found
-
-
-def _entries(folder: str) -> Iterator[os.DirEntry[str] | Unlisted]:
-    try:
-        with os.scandir(folder) as entries:
-            while part := list(islice(entries, _AT_ONCE)):
-                yield from sorted(part, key=lambda entry: entry.name)
-    except OSError as error:
-        yield Unlisted(folder, error.strerror or str(error))
-
-
-def _is_folder(entry: os.DirEntry[str], *, follow_links: bool) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=follow_links)
-    except OSError:
-        return False
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # Windows has none
-
-
-def _check_regular(found: os.stat_result, path: str | os.PathLike[str]) -> None:
-    if stat.S_ISDIR(found.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    if not stat.S_ISREG(found.st_mode):
-        raise NotRegularError(errno.EINVAL, "not a regular file", os.fspath(path))

@@ -1,4 +1,7 @@
-"""Unit features, lengths of gradients, and the spaces that features of prompts span."""
+"""Unit features, lengths of gradients, and the spaces that features of prompts span.
+
+Small linear algebra happens on the CPU in float64, wherever the model is.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,8 @@ _UNIT = 1e-5  # how far the length of unit features may be from one
 
 
 def wide(x: Tensor) -> Tensor:
-    """In float64 on the CPU; elsewhere as it is, in float32 at least."""
-    if x.device.type == "cpu":
-        return x.double()
-    return x if x.dtype == torch.float64 else x.float()
+    """The same on the CPU in float64."""
+    return x.cpu().double()  # some devices have no float64
 
 
 def length_and_direction(x: Tensor, dims: int = 1) -> tuple[Tensor, Tensor]:
@@ -26,8 +27,8 @@ def length_and_direction(x: Tensor, dims: int = 1) -> tuple[Tensor, Tensor]:
         dims: how many first dimensions are kept.
 
     Returns:
-        ``[first dimensions]``, and the shape of `x`: zeros where the length is 0 and NaN where it
-        is not finite.
+        ``[first dimensions]``, and the shape of `x`, both on the CPU in float64: zeros where the
+        length is 0 and NaN where it is not finite.
     """
     x = wide(x)
     flat = x.flatten(dims)
@@ -44,43 +45,25 @@ _ROUNDING = 1e-6  # a direction that is shorter, or so much shorter than the lon
 def basis_of(rows: Tensor) -> Tensor:
     """Orthonormal rows that span what `rows` span: ``[..., n, dim] -> [..., min(n, dim), dim]``.
 
-    In float64 on the CPU. Elsewhere a basis is made row by row, each row twice, in float32. Where
-    rows depend on one another, or are zero, there are rows of zeros.
+    Where rows depend on one another, or are zero, there are rows of zeros.
     """
     if not rows.shape[-2]:
         return wide(rows)
-    if rows.device.type != "cpu":
-        return _row_by_row(wide(rows))
     _, sizes, basis = torch.linalg.svd(wide(rows), full_matrices=False)
     rank = sizes > (sizes[..., :1] * _ROUNDING).clamp(min=_ROUNDING)
     spanned: Tensor = basis * rank.unsqueeze(-1)
     return spanned
 
 
-def _row_by_row(rows: Tensor) -> Tensor:
-    basis = rows[..., :0, :]
-    longest = torch.linalg.vector_norm(rows, dim=-1, keepdim=True).amax(-2, keepdim=True)
-    for row in rows.split(1, dim=-2):
-        new = row
-        for _ in range(2):
-            new = new - new @ basis.mT @ basis
-        size = torch.linalg.vector_norm(new, dim=-1, keepdim=True)
-        is_new = size > (longest * _ROUNDING).clamp(min=_ROUNDING)
-        new = torch.where(is_new, new / size.clamp(min=_ROUNDING), 0.0)
-        new = new - new @ basis.mT @ basis
-        basis = torch.cat([basis, new], -2)
-    return basis
-
-
 def part_within(x: Tensor, rows: Tensor) -> Tensor:
-    """What of each row of x lies in the span of `rows`, in float64: ``[..., n, dim]``."""
+    """The part of each row of x in the span of `rows`: ``[..., n, dim]``."""
     basis = basis_of(rows)
     part: Tensor = wide(x) @ basis.mT @ basis
     return part
 
 
 def project_out(x: Tensor, rows: Tensor) -> Tensor:
-    """Each row of x without its part in the span of `rows`, in float64: ``[..., n, dim]``."""
+    """Each row of x without its part in the span of `rows`: ``[..., n, dim]``."""
     return wide(x) - part_within(x, rows)
 
 
@@ -97,8 +80,7 @@ def centred(values: Tensor, dim: int) -> Tensor:
 
 def unit(features: Tensor) -> Tensor:
     """Features of length one, in float32 (float64 stays)."""
-    wide = features if features.dtype == torch.float64 else features.float()
-    return normalize(wide, dim=-1)
+    return normalize(features if features.dtype == torch.float64 else features.float(), dim=-1)
 
 
 def of_length_one(features: Tensor) -> Tensor:

@@ -272,7 +272,7 @@ class FairTPTClassifier:
         if progress:
             images = tqdm(images, unit="image")
         for batch in batches(images, self.vision.load, self.batch_size):
-            answers = self._predict_batch(batch.pictures)
+            answers = self._predict_batch(batch.images)
             batch.settle()
             yield from answers
             if batch.error is not None:

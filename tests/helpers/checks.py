@@ -72,14 +72,14 @@ def assert_gradient_is_right(backend: Any) -> None:
 
 def assert_cut_is(backend: Any, own: Any, expected: bool) -> None:
     """(c) The padded tail is cut exactly where that changes nothing."""
-    assert backend.tower.cuts_tail is expected
+    assert backend.cuts_tail is expected
     tokens = backend.tokenize(["a cat", "a picture of a big black dog on water"])
     with torch.no_grad():
         torch.testing.assert_close(
             unit(backend.encode_text(tokens)), unit(own(tokens)), rtol=0, atol=1e-5
         )
     seen: list[int] = []
-    layer = backend.tower._layer
+    layer = backend._layer
     handle = layer.register_forward_hook(lambda _m, args, _o: seen.append(args[0].shape[1]))
     backend.encode_text(tokens)
     handle.remove()

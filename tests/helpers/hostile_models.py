@@ -528,17 +528,11 @@ OPEN_CLIP: dict[str, tuple[Make, str]] = {
         (no_weights, "could not be loaded"),
         (tower_of_the_hub, "auto_map|model_type"),
         (tower_of_a_known_kind, "auto_map"),
-        (pipe_for_a_config, "no file"),
-        (pipe_for_a_checkpoint, "no file"),
+        (pipe_for_a_config, "not a file"),
+        (pipe_for_a_checkpoint, "not a file"),
     )
 }
 """How to make the folder, and what the error names."""
-
-HANG = {"pipe_for_a_config", "pipe_for_a_checkpoint", "pipe_for_weights", "pipe_for_a_template"}
-"""These would not fail but never end; the hub has none of them."""
-
-IN_A_FOLDER_ONLY = {"asking", "legacy_map"}
-"""Of the hub, the tokenizer is that of the model ``x`` which they name."""
 
 TRANSFORMERS: dict[str, tuple[Make, str]] = {
     make.__name__: (make, words)
@@ -578,10 +572,10 @@ TRANSFORMERS: dict[str, tuple[Make, str]] = {
         (words_with_rules_elsewhere, "tokenizer_class"),
         (labels_elsewhere, "repo_path|class_info_file"),
         (processor_that_fails, "no processor was found"),
-        (pipe_for_a_template, r"x\.jinja is no file"),
+        (pipe_for_a_template, r"x\.jinja is not a file"),
         (weights_elsewhere, "transformers_weights"),
         (fused, "fusion_config"),
-        (pipe_for_weights, "no file"),
+        (pipe_for_weights, "not a file"),
         (too_deep, r"config\.json"),
         (no_json, r"tokenizer_config\.json"),
     )

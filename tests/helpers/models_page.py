@@ -64,7 +64,7 @@ def examine(config: str) -> Outcome:
         model, preprocess, tokenizer = seeded(lambda: build(json.loads(config)))
         structure = _structure(model)
         backend = OpenClipBackend(model, preprocess, tokenizer)
-        cuts_tail, shares = backend.tower.cuts_tail, backend.tower.shares_beginnings
+        cuts_tail, shares = backend.cuts_tail, backend.shares_beginnings
         assert_splice_is_exact(backend, lambda t: model.encode_text(t.ids, normalize=False))
     except Exception as error:  # whatever it is, the page names it
         reason = (str(error).strip() or "no message").splitlines()[0]
@@ -155,13 +155,12 @@ def _families() -> Iterator[list[str]]:
         for family, builder in builders.items():
             model, images, tokenizer = seeded(builder)
             backend = kind(model, images, tokenizer)
-            tower = backend.tower
             yield [
                 library,
                 family,
-                _yes(tower.can_splice),
-                _yes(tower.cuts_tail),
-                _yes(tower.shares_beginnings),
+                _yes(backend.can_splice),
+                _yes(backend.cuts_tail),
+                _yes(backend.shares_beginnings),
                 _inverse_temperature(model, backend.scale),
             ]
 

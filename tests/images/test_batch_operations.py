@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -55,24 +56,26 @@ def test_posterize_and_solarize_with_a_number_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "matrix"),
+    "step",
     [
-        (lambda p: augment.translate_x(p, 7), batch.shift_matrix(7, 0)),
-        (lambda p: augment.translate_x(p, -60), batch.shift_matrix(-60, 0)),
-        (lambda p: augment.translate_y(p, -5), batch.shift_matrix(0, -5)),
-        (lambda p: augment.shear_x(p, 0.21), batch.shear_matrix(0.21, 0)),
-        (lambda p: augment.shear_y(p, -0.17), batch.shear_matrix(0, -0.17)),
-        (lambda p: augment.rotate(p, 11), batch.rotation_matrix(HEIGHT, WIDTH, 11)),
-        (lambda p: augment.rotate(p, -3), batch.rotation_matrix(HEIGHT, WIDTH, -3)),
+        partial(augment.translate_x, pixels=7),
+        partial(augment.translate_x, pixels=-60),
+        partial(augment.translate_y, pixels=-5),
+        partial(augment.shear_x, level=0.21),
+        partial(augment.shear_y, level=-0.17),
+        partial(augment.rotate, degrees=11),
+        partial(augment.rotate, degrees=-3),
     ],
 )
-def test_warps(one: Any, matrix: tuple[float, ...]) -> None:
+def test_warps(step: Any) -> None:
     """OpenCV 4 rounds positions to 1/32 pixel: 9 levels between black and white, less than 1 on
     average."""
+    name, matrix = batch._in_numbers(step, (HEIGHT, WIDTH))
+    assert name == "warp"
     found = batch.warp(stack(), torch.tensor([matrix] * 4))
-    assert_agree(found, [one(p) for p in photos()], 10)
+    assert_agree(found, [step(p) for p in photos()], 10)
     means = [
-        np.abs(a.permute(1, 2, 0).double().numpy() - one(p)).mean()
+        np.abs(a.permute(1, 2, 0).double().numpy() - step(p)).mean()
         for a, p in zip(found, photos(), strict=True)
     ]
     assert max(means) < 1

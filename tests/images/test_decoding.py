@@ -30,7 +30,7 @@ def load(number: Any) -> Image.Image:
 @BOTH
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 9])
 def test_order_is_kept(batches: Any, count: int) -> None:
-    found = [[p.width - 1 for p in batch.pictures] for batch in batches(range(count), load, 4)]
+    found = [[p.width - 1 for p in batch.images] for batch in batches(range(count), load, 4)]
     assert [number for batch in found for number in batch] == list(range(count))
     assert all(len(batch) == 4 for batch in found[:-1])
 
@@ -38,8 +38,8 @@ def test_order_is_kept(batches: Any, count: int) -> None:
 @BOTH
 def test_what_comes_before_an_error_is_not_lost(batches: Any) -> None:
     *whole, last = batches(range(8, 30), load, 2)
-    assert [len(batch.pictures) for batch in whole] == [2]
-    assert [p.width for p in last.pictures] == [11]
+    assert [len(batch.images) for batch in whole] == [2]
+    assert [p.width for p in last.images] == [11]
     assert str(last.error) == "image 3: broken"
     assert isinstance(last.error.__cause__, ImageError)
 
@@ -65,13 +65,13 @@ def test_ctrl_c_ends_the_threads() -> None:
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
         for batch in ahead(range(100), load, 2):
-            assert batch.pictures
+            assert batch.images
             raise KeyboardInterrupt
     del batch
     assert not {t for t in threading.enumerate() if "decode" in t.name} - before
 
 
-def test_files_are_told_from_pictures(tmp_path: Path) -> None:
+def test_are_files(tmp_path: Path) -> None:
     assert are_files(["a.png", tmp_path, b"..."])
     assert not are_files([picture()])
     assert not are_files(iter(["a.png"]))  # somebody may still be making them
@@ -106,7 +106,7 @@ def test_a_thread_that_reads_leaves_the_filters_of_the_caller_alone() -> None:
     thread = threading.Thread(target=load_image, args=(Slow(data.getvalue()),), daemon=True)
     thread.start()
     assert reading.wait(10)
-    with warnings.catch_warnings():  # as in views of one's own
+    with warnings.catch_warnings():  # as in user-defined views
         assert list(warnings.filters) == before
         go_on.set()
         thread.join(10)
@@ -125,7 +125,7 @@ def test_filters_of_the_caller_do_not_change_what_is_read(tmp_path: Path, action
     assert alone.size == (40, 52)
     with warnings.catch_warnings():
         warnings.simplefilter(action)
-        found = [p for b in ahead([tmp_path / "a.jpg"] * 3, load_image, 2) for p in b.pictures]
+        found = [p for b in ahead([tmp_path / "a.jpg"] * 3, load_image, 2) for p in b.images]
     assert found == [alone] * 3
 
 

@@ -64,20 +64,20 @@ def test_numbers_of_views(clf: FairTPTClassifier, n: Any) -> None:
 
 @pytest.mark.parametrize("made", [None, 3, "x", b"x", {"a": 1}])
 def test_functions(clf: FairTPTClassifier, made: Any) -> None:
-    message = rf"`views` should return pictures, .*\(got {type(made).__name__}\)"
+    message = rf"`views` should return images, .*\(got {type(made).__name__}\)"
     with pytest.raises(FairTTAError, match=message):
         clf.with_views(lambda image, generator: made).predict(PICTURE)
 
 
 def test_functions_whose_pictures_are_none(clf: FairTPTClassifier) -> None:
-    with pytest.raises(ImageError, match="`views` gave no picture: int is not an image"):
+    with pytest.raises(ImageError, match="`views` did not return an image: int is not an image"):
         clf.with_views(lambda image, generator: [1]).predict(PICTURE)
 
 
 @pytest.mark.parametrize("shape", [(3, 64, 64), (1, 64, 64), (4, 64, 64), (64, 64, 3), (64, 64, 1)])
 @pytest.mark.parametrize("kind", [torch.rand, np.zeros])
 def test_one_picture_is_no_views(shape: tuple[int, ...], kind: Any) -> None:
-    with pytest.raises(FairTTAError, match=r"`views` of shape \[.*\] could be one picture: pass"):
+    with pytest.raises(FairTTAError, match=r"`views` of shape \[.*\] could be one image: pass"):
         FairTPTClassifier("miniature", ["circle", "star"], views=kind(shape))
 
 

@@ -521,7 +521,7 @@ def test_text_file_is_refused(tmp_path: Path) -> None:
 def test_wrong_type(value: object) -> None:
     text = refusal(value)
     if isinstance(value, dict):
-        assert text.startswith("a row with the columns [")
+        assert text.startswith("dict with the columns [")
         return
     assert text.startswith(f"{type(value).__name__} is not an image")
     for kind in ("PIL image", "path", "bytes", "file object", "numpy array", "torch tensor"):
@@ -633,7 +633,7 @@ def test_slight_overshoot_of_floats_is_clipped() -> None:
     assert load_image(array).tobytes() == bytes([0] * 3 + [128] * 3 + [255] * 3)
 
 
-NORMALISED = "floats must be in 0..1; pass the picture's pixels, not a normalised tensor"
+NORMALISED = "floats must be in 0..1; pass the image's pixels, not a normalised tensor"
 UNSCALED = "floats must be in 0..1; pass 0..255 pixels as uint8, or divide them by 255"
 INTEGERS = "integers must be in 0..255, or be uint16 if the pixels are 16-bit"
 

@@ -14,8 +14,7 @@ from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from families_open_clip import OPEN_CLIP
 from PIL import Image, ImageOps
 
-from fair_tta import FairTPTClassifier
-from fair_tta._images.views import CropFlip
+from fair_tta import AugMix, FairTPTClassifier
 from fair_tta._images.vision import PixelSpec
 
 Change = Callable[[Image.Image], Image.Image]
@@ -42,13 +41,11 @@ def parts_with(first: Change | None = None) -> Any:
 
 @pytest.mark.parametrize("name", FIRST)
 def test_every_view_goes_through_the_whole_preprocessing(name: str) -> None:
-    clf = FairTPTClassifier(
-        parts_with(FIRST[name]), TARGETS, SENSITIVE, TEMPLATE, views=CropFlip(4)
-    )
+    clf = FairTPTClassifier(parts_with(FIRST[name]), TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4))
     assert PixelSpec.of(clf.backend) is None
 
     def same(image: Image.Image, generator: np.random.Generator) -> list[Image.Image]:
-        arrays = CropFlip(4)(image, (224, 224), generator)
+        arrays = AugMix(4)(image, (224, 224), generator)
         return [Image.fromarray(array.round().astype(np.uint8)) for array in arrays]
 
     ours, theirs = clf.encode([picture()]), clf.with_views(same).encode([picture()])
@@ -66,6 +63,5 @@ def test_levels_become_what_preprocessing_makes_of_them(resize: str) -> None:
     assert spec is not None
     assert spec.size == (32, 32)
     image = picture(0, (32, 32))
-    pixels = torch.empty(1, 3, 32, 32)
-    spec.normalise(np.asarray(image, dtype=np.float32)[None], pixels)
-    torch.testing.assert_close(pixels[0], preprocess(image), rtol=0, atol=1e-5)
+    levels = torch.from_numpy(np.array(image, dtype=np.float32)).permute(2, 0, 1)
+    torch.testing.assert_close(spec.normalise(levels), preprocess(image), rtol=0, atol=1e-5)

@@ -20,11 +20,11 @@ from PIL import Image
 
 from fair_tta._images.draw import Recipe, render, resize
 from fair_tta._images.load import load_image
-from fair_tta._images.views import AugMix, CropFlip, Identity, Views, content_generator
+from fair_tta._images.views import AugMix, Identity, Views, content_generator
 from fair_tta.errors import FairTTAError
 
 light = settings(max_examples=40, deadline=None, database=None)
-STRATEGIES: list[Views] = [Identity(), CropFlip(5), AugMix(5), AugMix(5, severity=10, width=2)]
+STRATEGIES: list[Views] = [Identity(), AugMix(5), AugMix(5, severity=10, width=2)]
 ROUNDED = ("shear_x", "shear_y", "rotate")  # operations that are not quite PIL's
 
 
@@ -38,6 +38,11 @@ def photo(width: int = 150, height: int = 100, seed: int = 0) -> Image.Image:
 
 def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
+
+
+def crops(image: Image.Image) -> list[Recipe]:
+    """Crops and flips without further operations."""
+    return [Recipe(recipe.box, recipe.flip) for recipe in AugMix(33).draw(image, (8, 8), rng())]
 
 
 @pytest.fixture
@@ -67,7 +72,7 @@ def test_any_size_of_image_and_view(width: int, height: int, rows: int, columns:
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 500), (500, 1), (2, 3)])
 def test_tiny_images_are_enlarged(size: tuple[int, int]) -> None:
-    pixels = CropFlip(9)(Image.new("RGB", size, (10, 20, 30)), (224, 224), rng())
+    pixels = render(Image.new("RGB", size, (10, 20, 30)), (224, 224), crops(Image.new("RGB", size)))
     assert (pixels == np.array([10, 20, 30], np.float32)).all()
 
 
@@ -78,7 +83,7 @@ def test_white_stays_in_range() -> None:
 
 @pytest.mark.parametrize("size", [(224, 224), (200, 300)])
 def test_crops_are_those_of_the_reference(size: tuple[int, int]) -> None:
-    recipes = CropFlip(33).draw(photo(), size, rng())
+    recipes = crops(photo())
     difference = np.abs(render(photo(), size, recipes) - replay(photo(), size, recipes))
     assert difference.max() <= 1
     assert difference.mean() < 0.2
@@ -161,10 +166,9 @@ def test_global_random_states_are_not_used() -> None:
     assert states[1] == str(np.random.get_state())
 
 
-@pytest.mark.parametrize("kind", [CropFlip, AugMix])
-def test_fewer_views_are_the_first_of_more(kind: Any) -> None:
-    many = kind(9)(photo(), (40, 30), rng())
-    assert (kind(4)(photo(), (40, 30), rng()) == many[:3]).all()
+def test_fewer_views_are_the_first_of_more() -> None:
+    many = AugMix(9)(photo(), (40, 30), rng())
+    assert (AugMix(4)(photo(), (40, 30), rng()) == many[:3]).all()
 
 
 def test_the_image_is_left_alone() -> None:
@@ -196,7 +200,7 @@ def test_different_images_have_different_views() -> None:
 
 def test_crops_cover_the_ranges_evenly() -> None:
     image = Image.new("RGB", (1000, 1000))
-    boxes = np.array([recipe.box for recipe in CropFlip(4001).draw(image, (32, 32), rng())])
+    boxes = np.array([recipe.box for recipe in AugMix(4001).draw(image, (32, 32), rng())])
     top, left, height, width = boxes.T
     area, ratio = height * width / 1e6, width / height
     assert 0.079 < area.min() < 0.09
@@ -212,7 +216,7 @@ def test_crops_cover_the_ranges_evenly() -> None:
 
 def test_every_crop_lies_inside() -> None:
     for width, height in [(1, 1), (3, 2), (500, 375), (1, 500), (900, 40)]:
-        for recipe in CropFlip(200).draw(Image.new("RGB", (width, height)), (8, 8), rng()):
+        for recipe in AugMix(200).draw(Image.new("RGB", (width, height)), (8, 8), rng()):
             top, left, h, w = recipe.box
             assert 0 <= top <= top + h <= height
             assert 0 <= left <= left + w <= width
@@ -227,7 +231,7 @@ def test_every_crop_lies_inside() -> None:
 def test_narrow_images_are_cropped_in_the_centre(
     size: tuple[int, int], box: tuple[int, int, int, int]
 ) -> None:
-    recipes = CropFlip(50).draw(Image.new("RGB", size), (8, 8), rng())
+    recipes = AugMix(50).draw(Image.new("RGB", size), (8, 8), rng())
     assert box in {recipe.box for recipe in recipes}
 
 
@@ -294,7 +298,7 @@ def test_width_is_the_number_of_chains() -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        (CropFlip, {"n": 0}, "`n` should be at least 1 (got 0)."),
+        (AugMix, {"n": 0}, "`n` should be at least 1 (got 0)."),
         (AugMix, {"n": -3}, "`n` should be at least 1 (got -3)."),
         (AugMix, {"n": 2.5}, "`n` should be a whole number (got 2.5)."),
         (AugMix, {"width": 0}, "`width` should be at least 1 (got 0)."),
@@ -313,7 +317,7 @@ def test_bad_values(kind: Any, options: dict[str, Any], message: str) -> None:
 
 
 def test_one_view_is_the_image_itself() -> None:
-    for views in (Identity(), CropFlip(1), AugMix(1)):
+    for views in (Identity(), AugMix(1)):
         assert views.n == 1
         assert views(photo(), (20, 30), rng()).shape == (0, 20, 30, 3)
 

@@ -34,10 +34,7 @@ def test_weights_that_are_not_there(make: Callable[[], tuple[Any, Any]]) -> None
     model, whole = make()
     vision = model.vision_model if hasattr(model, "vision_model") else model.visual
     vision.to("meta")
-    with pytest.raises(ModelError, match=r"`model` \(CLIP.*are on the meta device. Load it with"):
-        classify(whole)
-    model._hf_hook = object()  # as accelerate leaves one
-    with pytest.raises(ModelError, match=r"accelerate has moved them out. Load it without"):
+    with pytest.raises(ModelError, match=r"`model` \(CLIP.*have no values, such as .*: load it on"):
         classify(whole)
 
 
@@ -165,16 +162,9 @@ def test_damaged_tokenizers(damage: Callable[[Any], str], message: str, tmp_path
 def test_an_image_processor_of_another_model() -> None:
     _, (model, (_, tokenizer)) = transformers_clip()
     for adapter in (ZeroShot(), FairTPT(), Tent()):
-        message = r"^CLIPModel takes no pictures \(ValueError: .*: its image processor may be dam"
+        message = r"^CLIPModel takes no images \(ValueError: .*: its image processor may be dam"
         with pytest.raises(ModelError, match=message):
             classify((model, (CLIPImageProcessor(), tokenizer)), adapter)
-
-
-def test_a_length_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, (model, (images, tokenizer)) = transformers_clip()
-    monkeypatch.setattr(tokenizer, "model_max_length", "x")
-    with pytest.raises(ModelError, match=r"`model_max_length` should be a number \(got 'x'\)"):
-        classify((model, (images, tokenizer)))
 
 
 def test_a_token_that_the_model_does_not_have() -> None:

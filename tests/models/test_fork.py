@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(("method", "views", "forks"), [("zero-shot", 1, 8), ("fair-tpt", 8, 8)])
-def test_children_predict_as_the_parent_does(method: str, views: int, forks: int) -> None:
+def test_children_predict_as_the_parent_does_or_raise(method: str, views: int, forks: int) -> None:
     script = Path(__file__).parents[1] / "helpers" / "fork_run.py"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     done = subprocess.run(
@@ -33,13 +33,35 @@ def test_children_predict_as_the_parent_does(method: str, views: int, forks: int
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@contextmanager
-def in_use(module: nn.Module) -> Iterator[None]:
-    """Another thread has the model."""
+def in_child(ask: Callable[[], bool]) -> bool:
+    """What a forked child finds."""
+    pid = os.fork()
+    if pid == 0:
+        code = 2
+        try:
+            code = int(ask())
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code in (0, 1)
+    return code == 1
+
+
+def is_lost(model: nn.Module) -> bool:
+    try:
+        with locks.lock_of(model):
+            return False
+    except ModelError as error:
+        return "`model` (Linear)" in str(error) and "load it again" in str(error)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_model_that_another_thread_used_is_lost_to_the_child_and_no_other() -> None:
+    busy, free, own = nn.Linear(1, 1), nn.Linear(1, 1), nn.Linear(1, 1)
     started, stop = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with locks.lock_of(module):
+        with locks.lock_of(busy):
             started.set()
             stop.wait()
 
@@ -47,48 +69,11 @@ def in_use(module: nn.Module) -> Iterator[None]:
     thread.start()
     started.wait()
     try:
-        yield
+        assert not is_lost(free)
+        with locks.lock_of(own):  # by the thread that forks
+            found = [in_child(partial(is_lost, model)) for model in (busy, free, own)]
     finally:
         stop.set()
         thread.join()
-
-
-def is_free(module: nn.Module) -> bool:
-    """Whether another thread could have the model."""
-    found: list[bool] = []
-
-    def ask() -> None:
-        lock = locks.lock_of(module)
-        found.append(lock.acquire(blocking=False))
-        if found[0]:
-            lock.release()
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    thread.join()
-    return found[0]
-
-
-def test_a_fork_waits_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "PATIENCE", 0.05)
-    busy, free = nn.Linear(1, 1), nn.Linear(1, 1)
-    assert is_free(free)
-    with in_use(busy):
-        locks._wait()
-        assert not is_free(free)
-        locks._go_on()
-        assert is_free(free)
-        locks._wait()
-        locks._go_on_in_child()
-    assert is_free(free)
-    with pytest.raises(ModelError, match=r"`model` \(Linear\) was being used .* load it again"):
-        locks.lock_of(busy)
-
-
-def test_the_thread_that_forks_may_have_the_model_itself() -> None:
-    model = nn.Linear(1, 1)
-    with locks.lock_of(model):
-        locks._wait()
-        locks._go_on_in_child()
-        assert not is_free(model)
-    assert is_free(model)
+    assert found == [True, False, False]
+    assert not is_lost(busy)  # in the parent

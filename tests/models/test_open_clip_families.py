@@ -99,7 +99,7 @@ def test_zero_shot_in_half_precision(structure: Parts, dtype: torch.dtype) -> No
     model.to(dtype)
     backend = OpenClipBackend(model, preprocess, tokenizer)
     assert backend.dtype == dtype
-    assert backend.tower.cuts_tail is (name not in MAY_NOT_CUT)
+    assert backend.cuts_tail is (name not in MAY_NOT_CUT)
     assert_zero_shot_is(backend, own_logits(model, preprocess, tokenizer), tolerance=1e-2)
 
 
@@ -179,7 +179,7 @@ def test_precisions_of_open_clip(name: str, precision: str) -> None:
         model = open_clip.create_model(tiny, precision=precision).eval()
     _, preprocess, tokenizer = build(config)
     backend = OpenClipBackend(model, preprocess, tokenizer)
-    assert backend.tower.cuts_tail
+    assert backend.cuts_tail
     assert_zero_shot_is(backend, own_logits(model, preprocess, tokenizer), tolerance=1e-2)
 
 

@@ -234,7 +234,7 @@ def test_what_a_backend_of_ones_own_lacks_is_named() -> None:
 
 def test_missing_processors_and_tokenizers(registered: str, tmp_path: Path) -> None:
     model, images, tokenizer = families.seeded(families.clip)
-    with pytest.raises(ModelError, match=r"CLIPModel does not say where it came from .* `proc"):
+    with pytest.raises(ModelError, match=r"CLIPModel does not state where it came from .* `proc"):
         resolve(model)
     with pytest.raises(ModelError, match=r"`processor` should be .* \(got builtins.str\)"):
         resolve(model, "processor")
@@ -254,7 +254,7 @@ def test_missing_processors_and_tokenizers(registered: str, tmp_path: Path) -> N
         resolve(clip)
     clip = open_clip.create_model(registered)
     clip.vocab_size = 100
-    with pytest.raises(ModelError, match="does not say which tokenizer"):
+    with pytest.raises(ModelError, match="does not state which tokenizer"):
         resolve(clip)
 
 

@@ -86,11 +86,11 @@ def tower(manner: str) -> TextTower:
 def test_towers_that_cannot_be_spliced(manner: str, reason: str) -> None:
     it: Any = tower(manner)
     assert not it.can_splice
-    assert it.encode(PROBE).shape == (2, 4)  # the model's own features are there all the same
+    assert it.encode_text(PROBE).shape == (2, 4)  # the model's own features are there all the same
     with pytest.raises(TowerError, match=f"the text tower {manner} cannot be tuned: {reason}"):
-        it.embed(PROBE.ids)
+        it.embed_tokens(PROBE.ids)
     with pytest.raises(TowerError, match=f"the text tower {manner} cannot be tuned: {reason}"):
-        it.encode_from(PROBE, torch.ones(2, 6, 4))
+        it.encode_prompts(PROBE, torch.ones(2, 6, 4))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,9 @@ def test_whether_the_tail_may_be_cut_is_found_out(manner: str, cuts: bool) -> No
     it = tower(manner)
     assert it.can_splice
     assert it.cuts_tail is cuts
-    assert torch.allclose(it.encode(PROBE), it.encode_from(PROBE, it.embed(PROBE.ids)))
+    assert torch.allclose(
+        it.encode_text(PROBE), it.encode_prompts(PROBE, it.embed_tokens(PROBE.ids))
+    )
 
 
 def unspliceable() -> tuple[Any, Any, Any]:
@@ -140,7 +142,7 @@ def test_a_wrapped_table_is_replaced_as_a_whole(wrapper: type[Wrapped]) -> None:
     embeddings = model.text_model.embeddings
     embeddings.token_embedding = wrapper(embeddings.token_embedding)
     backend = TransformersBackend(model, images, tokenizer)
-    assert isinstance(backend.tower._layer, Wrapped)
+    assert isinstance(backend._layer, Wrapped)
 
     def own(tokens: Tokens) -> Tensor:
         output = model.get_text_features(tokens.ids, attention_mask=tokens.mask.long())
@@ -198,6 +200,6 @@ def test_a_model_is_taken_once_to_find_out_about_it(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(guard, "lock_of", lambda _module: Counted())
     backend = TransformersBackend(*families.seeded(families.clip))
-    assert backend.tower.shares_beginnings
+    assert backend.shares_beginnings
     assert len(depths) > 20
     assert depths.count(0) == 2  # before and after

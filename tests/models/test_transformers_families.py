@@ -99,7 +99,7 @@ def test_zero_shot_in_half_precision(structure: Parts, dtype: torch.dtype) -> No
     model.to(dtype)
     backend = TransformersBackend(model, images, tokenizer)
     assert backend.dtype == dtype
-    assert backend.tower.cuts_tail is (name not in MAY_NOT_CUT)
+    assert backend.cuts_tail is (name not in MAY_NOT_CUT)
     assert_zero_shot_is(backend, own_logits(name, model, images, tokenizer), tolerance=1e-2)
 
 

@@ -19,8 +19,7 @@ import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 
-from fair_tta import FairTPT, FairTPTClassifier, ModelError, ZeroShot
-from fair_tta._images.views import CropFlip
+from fair_tta import AugMix, FairTPT, FairTPTClassifier, ModelError, ZeroShot
 
 
 class Broken(Exception):
@@ -220,10 +219,10 @@ def test_autocast_of_the_caller_does_not_reach_the_answers(loaded: tuple[Any, An
 
 def test_threads_take_turns(loaded: tuple[Any, Any]) -> None:
     _, parts = loaded
-    clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=CropFlip(4))
+    clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4))
     pictures = [picture(i) for i in range(12)]
     expected = [clf.predict(p) for p in pictures]
-    fresh = clf.with_views(CropFlip(4))
+    fresh = clf.with_views(AugMix(4))
     with ThreadPoolExecutor(4) as pool:
         jobs = [pool.submit(fresh.predict, p) for p in pictures]
         assert [job.result() for job in jobs] == expected
@@ -260,7 +259,7 @@ def test_numbers_that_another_thread_draws_do_not_come_twice(loaded: tuple[Any, 
     thread = threading.Thread(target=draw)
     thread.start()
     try:
-        clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=CropFlip(4))
+        clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4))
         for i in range(10):
             clf.predict(picture(i))
     finally:

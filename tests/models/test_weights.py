@@ -12,8 +12,7 @@ from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from test_untouched import open_clip_clip, transformers_clip
 from torch import nn
 
-from fair_tta import FairTPT, FairTPTClassifier, OrthCali, ZeroShot
-from fair_tta._images.views import CropFlip
+from fair_tta import AugMix, FairTPT, FairTPTClassifier, OrthCali, ZeroShot
 from fair_tta._models.borrow import fingerprint
 
 PICTURES = [picture(0), picture(1)]
@@ -112,7 +111,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 
 
 def classifier(parts: Any) -> FairTPTClassifier:
-    return FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=CropFlip(4))
+    return FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4))
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -14,7 +14,7 @@ from devices import Pair
 
 from fair_tta import TPT, AugMix, FairTPTClassifier, Zero, ZeroShot
 from fair_tta._images.draw import render_batch
-from fair_tta._images.views import CropFlip, content_generator
+from fair_tta._images.views import content_generator
 from fair_tta.extend import Renderer
 
 pytest_plugins = ("device_models",)
@@ -23,7 +23,7 @@ PICTURES = [picture(i, size) for i, size in enumerate([(52, 40), (33, 77), (52, 
 SIZE = (32, 24)
 
 
-@pytest.mark.parametrize("views", [AugMix(16), AugMix(16, severity=6, width=2), CropFlip(16)])
+@pytest.mark.parametrize("views", [AugMix(16), AugMix(16, severity=6, width=2)])
 def test_the_cpus_views(device: torch.device, views: Any) -> None:
     def generator(image: Any) -> np.random.Generator:
         return content_generator(image, 3)

@@ -13,7 +13,6 @@ from checks import make_task
 
 from fair_tta._models import TransformersBackend
 from fair_tta._models.borrow import borrowed
-from fair_tta._prompts import task as task_module
 
 
 @pytest.mark.parametrize("name", ["context", "target_features", "sensitive_features"])
@@ -43,7 +42,8 @@ def test_a_thread_that_has_the_model_is_not_kept_from_its_features(
             getattr(other, name)
 
     waits, has = Thread(target=construct, daemon=True), Thread(target=predict, daemon=True)
-    monkeypatch.setattr(task_module, "borrowed", watched)
+    for module in ("task", "encoder"):
+        monkeypatch.setattr(f"fair_tta._prompts.{module}.borrowed", watched)
     for thread in (has, waits):
         thread.start()
     for thread in (has, waits):

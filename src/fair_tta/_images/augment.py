@@ -54,7 +54,7 @@ def solarize(image: Pixels, threshold: int) -> Pixels:
 
 
 def translate_x(image: Pixels, pixels: int) -> Pixels:
-    """Moves the picture to the left, or to the right if `pixels` is negative."""
+    """Moves the image to the left, or to the right if `pixels` is negative."""
     moved, width = np.zeros_like(image), image.shape[1]
     if abs(pixels) < width:
         moved[:, max(0, -pixels) : width - pixels] = image[:, max(0, pixels) : width + pixels]
@@ -62,7 +62,7 @@ def translate_x(image: Pixels, pixels: int) -> Pixels:
 
 
 def translate_y(image: Pixels, pixels: int) -> Pixels:
-    """Moves the picture up, or down if `pixels` is negative."""
+    """Moves the image up, or down if `pixels` is negative."""
     moved, height = np.zeros_like(image), len(image)
     if abs(pixels) < height:
         moved[max(0, -pixels) : height - pixels] = image[max(0, pixels) : height + pixels]
@@ -84,7 +84,7 @@ def shear_y(image: Pixels, level: float) -> Pixels:
 
 
 def rotate(image: Pixels, degrees: float) -> Pixels:
-    """Turns the picture counter-clockwise about its centre."""
+    """Turns the image counter-clockwise about its centre."""
     if degrees % 360 == 0:
         return image
     matrix, outside = _rotation(*image.shape[:2], degrees)

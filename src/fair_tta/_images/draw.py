@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import cv2
 import numpy as np
@@ -19,18 +19,16 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from fair_tta._images import augment
 from fair_tta._images.augment import Pixels
-from fair_tta.errors import FairTTAError
 
 _AT_ONCE = 2**25  # numbers between the two products
 
 
-def crops(pictures: npt.NDArray[np.uint8], boxes: Tensor, size: tuple[int, int]) -> Tensor:
+def crops(images: npt.NDArray[np.uint8], boxes: Tensor, size: tuple[int, int]) -> Tensor:
     """Bilinear with antialiasing, first along rows, then along columns, rounded after each as PIL.
 
     Args:
-        pictures: ``[images, height, width, 3]``, all of one size. They go to the device so.
+        images: ``[images, height, width, 3]``, all of one size. They go to the device so.
         boxes: ``[images, views, 5]``: top, left, height and width of the crop, and 1 if it is
             mirrored. On the device that is to do the work.
         size: height and width of the views.
@@ -38,20 +36,20 @@ def crops(pictures: npt.NDArray[np.uint8], boxes: Tensor, size: tuple[int, int])
     Returns:
         ``[images, views, 3, height, width]``, levels from 0 to 255 in uint8.
     """
-    images, views = boxes.shape[:2]
-    there = torch.from_numpy(pictures).to(boxes.device)
+    count, views = boxes.shape[:2]
+    there = torch.from_numpy(images).to(boxes.device)
     height, width = there.shape[1:3]
-    columns = there.permute(0, 2, 3, 1).float().reshape(images, width, 3 * height)
+    columns = there.permute(0, 2, 3, 1).float().reshape(count, width, 3 * height)
     made = []
-    for some in boxes.split(max(1, _AT_ONCE // (images * size[1] * 3 * height)), dim=1):
+    for some in boxes.split(max(1, _AT_ONCE // (count * size[1] * 3 * height)), dim=1):
         top, left, tall, broad, flip = some.unbind(-1)
         along = resampling_weights(left, broad, width, size[1], flip)
         down = resampling_weights(top, tall, height, size[0], torch.zeros_like(flip))
-        narrow = (along.reshape(images, -1, width) @ columns).round_()
+        narrow = (along.reshape(count, -1, width) @ columns).round_()
         levels = narrow.reshape(-1, 3 * size[1], height) @ down.flatten(0, 1).mT
         levels = levels.round_().clamp_(0, 255).to(torch.uint8)
-        made.append(levels.reshape(images, -1, size[1], 3, size[0]).permute(0, 1, 3, 4, 2))
-    return torch.cat(made, 1).reshape(images, views, 3, *size)
+        made.append(levels.reshape(count, -1, size[1], 3, size[0]).permute(0, 1, 3, 4, 2))
+    return torch.cat(made, 1).reshape(count, views, 3, *size)
 
 
 def resampling_weights(
@@ -132,17 +130,7 @@ def warp(x: Tensor, numbers: Tensor) -> Tensor:
     return (moved * inside.unsqueeze(1)).to(torch.uint8)
 
 
-def shear_matrix(across: float, down: float) -> tuple[float, ...]:
-    """For `warp`."""
-    return 1.0, across, 0.0, down, 1.0, 0.0
-
-
-def shift_matrix(across: float, down: float) -> tuple[float, ...]:
-    """For `warp`: pixels to the left and up."""
-    return 1.0, 0.0, across, 0.0, 1.0, down
-
-
-def rotation_matrix(height: int, width: int, degrees: float) -> tuple[float, ...]:
+def _rotation(height: int, width: int, degrees: float) -> tuple[float, ...]:
     """For `warp`: counter-clockwise about the centre."""
     angle = -math.radians(degrees % 360)
     cos, sin = math.cos(angle), math.sin(angle)
@@ -175,12 +163,12 @@ def render(
     image: Image.Image, size: tuple[int, int], recipes: list[Recipe]
 ) -> npt.NDArray[np.float32]:
     """Makes the views of the recipes; large ones on as many threads as torch uses."""
-    picture = np.array(rgb(image))
+    pixels = np.array(rgb(image))
     views = np.empty((len(recipes), *size, 3), np.float32)
 
     def make(view: npt.NDArray[np.float32], recipe: Recipe) -> None:
         top, left, height, width = recipe.box
-        crop = resize(picture[top : top + height, left : left + width], size)
+        crop = resize(pixels[top : top + height, left : left + width], size)
         if recipe.flip:
             crop = np.asarray(cv2.flip(crop, 1), np.uint8)
         if not recipe.chains:
@@ -191,8 +179,8 @@ def render(
         for weight, chain in zip(recipe.weights[1:], recipe.chains, strict=True):
             total += weight
             if weight > 0:
-                pixels = functools.reduce(lambda result, step: step(result), chain, crop)
-                cv2.accumulateWeighted(pixels, mixed, weight / total)
+                changed = functools.reduce(lambda result, step: step(result), chain, crop)
+                cv2.accumulateWeighted(changed, mixed, weight / total)
         np.minimum(mixed, 255, out=view)  # rounded weights may add up to more than one
 
     def share(first: int) -> None:
@@ -246,13 +234,13 @@ def render_batch(
     boxes = torch.tensor(
         [[(*recipe.box, recipe.flip) for recipe in own] for own in recipes], dtype=torch.float32
     ).to(device)
-    pictures = [np.asarray(rgb(image)) for image in images]
+    arrays = [np.asarray(rgb(image)) for image in images]
     by_size: dict[tuple[int, ...], list[int]] = {}
-    for place, picture in enumerate(pictures):
-        by_size.setdefault(picture.shape, []).append(place)
+    for place, array in enumerate(arrays):
+        by_size.setdefault(array.shape, []).append(place)
     order = [place for places in by_size.values() for place in places]
     parts = [
-        crops(np.stack([pictures[i] for i in places]), _rows(boxes, places), size)
+        crops(np.stack([arrays[i] for i in places]), _rows(boxes, places), size)
         for places in by_size.values()
     ]
     cropped = torch.cat(parts)
@@ -303,24 +291,21 @@ def _steps(
 
 
 def _in_numbers(step: partial[Any], size: tuple[int, int]) -> tuple[str, tuple[float, ...]]:
-    """Which of `batch_operations` a step is, "" if it changes nothing, and its numbers."""
-    height, width = size
-    amount: Any = next(iter(step.keywords.values()), None)
-    if step.func in (augment.autocontrast, augment.equalize):
-        return step.func.__name__, ()
-    if step.func is augment.posterize:
-        return "posterize", (float(0xFF & ~(0xFF >> amount)),)
-    if step.func is augment.solarize:
-        return ("solarize" if amount < 256 else "", (float(amount),))
+    """Which of the operations above a step is, "" if it changes nothing, and its numbers."""
+    name, amount = step.func.__name__, float(next(iter(step.keywords.values()), 0))
+    if name in ("autocontrast", "equalize"):
+        return name, ()
+    if name == "posterize":
+        return name, (float(0xFF & ~(0xFF >> int(amount))),)
+    if name == "solarize":
+        return name if amount < 256 else "", (amount,)
     if amount == 0:
         return "", ()
-    if step.func is augment.rotate:
-        return "warp", rotation_matrix(height, width, amount)
-    if step.func in (augment.shear_x, augment.shear_y):
-        is_x = step.func is augment.shear_x
-        return "warp", shear_matrix(*((amount, 0.0) if is_x else (0.0, amount)))
-    is_x = step.func is augment.translate_x
-    return "warp", shift_matrix(*((amount, 0.0) if is_x else (0.0, amount)))
+    if name == "rotate":
+        return "warp", _rotation(*size, amount)
+    matrix = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+    matrix[{"shear_x": 1, "translate_x": 2, "shear_y": 3, "translate_y": 5}[name]] = amount
+    return "warp", tuple(matrix)
 
 
 def _rows(tensor: Tensor, places: list[int]) -> Tensor:
@@ -343,32 +328,6 @@ class Renderer(Enum):
     OPENCV = "opencv"
     TENSORS = "tensors"
 
-
-@runtime_checkable
-class DrawsRecipes(Protocol):
-    """Views that can say what they will do before they do it."""
-
-    @property
-    def render(self) -> Renderer:
-        """Who is to draw them."""
-        ...
-
-    def draw(
-        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
-    ) -> list[Recipe]:
-        """What to do for each view."""
-        ...
-
-
-def uses_tensors(views: Any, device: torch.device) -> bool:
-    """Whether these views are to be drawn as tensors, for a model on this device."""
-    if not isinstance(views, DrawsRecipes) or views.render is Renderer.OPENCV:
-        return False
-    return views.render is Renderer.TENSORS or device.type != "cpu"
-
-
-def check_renderer(render: Any) -> None:
-    """Raise unless this is a `Renderer`."""
-    if not isinstance(render, Renderer):
-        names = ", ".join(map(str, Renderer))
-        raise FairTTAError(f"`render` should be one of {names} (got {render!r}).")
+    def uses_tensors(self, device: torch.device) -> bool:
+        """Whether views for a model on this device are drawn as tensors."""
+        return self is Renderer.TENSORS or (self is Renderer.AUTO and device.type != "cpu")

@@ -1,4 +1,4 @@
-"""What the user holds becomes an upright RGB image, or an ImageError; files are decoded ahead."""
+"""Turn what the user holds into an upright RGB image, or raise `ImageError`; decode files ahead."""
 
 from __future__ import annotations
 
@@ -21,17 +21,145 @@ from fair_tta._io import NotRegularError, open_file
 from fair_tta._models.borrow import quiet
 from fair_tta.errors import ImageError
 
+_Array: TypeAlias = npt.NDArray[Any]
+_Bytes: TypeAlias = bytes | bytearray | memoryview
+ImageInput: TypeAlias = (
+    Image.Image | str | os.PathLike[str] | _Bytes | IO[bytes] | npt.NDArray[Any] | torch.Tensor
+)
 
-def describe(image: object) -> str:
-    """What to call it."""
+_CHANNELS = (1, 2, 3, 4)  # grey, grey + alpha, RGB, RGB + alpha
+_TOLERANCE = 1e-3  # how far floats may overshoot 0..1: under half a level, so rounding clips it
+_ORIENTATION = 0x0112  # the EXIF tag
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+MOST_ENLARGED = 2**24
+"""Pixels that preprocessing may make of an image by enlarging it: as many as a photo has."""
+
+
+class _NotAnImageError(Exception):
+    """The message continues a sentence that begins with a description of the input."""
+
+
+class _UnreadableError(Exception):
+    """The message gives the reason, and what to do."""
+
+
+def load_image(image: ImageInput) -> Image.Image:
+    """Return `image` as a new RGB image, EXIF orientation applied; the input is not changed.
+
+    Takes a PIL image, a path, the bytes of an image file, a binary file object (read from its
+    start), a numpy array or a torch tensor. Anything that cannot be read raises ImageError.
+
+    * Eight-bit images come out as `.convert("RGB")` gives them: alpha is dropped, not blended.
+    * Deep grey images are scaled, where PIL would clip them to white. I;16: 65535 becomes 255.
+      I: 0..255 is kept, up to 65535 is taken as 16-bit. F: 0..1, or else 0..255.
+    * Of a file with several frames the first is read; of a PIL image, the frame it is at.
+    * Arrays are HW, HWC or CHW with 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGB, alpha) channels.
+      If both ends could be the channels, as in 3x5x3, numpy is read as HWC and torch as CHW.
+    * Array values: bool, uint8, uint16 (65535 becomes 255), other integers in 0..255, or floats
+      in 0..1. Other floats are refused: they mean a normalised tensor or unscaled pixels.
+    * Files above `PIL.Image.MAX_IMAGE_PIXELS` are refused; a PIL image you opened yourself is not.
+    * Paths of pipes, sockets and devices are refused, as reading them may never end; so are EPS
+      files, which are programs.
+    """
+    if isinstance(image, os.PathLike):
+        image = os.fsdecode(image)
+    try:
+        with quiet(r"PIL\b"):  # all of PIL's, no one else's
+            return _read(image)
+    except MemoryError:
+        raise
+    except _NotAnImageError as error:
+        raise ImageError(f"{_describe(image)} {error}") from error
+    except Exception as error:  # on broken data PIL may raise nearly anything
+        raise ImageError(f"cannot read {_describe(image)}: {_explain(error)}") from error
+
+
+def is_single_image(value: object) -> bool:
+    """True for one image of a kind `load_image` takes, False for a batch or anything else."""
+    if isinstance(value, np.ndarray | torch.Tensor):
+        return value.ndim <= 3 and not getattr(value, "is_nested", False)
+    if isinstance(value, Image.Image | str | os.PathLike | _Bytes):
+        return True
+    return callable(getattr(value, "read", None))
+
+
+def check_enlarged(loaded: Image.Image, edge: int, image: object) -> None:
+    """Refuse an image so long and narrow that enlarging it would take gigabytes.
+
+    Models enlarge the short edge of an image to the size of their input and cut out the middle
+    afterwards, so a file of a hundred bytes with 12,000 x 1 pixels would become 2,688,000 x 224.
+
+    Args:
+        loaded: of `load_image`.
+        edge: the short edge that preprocessing makes.
+        image: what it was loaded from, for the message.
+    """
+    if enlarged_pixels(loaded, edge) > MOST_ENLARGED:
+        short, long = sorted(loaded.size)
+        raise ImageError(
+            f"cannot use {_describe(image)}: {loaded.width} x {loaded.height} pixels are too "
+            f"long and narrow. Enlarging the short edge to {edge}, as the model's preprocessing "
+            f"may do, would give {edge} x {round(edge * long / short)} pixels, more than "
+            f"{MOST_ENLARGED}. Cut out the part that matters"
+        )
+
+
+def enlarged_pixels(image: Image.Image, edge: int) -> float:
+    """The number of pixels once the short edge is enlarged, 0 if it is as large already."""
+    short, long = sorted(image.size)
+    return edge * edge * long / short if short < edge else 0.0
+
+
+def _read(image: Any) -> Image.Image:
+    if isinstance(image, Image.Image):
+        return _from_pil(image)
+    if isinstance(image, torch.Tensor):
+        return _from_array(_to_numpy(image), channels_first=True)
+    if isinstance(image, np.ndarray):
+        return _from_array(np.asarray(image), channels_first=False)
+    if isinstance(image, str):
+        if image.lower().startswith(("http://", "https://")):
+            raise _NotAnImageError("is a URL: download it first, then pass its path")
+        with open_file(image) as file:
+            return _from_file(file)
+    if isinstance(image, _Bytes):
+        return _from_file(io.BytesIO(bytes(image)))
+    if callable(getattr(image, "read", None)):
+        with contextlib.suppress(AttributeError, OSError):  # a stream has only what is left of it
+            image.seek(0)
+        data = image.read()
+        if not isinstance(data, _Bytes):
+            kind = type(data).__name__
+            raise _NotAnImageError(f"gives {kind}, not bytes: open it in binary mode")
+        return _from_file(io.BytesIO(bytes(data)))
+    if isinstance(image, Mapping):
+        raise _NotAnImageError(
+            f"with the columns {[str(key) for key in image][:8]} is not an image: pass the column "
+            'of the images, such as dataset["image"]'
+        )
+    raise _NotAnImageError(
+        "is not an image: pass a PIL image, a path (str or PathLike), the bytes of an image file, "
+        "a binary file object, a numpy array or a torch tensor"
+    )
+
+
+def _describe(image: object) -> str:
     if isinstance(image, str):
         return repr(image[:500])
-    if isinstance(image, bytes | bytearray | memoryview):
+    if isinstance(image, _Bytes):
         return f"bytes of length {memoryview(image).nbytes}"
+    if isinstance(image, torch.Tensor) and image.is_nested:
+        return f"nested tensor of dtype {image.dtype}"  # whose shape is an error
     if isinstance(image, np.ndarray | torch.Tensor):
         kind = "array" if isinstance(image, np.ndarray) else "tensor"
-        if isinstance(image, torch.Tensor) and image.is_nested:
-            return f"nested tensor of dtype {image.dtype}"  # whose shape is an error
         return f"{kind} of shape {tuple(image.shape)} and dtype {image.dtype}"
     if isinstance(image, Image.Image):
         path = getattr(image, "filename", "")
@@ -40,12 +168,14 @@ def describe(image: object) -> str:
     return f"{type(image).__name__} {path!r}" if isinstance(path, str) else type(image).__name__
 
 
-def explain(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     """The reason, and what to do about it."""
+    if isinstance(error, _UnreadableError):
+        return str(error)
     if isinstance(error, FileNotFoundError):
         return "no such file. Check the path and the working directory"
     if isinstance(error, NotRegularError):
-        return "it is a pipe, a socket or a device. Save the picture to a file first"
+        return "it is a pipe, a socket or a device. Save the image to a file first"
     if isinstance(error, IsADirectoryError):
         return "it is a directory. Pass the image files in it"
     if isinstance(error, PermissionError):
@@ -58,32 +188,66 @@ def explain(error: Exception) -> str:
     return f"{reason} ({type(error).__name__}). If it is damaged or cut short, get it again"
 
 
-_Array: TypeAlias = npt.NDArray[Any]
+def _from_file(file: IO[bytes]) -> Image.Image:
+    try:
+        opened = Image.open(file)
+    except UnidentifiedImageError as error:
+        if file.seek(0, os.SEEK_END) == 0:
+            raise _UnreadableError("it is empty (0 bytes). Get it again") from error
+        raise
+    with opened:
+        if opened.format == "EPS":
+            raise _UnreadableError("EPS files are programs. Convert it to PNG")
+        limit = Image.MAX_IMAGE_PIXELS  # PIL itself only warns up to twice the limit
+        tags = getattr(opened, "tag_v2", {})  # tiles of a TIFF may be larger than the image
+        tile = [edge if isinstance(edge, int) else 0 for edge in (tags.get(322), tags.get(323))]
+        for width, height in (opened.size, tile):
+            if limit is not None and width * height > limit:
+                size = f"{width} x {height}"
+                raise Image.DecompressionBombError(f"{size} pixels exceed the limit of {limit}.")
+        return _from_pil(opened)
 
-_CHANNELS = (1, 2, 3, 4)  # grey, grey + alpha, RGB, RGB + alpha
-_TOLERANCE = 1e-3  # how far floats may overshoot 0..1: under half a level, so rounding clips it
+
+def _from_pil(image: Image.Image) -> Image.Image:
+    if 0 in image.size:
+        raise _NotAnImageError(f"has no pixels: its size is {image.width} x {image.height}")
+    image.load()
+    try:
+        turn = _TURNS.get(image.getexif().get(_ORIENTATION, 1))
+    except (MemoryError, Warning):
+        raise
+    except Exception:  # the pixels may be readable all the same
+        turn = None
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        plain = Image.fromarray(_to_uint8(np.asarray(image), from_pil=True))
+    else:
+        plain = image.copy()
+    plain.info = {}  # else PIL warns of transparency, and the next reader would turn it again
+    if plain.mode == "La":
+        plain = plain.convert("LA")  # PIL has no direct way from La to RGB
+    rgb = plain if plain.mode == "RGB" else plain.convert("RGB")
+    return rgb if turn is None else rgb.transpose(turn)
 
 
-def from_array(pixels: _Array, what: str, *, channels_first: bool) -> Image.Image:
-    """An RGB picture of an array; `what` is for messages."""
+def _from_array(pixels: _Array, *, channels_first: bool) -> Image.Image:
     if pixels.ndim > 3:
-        raise ImageError(f"{what} is a batch: pass a list of images, as in list(batch)")
+        raise _NotAnImageError("is a batch: pass a list of images, as in list(batch)")
     if pixels.ndim < 2:
-        raise ImageError(f"{what} is not an image: an image has 2 axes (HW) or 3 (HWC or CHW)")
+        raise _NotAnImageError("is not an image: an image has 2 axes (HW) or 3 (HWC or CHW)")
     if pixels.size == 0:
-        raise ImageError(f"{what} has no pixels")
+        raise _NotAnImageError("has no pixels")
     if pixels.ndim == 3:
         first, last = pixels.shape[0] in _CHANNELS, pixels.shape[2] in _CHANNELS
         if not (first or last):
-            raise ImageError(f"{what} has no channel axis: the first or last must be 1, 2, 3 or 4")
+            raise _NotAnImageError("has no channel axis: the first or last must be 1, 2, 3 or 4")
         if first and (channels_first or not last):
             pixels = np.moveaxis(pixels, 0, 2)
         pixels = pixels[..., :3] if pixels.shape[2] >= 3 else pixels[..., 0]  # drops alpha
-    return Image.fromarray(to_uint8(pixels, what)).convert("RGB")
+    return Image.fromarray(_to_uint8(pixels)).convert("RGB")
 
 
-def to_uint8(pixels: _Array, what: str, *, from_pil: bool = False) -> _Array:
-    """Pixels as 0..255. PIL's modes I and F do not tell their range, so there it is guessed."""
+def _to_uint8(pixels: _Array, *, from_pil: bool = False) -> _Array:
+    """Pixels as 0..255. PIL's modes I and F do not state their range, so there it is guessed."""
     dtype = pixels.dtype
     if dtype == np.uint8:
         return pixels
@@ -92,7 +256,7 @@ def to_uint8(pixels: _Array, what: str, *, from_pil: bool = False) -> _Array:
     if dtype.kind == "u" and dtype.itemsize == 2:
         return _halve_depth(pixels)
     if dtype.kind not in "iuf":
-        raise ImageError(f"{what} does not hold pixels: its dtype must be bool, integer or float")
+        raise _NotAnImageError("does not hold pixels: its dtype must be bool, integer or float")
 
     is_float = dtype.kind == "f"
     with np.errstate(invalid="ignore"):
@@ -113,8 +277,8 @@ def to_uint8(pixels: _Array, what: str, *, from_pil: bool = False) -> _Array:
     elif low >= 0 and high <= 255:
         hint = "floats must be in 0..1; pass 0..255 pixels as uint8, or divide them by 255"
     else:
-        hint = "floats must be in 0..1; pass the picture's pixels, not a normalised tensor"
-    raise ImageError(f"{what} has values from {low:g} to {high:g}: {hint}")
+        hint = "floats must be in 0..1; pass the image's pixels, not a normalised tensor"
+    raise _NotAnImageError(f"has values from {low:g} to {high:g}: {hint}")
 
 
 def _round(pixels: _Array) -> _Array:
@@ -126,181 +290,15 @@ def _halve_depth(pixels: _Array) -> _Array:
     return np.asarray((pixels.astype(np.uint32) + 128) // 257, dtype=np.uint8)
 
 
-def to_numpy(tensor: torch.Tensor, what: str) -> _Array:
-    """The values of a tensor; `what` is for messages."""
+def _to_numpy(tensor: torch.Tensor) -> _Array:
     if tensor.is_nested:
-        raise ImageError(f"{what} is a batch: pass a list of images, as in list(batch)")
+        raise _NotAnImageError("is a batch: pass a list of images, as in list(batch)")
     try:
         if tensor.is_floating_point() and tensor.dtype != torch.float64:
             tensor = tensor.float()  # numpy has no bfloat16
         return tensor.numpy(force=True)  # from any device, with or without gradient
     except (RuntimeError, TypeError) as error:
-        raise ImageError(f"{what} has no values to read ({error}): pass a dense tensor") from error
-
-
-MOST_ENLARGED = 2**24
-"""Pixels that preprocessing may make of a picture by enlarging it: as many as a photo has."""
-
-
-def check_enlarged(picture: Image.Image, edge: int, image: object) -> None:
-    """Refuse a picture that is so long and narrow that enlarging it would take gigabytes.
-
-    Models enlarge the short edge of a picture to the size of their input and cut out the middle
-    afterwards, so a file of a hundred bytes with 12,000 x 1 pixels would become 2,688,000 x 224.
-
-    Args:
-        picture: of `load_image`.
-        edge: the short edge that preprocessing makes.
-        image: what the picture was loaded from, for the message.
-    """
-    if enlarged_pixels(picture, edge) > MOST_ENLARGED:
-        short, long = sorted(picture.size)
-        raise ImageError(
-            f"cannot use {describe(image)}: {picture.width} x {picture.height} pixels are too "
-            f"long and narrow. Enlarging the short edge to {edge}, as the model's preprocessing "
-            f"may do, would give {edge} x {round(edge * long / short)} pixels, more than "
-            f"{MOST_ENLARGED}. Cut out the part that matters"
-        )
-
-
-def enlarged_pixels(picture: Image.Image, edge: int) -> float:
-    """How many pixels there are once the short edge is enlarged, 0 if it is as large already."""
-    short, long = sorted(picture.size)
-    return edge * edge * long / short if short < edge else 0.0
-
-
-_Bytes: TypeAlias = bytes | bytearray | memoryview
-ImageInput: TypeAlias = (
-    Image.Image | str | os.PathLike[str] | _Bytes | IO[bytes] | npt.NDArray[Any] | torch.Tensor
-)
-
-_ORIENTATION = 0x0112  # the EXIF tag
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-
-
-def load_image(image: ImageInput) -> Image.Image:
-    """Returns `image` as a new RGB picture, EXIF orientation applied; the input is not changed.
-
-    Takes a PIL image, a path, the bytes of an image file, a binary file object (read from its
-    start), a numpy array or a torch tensor. Anything that cannot be read raises ImageError.
-
-    * Eight-bit pictures come out as `.convert("RGB")` gives them: alpha is dropped, not blended.
-    * Deep grey pictures are scaled, where PIL would clip them to white. I;16: 65535 becomes 255.
-      I: 0..255 is kept, up to 65535 is taken as 16-bit. F: 0..1, or else 0..255.
-    * Of a file with several frames the first is read; of a PIL image, the frame it is at.
-    * Arrays are HW, HWC or CHW with 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGB, alpha) channels.
-      If both ends could be the channels, as in 3x5x3, numpy is read as HWC and torch as CHW.
-    * Array values: bool, uint8, uint16 (65535 becomes 255), other integers in 0..255, or floats
-      in 0..1. Other floats are refused: they mean a normalised tensor or unscaled pixels.
-    * Files above `PIL.Image.MAX_IMAGE_PIXELS` are refused; a PIL image you opened yourself is not.
-    * Paths of pipes, sockets and devices are refused, as reading them may never end; so are EPS
-      files, which are programs.
-    """
-    if isinstance(image, os.PathLike):
-        image = os.fsdecode(image)
-    what = describe(image)
-    try:
-        with quiet(r"PIL\b"):  # all of PIL's, no one else's
-            if isinstance(image, Image.Image):
-                return _from_pil(image, what)
-            if isinstance(image, torch.Tensor):
-                return from_array(to_numpy(image, what), what, channels_first=True)
-            if isinstance(image, np.ndarray):
-                return from_array(np.asarray(image), what, channels_first=False)
-            if isinstance(image, str):
-                if image.lower().startswith(("http://", "https://")):
-                    raise ImageError(f"{what} is a URL: download it first, then pass its path")
-                with open_file(image) as file:
-                    return _from_file(file, what)
-            if isinstance(image, _Bytes):
-                return _from_file(io.BytesIO(bytes(image)), what)
-            if callable(getattr(image, "read", None)):
-                return _from_file(io.BytesIO(_read(image, what)), what)
-    except (ImageError, MemoryError):
-        raise
-    except Exception as error:  # on broken data PIL may raise nearly anything
-        raise ImageError(f"cannot read {what}: {explain(error)}") from error
-    if isinstance(image, Mapping):
-        raise ImageError(
-            f"a row with the columns {[str(key) for key in image][:8]} is not an image: pass the "
-            'column of the pictures, such as dataset["image"]'
-        )
-    raise ImageError(
-        f"{what} is not an image: pass a PIL image, a path (str or PathLike), the bytes of an "
-        "image file, a binary file object, a numpy array or a torch tensor"
-    )
-
-
-def is_single_image(value: object) -> bool:
-    """True for one image of a kind `load_image` takes, False for a batch or anything else."""
-    if isinstance(value, np.ndarray | torch.Tensor):
-        return value.ndim <= 3 and not getattr(value, "is_nested", False)
-    if isinstance(value, Image.Image | str | os.PathLike | _Bytes):
-        return True
-    return callable(getattr(value, "read", None))
-
-
-def _from_file(file: IO[bytes], what: str) -> Image.Image:
-    try:
-        picture = Image.open(file)
-    except UnidentifiedImageError as error:
-        if file.seek(0, os.SEEK_END) == 0:
-            raise ImageError(f"cannot read {what}: it is empty (0 bytes). Get it again") from error
-        raise
-    with picture:
-        if picture.format == "EPS":
-            raise ImageError(f"cannot read {what}: EPS files are programs. Convert it to PNG")
-        limit = Image.MAX_IMAGE_PIXELS  # PIL itself only warns up to twice the limit
-        for width, height in (picture.size, _tile_size(picture)):
-            if limit is not None and width * height > limit:
-                size = f"{width} x {height}"
-                raise Image.DecompressionBombError(f"{size} pixels exceed the limit of {limit}.")
-        return _from_pil(picture, what)
-
-
-def _tile_size(picture: Image.Image) -> tuple[int, int]:
-    """Of a TIFF file: its tiles may be larger than the picture, and are decoded as a whole."""
-    tags = getattr(picture, "tag_v2", {})
-    width, height = (tags.get(tag) for tag in (322, 323))
-    return (width, height) if isinstance(width, int) and isinstance(height, int) else (0, 0)
-
-
-def _from_pil(picture: Image.Image, what: str) -> Image.Image:
-    if 0 in picture.size:
-        raise ImageError(f"{what} has no pixels: its size is {picture.width} x {picture.height}")
-    picture.load()
-    try:
-        turn = _TURNS.get(picture.getexif().get(_ORIENTATION, 1))
-    except (MemoryError, Warning):
-        raise
-    except Exception:  # unreadable EXIF is no reason to refuse readable pixels
-        turn = None
-    if picture.mode in ("I", "F") or picture.mode.startswith("I;16"):
-        plain = Image.fromarray(to_uint8(np.asarray(picture), what, from_pil=True))
-    else:
-        plain = picture.copy()
-    plain.info = {}  # else PIL warns of transparency, and the next reader would turn it again
-    if plain.mode == "La":
-        plain = plain.convert("LA")  # PIL has no direct way from La to RGB
-    rgb = plain if plain.mode == "RGB" else plain.convert("RGB")
-    return rgb if turn is None else rgb.transpose(turn)
-
-
-def _read(file: Any, what: str) -> bytes:
-    with contextlib.suppress(AttributeError, OSError):  # a stream has only what is left of it
-        file.seek(0)
-    data = file.read()
-    if not isinstance(data, _Bytes):
-        raise ImageError(f"{what} gives {type(data).__name__}, not bytes: open it in binary mode")
-    return bytes(data)
+        raise _NotAnImageError(f"has no values to read ({error}): pass a dense tensor") from error
 
 
 Load = Callable[[Any], Image.Image]
@@ -309,15 +307,15 @@ _THREADS = 8  # at most; decoders let others run meanwhile
 
 @dataclass(frozen=True)
 class LoadedBatch:
-    """Pictures to work on together.
+    """Images to work on together.
 
     Attributes:
-        pictures: in their order.
-        error: why the picture after these cannot be read, None if it is not known yet or can.
-        upcoming: the pictures of the next batch, on their way.
+        images: in their order.
+        error: why the image after these cannot be read; None if it can, or is not known yet.
+        upcoming: the images of the next batch, on their way.
     """
 
-    pictures: list[Image.Image]
+    images: list[Image.Image]
     error: ImageError | None = None
     upcoming: Sequence[Future[Image.Image]] = ()
 
@@ -339,43 +337,42 @@ def decoding_threads() -> ThreadPoolExecutor:
 
 
 def in_turn(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatch]:
-    """Batches of so many pictures, each loaded when its turn comes; none after one that fails."""
-    pictures: list[Image.Image] = []
+    """Batches of `size` images, each loaded when its turn comes; none after one that fails."""
+    loaded: list[Image.Image] = []
     for index, image in enumerate(images):
         try:
-            pictures.append(load(image))
+            loaded.append(load(image))
         except ImageError as error:
-            yield LoadedBatch(pictures, _at(index, error))
+            yield LoadedBatch(loaded, _at(index, error))
             return
-        if len(pictures) == size:
-            yield LoadedBatch(pictures)
-            pictures = []
-    if pictures:
-        yield LoadedBatch(pictures)
+        if len(loaded) == size:
+            yield LoadedBatch(loaded)
+            loaded = []
+    if loaded:
+        yield LoadedBatch(loaded)
 
 
 def ahead(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatch]:
     """The same, with one more batch in memory: the next, which threads decode meanwhile."""
     stream, start = iter(images), 0
-    pool = decoding_threads()
-    try:
+    with contextlib.ExitStack() as end:
+        pool = decoding_threads()
+        end.callback(pool.shutdown, wait=True, cancel_futures=True)
         taken = list(islice(stream, size))
         upcoming = [pool.submit(load, image) for image in taken]
         while upcoming:
-            pictures: list[Image.Image] = []
+            loaded: list[Image.Image] = []
             for index, future in enumerate(upcoming):
                 try:
-                    pictures.append(_result(future, load, taken[index]))
+                    loaded.append(_result(future, load, taken[index]))
                 except ImageError as error:
                     wait(upcoming)
-                    yield LoadedBatch(pictures, _at(start + index, error))
+                    yield LoadedBatch(loaded, _at(start + index, error))
                     return
             start += len(upcoming)
             taken = list(islice(stream, size))
             upcoming = [pool.submit(load, image) for image in taken]
-            yield LoadedBatch(pictures, None, upcoming)
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+            yield LoadedBatch(loaded, None, upcoming)
 
 
 def _result(future: Future[Image.Image], load: Load, image: Any) -> Image.Image:
@@ -389,6 +386,6 @@ def _result(future: Future[Image.Image], load: Load, image: Any) -> Image.Image:
 
 
 def _at(index: int, error: ImageError) -> ImageError:
-    told = ImageError(f"image {index}: {error}")
-    told.__cause__ = error
-    return told
+    placed = ImageError(f"image {index}: {error}")
+    placed.__cause__ = error
+    return placed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -14,7 +14,7 @@ from PIL import Image
 
 from fair_tta._images import augment
 from fair_tta._images.augment import Pixels
-from fair_tta._images.draw import Recipe, Renderer, check_renderer, render, rgb
+from fair_tta._images.draw import Recipe, Renderer, render, rgb
 from fair_tta.errors import FairTTAError, check_number
 
 _AREA = (0.08, 1.0)  # of a crop, as a part of the image's
@@ -22,6 +22,7 @@ _RATIO = (3 / 4, 4 / 3)  # of a crop, width to height
 _TRIES = 10  # to find a crop that lies inside the image
 _PER_CROP = 4 * _TRIES + 1  # numbers drawn for a crop and a flip
 _DEPTH = 3  # most operations in a chain
+_SLACK = 1.0  # how far values of user-defined views may overshoot 0..255, as after resizing
 
 # The nine operations, given a part from -1 to 1 of the strongest and the size of the view.
 _STEPS: tuple[Callable[[float, int, int], partial[Pixels]], ...] = (
@@ -53,7 +54,7 @@ class Views(Protocol):
         """Views 1 to n - 1 with values from 0 to 255: ``[n - 1, height, width, 3]``.
 
         Args:
-            image: a picture of any size.
+            image: of any size.
             size: height and width of the views.
             generator: the only source of randomness.
         """
@@ -71,47 +72,16 @@ class Identity:
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> npt.NDArray[np.float32]:
-        """See `Views`."""
         return np.empty((0, *size, 3), np.float32)
 
 
 @dataclass(frozen=True)
-class CropFlip:
-    """Random crops of 8 to 100 percent of the image's area, mirrored with probability 1/2.
-
-    Args:
-        n: number of views, including the image itself.
-        render: who draws the crops; see `Renderer`.
-    """
-
-    n: int = 64
-    render: Renderer = Renderer.AUTO
-
-    def __post_init__(self) -> None:
-        check_count("n", self.n)
-        check_renderer(self.render)
-
-    def __call__(
-        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
-    ) -> npt.NDArray[np.float32]:
-        """See `Views`."""
-        return render(image, size, self.draw(image, size, generator))
-
-    def draw(
-        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
-    ) -> list[Recipe]:
-        """What to do for each view; only the image's size is looked at."""
-        return [Recipe(*crop) for crop in _crops(generator.random((self.n - 1, _PER_CROP)), image)]
-
-
-@dataclass(frozen=True)
 class AugMix:
-    """Crops as of `CropFlip`, each mixed with randomly altered copies of itself.
+    """Random crops of the image, half of them mirrored, each mixed with altered copies of itself.
 
-    A view is ``m * crop + (1 - m) * sum_k w_k * chain_k(crop)`` with m ~ Beta(1, 1),
-    w ~ Dirichlet(1, ..., 1) and chains of one to three operations: AugMix (Hendrycks et al., 2020)
-    with the settings of TPT (Shu et al., 2022). This module's text says what differs from its
-    code.
+    A view is ``m * crop + (1 - m) * sum_k w_k * chain_k(crop)`` with crops of 8 to 100 percent of
+    the area, m ~ Beta(1, 1), w ~ Dirichlet(1, ..., 1) and chains of one to three operations: AugMix
+    (Hendrycks et al., 2020) with the settings of TPT (Shu et al., 2022).
 
     Args:
         n: number of views, including the image itself.
@@ -133,13 +103,14 @@ class AugMix:
     def __post_init__(self) -> None:
         check_count("n", self.n)
         check_count("width", self.width)
-        check_renderer(self.render)
+        if not isinstance(self.render, Renderer):
+            names = ", ".join(map(str, Renderer))
+            raise FairTTAError(f"`render` should be one of {names} (got {self.render!r}).")
         check_number("severity", self.severity, "be above 0 and at most 10", lambda x: 0 < x <= 10)
 
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> npt.NDArray[np.float32]:
-        """See `Views`."""
         return render(image, size, self.draw(image, size, generator))
 
     def draw(
@@ -172,9 +143,8 @@ class AugMix:
 
 def content_generator(image: Image.Image, seed: int, use: str = "") -> np.random.Generator:
     """A generator that depends on the seed, on the size and pixels of the image, and on its use."""
-    picture = rgb(image)
-    digest = blake2b(f"{use}{seed} {picture.width} {picture.height} ".encode(), digest_size=16)
-    digest.update(picture.tobytes())
+    digest = blake2b(f"{use}{seed} {image.width} {image.height} ".encode(), digest_size=16)
+    digest.update(rgb(image).tobytes())
     return np.random.default_rng(int.from_bytes(digest.digest(), "big"))
 
 
@@ -205,29 +175,10 @@ def check_count(name: str, value: int) -> None:
         raise FairTTAError(f"`{name}` should be at least 1 (got {value!r}).")
 
 
-_SLACK = 1.0  # how far values may overshoot 0..255, as those of some ways to resize do
-
-
-def check_view_count(views: Views) -> None:
-    """Raise unless `n` is a number of views."""
-    if not isinstance(views.n, int) or views.n < 1:
-        raise FairTTAError(
-            f"`views` should have `n`, a whole number from 1 on (got {views.n!r} of "
-            f"{type(views).__name__})."
-        )
-
-
 def check_arrays(
     name: str, views: Views, arrays: Any, size: tuple[int, int]
 ) -> npt.NDArray[np.float32]:
-    """What views gave, if it is an array ``[n - 1, height, width, 3]`` from 0 to 255.
-
-    Args:
-        name: of the argument, for messages.
-        views: who gave it.
-        arrays: what they gave.
-        size: height and width.
-    """
+    """The array that `views`, the argument `name`, returned: ``[n - 1, height, width, 3]``."""
     wanted = [views.n - 1, *size, 3]
     is_array = isinstance(arrays, np.ndarray)
     if not is_array or list(arrays.shape) != wanted or arrays.dtype.kind not in "fiu":
@@ -236,7 +187,7 @@ def check_arrays(
             f"`{name}` should give an array {wanted} of numbers, all views but the image itself "
             f"(got {got} from {type(views).__name__})."
         )
-    if arrays.size and not isinstance(views, AugMix | CropFlip | Identity):
+    if arrays.size and not isinstance(views, AugMix):
         low, high = float(arrays.min()), float(arrays.max())  # nan if there is one
         if not (low >= -_SLACK and high <= 255 + _SLACK):
             raise FairTTAError(
@@ -245,13 +196,3 @@ def check_arrays(
             )
     checked: npt.NDArray[np.float32] = arrays
     return checked
-
-
-def listed_views(name: str, made: Any) -> Iterable[Any]:
-    """What a function of views, the argument `name`, gave, if it is several pictures."""
-    if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
-        raise FairTTAError(
-            f"`{name}` should return pictures, such as [image.rotate(90)] (got "
-            f"{type(made).__name__})."
-        )
-    return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from fair_tta._cache import Cache
-from fair_tta._images.draw import render_batch, uses_tensors
+from fair_tta._images.draw import render_batch
 from fair_tta._images.load import (
     MOST_ENLARGED,
     ImageInput,
@@ -23,21 +23,15 @@ from fair_tta._images.load import (
     enlarged_pixels,
     load_image,
 )
-from fair_tta._images.views import (
-    Views,
-    check_arrays,
-    check_view_count,
-    content_generator,
-    listed_views,
-)
+from fair_tta._images.views import AugMix, Views, check_arrays, content_generator
 from fair_tta._linalg import unit
 from fair_tta._models.borrow import made_once
 from fair_tta._models.protocol import Backend
 from fair_tta.errors import FairTTAError, ImageError, ModelError
 
-_PROBE_EDGE = 96  # of the pictures that show what preprocessing does
+_PROBE_EDGE = 96  # of the images that show what preprocessing does
 _HALVES = (((200, 30, 60), (20, 180, 90)), ((128, 128, 128), (60, 60, 220)))
-"""Colours of left and right halves, which tell apart channels and shades."""
+"""Colours of left and right halves, which distinguish channels and shades."""
 
 
 class PixelSpec:
@@ -66,77 +60,67 @@ class PixelSpec:
             return None
         height, width = black.shape[-2:]
         spec = cls((height, width), (high[:, 0] - low[:, 0]) / 255, low[:, 0])
-        return spec if spec._fits(preprocess(list(map(_picture, _HALVES)))) else None
+        return spec if spec._fits(preprocess(list(map(_halves, _HALVES)))) else None
 
     def _fits(self, seen: Tensor) -> bool:
-        """Whether the outer columns of pictures of two halves have the colours they should have.
+        """Whether the outer columns of images of two halves have the colours they should have.
 
         They have not where channels are mixed or swapped, or shades bent.
         """
-        colours = torch.tensor(_HALVES, dtype=torch.float32, device=seen.device)  # [pictures, 2, 3]
+        colours = torch.tensor(_HALVES, dtype=torch.float32, device=seen.device)  # [images, 2, 3]
         expected = self._shift + colours * self._gain
-        outer = seen.float()[..., [0, -1]].permute(0, 2, 3, 1)  # [pictures, height, 2, 3]
+        outer = seen.float()[..., [0, -1]].permute(0, 2, 3, 1)  # [images, height, 2, 3]
         a_quarter_of_a_shade = self._gain.abs().max() / 4
         return bool(((outer - expected[:, None]).abs() <= a_quarter_of_a_shade).all())
 
-    def normalise(self, arrays: npt.NDArray[np.float32], out: Tensor) -> None:
-        """``[..., height, width, 3]`` from 0 to 255 -> ``[..., 3, height, width]``."""
-        pixels = torch.from_numpy(arrays).movedim(-1, -3)
-        torch.addcmul(self._shift[:, None, None], pixels, self._gain[:, None, None], out=out)
-
-    def normalised(self, levels: Tensor) -> Tensor:
-        """The same for levels ``[..., 3, height, width]`` on any device."""
+    def normalise(self, levels: Tensor, out: Tensor | None = None) -> Tensor:
+        """Levels ``[..., 3, height, width]`` from 0 to 255, on any device, as the model's input."""
         shift, gain = torch.stack([self._shift, self._gain])[..., None, None].to(levels.device)
-        return torch.addcmul(shift, levels, gain)
+        return torch.addcmul(shift, levels, gain, out=out)
 
 
-def _picture(halves: tuple[tuple[int, int, int], ...]) -> Image.Image:
-    left, right = halves
-    picture = Image.new("RGB", (_PROBE_EDGE, _PROBE_EDGE), left)
-    picture.paste(right, (_PROBE_EDGE // 2, 0, _PROBE_EDGE, _PROBE_EDGE))
-    return picture
+def _halves(colours: tuple[tuple[int, int, int], ...]) -> Image.Image:
+    image = Image.new("RGB", (_PROBE_EDGE, _PROBE_EDGE), colours[0])
+    image.paste(colours[1], (_PROBE_EDGE // 2, 0, _PROBE_EDGE, _PROBE_EDGE))
+    return image
 
 
-def probe_picture() -> Image.Image:
+def probe_image() -> Image.Image:
     """Neither square nor smooth, so that sizes, crops and filters show."""
     y, x = np.mgrid[:171, :230]
     pixels = np.stack([x, y, (7 * x + 13 * y) % 251], -1).astype(np.uint8)
     return Image.fromarray(pixels)
 
 
-@contextmanager
-def suited(backend: Backend) -> Iterator[None]:
-    """A model that takes no picture at all is a `ModelError` that says what to do.
+_REFUSALS = (ValueError, TypeError, LookupError)
 
-    What is about one picture only stays what it is.
-    """
+
+@contextmanager
+def takes_images(backend: Backend) -> Iterator[None]:
+    """Raise `ModelError` if the model takes no image at all; an error about one image stays."""
     try:
         yield
-    except (ValueError, TypeError, LookupError) as error:
-        if isinstance(error, FairTTAError) or _takes(backend, probe_picture()):
+    except _REFUSALS as error:
+        if isinstance(error, FairTTAError):
             raise
-        raise ModelError(
-            f"{backend.name} takes no pictures ({type(error).__name__}: {error}): its image "
-            "processor may be damaged or of another model; pass the right one (`processor`)."
-        ) from error
-
-
-def _takes(backend: Backend, picture: Image.Image) -> bool:
-    try:
-        backend.encode_images([picture])
-    except (ValueError, TypeError, LookupError):
-        return False
-    return True
+        try:
+            backend.encode_images([probe_image()])
+        except _REFUSALS:
+            raise ModelError(
+                f"{backend.name} takes no images ({type(error).__name__}: {error}): its image "
+                "processor may be damaged or of another model; pass the right one (`processor`)."
+            ) from error
+        raise
 
 
 CustomViews = Callable[[Image.Image, np.random.Generator], Iterable[Any]]
-"""Views of one's own: an image and a random generator in, more images (of any kind) out."""
+"""User-defined views: an image and a random generator in, more images (of any kind) out."""
 
 PixelChange = Callable[[Tensor, np.random.Generator], Tensor]
 """Other pixels from those of all views of an image, ``[views, 3, height, width]``; hashable, with
-a repr that says what it does, which seeds the generator."""
+a repr that identifies it, which seeds the generator."""
 
-_SIZE = (224, 224)  # of views for a model that does not say its own
+_SIZE = (224, 224)  # of views for a model without a fixed size
 _VIEWS_AT_ONCE = 32  # of that size, through the vision tower on a CPU
 _VIEWS_THERE = 256  # on a device, where they need some 1.5 GB; fewer would launch more kernels
 _EDGE = 512  # of such a model, at most
@@ -163,16 +147,12 @@ class Vision:
         self._owner = object()  # of its entries in the cache
 
     def load(self, image: ImageInput) -> Image.Image:
-        """`load_image`, then `check`."""
-        picture = load_image(image)
-        self.check(picture, image)
-        return picture
-
-    def check(self, picture: Image.Image, image: ImageInput) -> None:
-        """Refuse what the model's preprocessing would blow up; `image` is for the message."""
-        if enlarged_pixels(picture, _LARGEST_EDGE) > MOST_ENLARGED:  # else any model will do
+        """`load_image`, but refuse what the model's preprocessing would blow up."""
+        loaded = load_image(image)
+        if enlarged_pixels(loaded, _LARGEST_EDGE) > MOST_ENLARGED:  # else any model will do
             spec = self._pixel_spec
-            check_enlarged(picture, _EDGE if spec is None else max(spec.size), image)
+            check_enlarged(loaded, _EDGE if spec is None else max(spec.size), image)
+        return loaded
 
     def features(
         self,
@@ -186,14 +166,12 @@ class Vision:
         second pass through the vision tower.
 
         Args:
-            images: RGB pictures.
+            images: in RGB.
             with_views: False for the images alone.
-            auxiliary: pictures that a method brings along, in place of the classifier's views.
+            auxiliary: views that a method brings along, in place of the classifier's.
         """
-        if auxiliary is not None:
-            return self._kept(images, auxiliary, lambda new: self._encode(new, auxiliary))
-        views = self.views if with_views else None
-        return self._kept(images, with_views, lambda new: self._encode(new, views))
+        views = auxiliary or (self.views if with_views else None)
+        return self._kept(images, auxiliary or with_views, lambda new: self._encode(new, views))
 
     def changed_features(self, images: Sequence[Image.Image], change: PixelChange) -> Tensor:
         """Unit features ``[images, n, dim]`` of what `change` makes of the pixels of all views."""
@@ -209,7 +187,7 @@ class Vision:
         if isinstance(self.views, Views) and (spec := self._pixel_spec) is not None:
             return self._bulk([image], self.views, spec)[0]
         backend: Any = self.backend
-        pixels: Tensor = backend.preprocess(self._pictures(image, self.views))
+        pixels: Tensor = backend.preprocess(self._as_images(image, self.views))
         return pixels
 
     def _kept(
@@ -223,7 +201,7 @@ class Vision:
         known = {key: self.cache.find(self._owner, key) for key in keys}
         found = {key: features for key, features in known.items() if features is not None}
         new = {key: image for key, image in zip(keys, images, strict=True) if key not in found}
-        with suited(self.backend):
+        with takes_images(self.backend):
             made = encode(list(new.values()))
         for key, features in zip(new, made, strict=True):
             found[key] = own = features.clone()  # a part of a batch would keep the batch alive
@@ -238,7 +216,7 @@ class Vision:
 
     @property
     def count(self) -> int | None:
-        """How many views an image has, with itself; None if only a function of yours knows."""
+        """How many views an image has, with itself; None if only a user-defined function knows."""
         if isinstance(self.views, Views):
             return self.views.n
         if isinstance(self.views, partial) and self.views.func is _fixed:
@@ -246,19 +224,17 @@ class Vision:
         return None
 
     def forget(self) -> None:
-        """Let go of the features of images that are kept."""
+        """Drop the kept features of images."""
         self.cache.clear(self._owner)
 
     def _encode(self, images: list[Image.Image], views: Views | CustomViews | None) -> list[Tensor]:
         if not images:
             return []
         if views is None:
-            return list(unit(self._encode_pictures(images)).unsqueeze(1))
+            return list(unit(self._encode_images(images)).unsqueeze(1))
         if not isinstance(views, Views) or (spec := self._pixel_spec) is None:
-            return [unit(self._encode_pictures(self._pictures(image, views))) for image in images]
-        step = max(
-            1, pixels_at_once(spec.size, self.backend.device) // views.n
-        )  # several images if they are small
+            return [unit(self._encode_images(self._as_images(image, views))) for image in images]
+        step = max(1, pixels_at_once(spec.size, self.backend.device) // views.n)
         parts = [
             self._encode_pixels(self._bulk(images[i : i + step], views, spec).flatten(0, 1))
             for i in range(0, len(images), step)
@@ -268,15 +244,16 @@ class Vision:
     def _bulk(self, images: list[Image.Image], views: Views, spec: PixelSpec) -> Tensor:
         """Views as arrays at the model's own size: ``[images, views, 3, height, width]``."""
         backend: Any = self.backend
-        if uses_tensors(views, backend.device):
+        if isinstance(views, AugMix) and views.render.uses_tensors(backend.device):
             return self._as_tensors(images, views, spec)
         pixels = torch.empty(len(images), views.n, 3, *spec.size, device="cpu")
         pixels[:, 0] = backend.preprocess(images)
         for image, own in zip(images, pixels, strict=True):
-            spec.normalise(self._arrays(image, views, spec.size), out=own[1:])
+            arrays = self._arrays(image, views, spec.size)
+            spec.normalise(torch.from_numpy(arrays).movedim(-1, -3), out=own[1:])
         return pixels
 
-    def _as_tensors(self, images: list[Image.Image], views: Any, spec: PixelSpec) -> Tensor:
+    def _as_tensors(self, images: list[Image.Image], views: AugMix, spec: PixelSpec) -> Tensor:
         """The same, made where the model is: images go there, not their views."""
         backend: Any = self.backend
         first: Tensor = backend.preprocess(images).to(backend.device).unsqueeze(1)
@@ -284,18 +261,23 @@ class Vision:
             return first
         recipes = [views.draw(i, spec.size, content_generator(i, self.seed)) for i in images]
         levels = render_batch(images, spec.size, recipes, backend.device)
-        return torch.cat([first.float(), spec.normalised(levels)], 1)
+        return torch.cat([first.float(), spec.normalise(levels)], 1)
 
-    def _pictures(self, image: Image.Image, views: Views | CustomViews) -> list[Image.Image]:
-        """Views as pictures, each for the model's own preprocessing."""
+    def _as_images(self, image: Image.Image, views: Views | CustomViews) -> list[Image.Image]:
+        """Views as images, each for the model's own preprocessing."""
         if isinstance(views, Views):
             arrays = self._arrays(image, views, _SIZE).round().clip(0, 255).astype(np.uint8)
             return [image, *map(Image.fromarray, arrays)]
         made, name = views(image, content_generator(image, self.seed)), self._name(views)
+        if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
+            raise FairTTAError(
+                f"`{name}` should return images, such as [image.rotate(90)] (got "
+                f"{type(made).__name__})."
+            )
         try:
-            return [image, *map(self.load, listed_views(name, made))]
+            return [image, *map(self.load, made)]
         except ImageError as error:
-            raise ImageError(f"`{name}` gave no picture: {error}") from error
+            raise ImageError(f"`{name}` did not return an image: {error}") from error
 
     def _arrays(
         self, image: Image.Image, views: Views, size: tuple[int, int]
@@ -306,9 +288,9 @@ class Vision:
     def _name(self, views: Views | CustomViews) -> str:
         return _argument(views is self.views)
 
-    def _encode_pictures(self, pictures: list[Image.Image]) -> Tensor:
+    def _encode_images(self, images: list[Image.Image]) -> Tensor:
         step = pixels_at_once(_SIZE, self.backend.device)
-        parts = [pictures[i : i + step] for i in range(0, len(pictures), step)]
+        parts = [images[i : i + step] for i in range(0, len(images), step)]
         return torch.cat([self.backend.encode_images(part) for part in parts])
 
     def _encode_pixels(self, pixels: Tensor) -> Tensor:
@@ -337,20 +319,23 @@ def _digest(image: Image.Image) -> tuple[Any, ...]:
 
 
 def _fixed(
-    pictures: list[Image.Image], _image: Image.Image, _generator: np.random.Generator
+    views: list[Image.Image], _image: Image.Image, _generator: np.random.Generator
 ) -> list[Image.Image]:
-    return pictures
+    return views
 
 
 def _parse_views(views: Any) -> Views | CustomViews:
     if isinstance(views, Views) and not isinstance(views, type):
-        check_view_count(views)
+        if not isinstance(views.n, int) or views.n < 1:
+            raise FairTTAError(
+                f"`views` should have `n`, a whole number from 1 on (got {views.n!r} of "
+                f"{type(views).__name__})."
+            )
         return views
-    is_nested = isinstance(views, Tensor) and views.is_nested  # it has no shape
-    is_array = isinstance(views, Tensor | np.ndarray) and not is_nested and views.ndim > 0
+    is_array = isinstance(views, Tensor | np.ndarray) and views.ndim > 0
     if is_array and views.ndim == 3 and {*views.shape[::2]} & {1, 3, 4}:
         raise FairTTAError(
-            f"`views` of shape {list(views.shape)} could be one picture: pass several as "
+            f"`views` of shape {list(views.shape)} could be one image: pass several as "
             "[views, 3, height, width] or [views, height, width, 3], or as a list."
         )
     if is_array or isinstance(views, list | tuple):

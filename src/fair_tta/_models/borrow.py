@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 import os
-import time
 import warnings
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from itertools import chain
-from threading import RLock, current_thread, local, main_thread
+from threading import RLock, current_thread, main_thread
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -19,70 +18,43 @@ from torch import Tensor, nn
 
 from fair_tta.errors import ModelError, TowerError
 
-PATIENCE = 30.0
-"""Seconds that a fork waits. A thread that waits for the fork itself would never be done."""
-
 _locks: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()  # an RLock for each model
-_lost: WeakSet[nn.Module] = WeakSet()  # to threads that this process does not have
-_forking = local()  # by each thread: models with locks, and whether it has got them
+_lost: WeakSet[nn.Module] = WeakSet()  # in use by another thread when this process was forked
 
 
 def lock_of(module: nn.Module) -> Any:
     """The lock of a model, which a thread may take again.
 
     Raises:
-        ModelError: the process was forked in the middle of a long call with the model.
+        ModelError: the process was forked in the middle of a call with the model.
     """
     if module in _lost:
         raise ModelError(
-            f"`model` ({type(module).__name__}) was being used by another thread for more than "
-            f"{PATIENCE:.0f} s when this process was forked, and is half way through a call: "
-            "load it again in this process, or fork before you predict."
+            f"another thread was using `model` ({type(module).__name__}) when this process was "
+            "forked, in the middle of a call: load it again in this process, or fork before you "
+            "predict."
         )
     return _locks.setdefault(module, RLock())
 
 
-def _wait() -> None:
-    end = time.monotonic() + PATIENCE
-    _forking.taken = [
-        (module, lock, lock.acquire(timeout=max(0.0, end - time.monotonic())))
-        for module, lock in _snapshot()
-    ]
-
-
-def _go_on() -> None:
-    for _, lock, is_taken in _forking.__dict__.pop("taken", ()):
-        if is_taken:
-            lock.release()
-
-
-def _go_on_in_child() -> None:
-    _lost.update(module for module, _, is_taken in getattr(_forking, "taken", ()) if not is_taken)
-    _go_on()
-
-
-def _snapshot() -> list[tuple[nn.Module, Any]]:
-    while True:
-        try:
-            return list(_locks.items())
-        except RuntimeError:  # another thread has just met a new model
-            continue
+def _after_fork() -> None:
+    """The child has no other threads, so what they were using stays half way through a call."""
+    _lost.update(module for module, lock in _locks.items() if not lock.acquire(blocking=False))
+    _locks.clear()
 
 
 if hasattr(os, "register_at_fork"):  # Windows does not fork
-    os.register_at_fork(before=_wait, after_in_parent=_go_on, after_in_child=_go_on_in_child)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextmanager
 def untouched(module: nn.Module | None = None) -> Iterator[None]:
-    """Run a block in eval mode; afterwards train/eval flags are as before.
+    """Hold a model in eval mode for a block; afterwards its train/eval flags are as before.
 
-    One thread at a time may borrow a model. Tensors made inside can enter autograd later, also if
-    the caller is in `torch.inference_mode`; a caller's autocast does not reach inside, because
-    answers must not depend on it. Weights, `requires_grad`, dtype and device are never changed by
-    the library at all: gradients are taken with respect to the context only. Nor are the global
-    random states: we draw from generators of our own, and rewinding what the user's own code draws
-    would rewind the numbers of other threads too.
+    One thread at a time holds a model. Tensors made inside can enter autograd later, also if the
+    caller is in `torch.inference_mode`; the caller's autocast does not reach inside, so that
+    predictions do not depend on it. Weights, `requires_grad`, dtype, device and the global random
+    states are never changed at all.
     """
     parameter = None if module is None else next(module.parameters(), None)
     device = "cpu" if parameter is None else parameter.device.type
@@ -114,13 +86,9 @@ def borrowed(backend: object) -> Iterator[nn.Module | None]:
 
 @contextmanager
 def quiet(module: str = "") -> Iterator[None]:
-    """While it lasts no warnings, in the main thread.
+    """Ignore warnings of modules that match a pattern, in the main thread.
 
-    Filters are those of all threads: what another thread sets or takes back, the caller's code
-    would find or keep. What is done elsewhere warns as the caller's filters say.
-
-    Args:
-        module: a pattern of the names of modules whose warnings are meant; all of them if empty.
+    Filters are global, so other threads, which could not restore them safely, warn as always.
     """
     if current_thread() is not main_thread():
         yield
@@ -135,18 +103,17 @@ _NUMBERS = 8  # of each tensor
 
 @torch.no_grad()
 def fingerprint(module: nn.Module | None) -> Hashable:
-    """Something that is another after the weights of a module have changed.
+    """A value that changes with the weights of a module.
 
-    Of each parameter and buffer it holds place, dtype and PyTorch's own count of changes in place.
-    That count misses changes through ``.data``, so some numbers of each are looked at too; others
-    that change so are not seen.
+    It holds the address, dtype and PyTorch's count of in-place changes of each parameter and
+    buffer. That count misses changes through ``.data``, so some numbers of each are in it too.
     """
     tensors = [] if module is None else _tensors(module)
     return _read(_marks, tensors), _read(_numbers, tensors)
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:
-    """All parameters and buffers; faster than `nn.Module.parameters`, which looks for repeats."""
+    """All parameters and buffers; faster than `nn.Module.parameters`, which removes repeats."""
     tensors: list[Tensor | None] = []
     modules: list[nn.Module | None] = [module]
     while modules:
@@ -168,7 +135,7 @@ def _numbers(tensors: list[Tensor]) -> Hashable:
 
 
 def _spread(tensor: Tensor) -> Tensor:
-    """Some numbers of a tensor, from the first to about the last; only the first if it has gaps."""
+    """Numbers spread over a tensor, or its first one if it is not contiguous."""
     numbers = tensor.numel()
     count = min(numbers, _NUMBERS) if tensor.is_contiguous() else 1
     return tensor.as_strided((count,), (max(0, numbers - 1) // max(1, count - 1),))
@@ -183,28 +150,21 @@ def _read(how: Callable[[list[Tensor]], Hashable], tensors: list[Tensor]) -> Has
 
 
 def check_present(model: nn.Module) -> None:
-    """Raise `ModelError` if some weights are elsewhere: on the meta device there are no numbers."""
+    """Raise `ModelError` if some weights have no values, as on the meta device."""
     tensors = chain(model.named_parameters(), model.named_buffers())
     absent = next((name for name, tensor in tensors if tensor.is_meta), None)
-    if absent is None:
-        return
-    is_offloaded = any(hasattr(module, "_hf_hook") for module in model.modules())
-    why, what = (
-        ("accelerate has moved them out", "without `device_map` and offloading")
-        if is_offloaded
-        else ("they are on the meta device", "with its weights, on a CPU or GPU")
-    )
-    raise ModelError(
-        f"the weights of `model` ({type(model).__name__}) are not there, such as {absent!r}: "
-        f"{why}. Load it {what}."
-    )
+    if absent is not None:
+        raise ModelError(
+            f"weights of `model` ({type(model).__name__}) have no values, such as {absent!r}: "
+            "load it on a CPU or GPU, without `device_map` and offloading."
+        )
 
 
 @contextmanager
 def explained(model: nn.Module, tower: str) -> Iterator[None]:
-    """What a tower raises because of its weights is a `ModelError` that says what to do.
+    """Turn an error that comes of a tower's weights into a `ModelError` with advice.
 
-    Everything else stays what it is: it may be about one picture only.
+    Any other error stays as it is: it may be about one image only.
     """
     try:
         yield
@@ -216,7 +176,7 @@ def explained(model: nn.Module, tower: str) -> Iterator[None]:
 
 
 def remedy(model: nn.Module, error: str) -> str:
-    """What to do if an error comes of weights in several precisions or places; else empty."""
+    """Advice if an error comes of weights in several precisions or on several devices, or ""."""
     weights = [p for p in model.parameters() if p.is_floating_point() and p.ndim > 0]
     kinds = sorted({str(p.dtype).removeprefix("torch.") for p in weights})
     places = sorted({str(p.device) for p in weights})
@@ -234,12 +194,11 @@ Value = TypeVar("Value")
 
 
 def made_once(make: Callable[[Owner], Value]) -> Callable[[Owner], Value]:
-    """For use under `property`: the value is kept in the instance.
+    """For use under `property`: keep the value in the instance.
 
-    `functools.cached_property` of Python 3.10 and 3.11 holds a lock, the same for all instances,
-    while it makes a value. If that takes the lock of a model, and another thread holds the model
-    and asks for such a value, both wait for ever. Here two threads may both make the value, and
-    get the one that was done first.
+    `functools.cached_property` of Python 3.10 and 3.11 holds a lock for all instances while it
+    computes a value, which deadlocks with the lock of a model. Here two threads may both compute
+    it, and get the value of the first.
     """
     name = make.__name__
 
@@ -272,10 +231,9 @@ class _ImageModule(nn.Module):
 def image_twin(model: nn.Module, call: ImageCall) -> nn.Module:
     """A module from pixels to features, in eval mode, that nobody else runs.
 
-    `torch.func.functional_call` puts other weights into modules while it lasts, which every thread
-    that runs them would see. Those of a twin are nobody else's, so that the model is not touched
-    at all; and since no number is copied, a twin takes next to no memory. It is made for one call:
-    it does not notice when tensors of the model are exchanged for others.
+    `torch.func.functional_call` puts other weights into modules while it runs, which other threads
+    would see. A twin has its own modules, and shares the numbers of the weights, so it takes next
+    to no memory. Make one per call: it does not notice when the model gets other tensors.
 
     Args:
         model: the model.

@@ -21,7 +21,7 @@ from fair_tta.miniature._model import FOLDER
 
 
 def model_origin(backend: Any) -> str:
-    """Hub id of a model, or the name of its folder; empty if it does not tell."""
+    """Hub id of a model, or the name of its folder; empty if it is not known."""
     path = _path(backend)
     if not os.path.isdir(path) and not os.path.isabs(path):
         return path
@@ -158,7 +158,7 @@ def _from_transformers(model: Any, processor: Any) -> Backend:
         name = getattr(model, "name_or_path", "")
         if not name:
             raise ModelError(
-                f"{type(model).__name__} does not say where it came from (`name_or_path` is "
+                f"{type(model).__name__} does not state where it came from (`name_or_path` is "
                 "empty): pass `processor=` (a processor, or (image_processor, tokenizer))."
             )
         processor = _find_processor(name)
@@ -224,7 +224,7 @@ def _open_clip_tokenizer(model: Any) -> Any:
     if getattr(text, "vocab_size", None) == _CLIP_VOCABULARY and hasattr(text, "token_embedding"):
         return open_clip.SimpleTokenizer(context_length=text.context_length)
     raise ModelError(
-        "this open_clip model does not say which tokenizer it was trained with: pass "
+        "this open_clip model does not state which tokenizer it was trained with: pass "
         "`model=(model, preprocess, open_clip.get_tokenizer(name))`."
     )
 
@@ -293,20 +293,20 @@ def load(
 def with_compiled_vision(backend: Backend) -> Backend:
     """The same model with its vision tower compiled.
 
-    Some compilers make wrong code for some processors, or none, so a picture goes through both
-    first; if they differ, a warning says so and the model comes back as it was.
+    Some compilers make wrong code for some processors, or none, so an image goes through both
+    first; if they differ, warn and return the model as it was.
     """
     make = getattr(backend, "with_compiled_vision", None)
     if make is None:
         raise FairTTAError(
             f"`compile_vision` needs a model of transformers or open_clip ({backend.name} is a "
-            "backend of your own): compile its vision tower yourself."
+            "user-defined backend): compile its vision tower yourself."
         )
     compiled: Backend = make()
-    picture = [Image.linear_gradient("L").convert("RGB")]
-    own, result = backend.encode_images(picture).float(), "gives other features"
+    image = [Image.linear_gradient("L").convert("RGB")]
+    own, result = backend.encode_images(image).float(), "gives other features"
     try:
-        other = compiled.encode_images(picture).float()
+        other = compiled.encode_images(image).float()
         if (other - own).norm() <= _AS_GOOD_AS_SAME * own.norm():  # not if anything is NaN
             return compiled
     except Exception as error:  # of a compiler: of any kind

@@ -15,13 +15,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fair_tta._models.borrow import check_present, explained, image_twin, untouched
-from fair_tta._models.prefix_sharing import Tree
 from fair_tta._models.protocol import Tokens
 from fair_tta._models.text_tower import TextTower, check_length, tokenized_probe
 from fair_tta.errors import ModelError
 
 
-class OpenClipBackend:
+class OpenClipBackend(TextTower):
     """An open_clip model with its preprocessing and tokenizer.
 
     Args:
@@ -50,7 +49,7 @@ class OpenClipBackend:
         # end of text are the same token, the first of them is the end.
         slack = int(appends_cls or pads_with_end)
         probe, call = tokenized_probe(self.tokenize), partial(_text, _TextModule(model))
-        self._tower = TextTower(model, f"of {self.name}", call, probe, slack)
+        super().__init__(model, f"of {self.name}", call, probe, slack)
 
     @property
     def name(self) -> str:
@@ -58,12 +57,6 @@ class OpenClipBackend:
         tower = getattr(self.model, "text", None)
         inside = "" if tower is None else f" with {type(tower).__name__}"
         return f"open_clip {type(self.model).__name__}{inside}"
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the weights."""
-        device: torch.device = next(self.model.parameters()).device
-        return device
 
     @property
     def dtype(self) -> torch.dtype:
@@ -77,11 +70,6 @@ class OpenClipBackend:
         """``exp(logit_scale)``."""
         log_scale: Any = self.model.logit_scale
         return math.exp(float(log_scale.detach()))
-
-    @property
-    def tower(self) -> TextTower:
-        """The text tower."""
-        return self._tower
 
     def encode_images(self, images: Sequence[Image]) -> Tensor:
         """Features from the model's own preprocessing and vision tower."""
@@ -137,26 +125,6 @@ class OpenClipBackend:
             for room in (length, 8 * length)
         )
         return length + real - kept
-
-    def shorten(self, tokens: Tokens) -> Tokens:
-        """Leave out the padded tail where that is exact."""
-        return self._tower.shorten(tokens)
-
-    def embed_tokens(self, ids: Tensor) -> Tensor:
-        """Token embeddings of the text tower."""
-        return self._tower.embed(ids)
-
-    def encode_text(self, tokens: Tokens) -> Tensor:
-        """The model's own text features."""
-        return self._tower.encode(tokens)
-
-    def encode_prompts(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
-        """Text features of spliced prompts."""
-        return self._tower.encode_from(tokens, embeddings)
-
-    def encode_episodes(self, tokens: Tokens, tree: Tree, embeddings: Tensor) -> Tensor:
-        """Text features of spliced prompts under several contexts."""
-        return self._tower.encode_episodes(tokens, tree, embeddings)
 
 
 class _TextModule(nn.Module):

@@ -35,7 +35,7 @@ class Tokens:
 
 @runtime_checkable
 class Backend(Protocol):
-    """A dual encoder whose prompts can be tuned. Satisfy it to use a model of your own.
+    """A dual encoder whose prompts can be tuned. Satisfy it to use a user-defined model.
 
     Features need not be normalised and may have any floating dtype.
     """

@@ -103,32 +103,38 @@ _PROBES = (
 
 
 class TextTower:
-    """A text tower that can be fed with embeddings.
+    """The text side of a backend: a text tower that can be fed with embeddings.
 
     Args:
-        root: the module that holds the tower.
-        name: what to call the tower in messages.
+        model: the module that holds the tower.
+        tower: what to call the tower in messages.
         call: the model's own text features from ids and mask; must also take shortened ids.
         probe: at least one tokenised sentence, shorter than the full length.
         slack: how many columns of padding to keep when the tail is cut.
     """
 
     def __init__(
-        self, root: nn.Module, name: str, call: TextCall, probe: Tokens, slack: int = 0
+        self, model: Any, tower: str, call: TextCall, probe: Tokens, slack: int = 0
     ) -> None:
-        self.name = name
-        self._root = root
+        self.model = model
+        self._tower = f"the text tower {tower}"
         self._own_call = call
         self._slack = slack
         self._cut = False
         self._masked = True
         self._sharing: Sharing | None = None
-        with untouched(root):  # ours alone, or hooks of two threads would see each other's calls
+        with untouched(model):  # ours alone, or hooks of two threads would see each other's calls
             self._explore(probe)
 
     @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+        device: torch.device = next(self.model.parameters()).device
+        return device
+
+    @property
     def can_splice(self) -> bool:
-        """Whether embeddings can be replaced; if not, `reason` says why."""
+        """Whether embeddings can be replaced; if not, `reason` is why."""
         return self._layer is not None
 
     @property
@@ -141,11 +147,11 @@ class TextTower:
         """Whether prompts that begin alike share the work on their beginning (exact here)."""
         return self._sharing is not None
 
-    def embed(self, ids: Tensor) -> Tensor:
+    def embed_tokens(self, ids: Tensor) -> Tensor:
         """Token embeddings as the tower's own layer makes them, without gradient."""
         layer = self._require_layer()
         self._check_known(ids)
-        with untouched(self._root), torch.no_grad():
+        with untouched(self.model), torch.no_grad():
             embeddings: Tensor = layer(ids)
         return embeddings
 
@@ -156,14 +162,14 @@ class TextTower:
         length = used_length(tokens) + self._slack
         return Tokens(tokens.ids[:, :length], tokens.mask[:, :length])
 
-    def encode(self, tokens: Tokens) -> Tensor:
+    def encode_text(self, tokens: Tokens) -> Tensor:
         """The model's own features, with the tail cut where that is exact, without gradient."""
         self._check_known(tokens.ids)
         tokens = self.shorten(tokens)
         with torch.no_grad():
             return self._call(tokens.ids, tokens.mask)
 
-    def encode_from(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
+    def encode_prompts(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
         """Features of `embeddings` ``[prompts, length, width]`` standing in for `tokens`."""
         tokens = self.shorten(tokens)
         return self._encode_from(tokens, embeddings[:, : tokens.ids.shape[1]])
@@ -186,12 +192,12 @@ class TextTower:
         return features.reshape(episodes, len(tokens.ids), -1)
 
     def _call(self, ids: Tensor, mask: Tensor) -> Tensor:
-        with untouched(self._root):
+        with untouched(self.model):
             return self._own_call(ids, mask if self._masked else None)
 
     def _require_layer(self) -> nn.Module:
         if self._layer is None:
-            raise TowerError(f"the text tower {self.name} cannot be tuned: {self.reason}")
+            raise TowerError(f"{self._tower} cannot be tuned: {self.reason}")
         return self._layer
 
     def _encode_from(
@@ -200,12 +206,8 @@ class TextTower:
         embeddings: Tensor,
         sharing: AbstractContextManager[None] | None = None,
     ) -> Tensor:
-        layer = self._require_layer()
-        with (
-            untouched(self._root),
-            output_replaced(layer, tokens.ids, embeddings),
-            sharing or nullcontext(),
-        ):
+        replaced = output_replaced(self._require_layer(), tokens.ids, embeddings)
+        with untouched(self.model), replaced, sharing or nullcontext():
             return self._own_call(tokens.ids, tokens.mask if self._masked else None)
 
     def _explore(self, probe: Tokens) -> None:
@@ -213,14 +215,12 @@ class TextTower:
         # a tokenizer that was called under inference_mode gives tensors that autograd refuses
         probe = Tokens(probe.ids.clone(), probe.mask.clone())
         try:
-            self._layer, self.reason = find_embedding(self._root, self._call, probe)
+            self._layer, self.reason = find_embedding(self.model, self._call, probe)
         except (AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
-            advice = remedy(self._root, str(error))
+            advice = remedy(self.model, str(error))
             if isinstance(error, IndexError):
                 advice = " (The tokenizer may be damaged, or that of another model.)"
-            raise ModelError(
-                f"the text tower {self.name} does not take sentences: {error}{advice}"
-            ) from error
+            raise ModelError(f"{self._tower} does not take sentences: {error}{advice}") from error
         if self._layer is not None:
             self._check_splice(probe)
         if self._layer is not None:
@@ -233,7 +233,7 @@ class TextTower:
     @torch.no_grad()
     def _check_splice(self, probe: Tokens) -> None:
         """Replacing embeddings by themselves must change nothing, replacing them by others must."""
-        embeddings = self.embed(probe.ids)
+        embeddings = self.embed_tokens(probe.ids)
         own = self._call(probe.ids, probe.mask)
         same = self._encode_from(probe, embeddings)
         other = self._encode_from(probe, embeddings.flip(-1))
@@ -243,18 +243,18 @@ class TextTower:
 
     def _check_gradient(self, probe: Tokens) -> None:
         """A gradient must come back from the features to the embeddings."""
-        with quiet(), torch.enable_grad():  # quantised layers say that they have no gradient
-            leaf = self.embed(probe.ids).clone().requires_grad_()
+        with quiet(), torch.enable_grad():  # quantised layers warn that they have no gradient
+            leaf = self.embed_tokens(probe.ids).clone().requires_grad_()
             try:
                 torch.autograd.grad(self._encode_from(probe, leaf).float().sum(), leaf)
             except (RuntimeError, Warning) as error:
                 self._layer = None
                 self.reason = f"no gradient comes through it ({str(error).partition('. ')[0]})"
-                if any(tensor.is_inference() for tensor in _tensors(self._root)):
+                if any(tensor.is_inference() for tensor in _tensors(self.model)):
                     self.reason = (
                         "its weights were made under torch.inference_mode: load it outside of that"
                     )
-                elif _is_quantised(self._root):
+                elif _is_quantised(self.model):
                     self.reason = "its layers are quantised and give no gradient: load it in float"
 
     def _check_known(self, ids: Tensor) -> None:
@@ -262,7 +262,7 @@ class TextTower:
         count = getattr(self._layer, "num_embeddings", None)
         if isinstance(count, int) and int(ids.max()) >= count:
             raise ModelError(
-                f"the tokenizer does not belong to the text tower {self.name}: it names token "
+                f"the tokenizer does not belong to {self._tower}: it names token "
                 f"{int(ids.max())}, and there are {count}. Get it again, or pass the model's own."
             )
 
@@ -272,7 +272,7 @@ class TextTower:
         length = used_length(probe) + self._slack
         if length >= probe.ids.shape[1]:
             return False
-        embeddings = self.embed(probe.ids)
+        embeddings = self.embed_tokens(probe.ids)
         own = self._encode_from(probe, embeddings)
         noisy = embeddings.clone()
         noisy[:, length:] = 10 * embeddings[:, :1].flip(-1) + 1
@@ -294,7 +294,7 @@ class TextTower:
     def _mask_is_free(self, probe: Tokens) -> bool:
         """Are features the same without a mask, as where a token sees none of those after it?
 
-        Then there is no need for one, nor for the tower to wait for a device to look into it.
+        Then there is no need for one, nor for the tower to wait for a device to read it.
         """
         own = self._call(probe.ids, probe.mask)
         self._masked = False
@@ -312,13 +312,13 @@ class TextTower:
         """
         tokens = self.shorten(probe)
         tree = Tree.of(tokens, torch.zeros_like(tokens.ids))
-        embeddings = self.embed(tokens.ids)
+        embeddings = self.embed_tokens(tokens.ids)
         leaf = torch.cat([embeddings, embeddings.flip(-1)]).requires_grad_()
         with torch.no_grad():
             own = self._encode_from(tokens.repeat(2), leaf)
         try:
-            call = partial(self.encode, tokens)
-            sharing = find_sharing(self._root, call, tokens.ids.shape)
+            call = partial(self.encode_text, tokens)
+            sharing = find_sharing(self.model, call, tokens.ids.shape)
             if sharing is None:
                 return None
             with torch.enable_grad():

@@ -14,7 +14,6 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from fair_tta._models.borrow import check_present, explained, image_twin, untouched
-from fair_tta._models.prefix_sharing import Tree
 from fair_tta._models.protocol import Tokens
 from fair_tta._models.text_tower import TextCall, TextTower, check_length, tokenized_probe
 from fair_tta.errors import ModelError
@@ -22,7 +21,7 @@ from fair_tta.errors import ModelError
 _NO_LIMIT = 512  # for text towers and tokenizers that name no longest sentence
 
 
-class TransformersBackend:
+class TransformersBackend(TextTower):
     """A transformers dual encoder with its image processor and tokenizer.
 
     Args:
@@ -40,7 +39,7 @@ class TransformersBackend:
         self._image_call: Callable[[dict[str, Tensor]], Tensor]
         text_call, self._image_call = _calls(model)
         self._image_processor = image_processor
-        # slow processors of transformers 4 take a picture that is 3 pixels high for 3 channels
+        # slow processors of transformers 4 take an image that is 3 pixels high for 3 channels
         guesses = "input_data_format" in _parameters(getattr(image_processor, "preprocess", None))
         self._image_options = {"input_data_format": "channels_last"} if guesses else {}
         self._tokenizer = tokenizer
@@ -48,19 +47,13 @@ class TransformersBackend:
         text = _text_module(model)
         self._length = _context_length(model, text, tokenizer)
         name = f"{type(text).__name__} of {self.name}"
-        self._tower = TextTower(model, name, text_call, tokenized_probe(self.tokenize))
+        super().__init__(model, name, text_call, tokenized_probe(self.tokenize))
 
     @property
     def name(self) -> str:
         """Class and origin of the model."""
         origin = getattr(self.model, "name_or_path", "")
         return type(self.model).__name__ + (f" ({origin})" if origin else "")
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the weights."""
-        device: torch.device = next(self.model.parameters()).device
-        return device
 
     @property
     def dtype(self) -> torch.dtype:
@@ -80,11 +73,6 @@ class TransformersBackend:
             return math.exp(power)
         temperature = getattr(self.model, "temperature", None)
         return 1.0 if temperature is None else 1.0 / float(temperature.detach())
-
-    @property
-    def tower(self) -> TextTower:
-        """The text tower."""
-        return self._tower
 
     def encode_images(self, images: Sequence[Image]) -> Tensor:
         """Features from the model's own image processor and vision tower."""
@@ -156,26 +144,6 @@ class TransformersBackend:
             mask[i, columns] = True
         return Tokens(ids.to(self.device), mask.to(self.device))
 
-    def shorten(self, tokens: Tokens) -> Tokens:
-        """Leave out the padded tail where that is exact."""
-        return self._tower.shorten(tokens)
-
-    def embed_tokens(self, ids: Tensor) -> Tensor:
-        """Token embeddings of the text tower."""
-        return self._tower.embed(ids)
-
-    def encode_text(self, tokens: Tokens) -> Tensor:
-        """The model's own text features."""
-        return self._tower.encode(tokens)
-
-    def encode_prompts(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
-        """Text features of spliced prompts."""
-        return self._tower.encode_from(tokens, embeddings)
-
-    def encode_episodes(self, tokens: Tokens, tree: Tree, embeddings: Tensor) -> Tensor:
-        """Text features of spliced prompts under several contexts."""
-        return self._tower.encode_episodes(tokens, tree, embeddings)
-
 
 def _calls(model: Any) -> tuple[TextCall, partial[Tensor]]:
     """The model's own text and image features."""
@@ -231,11 +199,6 @@ def _context_length(model: Any, text: nn.Module, tokenizer: Any) -> int:
     config = getattr(model.config, "text_config", model.config)
     positions = getattr(config, "max_position_embeddings", None)
     longest = tokenizer.model_max_length
-    if not isinstance(longest, int | float):
-        raise ModelError(
-            f"the tokenizer of {type(model).__name__} is damaged, get it again: its "
-            f"`model_max_length` should be a number (got {longest!r})."
-        )
     if positions is None:
         return int(min(longest, _NO_LIMIT))
     for name, module in text.named_modules():  # RoBERTa's positions start after the padding index

@@ -1,4 +1,4 @@
-"""What the files of a model may ask for when a string names it: known things, never code.
+"""What the files of a model may ask for when a string names it: known kinds of models, never code.
 
 open_clip's own `get_tokenizer` hands settings of the config to transformers as they are, and
 `trust_remote_code` may be among them; and it does not say that code is not trusted.
@@ -11,39 +11,11 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from fair_tta._models.open_clip import OpenClipBackend
 from fair_tta.errors import ModelError
 
-_CODE = "it runs code that comes with the model"
-_ELSEWHERE = "it names a file, which may lie outside the model's folder"
-_FORBIDDEN = {
-    "audio_tokenizer": _CODE,
-    "auto_map": _CODE,
-    "custom_pipelines": _CODE,
-    "trust_remote_code": _CODE,
-    "fusion_config": "it changes the model's code",
-    "kernel_config": "it changes the model's code",
-    "quantization_config": "it hands the weights to another library",
-    "configuration_files": _ELSEWHERE,
-    "fast_tokenizer_files": _ELSEWHERE,
-    "init_inputs": _ELSEWHERE,
-    "transformers_weights": _ELSEWHERE,
-}
-_ATTENTION = (None, "eager", "sdpa")  # others come from the hub where the library is not installed
-_CLASS_KEY = re.compile(r".*(tokenizer|processor|extractor)_(class|type)")
-# MyT5's tokenizer opens files that its vocabulary names, Rag's loads two others.
-_CLASS = re.compile(
-    r"(?!Auto|MyT5|Rag)\w+(Tokenizer(Fast)?|Processor(Fast|Pil)?|FeatureExtractor)"
-    r"|(Tokenizers|Python|SentencePiece)Backend",
-    re.ASCII,
-)
-# Parts of the names of files with settings, and of those whose keys become arguments of a class.
-_SETTINGS = ("config", "index", "special_tokens_map")
-_ARGUMENTS = ("tokenizer_config", "processor_config", "special_tokens_map")
-_PATH_KEY = re.compile(r".*_(file|path|ckpt|spm)|spm|vocab|merges")
-_PATHS_NEVER_READ = {"name_or_path", "special_tokens_map_file"}  # of many models, by old versions
 _DUAL_ENCODERS = (
     "aimv2 align altclip blip chinese_clip clip clipseg flava groupvit metaclip_2 owlv2 owlvit "
     "siglip siglip2 tipsv2"
@@ -55,27 +27,45 @@ _ENCODERS = {
     *"beit convnext convnextv2 data2vec-vision deit dinov2 dinov2_with_registers".split(),
     *"dinov3_convnext dinov3_vit levit regnet resnet swin swinv2 vit vit_mae vit_msn".split(),
 }
+_CLASS_KEY = re.compile(r".*(tokenizer|processor|extractor)_(class|type)")
+_CLASS = re.compile(  # MyT5's tokenizer opens files that its vocabulary names, Rag's loads others
+    r"(?!Auto|MyT5|Rag)\w+(Tokenizer(Fast)?|Processor(Fast|Pil)?|FeatureExtractor)"
+    r"|(Tokenizers|Python|SentencePiece)Backend",
+    re.ASCII,
+)
+_ATTENTION = (None, "eager", "sdpa")  # others come from the hub where the library is not installed
+_REFUSED = set(  # they run code, or name files that may lie elsewhere
+    "audio_tokenizer auto_map custom_pipelines trust_remote_code fusion_config kernel_config "
+    "quantization_config configuration_files fast_tokenizer_files init_inputs transformers_weights"
+    .split()
+)  # fmt: skip
+_PATH_KEY = re.compile(r".*_(file|path|ckpt|spm)|spm|vocab|merges")
+_PATHS_NEVER_READ = {"name_or_path", "special_tokens_map_file"}  # of many models, by old versions
+# Parts of the names of files with settings, and of those whose keys become arguments of a class.
+_SETTINGS = ("config", "index", "special_tokens_map")
+_ARGUMENTS = ("tokenizer_config", "processor_config", "special_tokens_map")
+_PLAIN_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
+
+_FOLDER, _HUB = "local-dir:", "hf-hub:"
+_CONFIG = "open_clip_config.json"
+_TOKENIZER_SETTINGS = ("clean", "language", "reduction_mask", "strip_sep_token")
+_UNSAFE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
 
 def find(name: str, patterns: str = "*.json") -> tuple[Path, str | None]:
-    """The folder with the small files of a model, and its revision if it is one of the hub."""
-    return (Path(name), None) if Path(name).is_dir() else download(name, patterns)
+    """The folder with the small files of a model, and its revision if it is on the hub.
+
+    What is read later with this revision is what was checked here.
+    """
+    return (Path(name), None) if Path(name).is_dir() else _download(name, patterns)
 
 
-def download(name: str, patterns: str = "*.json") -> tuple[Path, str]:
-    """The same of a model of the hub. What is read with this revision is what is looked at here."""
+def _download(name: str, patterns: str) -> tuple[Path, str]:
     from huggingface_hub import snapshot_download
 
     # transformers looks into folders of the model, but not into folders of those
     folder = Path(snapshot_download(name, allow_patterns=patterns, ignore_patterns="*/*/*"))
     return folder, folder.name
-
-
-def check_files(name: str, folder: Path) -> None:
-    """Raise `ModelError` if something here is not a file: a pipe or a device may never end."""
-    for path in [*folder.glob("*"), *folder.glob("*/*")]:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            refuse(name, f"{path.name} is no file", "reading it might never end")
 
 
 def check_folder(name: str, folder: Path, *, is_model: bool = True) -> None:
@@ -87,44 +77,36 @@ def check_folder(name: str, folder: Path, *, is_model: bool = True) -> None:
         is_model: False if tokenizer and image processor alone are wanted, without code in any case.
     """
     if is_model and (folder / "adapter_config.json").exists():
-        refuse(name, "it has an adapter_config.json", "this names another model to load")
-    check_files(name, folder)
+        _refuse(name, "its adapter_config.json names another model to load")
+    _check_files(name, folder)
     for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
-        file = path.name.lower()  # some disks do not tell the difference
+        file = path.name.lower()  # some disks do not distinguish them
         if not file.endswith(".json") or not any(part in file for part in _SETTINGS):
             continue
-        for key, value in _settings(read_json(name, path)):
-            if is_model or file != "config.json" or _CLASS_KEY.fullmatch(key):
-                why = _why_not(file, key, value)
-                if why:
-                    where = path.relative_to(folder).as_posix()
-                    refuse(name, f"{where} has {key!r}: {shorten(value)}", why)
+        for key, value in _settings(_read_json(name, path)):
+            is_read = is_model or file != "config.json" or _CLASS_KEY.fullmatch(key)
+            if is_read and not _is_allowed(file, key, value):
+                where = path.relative_to(folder).as_posix()
+                _refuse(name, f"{where} has {key!r}: {_shorten(value)}")
 
 
-def read_json(name: str, path: Path) -> Any:
-    """The content of a file, or `ModelError`."""
-    try:
-        if path.exists() and not path.is_file():
-            raise OSError("it is no file")
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(
-            f"`model={name!r}` could not be loaded: {path.name} is broken ({error})."
-        ) from error
-
-
-def refuse(name: str, what: str, why: str) -> None:
-    """Raise the error that says what is wrong and what to do."""
-    raise ModelError(
-        f"`model={name!r}` is not loaded by its name: {what}; {why}. If you trust it, load it "
-        "yourself in Python and pass the object in place of its name."
-    )
-
-
-def shorten(value: Any) -> str:
-    """A value as it may stand in an error."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+def _is_allowed(file: str, key: str, value: Any) -> bool:
+    if key == "model_type" and file == "config.json":
+        parts = tuple(f"{name}_" for name in _DUAL_ENCODERS)  # clip_text_model
+        return isinstance(value, str) and (
+            value in _DUAL_ENCODERS or value in _ENCODERS or value.startswith(parts)
+        )
+    if _CLASS_KEY.fullmatch(key):
+        return value is None or (isinstance(value, str) and bool(_CLASS.fullmatch(value)))
+    if key.endswith(("attn_implementation", "attn_implementation_internal")):
+        choices = value.values() if isinstance(value, dict) else [value]
+        return all(choice in _ATTENTION for choice in choices)
+    if key == "weight_map":
+        files = value.values() if isinstance(value, dict) else [None]
+        return all(isinstance(file, str) and _PLAIN_NAME.fullmatch(file) for file in files)
+    is_path = _PATH_KEY.fullmatch(key) and key not in _PATHS_NEVER_READ
+    is_argument = any(part in file for part in _ARGUMENTS)
+    return not value or not (key in _REFUSED or (is_path and is_argument))
 
 
 def _settings(content: Any) -> Iterator[tuple[str, Any]]:
@@ -139,44 +121,33 @@ def _settings(content: Any) -> Iterator[tuple[str, Any]]:
             waiting.extend(value)
 
 
-def _why_not(file: str, key: str, value: Any) -> str:
-    """Why this setting is refused; empty if it is not."""
-    if key in _FORBIDDEN and value:
-        return _FORBIDDEN[key]
-    is_class = value is None or (isinstance(value, str) and _CLASS.fullmatch(value))
-    if _CLASS_KEY.fullmatch(key) and not is_class:
-        return "this is not the name of such a class"
-    if key == "model_type" and file == "config.json" and not _is_known(value):
-        return "fair-tta knows no such model"
-    if key.endswith(("attn_implementation", "attn_implementation_internal")):
-        choices = value.values() if isinstance(value, dict) else [value]
-        if any(choice not in _ATTENTION for choice in choices):
-            return "it may download code"
-    if key == "weight_map" and not (
-        isinstance(value, dict) and all(map(_is_plain, value.values()))
-    ):
-        return _ELSEWHERE
-    is_path = _PATH_KEY.fullmatch(key) and key not in _PATHS_NEVER_READ
-    if is_path and value and any(part in file for part in _ARGUMENTS):
-        return _ELSEWHERE
-    return ""
+def _check_files(name: str, folder: Path) -> None:
+    """Refuse pipes and devices: reading them may never end."""
+    for path in [*folder.glob("*"), *folder.glob("*/*")]:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            _refuse(name, f"{path.name} is not a file")
 
 
-def _is_known(kind: Any) -> bool:
-    parts = (f"{name}_" for name in _DUAL_ENCODERS)  # clip_text_model
-    return isinstance(kind, str) and (
-        kind in _DUAL_ENCODERS or kind in _ENCODERS or kind.startswith(tuple(parts))
+def _read_json(name: str, path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(
+            f"`model={name!r}` could not be loaded: {path.name} is broken ({error})."
+        ) from error
+
+
+def _refuse(name: str, what: str) -> NoReturn:
+    raise ModelError(
+        f"`model={name!r}` is not loaded by its name: {what}. This could run code or read files "
+        "outside the model. If you trust it, load it yourself in Python and pass the object in "
+        "place of its name."
     )
 
 
-def _is_plain(name: Any) -> bool:
-    return isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name, re.ASCII) is not None
-
-
-_FOLDER, _HUB = "local-dir:", "hf-hub:"
-_CONFIG = "open_clip_config.json"
-_TOKENIZER_SETTINGS = ("clean", "language", "reduction_mask", "strip_sep_token")
-_UNSAFE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+def _shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def load_open_clip_string(name: str) -> OpenClipBackend:
@@ -214,10 +185,11 @@ def _checked(name: str, architecture: str) -> tuple[dict[str, Any], dict[str, An
 
     if architecture.startswith(_FOLDER):
         here = Path(architecture.removeprefix(_FOLDER))
-        check_files(name, here)
-        config = read_json(name, here / _CONFIG)
+        _check_files(name, here)
+        config = _read_json(name, here / _CONFIG)
     elif architecture.startswith(_HUB):
-        config = read_json(name, download(architecture.removeprefix(_HUB), _CONFIG)[0] / _CONFIG)
+        here, _ = _download(architecture.removeprefix(_HUB), _CONFIG)
+        config = _read_json(name, here / _CONFIG)
     else:
         config = open_clip.get_model_config(architecture)
     config = config.get("model_cfg", config)
@@ -227,16 +199,14 @@ def _checked(name: str, architecture: str) -> tuple[dict[str, Any], dict[str, An
     if tower:
         vision["timm_model_pretrained"] = False
         if not re.fullmatch(r"\w+(\.\w+)?", tower) or not timm.is_model(tower.split(".")[0]):
-            refuse(name, f"its config has 'timm_model_name': {tower!r}", "timm has no such model")
+            _refuse(name, f"its config has 'timm_model_name': {tower!r}, which timm does not have")
     tower = text.get("hf_model_name")
     if tower:
         there, _ = _named(name, "hf_model_name", tower, "config.json")
         check_folder(tower, there)
-        kind = read_json(name, there / "config.json").get("model_type")
+        kind = _read_json(name, there / "config.json").get("model_type")
         if kind not in arch_dict:
-            refuse(
-                name, f"{tower!r} has 'model_type': {kind!r}", "open_clip has no such text tower"
-            )
+            _refuse(name, f"{tower!r} has 'model_type': {kind!r}, which open_clip does not have")
         text |= {"hf_model_name": str(there), "hf_model_pretrained": False}
     return text, vision, _tokenizer(name, architecture, text)
 
@@ -248,11 +218,7 @@ def _tokenizer(name: str, architecture: str, text: dict[str, Any]) -> Any:
     settings = text.get("tokenizer_kwargs") or {}
     for key, value in settings.items():
         if key not in _TOKENIZER_SETTINGS:
-            refuse(
-                name,
-                f"its config has 'tokenizer_kwargs': {{{key!r}: {shorten(value)}}}",
-                f"allowed are {', '.join(_TOKENIZER_SETTINGS)}",
-            )
+            _refuse(name, f"its config has 'tokenizer_kwargs': {{{key!r}: {_shorten(value)}}}")
     source, revision = text.get("hf_tokenizer_name"), None
     length = text.get("context_length", DEFAULT_CONTEXT_LENGTH)
     if not source and not architecture.startswith((_FOLDER, _HUB)):
@@ -278,7 +244,5 @@ def _tokenizer(name: str, architecture: str, text: dict[str, Any]) -> Any:
 def _named(name: str, key: str, other: Any, patterns: str = "*.json") -> tuple[Path, str | None]:
     """The folder and the revision of a model of transformers that a config names."""
     if not isinstance(other, str) or not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", other):
-        refuse(
-            name, f"its config has {key!r}: {shorten(other)}", "this should be the id of a model"
-        )
+        _refuse(name, f"its config has {key!r}: {_shorten(other)}, which is not the id of a model")
     return find(other, patterns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, takewhile
 
 import torch
 
@@ -12,14 +12,6 @@ from fair_tta._models.protocol import Tokens
 from fair_tta._prompts.encoder import PromptSet
 from fair_tta._prompts.templates import Prompt, Templates
 from fair_tta.errors import PromptError
-
-
-def count_common(a: Sequence[int], b: Sequence[int]) -> int:
-    """Length of the common beginning."""
-    for i, (x, y) in enumerate(zip(a, b, strict=False)):
-        if x != y:
-            return i
-    return min(len(a), len(b))
 
 
 def match(a: Sequence[int], b: Sequence[int]) -> list[int]:
@@ -81,6 +73,31 @@ class SharedContext:
             for sequence in dict.fromkeys(tuple(ids) for _, ids in self._find(group)):
                 self.token_ids = merge(self.token_ids, sequence)
 
+    def place_named(
+        self,
+        argument: str,
+        names: Mapping[str, str],
+        make: Callable[[Mapping[str, str]], Sequence[Prompt]],
+    ) -> PromptSet:
+        """`place` the prompt of each name; each must have tokens of its own, and a context."""
+        prompts = make(names)
+        placed = self.place(prompts)
+        seen: dict[tuple[int, ...], str] = {}
+        for label, prompt in zip(names, prompts, strict=True):
+            other = seen.setdefault(tuple(self._ids[prompt.text]), label)
+            if other != label:
+                raise PromptError(
+                    f"`{argument}` should have different tokens, but {other!r} and {label!r} have "
+                    "the same: use other words."
+                )
+        bare = (placed.slots < 0).all(1).nonzero().flatten().tolist()
+        if bare:
+            raise PromptError(
+                "`template` should have words besides its slots, there is no context to adapt "
+                f"in {placed.texts[bare[0]]!r}."
+            )
+        return placed
+
     def place(self, prompts: Sequence[Prompt]) -> PromptSet:
         """Tokenise prompts and find the context in them."""
         texts = tuple(prompt.text for prompt in prompts)
@@ -125,10 +142,6 @@ class SharedContext:
             positions -= set(range(start, stop))
         return sorted(positions)
 
-    def ids(self, text: str) -> list[int]:
-        """The real token ids of a prompt that was among those of the constructor."""
-        return self._ids[text]
-
     def _look_up(self, texts: Iterable[str], skip_long: bool = False) -> None:
         """Tokenise what is new. A variant may be too long where the prompt itself is not."""
         new = [text for text in dict.fromkeys(texts) if text not in self._ids]
@@ -158,10 +171,15 @@ def _variants(prompts: Sequence[Prompt], index: int) -> list[tuple[int, str]]:
     ]
 
 
+def _common(a: list[int], b: list[int]) -> int:
+    """Length of the common beginning."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
+
+
 def _changed(own: list[int], variants: list[list[int]]) -> tuple[int, int]:
     """The span of `own` outside which all variants agree with it."""
-    start = min(count_common(own, other) for other in variants)
-    end = min(count_common(own[::-1], other[::-1]) for other in variants)
+    start = min(_common(own, other) for other in variants)
+    end = min(_common(own[::-1], other[::-1]) for other in variants)
     return start, len(own) - end
 
 
@@ -175,49 +193,8 @@ def find_context(
     prompts = [templates.target_prompts(targets)]
     prompts += [templates.sensitive_prompts(names) for names in sensitive.values()]
     if templates.joint is not None:
-        # a few joint prompts, because a joint sentence of its own may have words of its own
-        two = _first_two(targets)
-        prompts += [templates.joint_prompts(two, _first_two(n)) for n in sensitive.values()]
+        # a few joint prompts, because a separate joint sentence may have other words
+        two = dict(islice(targets.items(), 2))
+        for names in sensitive.values():
+            prompts.append(templates.joint_prompts(two, dict(islice(names.items(), 2))))
     return SharedContext(tokenize, prompts)
-
-
-def place_targets(
-    shared: SharedContext, templates: Templates, targets: Mapping[str, str]
-) -> PromptSet:
-    """The prompts of the targets."""
-    return _place(shared, "targets", targets, templates.target_prompts(targets))
-
-
-def place_sensitive(
-    shared: SharedContext, templates: Templates, sensitive: Mapping[str, Mapping[str, str]]
-) -> dict[str, PromptSet]:
-    """The prompts of the sensitive values, by attribute."""
-    return {
-        attribute: _place(shared, "sensitive", names, templates.sensitive_prompts(names))
-        for attribute, names in sensitive.items()
-    }
-
-
-def _place(
-    shared: SharedContext, argument: str, names: Mapping[str, str], prompts: list[Prompt]
-) -> PromptSet:
-    placed = shared.place(prompts)
-    seen: dict[tuple[int, ...], str] = {}
-    for label, prompt in zip(names, prompts, strict=True):
-        other = seen.setdefault(tuple(shared.ids(prompt.text)), label)
-        if other != label:
-            raise PromptError(
-                f"`{argument}` should be told apart by the model, but {other!r} and {label!r} "
-                "give the same tokens: use other words."
-            )
-    bare = (placed.slots < 0).all(1).nonzero().flatten().tolist()
-    if bare:
-        raise PromptError(
-            "`template` should have words besides its slots, there is no context to adapt "
-            f"in {placed.texts[bare[0]]!r}."
-        )
-    return placed
-
-
-def _first_two(names: Mapping[str, str]) -> dict[str, str]:
-    return dict(islice(names.items(), 2))

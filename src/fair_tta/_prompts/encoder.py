@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from fair_tta._cache import Cache
+from fair_tta._cache import Cache, size_of
 from fair_tta._linalg import unit
-from fair_tta._models.borrow import made_once
+from fair_tta._models.borrow import borrowed, made_once
 from fair_tta._models.prefix_sharing import Tree
 from fair_tta._models.protocol import Backend, Tokens
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +47,7 @@ class PromptSet:
         return {}
 
     def parts(self, size: int) -> list[PromptSet]:
-        """The prompts in sets of at most so many, always the same ones."""
+        """The prompts in sets of at most `size`, always the same ones."""
         if size >= len(self):
             return [self]
         if size not in self._parts:
@@ -99,24 +102,37 @@ TOKENS_AT_ONCE = 1024
 _TOGETHER = 64  # prompts that may share their beginnings: each one more costs some attention
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class PromptEncoder:
-    """The text tower of a model with the weights it has now.
+    """The text tower of a model with its current weights; a `Task` is one.
 
     Attributes:
         backend: the model.
-        cache: where shortened prompts and their token embeddings are kept.
+        cache: where token embeddings and what `remember` makes are kept.
     """
 
     backend: Backend
     cache: Cache
-    _owner: object = field(default_factory=object, repr=False)
+    _owner: object
+
+    def remember(
+        self, key: Hashable, make: Callable[[], T], size: Callable[[T], int] = size_of
+    ) -> T:
+        """Make something once, as long as the cache has room for it.
+
+        Args:
+            key: identifies it, and the images it depends on if there are any.
+            make: makes it.
+            size: its bytes; by default those of its tensors.
+        """
+        return self.cache.recall(self._owner, key, make, size)
 
     def own_features(self, prompts: PromptSet) -> Tensor:
         """Unit features of prompts as they are, from the model's own call: ``[prompts, dim]``."""
         rows = max(1, 8 * TOKENS_AT_ONCE // prompts.tokens.ids.shape[1])
-        parts = [self.backend.encode_text(part.tokens) for part in prompts.parts(rows)]
-        return unit(torch.cat(parts))
+        with borrowed(self.backend):
+            parts = [self.backend.encode_text(part.tokens) for part in prompts.parts(rows)]
+            return unit(torch.cat(parts))
 
     def encode(self, prompts: PromptSet, context: Tensor) -> Tensor:
         """Unit features of prompts under another context, differentiable in it.
@@ -131,11 +147,16 @@ class PromptEncoder:
         if len(prompts) > _TOGETHER:
             parts = [self.encode(part, context) for part in prompts.parts(_TOGETHER)]
             return torch.cat(parts, dim=-2)
-        prompts, embeddings = self._prepared(prompts)
-        spliced = prompts.splice(embeddings, context)
-        episodes = spliced.reshape(-1, *spliced.shape[-3:])
-        features = unit(self._encode_episodes(prompts, episodes))
-        return features.reshape(*spliced.shape[:-2], -1)
+        short, embeddings = self._prepared(prompts)
+        spliced = short.splice(embeddings, context)
+        every = spliced.reshape(-1, *spliced.shape[-3:])
+        encode = getattr(self.backend, "encode_episodes", None)
+        if encode is not None:
+            features: Tensor = encode(short.tokens, short.tree, every)
+        else:
+            tokens = short.tokens.repeat(len(every))
+            features = self.backend.encode_prompts(tokens, every.flatten(0, 1))
+        return unit(features).reshape(*spliced.shape[:-2], -1)
 
     def encode_many(self, prompts: PromptSet, context: Tensor) -> Tensor:
         """`encode` without gradient, a bounded number of tokens at a time.
@@ -179,7 +200,7 @@ class PromptEncoder:
         return self._shortened(prompts).tokens.ids.numel()
 
     def _at_once(self, prompts: PromptSet, tokens: int) -> int:
-        """How many of such prompts have so many tokens; at least one."""
+        """How many of these prompts have `tokens` tokens; at least one."""
         return max(1, tokens // self._shortened(prompts).tokens.ids.shape[1])
 
     def _shortened(self, prompts: PromptSet) -> PromptSet:
@@ -189,34 +210,24 @@ class PromptEncoder:
             cut = getattr(self.backend, "shorten", None)
             return prompts.trim(prompts.tokens if cut is None else cut(prompts.tokens))
 
-        return self.cache.recall(self._owner, ("short", prompts), shorten)
+        return self.remember(("short", prompts), shorten)
 
     def _prepared(self, prompts: PromptSet) -> tuple[PromptSet, Tensor]:
         """A few prompts without padding that does not matter, and their token embeddings."""
 
         def prepare() -> tuple[PromptSet, Tensor]:
-            short = prompts.trim(self._shortened(prompts).tokens)
+            short = self._shortened(prompts)
             return short, self.backend.embed_tokens(short.tokens.ids)
 
-        return self.cache.recall(
-            self._owner, prompts, prepare, lambda made: made[1].nbytes + made[0].tree.mask.nbytes
+        return self.remember(
+            prompts, prepare, lambda made: made[1].nbytes + made[0].tree.mask.nbytes
         )
-
-    def _encode_episodes(self, prompts: PromptSet, embeddings: Tensor) -> Tensor:
-        """``[episodes, prompts, length, width] -> [episodes, prompts, dim]``."""
-        encode = getattr(self.backend, "encode_episodes", None)
-        if encode is not None:
-            features: Tensor = encode(prompts.tokens, prompts.tree, embeddings)
-            return features
-        tokens = prompts.tokens.repeat(len(embeddings))
-        every = self.backend.encode_prompts(tokens, embeddings.flatten(0, 1))
-        return every.reshape(*embeddings.shape[:2], -1)
 
 
 def _blocks(
     prompts: PromptSet, context: Tensor, at_once: int
 ) -> list[list[tuple[PromptSet, Tensor, slice, slice]]]:
-    """Cut episodes x prompts into blocks of at most so many prompts."""
+    """Cut episodes x prompts into blocks of at most `at_once` prompts."""
     episodes = max(1, at_once // len(prompts))
     rows = [
         (part, slice(i * at_once, i * at_once + len(part)))

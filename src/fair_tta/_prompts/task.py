@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from fair_tta._cache import Cache, size_of
+from fair_tta._cache import Cache
 from fair_tta._models.borrow import borrowed, fingerprint, made_once
 from fair_tta._models.protocol import Backend
-from fair_tta._prompts.context import SharedContext, find_context, place_sensitive, place_targets
+from fair_tta._prompts.context import SharedContext, find_context
 from fair_tta._prompts.encoder import PromptEncoder, PromptSet
 from fair_tta._prompts.templates import Templates
 from fair_tta.errors import ModelError
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Task:
-    """What is to be told apart, in the words of one model with the weights it has now.
+class Task(PromptEncoder):
+    """The classes and sensitive attributes as prompts of one model with its current weights.
 
-    It never changes: for other weights there is another task. Features are made when they are first
-    asked for. What adapters make of it (`remember`) lies in the cache.
+    It never changes: for other weights there is another task. Features are computed when they are
+    first needed. What adapters compute from it (`remember`) lies in the cache.
 
     Args:
         backend: the model.
@@ -36,24 +33,20 @@ class Task:
         templates: the sentences.
         scale: inverse temperature, the model's own if None.
         shared: the context of another task, to be used here too.
-        cache: an own one if None.
+        cache: where features and graphs are kept; a new one if None.
 
     Attributes:
         target_prompts: prompts of the targets.
-        sensitive_prompts: prompts of the sensitive values, by attribute.
+        sensitive_prompts: prompts of the attribute values, by attribute.
     """
 
-    backend: Backend
     targets: Mapping[str, str]
     sensitive: Mapping[str, Mapping[str, str]]
     templates: Templates
-    cache: Cache
-    encoder: PromptEncoder
     target_prompts: PromptSet
     sensitive_prompts: Mapping[str, PromptSet]
     _scale: float | None
     _shared: SharedContext
-    _owner: object
 
     def __init__(
         self,
@@ -68,16 +61,17 @@ class Task:
         sensitive = {attribute: dict(names) for attribute, names in sensitive.items()}
         if shared is None:
             shared = find_context(backend.tokenize, templates, targets, sensitive)
-        cache = Cache() if cache is None else cache
         vars(self).update(
             backend=backend,
+            cache=Cache() if cache is None else cache,
             targets=dict(targets),
             sensitive=sensitive,
             templates=templates,
-            cache=cache,
-            encoder=PromptEncoder(backend, cache),
-            target_prompts=place_targets(shared, templates, targets),
-            sensitive_prompts=place_sensitive(shared, templates, sensitive),
+            target_prompts=shared.place_named("targets", targets, templates.target_prompts),
+            sensitive_prompts={
+                attribute: shared.place_named("sensitive", names, templates.sensitive_prompts)
+                for attribute, names in sensitive.items()
+            },
             _scale=scale,
             _shared=shared,
             _owner=object(),
@@ -113,17 +107,17 @@ class Task:
     @property
     @made_once
     def target_features(self) -> Tensor:
-        """Unit features of the target prompts as they are, ``[targets, dim]``."""
+        """Unit features of the target prompts, ``[targets, dim]``."""
         return self.own_features(self.target_prompts)
 
     @property
     @made_once
     def sensitive_features(self) -> dict[str, Tensor]:
-        """Unit features of the sensitive prompts as they are, ``{attribute: [values, dim]}``."""
+        """Unit features of the sensitive prompts, ``{attribute: [values, dim]}``."""
         return {name: self.own_features(p) for name, p in self.sensitive_prompts.items()}
 
     def joint_prompts(self, attribute: str) -> PromptSet:
-        """Prompts of all (target, sensitive value) pairs, target by target."""
+        """Prompts of all pairs of a target and an attribute value, target by target."""
         names = self.sensitive[attribute]
         return self.remember(
             ("joint", attribute),
@@ -131,13 +125,13 @@ class Task:
         )
 
     def sentence_prompts(self, sentences: Sequence[str]) -> PromptSet:
-        """Sentences of any words, which hold none of the context."""
+        """Whole sentences, which hold none of the context."""
         tokens = self.backend.tokenize(list(sentences))
         return PromptSet(tuple(sentences), tokens, torch.full_like(tokens.ids, -1))
 
     @property
     def product(self) -> Task:
-        """The same task with one sensitive attribute: all combinations of the attributes' values.
+        """The same task with one sensitive attribute: all combinations of attribute values.
 
         The phrases of a combination follow one another in the sensitive slot. The context is
         this task's, so its vectors have the same numbers.
@@ -156,31 +150,6 @@ class Task:
             self.backend, self.targets, {" x ".join(self.sensitive): names}, self.templates,
             self._scale, self._shared, self.cache,
         )  # fmt: skip
-
-    def remember(
-        self, key: Hashable, make: Callable[[], T], size: Callable[[T], int] = size_of
-    ) -> T:
-        """Make something once for this task, as long as the cache has room for it.
-
-        Args:
-            key: says what it is, and of which images if it depends on any.
-            make: makes it.
-            size: its bytes; those of its tensors unless told.
-        """
-        return self.cache.recall(self._owner, key, make, size)
-
-    def own_features(self, prompts: PromptSet) -> Tensor:
-        """Unit features of prompts as they are, from the model's own call: ``[prompts, dim]``."""
-        with borrowed(self.backend):
-            return self.encoder.own_features(prompts)
-
-    def encode(self, prompts: PromptSet, context: Tensor) -> Tensor:
-        """See `PromptEncoder.encode`: ``[..., vectors, width] -> [..., prompts, dim]``."""
-        return self.encoder.encode(prompts, context)
-
-    def encode_many(self, prompts: PromptSet, context: Tensor) -> Tensor:
-        """`encode` without gradient: ``[episodes, vectors, width] -> [episodes, prompts, dim]``."""
-        return self.encoder.encode_many(prompts, context)
 
     def logits(self, images: Tensor, texts: Tensor) -> Tensor:
         """``scale * cosine``: ``[..., n, dim], [..., k, dim] -> [..., n, k]``."""
@@ -210,7 +179,7 @@ class CurrentTask:
 
     @contextmanager
     def borrow(self) -> Iterator[Task]:
-        """The model is ours for a while; nothing of the task or its cache is older than it."""
+        """Hold the model for a while; nothing in the task or its cache is older than it."""
         with borrowed(self.task.backend) as model:
             weights = fingerprint(model)
             if weights != self._weights:
@@ -219,10 +188,7 @@ class CurrentTask:
             yield self.task
 
     def renew(self) -> None:
-        """Exchange the task, and let go of all that is kept.
-
-        A thread that is at work would keep what it makes afterwards, so it is waited for.
-        """
+        """Exchange the task and clear the cache, once no thread is at work that would refill it."""
         with borrowed(self.task.backend):
             self.task.cache.clear()
             self.task = self.task.anew()

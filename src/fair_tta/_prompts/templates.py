@@ -3,7 +3,7 @@
 The template ``"A photo of a {sensitive} celebrity {target}."`` holds three sentences. The *target*
 prompt is the sentence without the sensitive slot, the *sensitive* prompt the sentence without the
 target slot, and the *joint* prompt has both. A prompt keeps its parts (`Part`), so that later the
-words of the template can be told from the words of the names.
+words of the template can be separated from the words of the names.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def fill(sentence: tuple[SentencePart, ...], phrases: Mapping[str, str]) -> Prom
 
 
 Names = Sequence[str] | Mapping[str, str]
-"""Names of classes, or ``{label: phrase}`` when the label is not what the sentence should say."""
+"""Names of classes, or ``{label: phrase}`` when the label is not what the sentence should hold."""
 
 
 class Templates:
@@ -183,7 +183,7 @@ class Templates:
         """One prompt for each pair, target by target: ``[(y0,s0), (y0,s1), .., (y1,s0), ..]``."""
         if self.joint is None:
             raise PromptError(
-                "joint prompts are needed, but `template` does not say what they are: use one "
+                "joint prompts are needed, but `template` does not define them: use one "
                 "sentence with both slots, or `Templates(target=..., sensitive=..., joint=...)`."
             )
         pairs = product(targets.values(), names.values())

@@ -17,7 +17,7 @@ from safetensors.torch import save
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from fair_tta._images.vision import probe_picture
+from fair_tta._images.vision import probe_image
 from fair_tta._io import write_whole
 from fair_tta._linalg import unit
 from fair_tta._models.borrow import borrowed, made_once
@@ -55,7 +55,7 @@ class TaskIdentity:
             "template": {"target": sentences["target"], "sensitive": sentences["sensitive"]},
         }
         with borrowed(task.backend):
-            probe = unit(task.backend.encode_images([probe_picture()]))
+            probe = unit(task.backend.encode_images([probe_image()]))
         every = [task.target_features, *task.sensitive_features.values(), probe]
         features = torch.cat(every).to("cpu", torch.float32)
         return cls(model_name(task.backend), task.scale, prompts, features)

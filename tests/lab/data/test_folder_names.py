@@ -52,7 +52,7 @@ def test_pictures_that_lie_too_high(tmp_path: Path) -> None:
 
 def test_closed_folders_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [str(tmp_path / "cat" / "1.png"), Unlisted(str(tmp_path / "dog"), "Permission denied")]
-    monkeypatch.setattr(module, "pictures_below", lambda _: iter(found))
+    monkeypatch.setattr(module, "images_below", lambda _: iter(found))
     made = write_labels_of_folders(tmp_path, ["animal"], tmp_path / "out")
     assert made.pictures == 1
     assert made.problems == (Problem(ProblemKind.CLOSED_FOLDER, "dog (Permission denied)"),)

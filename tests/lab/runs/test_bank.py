@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from fair_tta._identity import content_digest, feature_identity
-from fair_tta._images.views import AugMix, CropFlip
+from fair_tta._images.views import AugMix
 from fair_tta._io import write_whole
 from fair_tta._linalg import unit
 from fair_tta.errors import FairTTAError
@@ -225,7 +225,10 @@ def test_identity(tmp_path: Path) -> None:
     assert facts == feature_identity(twin, AugMix(6))
     assert facts["dim"] == 16
     assert bytes_needed(facts, 6, 10) == 10 * (2 * 6 * 16 + 128)
-    different = [feature_identity(backend, AugMix(7)), feature_identity(backend, CropFlip(6))]
+    different = [
+        feature_identity(backend, AugMix(7)),
+        feature_identity(backend, AugMix(6, severity=2)),
+    ]
     with torch.no_grad():
         next(twin.model.parameters()).add_(1e-3)  # type: ignore[attr-defined]
     different.append(feature_identity(twin, AugMix(6)))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import typer
 
-from fair_tta._io import Unlisted, pictures_below
+from fair_tta._io import Unlisted, images_below
 
 
 def find_images(paths: Iterable[str], *, null: bool = False) -> Iterator[str | Unlisted]:
@@ -52,7 +52,7 @@ def chosen_images(context: typer.Context) -> Callable[[], Iterable[str | Unliste
 
 def _expand(path: str) -> Iterator[str | Unlisted]:
     if os.path.isdir(path):
-        yield from pictures_below(path)
+        yield from images_below(path)
     else:
         yield path
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fair_tta._io import Unlisted, pictures_below, printable
+from fair_tta._io import Unlisted, images_below, printable
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.lab._runs.bank import ImageSource, read_image
@@ -72,7 +72,7 @@ class ReferenceFolder:
                 f"`reference` should be a folder of pictures (got {os.fspath(folder)!r})."
             )
         contents, sizes = set(), set()
-        for path in pictures_below(folder):
+        for path in images_below(folder):
             with suppress(OSError, ValueError, ImageError):  # it will be told when it is used
                 if not isinstance(path, Unlisted):
                     file = read_image(ImageSource(path, path))
@@ -172,7 +172,7 @@ class ReferenceFolder:
         self, classifier: FairTPTClassifier, left_out: list[str]
     ) -> Iterator[list[LoadedImage]]:
         loaded: list[LoadedImage] = []
-        for path in pictures_below(self.folder):
+        for path in images_below(self.folder):
             if isinstance(path, Unlisted):
                 left_out.append(f"cannot look into the folder {path.path!r}: {path.reason}")
                 continue

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fair_tta._io import Unlisted, pictures_below, write_whole
+from fair_tta._io import Unlisted, images_below, write_whole
 from fair_tta.errors import DatasetError
 from fair_tta.lab.data._label_files import LabelTable, Row, image_problem
 from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Record, collect
@@ -402,7 +402,7 @@ def write_labels_of_folders(
     writer.writerow(["path", *columns])
     header = text.getvalue()
     count, problems = 0, []
-    for found in pictures_below(str(root)):
+    for found in images_below(str(root)):
         row = _row(found, root, len(columns))
         if isinstance(row, Problem):
             problems.append(row)

@@ -75,7 +75,7 @@ def balance_part(e: Tensor, directions: Tensor) -> Tensor:
     ratio = (2 + o) / (1 + o)
     kept = (ratio - o * (ratio.square() - 1).sqrt()) / (n2 * ratio.square() + o.square())
     longer = (1 - kept.square() * n2).clamp(min=0).sqrt() / o.clamp(min=_NOTHING)
-    return torch.where(o > _NOTHING, kept * within + longer * rest, within).to(e.dtype)
+    return torch.where(o > _NOTHING, kept * within + longer * rest, within).to(e)
 
 
 def _prepared(task: Task, texts: Texts) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from fair_tta._linalg import pair_differences, project_out, unit, wide
 from fair_tta._prompts.task import Task
@@ -79,23 +78,16 @@ class OrthCali(UsesTexts):
             differences = [_differences(wide(z), target.shape[-2]) for z in joint]
             q = calibrate(q, torch.cat(differences, -2), self.lam)
         projected = project_out(q, wide(torch.cat(sensitive, -2)))
-        return (unit(projected) if self.renormalise else projected).to(target.dtype)
+        return (unit(projected) if self.renormalise else projected).to(target)
 
 
 def calibrate(q: Tensor, differences: Tensor, lam: float) -> Tensor:
     """``(I + lam M)^-1 q`` for each row q, with ``M`` the mean of ``d d'`` over the rows d.
 
-    On the CPU in float64; by the Woodbury identity only a system as large as the number of pairs is
-    solved. Elsewhere in float32 without a system: it is what is left of ``(q, 0)`` when the span of
-    the rows ``(sqrt(lam) s, e)`` is taken away, where s is a row of S with ``M = S' S`` and e its
-    own unit vector. These rows are far less alike than the system's.
+    By the Woodbury identity only a system as large as the number of pairs is solved.
     """
     s = differences / math.sqrt(differences.shape[-2])
     itself = s.new_ones(s.shape[-2]).diag()
-    if s.device.type != "cpu":
-        itself = itself.expand(*s.shape[:-1], -1)
-        rows = torch.cat([math.sqrt(lam) * s, itself], -1)
-        return project_out(pad(q, (0, s.shape[-2])), rows)[..., : q.shape[-1]]
     amounts = lam * torch.linalg.solve(itself + lam * (s @ s.mT), s @ q.mT)
     calibrated: Tensor = q - amounts.mT @ s
     return calibrated

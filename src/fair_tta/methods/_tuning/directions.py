@@ -189,10 +189,10 @@ def combine(direction: Direction | Aggregated, gradients: Tensor) -> Tensor:
     if aggregate is not None:
         combined: Tensor = aggregate(flat)
     else:
-        weights = direction.weights((flat @ flat.mT).cpu().double())  # type: ignore[union-attr]
+        weights = direction.weights(flat @ flat.mT)  # type: ignore[union-attr]
         _shaped(weights, gradients.shape[:2], f"{type(direction).__name__}.weights")
-        combined = torch.einsum("bt,btn->bn", weights.to(flat.dtype).to(flat.device), flat)
-    return combined.to(gradients.dtype).view_as(gradients[:, 0])
+        combined = torch.einsum("bt,btn->bn", weights.to(flat), flat)
+    return combined.to(gradients).view_as(gradients[:, 0])
 
 
 def sum_of(parts: list[Tensor]) -> Tensor:

@@ -87,13 +87,13 @@ def initial_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tenso
 
     Features do not depend on the image there, so the text tower goes forward once for all.
     """
-    key, tokens = (term, context.shape[1]), task.encoder.count_tokens(term.prompts)
+    key, tokens = (term, context.shape[1]), task.count_tokens(term.prompts)
     if tokens > TOKENS_AT_ONCE:
         features = task.remember(
             ("features", *key), lambda: task.encode_many(term.prompts, context[:1])
         )
         cotangents = _head(task, term, views, features)
-        return task.encoder.pull_back(term.prompts, context, cotangents)
+        return task.pull_back(term.prompts, context, cotangents)
     leaf, features = task.remember(
         ("graph", *key), lambda: _graph(task, term, context[:1]), partial(_bytes, task)
     )
@@ -103,7 +103,7 @@ def initial_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tenso
         return torch.cat([_back(leaf, features, some) for some in cotangents.split(size)])
     except Exception:
         # Some operation cannot do many at once; layers of `torch.compile` can go back only once.
-        return task.encoder.pull_back(term.prompts, context, cotangents)
+        return task.pull_back(term.prompts, context, cotangents)
 
 
 def _back(leaf: Tensor, features: Tensor, cotangents: Tensor) -> Tensor:
@@ -121,14 +121,14 @@ def _back(leaf: Tensor, features: Tensor, cotangents: Tensor) -> Tensor:
 
 def term_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tensor) -> Tensor:
     """The gradient of one term where each image has a context of its own."""
-    tokens = task.encoder.count_tokens(term.prompts)
+    tokens = task.count_tokens(term.prompts)
     if tokens <= TOKENS_AT_ONCE:
         size = TOKENS_AT_ONCE // tokens
         pairs = zip(views.split(size), context.split(size), strict=True)
         return torch.cat([_whole_gradient(task, term, some, at) for some, at in pairs])
     # First through the small head to the features, then through the text tower part by part.
     features = task.encode_many(term.prompts, context)
-    return task.encoder.pull_back(term.prompts, context, _head(task, term, views, features))
+    return task.pull_back(term.prompts, context, _head(task, term, views, features))
 
 
 def _whole_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tensor) -> Tensor:

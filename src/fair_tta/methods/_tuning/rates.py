@@ -181,7 +181,7 @@ class ELRA:
         slope, direction = length_and_direction(gradient)
         step = -(self.sigma * size)[:, None, None] * direction
         points = torch.stack([wide(context) + part * step for part, _ in _RADAU])
-        slopes = (wide(target_at(points.to(context.dtype))) * step).flatten(2).sum(-1)
+        slopes = (wide(target_at(points.to(context))) * step).flatten(2).sum(-1)
         ends = (wide(target) * step).flatten(1).sum(-1) / 9
         (_, first), (_, second) = _RADAU
         change = (ends + first * slopes[0] + second * slopes[1]).abs()
@@ -236,7 +236,7 @@ class _ElraStepper:
         self.flags = {**self.flags, self._bounded: self.flags[self._bounded] | too_long}
         length = torch.minimum(length, self._longest)[:, None, None]
         move = torch.where(length > 0, length * direction, 0.0)  # 0 * nan
-        self._context = (wide(self._context) - move).to(self._context.dtype)
+        self._context = (wide(self._context) - move).to(self._context)
         return self._context
 
 

@@ -12,7 +12,7 @@ from PIL.Image import Image
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fair_tta._images.vision import Vision, pixels_at_once, probe_picture, suited
+from fair_tta._images.vision import Vision, pixels_at_once, probe_image, takes_images
 from fair_tta._linalg import length_and_direction, unit, wide
 from fair_tta._models.protocol import Backend
 from fair_tta._models.text_tower import agree
@@ -100,7 +100,7 @@ def take_pixels(backend: Any) -> Tensor:
     preprocess = getattr(backend, "preprocess", None)
     if preprocess is None or not hasattr(backend, "encode_pixels"):
         raise TowerError("it has no methods `preprocess` and `encode_pixels`")
-    pixels: Tensor | None = preprocess([probe_picture()])
+    pixels: Tensor | None = preprocess([probe_image()])
     if pixels is None:
         raise TowerError("it takes patches of any number, not pixels")
     return pixels
@@ -148,7 +148,7 @@ def _tower(backend: Any) -> nn.Module:
 
 def _find(backend: Any, every: bool) -> tuple[str, ...]:
     tower = _tower(backend)
-    with suited(backend):  # the model's own way first: it says what is wrong with the weights
+    with takes_images(backend):  # the model's own way first: it says what is wrong with the weights
         pixels = take_pixels(backend)
         own = unit(backend.encode_pixels(pixels))
     owners = {name for name, module in tower.named_modules() if every or is_norm(module)}
