@@ -17,14 +17,14 @@ from fair_tta.extend import Adapter
 from fair_tta.miniature import TASKS
 
 plt.switch_backend("Agg")  # no window
-warnings.simplefilter("ignore")  # groups of 25 pictures are small, and fair_tta says so
+warnings.simplefilter("ignore")  # groups of 25 images are small
 
 task = TASKS["birds"]
-pictures = task.draw(100, seed=1)
+drawn = task.draw(100, seed=1)
 clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
-images = [p.image for p in pictures]
-labels = [p.target for p in pictures]
-background = {"background": [p.sensitive["background"] for p in pictures]}
+images = [p.image for p in drawn]
+labels = [p.target for p in drawn]
+background = {"background": [p.sensitive["background"] for p in drawn]}
 
 methods: list[Adapter] = [ZeroShot(), OrthCali(), FairTPT(), FairTPT() >> OrthCali(lam=0)]
 audit = compare(

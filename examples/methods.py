@@ -3,15 +3,15 @@
 from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO, OrthCali, Zero, ZeroShot, miniature
 
 task = miniature.BIRDS
-pictures = task.draw(4, seed=1)  # a water and a land bird, each on water and on land
+drawn = task.draw(4, seed=1)  # a water and a land bird, each on water and on land
 clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
 
 print("entropy: 0 is certain, 1 is indifferent; step: how far the prompt's context moved\n")
-print(f"{'method':10} {'picture':20} {'answer':11} {'p':>5} {'place entropy':>16} {'step':>6}")
+print(f"{'method':10} {'image':20} {'answer':11} {'p':>5} {'place entropy':>16} {'step':>6}")
 for adapter in (ZeroShot(), Zero(), TPT(), OrthCali(), FairTPT(), FairTPTMO()):
-    predictions = clf.with_adapter(adapter).predict([picture.image for picture in pictures])
-    for picture, p in zip(pictures, predictions, strict=True):
-        name = f"{picture.target} on {picture.sensitive['background']}"
+    predictions = clf.with_adapter(adapter).predict([one.image for one in drawn])
+    for one, p in zip(drawn, predictions, strict=True):
+        name = f"{one.target} on {one.sensitive['background']}"
         before, after = p.sensitive_entropy_zero_shot, p.sensitive_entropy
         step = "" if p.relative_step is None else f"{p.relative_step:.2f}"
         print(

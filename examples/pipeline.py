@@ -25,13 +25,13 @@ def report(classify: Callable[..., Any], images: list[Any]) -> list[Any]:
 
 
 classify = pipeline("zero-shot-image-classification", model=str(FOLDER))
-pictures = TASKS["birds"].draw(4, seed=3)
-images = [p.image for p in pictures]
+drawn = TASKS["birds"].draw(4, seed=3)
+images = [p.image for p in drawn]
 
 print("pipeline")
 before = report(classify, images)
 print("fair-tta, in its place")
 after = report(FairPipeline(classify, ["on water", "on land"]), images)
 print("truth")
-for p in pictures:
+for p in drawn:
     print("  ", p.target, "on", p.sensitive["background"])

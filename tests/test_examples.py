@@ -38,7 +38,7 @@ def test_pipeline_is_swapped_in_place(capsys: pytest.CaptureFixture[str]) -> Non
         assert [entry["label"] for entry in ours] == [entry["label"] for entry in answer]
         for mine, theirs in zip(ours, answer, strict=True):
             assert mine["score"] == pytest.approx(theirs["score"], abs=1e-4)
-    assert {p.target for p in names["pictures"]} <= set(task.targets)
+    assert {p.target for p in names["drawn"]} <= set(task.targets)
     assert "fair-tta, in its place" in capsys.readouterr().out
 
 

@@ -40,6 +40,7 @@ def call(module: Any, monkeypatch: pytest.MonkeyPatch, folder: Path, *more: str)
     return found
 
 
+@pytest.mark.slow
 def test_runs_from_end_to_end_and_goes_on(
     module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

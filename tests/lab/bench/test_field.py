@@ -25,11 +25,6 @@ METHODS: dict[str, Adapter] = {"balance": LogitBalance(), "association": Associa
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return bench_tiny.save_model(tmp_path_factory.mktemp("model") / "clip")
-
-
-@pytest.fixture(scope="module")
 def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bench_tiny.save_pets(tmp_path_factory.mktemp("pets"), 36)
 

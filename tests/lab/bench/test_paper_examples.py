@@ -9,11 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import bench_tiny
 import dataset_fixtures
 import pytest
-
-from fair_tta import miniature
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 DATASETS = {
@@ -23,13 +20,6 @@ DATASETS = {
     "waterbirds": ("Waterbirds bird type x background", dataset_fixtures.waterbirds),
 }
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray and of what it imports
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    if miniature.FOLDER.is_dir():
-        return "miniature"
-    return bench_tiny.save_model(tmp_path_factory.mktemp("model") / "clip")
 
 
 @pytest.fixture
@@ -62,7 +52,7 @@ def test_a_dataset(
     title, write = DATASETS[name]
     data = write(tmp_path / "data")
     start(
-        name, data, "--model", model, "--images", 6, "--seeds", 2, "--views", 4,
+        name, data, "--model", model, "--images", 4, "--seeds", 1, "--views", 2,
         "--out", tmp_path / "out",
     )  # fmt: skip
     text = capsys.readouterr().out
@@ -77,6 +67,7 @@ def test_own_folder(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "FairTPT" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_on_ray(
     cluster: Any, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,4 +81,5 @@ def test_on_ray(
 
 @pytest.mark.parametrize("name", [*DATASETS, "own_folder", "on_ray"])
 def test_examples_are_short(name: str) -> None:
-    assert len((EXAMPLES / f"{name}.py").read_text("utf-8").splitlines()) <= 60
+    most = 30 if name in DATASETS else 60
+    assert len((EXAMPLES / f"{name}.py").read_text("utf-8").splitlines()) <= most

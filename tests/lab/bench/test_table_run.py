@@ -32,11 +32,6 @@ from fair_tta.methods import TPT
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return bench_tiny.save_model(tmp_path_factory.mktemp("model") / "clip")
-
-
-@pytest.fixture(scope="module")
 def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bench_tiny.save_pets(tmp_path_factory.mktemp("pets"))
 
@@ -103,6 +98,7 @@ def test_a_second_run_and_a_new_setting_do_not_touch_the_vision_tower(
     assert {len(answers) / len(old) for answers, old in zip(again, first, strict=True)} == {5 / 4}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="does not fork")
 def test_killed_at_any_moment_it_goes_on_and_ends_the_same(
     model: str, pets: Path, tmp_path: Path
@@ -130,6 +126,7 @@ def test_killed_at_any_moment_it_goes_on_and_ends_the_same(
         assert count_rows(killed.out) == count_rows(whole.out) == sum(map(len, finished(whole)))
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_rows_of_one(model: str, pets: Path, tmp_path: Path) -> None:
     one = tiny_run(model, pets, tmp_path / "one")
     two = tiny_run(model, pets, tmp_path / "two", engine=Local(workers=2))
@@ -228,6 +225,7 @@ def test_a_table_of_costs_keeps_to_itself(model: str, pets: Path, tmp_path: Path
             assert other.left(store).images == 20, "costs of another kind"
 
 
+@pytest.mark.slow
 def test_who_did_the_work_is_written_down(model: str, pets: Path, tmp_path: Path) -> None:
     one = tiny_run(model, pets, tmp_path, threads=1)
     two = replace(one, engine=Local(workers=2))
@@ -318,6 +316,7 @@ class Deadly:
         return os._exit, (1,)
 
 
+@pytest.mark.slow
 def test_a_dead_worker_is_told(model: str, pets: Path, tmp_path: Path) -> None:
     table = tiny_run(model, pets, tmp_path, engine=Local(workers=2))
     with pytest.raises(FairTTAError, match=r"a worker process cannot start: .*none"):

@@ -82,7 +82,7 @@ class Runner:
         waiting: deque[tuple[WorkUnit, list[dict[Asked, StoredRow]], Any]] = deque()
         with self.engine.open(self.job) as pool:
             for unit in units:
-                stored = self.stored(unit)
+                stored = self.stored(unit, read=self.store is None or self.store.was_begun)
                 left = self.left(unit, stored)
                 waiting.append((unit, stored, None if left is None else pool.submit(left)))
                 while len(waiting) > max(pool.ahead, int(read_ahead)):
@@ -134,7 +134,7 @@ class Runner:
         every = []
         for image in unit.images:
             content = self.store.content(file_signature(image))
-            if not content and read and self.store.was_begun:
+            if not content and read:
                 with suppress(OSError, ValueError, ImageError):  # the worker reports it
                     content = read_image(image).content
             keys = self._keys(unit, content)
