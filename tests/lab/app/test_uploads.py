@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from fair_tta.errors import DatasetError
 from fair_tta.lab.app._uploads import (
     UploadedFile,
-    UploadedLabels,
     header,
     images_among,
     path_column,
     plain_name,
+    read_uploaded,
     stage,
 )
+from fair_tta.lab.data._labels import Labels
 from fair_tta.lab.data._records import Problem
 
 
@@ -123,16 +124,16 @@ def read(tmp_path: Path, text: str, names: tuple[str, ...], paths: str | None = 
     file, folder = tmp_path / "given.csv", tmp_path / "in"
     file.write_text(text, "utf-8")
     staged = stage(uploads(tmp_path / "up", *names), folder)
-    labels = UploadedLabels(folder, file, "class", ("place",), paths, staged=staged)
+    values = read_uploaded(Labels(folder, file, "class", ("place",), paths), staged)
     found = []
-    for row in labels.rows():
+    for row in values.records():
         if isinstance(row, Problem):
             found.append(row.what)
         else:
             assert row.path == folder / row.key
             assert row.path.is_file()
             found.append(row.key)
-    assert labels.scan().rows == len(found)
+    assert values.rows == len(found)
     return found
 
 

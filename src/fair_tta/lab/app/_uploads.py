@@ -8,7 +8,7 @@ import shutil
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,9 +21,8 @@ from fair_tta.lab._runs.job import job_of
 from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.runner import Progress, Runner
 from fair_tta.lab.app._questions import Classifiers, Fields, read_sensitive, read_targets
-from fair_tta.lab.data._label_files import LabelTable
+from fair_tta.lab.data._label_files import LabelTable, Row
 from fair_tta.lab.data._labels import PATH_COLUMNS, Labels, LabelValues
-from fair_tta.lab.data._records import Problem, ProblemKind, Record
 from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, audit_folder
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
@@ -98,33 +97,25 @@ def path_column(columns: Sequence[str]) -> str | None:
     return next((names[known] for known in PATH_COLUMNS if known in names), None)
 
 
-@dataclass(frozen=True)
-class UploadedLabels(Labels):
-    """Rows of an uploaded label file.
+def read_uploaded(labels: Labels, staged: Mapping[str, UploadedFile]) -> LabelValues:
+    """The rows of an uploaded label file, of staged images only.
 
     A path in it is just a name here: whatever folder it begins with, it stands for the uploaded
     image whose name it ends with, and for nothing else on this machine.
 
     Args:
-        staged: what `stage` returned for `images`.
+        labels: the file, and the folder of the staged images.
+        staged: what `stage` returned.
     """
-
-    staged: Mapping[str, UploadedFile] = field(default_factory=dict)
-
-    def rows(
-        self, allowed: Mapping[str, set[str]] | None = None, *, check_images: bool = True
-    ) -> Iterator[Record | Problem]:
-        """Row by row a record of an upload, or a problem."""
-        known = _by_endings(self.staged)
-        for row in super().rows(allowed, check_images=False):
-            if isinstance(row, Problem):
-                yield row
-                continue
-            name, why = _found(row.key, known)
-            if why and check_images:
-                yield Problem(ProblemKind.MISSING_IMAGE, why)
-            else:
-                yield replace(row, path=self.images / (name or why), key=name or why)
+    values, known = labels.scan(), _by_endings(staged)
+    column = values._columns[0]
+    rows = [
+        replace(row, cells={**row.cells, column: _found(row.cells[column], known)})
+        if isinstance(row, Row)
+        else row
+        for row in values._rows
+    ]
+    return replace(values, _rows=rows)
 
 
 def _plain(sign: str) -> str:
@@ -151,15 +142,15 @@ def _by_endings(staged: dict[str, UploadedFile]) -> dict[tuple[str, ...], set[st
     return known
 
 
-def _found(cell: str, known: Mapping[tuple[str, ...], set[str]]) -> tuple[str, str]:
-    """The upload that a path stands for, or why there is none."""
+def _found(cell: str, known: Mapping[tuple[str, ...], set[str]]) -> str:
+    """The upload that a path stands for, or why there is none; that names no file either."""
     for ending in _endings(cell):
         names = known.get(ending, set())
         if len(names) == 1:
-            return next(iter(names)), ""
+            return next(iter(names))
         if names:
-            return "", f"several uploads are called {plain_name(cell)}"
-    return "", f"not uploaded: {plain_name(cell)}"
+            return f"several uploads are called {plain_name(cell)}"
+    return f"not uploaded: {plain_name(cell)}" if cell.strip() else ""
 
 
 def examine_uploads(
@@ -267,10 +258,8 @@ def audit_uploads(
         raise FairTTAError("choose the column of classes and at least one that should not matter.")
     try:
         staged = stage(files, out / "images")
-        values = UploadedLabels(
-            out / "images", Path(labels), columns.target, columns.sensitive, columns.paths,
-            staged=staged,
-        ).scan()  # fmt: skip
+        chosen = columns.target, columns.sensitive, columns.paths
+        values = read_uploaded(Labels(out / "images", Path(labels), *chosen), staged)
         audit_folder(
             _classifier(classifiers, columns, fields, values),
             methods,
