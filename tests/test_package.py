@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import inspect
+import json
 import pkgutil
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +159,35 @@ def test_examples_run(script: Path, tmp_path: Path) -> None:
     )
     assert process.returncode == 0, process.stderr
     assert process.stdout
+
+
+def code_for_readers() -> Iterator[tuple[str, str]]:
+    """Code of examples, pages and the notebook, each with the name of its file."""
+    for script in (ROOT / "examples").rglob("*.py"):
+        yield script.name, script.read_text("utf-8")
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for block in re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+            yield page.name, block
+    for notebook in (ROOT / "examples").glob("*.ipynb"):
+        for cell in json.loads(notebook.read_text("utf-8"))["cells"]:
+            if cell["cell_type"] == "code":
+                lines = [line for line in cell["source"] if not line.startswith(("%", "!"))]
+                yield notebook.name, "".join(lines)
+
+
+def test_readers_are_shown_public_names_only() -> None:
+    public = house.public_modules()
+    for name, code in code_for_readers():
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.Import):
+                modules = [a.name for a in node.names if a.name.startswith("fair_tta")]
+                assert set(modules) <= set(public), name
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fair_tta"):
+                assert node.module in public, f"{name}: {node.module}"
+                for alias in node.names:
+                    known = f"{node.module}.{alias.name}" in public
+                    assert known or alias.name in all_of(node.module), f"{name}: {alias.name}"
 
 
 def test_no_words_that_promise_too_much() -> None:
