@@ -46,7 +46,7 @@ def _cost(run: Run, model, rounds: int) -> dict:
     clf = FairTPTClassifier(
         model(), BIRDS.targets, BIRDS.sensitive, BIRDS.template, adapter=ZeroShot()
     )
-    few = clf.encode([_picture(10**6 + i) for i in range(8)], views=False).repeat(40, 1, 1)
+    few = clf.encode([_picture(10**6 + i) for i in range(8)], with_views=False).repeat(40, 1, 1)
     labels = [list(BIRDS.targets)[i % 2] for i in range(len(few))]
     values = [list(BIRDS.sensitive["background"])[i // 2 % 2] for i in range(len(few))]
     reference = Pictures(few, labels, {"background": values})

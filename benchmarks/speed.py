@@ -238,7 +238,7 @@ def one_view(repeat: int) -> None:
         "bare model, text features kept": kept,
     }
     warnings.simplefilter("ignore")  # small references
-    reference = clf.encode([photo(900 + k) for k in range(8)], views=False).repeat(40, 1, 1)
+    reference = clf.encode([photo(900 + k) for k in range(8)], with_views=False).repeat(40, 1, 1)
     values = [SENSITIVE[k % len(SENSITIVE)] for k in range(len(reference))]
     for name, kind in ADAPTERS.items():
         method = kind()

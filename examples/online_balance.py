@@ -25,7 +25,7 @@ def predict_stream(
         if seen >= least and (seen - least) % EVERY == 0:
             balance = LogitBalance().fit_encoded(classifier, torch.cat(list(recent)))
             classifier = classifier.with_adapter(balance)
-        features = classifier.encode([image], views=False)
+        features = classifier.encode([image], with_views=False)
         yield classifier.predict_encoded(features)[0]
         recent.append(features)
 

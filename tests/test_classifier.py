@@ -200,7 +200,10 @@ def test_what_is_not_an_adapter(clf: FairTPTClassifier) -> None:
 def test_no_images_have_features_too(backend: TransformersBackend, views: Any) -> None:
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=views)
     for with_views in (True, False):
-        some, none = clf.encode([picture()], views=with_views), clf.encode([], views=with_views)
+        some, none = (
+            clf.encode([picture()], with_views=with_views),
+            clf.encode([], with_views=with_views),
+        )
         counted = with_views and not (callable(views) and not hasattr(views, "n"))
         assert none.shape == (0, some.shape[1] if counted else 1, some.shape[2])
         assert (none.dtype, none.device) == (some.dtype, some.device)
@@ -237,6 +240,11 @@ def test_only_where_features_point_to_counts(backend: TransformersBackend) -> No
     for found, of in zip(clf.predict_encoded(features * scales), expected, strict=True):
         assert found.probabilities == pytest.approx(of.probabilities, abs=1e-4)
         assert found.zero_shot == pytest.approx(of.zero_shot, abs=1e-6)
+
+
+def test_the_former_name_of_with_views(clf: FairTPTClassifier) -> None:
+    with pytest.warns(DeprecationWarning, match="`views` is now `with_views`"):
+        assert clf.encode([picture()], views=False).shape[1] == 1
 
 
 def test_one_image_is_no_list(clf: FairTPTClassifier) -> None:
@@ -517,7 +525,7 @@ def test_scaling_image_features_changes_nothing(backend: TransformersBackend) ->
         ({"template": "a {target} {sensitive}" + " very" * 80}, PromptError, "at most 77"),
         ({"targets": ["cat", "very " * 80 + "dog"]}, PromptError, "at most 77"),
         ({"adapter": ZeroShot}, FairTTAError, r"`adapter` should be an instance"),
-        ({"adapter": "tpt"}, FairTTAError, r"`adapter` should be an instance"),
+        ({"adapter": "nothing"}, FairTTAError, "there is no adapter 'nothing'"),
         ({"adapter": Moves(), "sensitive": None}, PromptError, "Moves needs sensitive attr"),
         ({"batch_size": 0}, FairTTAError, "`batch_size` should be at least 1"),
         ({"scale": 0}, FairTTAError, "`scale` should be a positive number"),

@@ -38,12 +38,18 @@ def test_a_setting_that_is_not_a_number_is_refused(kind: Any, name: str) -> None
         with pytest.raises(FairTTAError, match=f"`{name}` should ") as caught:
             kind(**{name: value})
         assert f"(got {value!r})." in str(caught.value)
+        assert caught.value.argument == name
 
 
 @pytest.mark.parametrize("value", [None, [1.0], 1j])
 def test_what_is_not_a_number_is_refused(value: Any) -> None:
     with pytest.raises(FairTTAError, match="`x` should be above 0"):
         check_number("x", value, "be above 0", lambda x: x > 0)
+
+
+def test_the_argument_of_an_error() -> None:
+    assert FairTTAError("pass `sensitive=[...]` or `targets`.").argument == "sensitive"
+    assert FairTTAError("it is late").argument is None
 
 
 @pytest.mark.parametrize("scale", ["100", [1.0], torch.ones(2), 0, float("inf")])

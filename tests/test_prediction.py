@@ -32,3 +32,9 @@ def test_html_has_bars_and_is_escaped() -> None:
     assert "0.1235" not in text
     assert "width:75px" in text
     assert "a &lt;step&gt; was bounded" in text
+
+
+def test_the_best_scores() -> None:
+    every = [{"score": 0.75, "label": "<cat>"}, {"score": 0.25, "label": "dog"}]
+    assert FOUND.to_dict() == FOUND.to_dict(top_k=5) == every
+    assert FOUND.to_dict(top_k=1) == every[:1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -278,7 +279,9 @@ class FairTPTClassifier:
             if batch.error is not None:
                 raise batch.error
 
-    def encode(self, images: Sequence[ImageInput], *, views: bool = True) -> Tensor:
+    def encode(
+        self, images: Sequence[ImageInput], *, with_views: bool = True, views: bool | None = None
+    ) -> Tensor:
         """Unit features of images and their views: ``[images, views, dim]``; view 0 is the image.
 
         They do not depend on the adapter: keep them to try further settings with
@@ -287,17 +290,21 @@ class FairTPTClassifier:
         Args:
             images: a list of images. Of none there are features ``[0, views, dim]``, with 1 for
                 `views` if only a function of yours knows how many it makes.
-            views: False for the images alone.
+            with_views: False for the images alone.
+            views: the former name of `with_views`; deprecated.
         """
+        if views is not None:
+            warnings.warn("`views` is now `with_views`.", DeprecationWarning, stacklevel=2)
+            with_views = views
         if is_single_image(images):
             raise ImageError("`images` should be a list of images (got one): encode([image]).")
         loaded = [self.vision.load(image) for image in checked_images(images)]
         with self._current.borrow() as task:
             if not loaded:
-                count = self.vision.count if views else 1
+                count = self.vision.count if with_views else 1
                 dim = task.target_features.shape[1]
                 return task.target_features.new_empty(0, count or 1, dim)
-            return self.vision.features(loaded, views)
+            return self.vision.features(loaded, with_views)
 
     def predict_encoded(self, features: Tensor) -> list[Prediction]:
         """Predictions from the features of `encode`, as `predict` makes them.

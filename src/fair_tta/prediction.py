@@ -63,10 +63,14 @@ class Prediction:
         """Whether the label differs from the zero-shot label."""
         return self.label != max(self.zero_shot, key=self.zero_shot.__getitem__)
 
-    def to_dict(self) -> list[Score]:
-        """Scores in the shape of the transformers zero-shot pipeline, best first."""
+    def to_dict(self, top_k: int | None = None) -> list[Score]:
+        """Scores in the shape of the transformers zero-shot pipeline, best first.
+
+        Args:
+            top_k: how many; None for all.
+        """
         best_first = sorted(self.probabilities.items(), key=lambda item: -item[1])
-        return [{"score": score, "label": label} for label, score in best_first]
+        return [{"score": score, "label": label} for label, score in best_first[:top_k]]
 
     def __repr__(self) -> str:
         before = max(self.zero_shot, key=self.zero_shot.__getitem__)

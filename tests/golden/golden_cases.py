@@ -260,7 +260,7 @@ def plain(prediction: Prediction) -> list[Any]:
 
 def clustering_objective(of: World, method: Any) -> float:
     """The sum of squared distances to the nearest of the centres that a UMFC has found."""
-    features = of.classifier.encode(of.reference, views=False)[:, 0].double()
+    features = of.classifier.encode(of.reference, with_views=False)[:, 0].double()
     centres = method.reference.tensors["centres"].double()
     return float(torch.cdist(features, centres).square().amin(1).sum())
 

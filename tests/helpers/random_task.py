@@ -88,8 +88,8 @@ class EncodedClassifier:
     task: Task
     batch_size: int = 7
 
-    def encode(self, images: Any, *, views: bool = True) -> Tensor:
-        assert not views
+    def encode(self, images: Any, *, with_views: bool = True) -> Tensor:
+        assert not with_views
         return torch.stack(list(images)) if len(images) else torch.empty(0, 1, DIM)
 
 

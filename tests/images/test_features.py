@@ -21,7 +21,7 @@ def test_pictures_alone_go_through_the_tower_some_at_a_time(
     backend: Any = TransformersBackend(*families.seeded(families.clip))
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE)
     images = [picture(seed) for seed in range(7)]
-    expected = clf.encode(images, views=False)
+    expected = clf.encode(images, with_views=False)
     seen: list[int] = []
     own = backend.encode_images
 
@@ -33,7 +33,7 @@ def test_pictures_alone_go_through_the_tower_some_at_a_time(
     backend.encode_images = counted
     monkeypatch.setattr(features, "_VIEWS_AT_ONCE", 3)
     clf.vision.forget()
-    torch.testing.assert_close(clf.encode(images, views=False), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(clf.encode(images, with_views=False), expected, rtol=0, atol=1e-5)
     assert seen == [3, 3, 1]
 
 
@@ -44,7 +44,7 @@ def test_of_a_batch_no_more_is_held_than_is_kept(with_views: bool) -> None:
     clf = FairTPTClassifier(
         backend, TARGETS, SENSITIVE, TEMPLATE, adapter=Zero(), views=AugMix(4), cache=cache
     )
-    clf.encode([picture(seed) for seed in range(12)], views=with_views)
+    clf.encode([picture(seed) for seed in range(12)], with_views=with_views)
     kept = [value for value, _ in cache._kept.values()]
     assert 0 < len(kept) < 12
     storages = {value.untyped_storage().data_ptr(): value for value in kept}

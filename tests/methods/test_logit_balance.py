@@ -304,7 +304,7 @@ def test_lowers_the_gap_of_badges() -> None:
     )
     balance = LogitBalance().fit(clf, (p.image for p in task.draw(300, seed=1, split=split)))
     pictures = task.draw(600, split=split)
-    features = clf.encode([p.image for p in pictures], views=False)
+    features = clf.encode([p.image for p in pictures], with_views=False)
     before = eod(clf, features, pictures, "colour")
     after = eod(clf.with_adapter(balance), features, pictures, "colour")
     assert after < before - 0.06

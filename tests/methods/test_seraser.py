@@ -31,7 +31,7 @@ def literal(clf: Any, method: SEraser, image: Any) -> list[float]:
     """One image, one optimiser, twenty steps."""
     task, black = clf.task, Image.new("RGB", image.size)
     pictures = [image, *pair(image, None), *([black] if method.black else [])]
-    features = torch.cat([clf.encode([one], views=False)[0] for one in pictures])
+    features = torch.cat([clf.encode([one], with_views=False)[0] for one in pictures])
     targets = len(task.targets)
     uniform = torch.full((len(pictures) - 1, targets), 1 / targets, dtype=features.dtype)
     context = task.context.clone().requires_grad_()
@@ -82,7 +82,7 @@ def test_auxiliary_pictures_become_uncertain() -> None:
     _, clf = classifier()
     method = SEraser(auxiliary=pair, black=False, rate=FixedRate(5e-3))
     task, image = clf.task, picture()
-    auxiliary = torch.cat([clf.encode([one], views=False)[0] for one in pair(image, None)])
+    auxiliary = torch.cat([clf.encode([one], with_views=False)[0] for one in pair(image, None)])
     features = clf.vision.features([image], True, pair)
     log_p = task.log_probabilities(auxiliary, task.target_features)
     start = float((-log_p.mean(-1) - math.log(3)).mean())

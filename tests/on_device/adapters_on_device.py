@@ -126,7 +126,7 @@ def test_the_same_answers_with_few_copies(
     adapter = {**EXPORTED, **OTHERS, **UNBOUNDED}[name]
     pair = pairs["CLIP"]
     clf = classifier(pair.there, adapter)
-    features = clf.encode(PICTURES, views=adapter.needs.views).cpu()
+    features = clf.encode(PICTURES, with_views=adapter.needs.views).cpu()
     expected = classifier(pair.cpu, adapter).predict_encoded(features)
     clf.predict(PICTURES[:2])  # what is made once: features of prompts, graphs
     clf.vision.forget()

@@ -63,7 +63,7 @@ def predict_knowing(
         images = tqdm(images, unit="image")
     stream, values_of = iter(images), iter(rows)
     while batch := list(islice(stream, classifier.batch_size)):
-        features = classifier.encode(batch, views=adapter.needs.views)
+        features = classifier.encode(batch, with_views=adapter.needs.views)
         own = list(islice(values_of, len(batch)))
         if len(own) < len(batch):
             raise FairTTAError("`labels` should be as many as images (got fewer).")

@@ -397,7 +397,7 @@ def _predictions(
 ) -> Iterator[tuple[Prediction, ...]]:
     """For each image the predictions of all methods, from features that are made once."""
     views = any(method.needs.views and not method.needs.pixels for method in methods)
-    features = classifier.encode(batch, views=views)
+    features = classifier.encode(batch, with_views=views)
 
     def predict(method: Adapter) -> list[Prediction]:
         clf = classifier.with_adapter(method)

@@ -109,7 +109,7 @@ class EncodesImages(Protocol):
         """The text side."""
         ...
 
-    def encode(self, images: Any, *, views: bool = ...) -> Tensor:
+    def encode(self, images: Any, *, with_views: bool = ...) -> Tensor:
         """Unit features ``[images, views, dim]``."""
         ...
 
@@ -138,10 +138,10 @@ def encode_all(classifier: EncodesImages, images: Any, progress: bool) -> Iterat
         )
     if progress:
         images = tqdm(images, unit="image")
-    classifier.encode([], views=False)  # makes it notice that its weights have changed
+    classifier.encode([], with_views=False)  # makes it notice that its weights have changed
     stream = iter(images)
     parts = iter(lambda: list(islice(stream, classifier.batch_size)), [])
-    return (classifier.encode(part, views=False) for part in parts)
+    return (classifier.encode(part, with_views=False) for part in parts)
 
 
 def as_batches(classifier: EncodesImages, features: Tensor | Iterable[Tensor]) -> Iterator[Tensor]:

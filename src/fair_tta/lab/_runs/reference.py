@@ -133,7 +133,7 @@ class ReferenceFolder:
         with TemporaryFile() as file:
             sizes = []
             for loaded in self._batches(classifier, left_out):
-                features = classifier.encode([one.image for one in loaded], views=False)[:, 0]
+                features = classifier.encode([one.image for one in loaded], with_views=False)[:, 0]
                 classifier.vision.forget()  # nobody asks for these pictures again
                 file.write(features.float().cpu().numpy().tobytes())
                 sizes.append(len(features))

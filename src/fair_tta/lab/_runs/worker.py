@@ -175,7 +175,7 @@ class Worker:
         def encode(some: Sequence[int]) -> list[_Encoded]:
             if self._job.bank is not None:
                 return self._from_bank(clf, [loaded[i] for i in some], views)
-            return _timed(lambda: clf.encode([loaded[i].image for i in some], views=views))
+            return _timed(lambda: clf.encode([loaded[i].image for i in some], with_views=views))
 
         found, failed = {}, {}
         try:

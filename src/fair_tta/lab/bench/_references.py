@@ -100,7 +100,7 @@ def _encode(
 ) -> tuple[list[Record], Tensor]:
     """Features ``[images, 1, dim]`` of the pictures that can be read."""
     readable: list[Record] = []
-    parts = [classifier.encode([], views=False)[:, :1]]
+    parts = [classifier.encode([], with_views=False)[:, :1]]
 
     def pictures(some: Sequence[Record]) -> Iterator[Any]:
         for record in some:
@@ -112,5 +112,5 @@ def _encode(
 
     for some in batched(records, classifier.batch_size):
         if images := list(pictures(some)):
-            parts.append(classifier.encode(images, views=False))
+            parts.append(classifier.encode(images, with_views=False))
     return readable, torch.cat(parts)

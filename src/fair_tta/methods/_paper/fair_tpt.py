@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -18,6 +19,9 @@ from fair_tta.methods._tuning.directions import (
 from fair_tta.methods._tuning.losses import Loss, SLoss
 from fair_tta.methods._tuning.prompt import PromptTuning
 from fair_tta.methods._tuning.rates import ELRA, RatePolicy
+
+if TYPE_CHECKING:
+    from torchjd.aggregation import Aggregator
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ class FairTPTMO(PromptTuning):
     rate: RatePolicy = ELRA()
     rho: float = 0.75
     steps: int = 1
-    aggregator: Callable[[Tensor], Tensor] | Direction | None = None
+    aggregator: Aggregator | Callable[[Tensor], Tensor] | Direction | None = None
     needs = Needs(sensitive=True, prompt_gradient=True, views=True)
 
     def __post_init__(self) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from fair_tta._linalg import length_and_direction, wide
 from fair_tta.errors import FairTTAError, check_number
+
+if TYPE_CHECKING:
+    from torchjd.aggregation import Aggregator
 
 _MOST_TERMS = 8  # UPGrad looks at all sets of terms
 _DEPENDENT = {torch.float64: 1e-10, torch.float32: 1e-5}
@@ -153,7 +156,7 @@ class Aggregated:
         [[0.5, 0.5]]
     """
 
-    aggregator: Callable[[Tensor], Tensor]
+    aggregator: Aggregator | Callable[[Tensor], Tensor]
 
     def __post_init__(self) -> None:
         if not callable(self.aggregator) or isinstance(self.aggregator, type):

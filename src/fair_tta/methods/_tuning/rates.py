@@ -65,14 +65,17 @@ class RatePolicy(Protocol):
         ...
 
 
+_OPTIMIZERS = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD)
+"""They treat each number on its own, so one serves all images."""
+
+
 @dataclass(frozen=True)
 class FixedRate:
     """The same rate for every image, with an optimiser of `torch.optim`.
 
     Args:
         lr: the learning rate.
-        optimizer: one that steps with a gradient alone, as all of `torch.optim` do but `LBFGS` and
-            `SparseAdam`. Each image has an optimiser of its own, so images do not see one another.
+        optimizer: ``torch.optim.AdamW``, ``torch.optim.Adam`` or ``torch.optim.SGD``.
     """
 
     lr: float = 5e-3
@@ -81,16 +84,10 @@ class FixedRate:
     def __post_init__(self) -> None:
         should = f"be a number from 0 to {_LARGEST_RATE:g}"
         check_number("lr", self.lr, should, lambda x: 0 <= x <= _LARGEST_RATE)
-        if not (
-            isinstance(self.optimizer, type) and issubclass(self.optimizer, torch.optim.Optimizer)
-        ):
+        if self.optimizer not in _OPTIMIZERS:
             raise FairTTAError(
-                f"`optimizer` should be a class of torch.optim (got {self.optimizer!r})."
-            )
-        if issubclass(self.optimizer, torch.optim.LBFGS | torch.optim.SparseAdam):
-            raise FairTTAError(
-                "`optimizer` should step with a gradient alone, as AdamW and SGD do (got "
-                f"{self.optimizer.__name__})."
+                "`optimizer` should be AdamW, Adam or SGD of torch.optim (got "
+                f"{self.optimizer!r}); for another one write a RatePolicy."
             )
 
     def start(
@@ -99,36 +96,20 @@ class FixedRate:
         return _FixedStepper(self, context)
 
 
-_NUMBER_BY_NUMBER = frozenset(
-    {
-        torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD, torch.optim.RMSprop,
-        torch.optim.Adagrad, torch.optim.Adadelta, torch.optim.Adamax, torch.optim.NAdam,
-        torch.optim.RAdam, torch.optim.ASGD, torch.optim.Rprop,
-    }
-)  # fmt: skip
-"""Optimisers that treat each number on its own; nothing is said of what is derived from them."""
-
-
 class _FixedStepper:
-    """An optimiser for each image, or one for all where that is the same."""
+    """One optimiser for all images."""
 
     def __init__(self, policy: FixedRate, context: Tensor) -> None:
         make: Any = policy.optimizer
-        together = policy.optimizer in _NUMBER_BY_NUMBER
-        parts = [context] if together else list(context.split(1))
-        self._contexts = [part.clone() if together else part[0].clone() for part in parts]
-        self._optimizers = [make([one.requires_grad_()], lr=policy.lr) for one in self._contexts]
-        self._together = together
+        self._context = context.clone().requires_grad_()
+        self._optimizer = make([self._context], lr=policy.lr)
         self.rate = torch.full_like(context[:, 0, 0], policy.lr)
         self.flags: Mapping[str, Tensor] = {}
 
     def step(self, gradient: Tensor) -> Tensor:
-        every = [gradient] if self._together else list(gradient)
-        for context, optimizer, own in zip(self._contexts, self._optimizers, every, strict=True):
-            context.grad = own.clone()
-            optimizer.step()
-        moved = [context.detach() for context in self._contexts]
-        return moved[0].clone() if self._together else torch.stack(moved)
+        self._context.grad = gradient.clone()
+        self._optimizer.step()
+        return self._context.detach().clone()
 
 
 @dataclass(frozen=True)
