@@ -153,9 +153,9 @@ class CollectedScores:
         if not n:
             return Scores()
         sensitive = self._sensitive_zero_shot.items()
+        columns: dict[str, Any] = {**self._numbers, **self._entropies}
         return Scores(
-            **self._numbers,
-            **self._entropies,
+            **columns,
             warnings=self._warnings,
             zero_shot=self._zero_shot if self._beliefs else None,
             sensitive_zero_shot={a: np.array(column).reshape(n, -1) for a, column in sensitive},
