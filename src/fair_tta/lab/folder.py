@@ -24,7 +24,7 @@ from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab._runs.job import job_of
 from fair_tta.lab._runs.local import Local
-from fair_tta.lab._runs.reference import FittedAdapters, Tell, fit_adapters
+from fair_tta.lab._runs.reference import Counting, FittedAdapters, fit_adapters
 from fair_tta.lab._runs.runner import Engine, Progress, Runner
 from fair_tta.lab._runs.store import ROWS, Store, StoredRow
 from fair_tta.lab._runs.worker import ImageRows
@@ -190,7 +190,7 @@ def audit_folder(
     reference_is_data: bool = False,
     notes: Sequence[str] = (),
     progress: Progress | None = None,
-    fitting: Tell = lambda *_: None,
+    fitting: Counting = lambda *_: None,
 ) -> FolderAudit:
     """Classify the pictures of a folder with several adapters and measure the answers.
 
@@ -416,8 +416,8 @@ def examine_folder(
     notes: Sequence[str] = (),
     fitted: Callable[[FittedAdapters], None] = lambda _: None,
     problem: Callable[[str], None] = lambda _: None,
-    progress: Tell = lambda *_: None,
-    fitting: Tell = lambda *_: None,
+    progress: Counting = lambda *_: None,
+    fitting: Counting = lambda *_: None,
 ) -> tuple[Examination, int]:
     """Examine images without labels; returns the examination and how many could not be used.
 

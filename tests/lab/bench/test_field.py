@@ -62,15 +62,14 @@ def test_a_method_is_fitted_for_each_task_on_other_pictures(
     left = 36 - len(used)
     assert first.reference.images == min(12, left)
     assert (
-        said[0]
-        == f"pets animal x place: reference, {min(12, left)} pictures of what was not sampled"
+        said[0] == f"pets animal x place: reference, {min(12, left)} images of what was not sampled"
     )
     run.run()
     with run.open() as store:
         found = publish(run, store)
     assert {figure.setting.name for figure in found.figures} == {"ZeroShot", *METHODS}
     (_, audit), _ = found.audits
-    assert "pictures of what was not sampled" in audit.document.provenance["reference"]
+    assert "images of what was not sampled" in audit.document.provenance["reference"]
 
 
 def test_another_split_comes_first_and_may_be_missing(
@@ -94,7 +93,7 @@ def test_no_picture_is_left(model: str, tmp_path: Path) -> None:
     few = bench_tiny.save_pets(tmp_path / "few", 8)
     grid = replace(find_grid("field", {"balance": LogitBalance()}), tasks=bench_tiny.GRID.tasks[:1])
     pictures = ReferencePictures(lambda task: reader(few, task))
-    with pytest.raises(FairTTAError, match="no pictures left for a reference, which LogitBalance"):
+    with pytest.raises(FairTTAError, match="no images left for a reference, which LogitBalance"):
         bench_tiny.tiny_run(model, few, tmp_path / "out", grid, reference=pictures)
 
 

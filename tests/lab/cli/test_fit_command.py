@@ -52,7 +52,7 @@ def test_the_file_is_what_python_fits(reference: Path, tiny_model: str) -> None:
     said = " ".join(out.stderr.split())
     assert "Note: LogitBalance was fitted on 11 images; with fewer than 300" in said
     assert "broken.jpg': not an image format that PIL knows" in said
-    assert "fitted on 11 pictures of 'reference pictures'; " in said
+    assert "fitted on 11 images of 'reference pictures'; " in said
     assert "1 could not be used." in said
     clf = classifier(tiny_model)
     pictures = sorted(reference.rglob("*.png"))
@@ -106,7 +106,7 @@ def test_file_and_folder_give_the_same_answers(
     folder = ["--adapter", "logit-balance:strength=1", "--reference", str(reference)]
     by_folder = predict(pics, tiny_model, *folder)
     assert answers(by_file) == answers(by_folder)
-    assert "none of the pictures answered here are among them" in " ".join(by_folder.stderr.split())
+    assert "none of the images classified here are among them" in " ".join(by_folder.stderr.split())
     plain = predict(pics, tiny_model, "--adapter", "zero-shot")
     assert answers(by_file) != answers(plain)
 
@@ -121,7 +121,7 @@ def test_other_references_never_share_answers(many: Path, reference: Path, tiny_
     other = predict(many / "pics", tiny_model, *arguments, "--reference", str(reference))
     rows = rows_of(many / "out")
     assert len(rows) == 8
-    assert len({row["setting"] for row in rows}) == 2
+    assert len({row.key.method for row in rows}) == 2
     assert answers(other) != answers(first)
 
 
@@ -133,16 +133,14 @@ def test_pictures_that_are_answered_are_refused(
     options = ["--adapter", "logit-balance", "--reference", str(reference)]
     out = predict(many / "pics", tiny_model, *options, code=3)
     said = " ".join(out.stderr.split())
-    assert (
-        "`--reference` 'reference pictures' has 2 of the pictures that are to be answered" in said
-    )
+    assert "`--reference` 'reference pictures' has 2 of the images to be classified" in said
     assert "allow it with `--reference-is-data`" in said
     paths = "".join(f"{many / 'pics' / f'{i}.png'}\n" for i in (3, 5)).encode()
     stdin = ["predict", "-", "--model", tiny_model, *NAMES, *options]
-    assert "has 1 of the pictures" in " ".join(call(*stdin, stdin=paths, code=3).stderr.split())
+    assert "has 1 of the images" in " ".join(call(*stdin, stdin=paths, code=3).stderr.split())
     out = call(*stdin, "--reference-is-data", "--json", stdin=paths)
     assert len(out.stdout.splitlines()) == 2
-    assert "; 1 of the pictures answered here are among them" in " ".join(out.stderr.split())
+    assert "; 1 of the images classified here are among them" in " ".join(out.stderr.split())
     assert len(answers(predict(many / "pics", tiny_model, *options, "--limit", "1"))) == 1
 
 
@@ -153,19 +151,19 @@ def test_an_audit_says_which_reference(many: Path, reference: Path, tiny_model: 
     told = audit.provenance["reference"]
     assert (told["folder"], told["images"], told["left_out"]) == ("reference pictures", 11, 1)
     assert (told["shared"], told["methods"]) == (0, ["logit-balance"])
-    note = "logit-balance: fitted on 11 pictures of 'reference pictures'; none of the pictures "
+    note = "logit-balance: fitted on 11 images of 'reference pictures'; none of the images "
     assert any(text.startswith(note) for text in audit.warnings)
     page = (many / "out" / "report.html").read_text()
-    assert "fitted on 11 pictures of" in page
+    assert "fitted on 11 images of" in page
     assert told["sha256"] in page
     shutil.copy(many / "pics" / "7.png", reference)
     out = call(*arguments, "--reference", str(reference), code=3)
-    assert "has 1 of the pictures that are to be answered" in " ".join(out.stderr.split())
+    assert "has 1 of the images to be classified" in " ".join(out.stderr.split())
     call(*arguments, "--reference", str(reference), "--reference-is-data")
     audit = Audit.load(many / "out" / "audit.json").document
     assert audit.provenance["reference"]["shared"] == 1
     assert any(
-        "; 1 of the pictures answered here are among them" in text for text in audit.warnings
+        "; 1 of the images classified here are among them" in text for text in audit.warnings
     )
 
 
@@ -180,7 +178,7 @@ def test_an_audit_with_a_file_says_that_sharing_is_not_known(
     call(*audit_arguments(many, tiny_model), "--adapters", f"zero-shot,{method}")
     audit = Audit.load(many / "out" / "audit.json").document
     assert [run.name for run in audit.runs] == ["zero-shot", "logit-balance:reference=b"]
-    assert any("whether some of them are answered here is not known" in t for t in audit.warnings)
+    assert any("whether some of them are classified here is not known" in t for t in audit.warnings)
     assert "reference" not in audit.provenance
     fit(reference, tiny_model)  # with another name of the attribute
     method = f"logit-balance:reference={reference.parent / 'b'}"
@@ -193,7 +191,7 @@ def test_examine_takes_a_reference(many: Path, reference: Path, tiny_model: str)
     arguments += ["--views", "4", "--adapters", "logit-balance", "--reference", str(reference)]
     found = Examination.from_json(call(*arguments).stdout).document
     assert found.provenance["reference"]["images"] == 11
-    assert any("logit-balance: fitted on 11 pictures" in text for text in found.warnings)
+    assert any("logit-balance: fitted on 11 images" in text for text in found.warnings)
 
 
 def test_usage_errors(many: Path, reference: Path, tiny_model: str) -> None:
@@ -206,10 +204,10 @@ def test_usage_errors(many: Path, reference: Path, tiny_model: str) -> None:
     assert f"{nothing} no method)" in said(*options, "--reference", str(reference))
     for folder in ("nowhere", str(many / "labels.csv")):
         wrong = [*options, "--adapter", "logit-balance", "--reference", folder]
-        assert "`--reference` should be a folder of pictures (got" in said(*wrong, code=3)
+        assert "`--reference` should be a folder of images (got" in said(*wrong, code=3)
     (many / "empty").mkdir()
     wrong = [*options, "--adapter", "logit-balance", "--reference", str(many / "empty")]
-    assert "has no picture that can be read" in said(*wrong, code=3)
+    assert "has no image that can be read" in said(*wrong, code=3)
     fits = ["fit", "--images", str(reference), "--out", str(many / "b"), "--model", tiny_model]
     assert f"{nothing} tpt)" in said(*fits, *NAMES, "--adapter", "tpt")
     assert "it needs sensitive attribute values" in said(

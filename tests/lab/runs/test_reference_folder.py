@@ -137,14 +137,14 @@ def test_shared_pictures_are_known_by_content(folder: Path) -> None:
     padded.write_bytes(path.read_bytes()[:-1] + b"?")
     asked = [ImageSource("x", str(p)) for p in (path, padded, folder / "missing")]
     assert found.shared(asked, is_allowed=True) == 1
-    with pytest.raises(FairTTAError, match=r"has 1 of the pictures that are to be answered"):
+    with pytest.raises(FairTTAError, match=r"has 1 of the images to be classified"):
         found.shared(asked, is_allowed=False)
 
 
 @pytest.mark.parametrize(
     ("adapter", "message"),
     [
-        (Labelled(), r"'m' needs the sensitive values of its reference pictures, .*reference=FILE"),
+        (Labelled(), r"'m' needs the attribute values of its reference images, .*reference=FILE"),
         (InItsOwnWay(), "'m' cannot be fitted on a folder: no `fit_encoded`"),
         (ZeroShot(), r"a reference goes with a method that is to be fitted \(got m\)"),
     ],

@@ -29,7 +29,7 @@ from typer.core import TyperGroup
 from fair_tta.errors import FairTTAError
 
 if TYPE_CHECKING:
-    from fair_tta.lab._runs.reference import Tell
+    from fair_tta.lab._runs.reference import Counting
 
 
 NOTE = "no --model: the embedded miniature model, which knows drawn images only"
@@ -163,8 +163,8 @@ def usage(option: str, read: Callable[..., T], *arguments: object) -> T:
 
 
 @contextmanager
-def progress_bar(wanted: bool | None, unit: str) -> Iterator[Tell]:
-    """Tell it how many are finished, and of how many: a bar with rate and time left on stderr.
+def progress_bar(wanted: bool | None, unit: str) -> Iterator[Counting]:
+    """Report how many are finished, and of how many: a bar with rate and time left on stderr.
 
     Args:
         wanted: None for a bar on terminals only. In a log it is a line now and then.
@@ -188,16 +188,16 @@ def progress_bar(wanted: bool | None, unit: str) -> Iterator[Tell]:
 
 
 @contextmanager
-def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Tell]]:
+def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Counting]]:
     """Progress bars that follow one another, by what they count: a terminal has room for one.
 
     Args:
         wanted: of `progress_bar`.
     """
     with ExitStack() as open_:
-        bars: dict[str, Tell] = {}
+        bars: dict[str, Counting] = {}
 
-        def bar(unit: str) -> Tell:
+        def bar(unit: str) -> Counting:
             if unit not in bars:
                 open_.close()
                 bars[unit] = open_.enter_context(progress_bar(wanted, unit))

@@ -1,15 +1,15 @@
-"""A folder of reference pictures: methods are fitted on it, and it shares none with an audit."""
+"""Methods fitted on reference images, which are not among the images to be classified."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -19,18 +19,102 @@ from fair_tta._io import Unlisted, images_below, printable
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.lab._runs.bank import ImageSource, read_image
+from fair_tta.lab._runs.runner import batched
 from fair_tta.lab._runs.worker import LoadedImage, load_source
 from fair_tta.methods import Chained
 from fair_tta.methods._base import Adapter, check_adapter
 from fair_tta.methods._fitted import FittedMethod
 
-Tell = Callable[[int, int | None], None]
-"""Is told how many pictures are finished, and how many there are if that is known."""
+Counting = Callable[[int, int | None], None]
+"""Receives how many images are finished, and how many there are if that is known."""
+
+K = TypeVar("K")
+
+
+class Fitted(NamedTuple, Generic[K]):
+    """What `fit_on_images` returns.
+
+    Attributes:
+        adapters: the methods, fitted.
+        contents: digests of the images that were used.
+        problems: why the others were not.
+    """
+
+    adapters: dict[K, Adapter]
+    contents: list[str]
+    problems: list[str]
+
+
+def fit_on_images(
+    classifier: FairTPTClassifier,
+    adapters: Mapping[K, Adapter],
+    images: Iterable[ImageSource],
+    sensitive: Sequence[Mapping[str, str]] = (),
+    *,
+    progress: Counting = lambda *_: None,
+) -> Fitted[K]:
+    """Fit the methods that need a reference; others stay as they are.
+
+    Features are made once for all methods and lie in a temporary file.
+
+    Args:
+        classifier: whose model and prompts they are for; its adapter does not matter.
+        adapters: the methods.
+        images: the reference.
+        sensitive: the attribute values of each image, for methods that need them.
+        progress: receives how many images are finished.
+    """
+    if all(adapter.is_fitted for adapter in adapters.values()):
+        return Fitted(dict(adapters), [], [])
+    contents: list[str] = []
+    problems: list[str] = []
+    labels: dict[str, list[str]] = {}
+    sizes: list[int] = []
+
+    def loaded(some: Iterable[tuple[int, ImageSource]]) -> Iterator[LoadedImage]:
+        for place, image in some:
+            try:
+                one = load_source(classifier, image)
+            except ImageError as error:
+                problems.append(str(error))
+                continue
+            contents.append(one.content)
+            for attribute, value in sensitive[place].items() if sensitive else ():
+                labels.setdefault(attribute, []).append(value)
+            yield one
+
+    with TemporaryFile() as file:
+        for some in batched(loaded(enumerate(images)), classifier.batch_size):
+            features = classifier.encode([one.image for one in some], with_views=False)[:, 0]
+            classifier.vision.forget()  # nobody asks for these images again
+            file.write(features.float().cpu().numpy().tobytes())
+            sizes.append(len(features))
+            progress(len(contents), None)
+        dim = classifier.task.target_features.shape[1]
+
+        def fit(method: Any) -> Any:
+            if isinstance(method, Chained):
+                return Chained(fit(method.first), fit(method.then))
+            if method.is_fitted or not contents:
+                return method
+            features = _read_back(file, sizes, dim)
+            if method.needs.labels:
+                return method.fit_encoded(classifier, features, labels)
+            return method.fit_encoded(classifier, features)
+
+        return Fitted({name: fit(one) for name, one in adapters.items()}, contents, problems)
+
+
+def _read_back(file: IO[bytes], sizes: Iterable[int], dim: int) -> Iterator[Tensor]:
+    file.seek(0)
+    for size in sizes:
+        data = np.frombuffer(file.read(4 * size * dim), dtype=np.float32)
+        yield torch.from_numpy(data.reshape(size, 1, dim).copy())
 
 
 @dataclass(frozen=True, eq=False)
 class FittedAdapters:
-    """Methods that can answer, and what they have learnt from.
+    """Methods that are ready, and what they were fitted on.
 
     Attributes:
         adapters: by their names.
@@ -47,7 +131,7 @@ class FittedAdapters:
 
 @dataclass(frozen=True, eq=False)
 class ReferenceFolder:
-    """Which pictures there are, by content.
+    """Which images there are, by content.
 
     Attributes:
         folder: where.
@@ -65,46 +149,44 @@ class ReferenceFolder:
         """Read a folder with its subfolders once.
 
         Raises:
-            FairTTAError: it is no folder, or there is no picture in it.
+            FairTTAError: it is not a folder, or there is no image in it.
         """
         if not os.path.isdir(folder):
             raise FairTTAError(
-                f"`reference` should be a folder of pictures (got {os.fspath(folder)!r})."
+                f"`reference` should be a folder of images (got {os.fspath(folder)!r})."
             )
         contents, sizes = set(), set()
         for path in images_below(folder):
-            with suppress(OSError, ValueError, ImageError):  # it will be told when it is used
+            with suppress(OSError, ValueError, ImageError):  # reported when it is used
                 if not isinstance(path, Unlisted):
                     file = read_image(ImageSource(path, path))
                     contents.add(file.content)
                     sizes.add(len(file.data))
         if not contents:
-            raise FairTTAError(
-                f"`reference` {os.fspath(folder)!r} has no picture that can be read."
-            )
+            raise FairTTAError(f"`reference` {os.fspath(folder)!r} has no image that can be read.")
         return cls(Path(folder), frozenset(contents), frozenset(sizes))
 
     @property
     def name(self) -> str:
-        """Of the folder, without the way to it."""
+        """Of the folder, without its path."""
         return printable(self.folder.resolve().name)
 
-    def shared(self, pictures: Iterable[ImageSource], *, is_allowed: bool) -> int:
-        """How many pictures are in the folder too, byte for byte.
+    def shared(self, images: Iterable[ImageSource], *, is_allowed: bool) -> int:
+        """How many images are in the folder too, byte for byte.
 
         Args:
-            pictures: that are to be answered.
-            is_allowed: whether this may be.
+            images: to be classified.
+            is_allowed: whether there may be any.
 
         Raises:
             FairTTAError: there are some, and they may not be.
         """
-        found = sum(map(self._has, pictures))
+        found = sum(map(self._has, images))
         if found and not is_allowed:
             raise FairTTAError(
-                f"`reference` {self.name!r} has {found} of the pictures that are to be answered: "
-                "what a method has learnt of them flatters its answers. Take others, or allow it "
-                "with `reference_is_data`."
+                f"`reference` {self.name!r} has {found} of the images to be classified, "
+                "which flatters the methods fitted on it. Take others, or allow it with "
+                "`reference_is_data`."
             )
         return found
 
@@ -114,37 +196,31 @@ class ReferenceFolder:
         adapters: Mapping[str, Adapter],
         *,
         shared: int | None = None,
-        progress: Tell = lambda *_: None,
+        progress: Counting = lambda *_: None,
     ) -> FittedAdapters:
-        """Fit the methods that need it on the pictures of the folder; others stay as they are.
-
-        Features are made once for all methods and lie in a temporary file.
+        """Fit the methods that need it on the images of the folder; others stay as they are.
 
         Args:
             classifier: whose model and prompts they are for; its adapter does not matter.
             adapters: by their names.
-            shared: of `shared`; None if it is not known what is to be answered.
-            progress: is told how many pictures are finished.
+            shared: of `shared`; None if it is not known which images will be classified.
+            progress: receives how many images are finished.
         """
         names = [name for name, adapter in adapters.items() if not adapter.is_fitted]
         check_fittable(adapters)
-        left_out: list[str] = []
-        contents: list[str] = []
-        with TemporaryFile() as file:
-            sizes = []
-            for loaded in self._batches(classifier, left_out):
-                features = classifier.encode([one.image for one in loaded], with_views=False)[:, 0]
-                classifier.vision.forget()  # nobody asks for these pictures again
-                file.write(features.float().cpu().numpy().tobytes())
-                sizes.append(len(features))
-                contents += [one.content for one in loaded]
-                progress(len(contents), None)
-            dim = classifier.task.target_features.shape[1]
+        closed: list[str] = []
 
-            def fit(method: Any) -> Any:
-                return method.fit_encoded(classifier, _read_back(file, sizes, dim))
+        def images() -> Iterator[ImageSource]:
+            for path in images_below(self.folder):
+                if isinstance(path, Unlisted):
+                    closed.append(f"cannot look into the folder {path.path!r}: {path.reason}")
+                else:
+                    yield ImageSource(path, path)
 
-            fitted = {name: _fitted(adapter, fit) for name, adapter in adapters.items()}
+        fitted, contents, problems = fit_on_images(
+            classifier, adapters, images(), progress=progress
+        )
+        left_out = [*closed, *problems]
         about = {
             "folder": self.name,
             "images": len(contents),
@@ -153,42 +229,24 @@ class ReferenceFolder:
             "shared": shared,
             "methods": names,
         }
-        told = f"{', '.join(names)}: fitted on {len(contents)} pictures of {self.name!r}"
+        note = f"{', '.join(names)}: fitted on {len(contents)} images of {self.name!r}"
         if shared is not None:
-            told += f"; {shared or 'none'} of the pictures answered here are among them"
+            note += f"; {shared or 'none'} of the images classified here are among them"
         if left_out:
-            told += f"; {len(left_out)} could not be used"
-        return FittedAdapters(fitted, (f"{told}.",), about, tuple(left_out))
+            note += f"; {len(left_out)} could not be used"
+        return FittedAdapters(fitted, (f"{note}.",), about, tuple(left_out))
 
-    def _has(self, picture: ImageSource) -> bool:
+    def _has(self, image: ImageSource) -> bool:
         try:
-            if os.stat(picture.source).st_size not in self.sizes:
+            if os.stat(image.source).st_size not in self.sizes:
                 return False
-            return read_image(picture).content in self.contents
+            return read_image(image).content in self.contents
         except (OSError, ValueError, ImageError):
             return False
 
-    def _batches(
-        self, classifier: FairTPTClassifier, left_out: list[str]
-    ) -> Iterator[list[LoadedImage]]:
-        loaded: list[LoadedImage] = []
-        for path in images_below(self.folder):
-            if isinstance(path, Unlisted):
-                left_out.append(f"cannot look into the folder {path.path!r}: {path.reason}")
-                continue
-            try:
-                loaded.append(load_source(classifier, ImageSource(path, path)))
-            except ImageError as error:
-                left_out.append(str(error))
-            if len(loaded) == classifier.batch_size:
-                yield loaded
-                loaded = []
-        if loaded:
-            yield loaded
-
 
 def check_fittable(adapters: Mapping[str, Adapter]) -> None:
-    """Raise unless there is a method to be fitted, and all can be on pictures alone."""
+    """Raise unless there is a method to be fitted, and all can be on images alone."""
     if all(adapter.is_fitted for adapter in adapters.values()):
         raise FairTTAError(
             "a reference goes with a method that is to be fitted (got "
@@ -200,8 +258,8 @@ def check_fittable(adapters: Mapping[str, Adapter]) -> None:
                 continue
             if part.needs.labels:
                 raise FairTTAError(
-                    f"{name!r} needs the sensitive values of its reference pictures, which a "
-                    "folder does not tell: fit it in Python, `save` it, and write "
+                    f"{name!r} needs the attribute values of its reference images, which a "
+                    "folder does not have: fit it in Python, `save` it, and write "
                     f"'{name}:reference=FILE'."
                 )
             if not hasattr(part, "fit_encoded"):
@@ -212,20 +270,20 @@ def fit_adapters(
     classifier: FairTPTClassifier,
     adapters: Mapping[str, Adapter],
     reference: str | os.PathLike[str] | None,
-    pictures: Callable[[], Iterable[ImageSource]],
+    images: Callable[[], Iterable[ImageSource]],
     *,
     reference_is_data: bool = False,
-    progress: Tell = lambda *_: None,
+    progress: Counting = lambda *_: None,
 ) -> FittedAdapters:
-    """Methods that can answer, or an error before any picture is answered.
+    """Methods that are ready, or an error before any image is classified.
 
     Args:
         classifier: its adapter does not matter.
         adapters: by their names; those that need a reference and have none are fitted.
-        reference: a folder of pictures, None if all have what they need.
-        pictures: that are to be answered.
+        reference: a folder of images, None if all have what they need.
+        images: to be classified.
         reference_is_data: whether some of them may be in the reference too.
-        progress: is told how many pictures of the reference are finished.
+        progress: receives how many images of the reference are finished.
     """
     fitted = [
         (name, part.checked_reference())
@@ -234,8 +292,8 @@ def fit_adapters(
         if isinstance(part, FittedMethod) and part.is_fitted
     ]
     elsewhere = tuple(
-        f"{name}: fitted elsewhere, on {learnt.images} pictures; "
-        "whether some of them are answered here is not known."
+        f"{name}: fitted elsewhere, on {learnt.images} images; "
+        "whether some of them are classified here is not known."
         for name, learnt in fitted
     )
     if reference is None:
@@ -243,22 +301,9 @@ def fit_adapters(
     else:
         check_fittable(adapters)
         folder = ReferenceFolder.scan(reference)
-        shared = folder.shared(pictures(), is_allowed=reference_is_data)
+        shared = folder.shared(images(), is_allowed=reference_is_data)
         found = folder.fit(classifier, adapters, shared=shared, progress=progress)
         found = replace(found, notes=(*found.notes, *elsewhere))
     for adapter in found.adapters.values():
         check_adapter(adapter, classifier.task)
     return found
-
-
-def _fitted(adapter: Any, fit: Callable[[Any], Any]) -> Any:
-    if isinstance(adapter, Chained):
-        return Chained(_fitted(adapter.first, fit), _fitted(adapter.then, fit))
-    return adapter if adapter.is_fitted else fit(adapter)
-
-
-def _read_back(file: IO[bytes], sizes: Iterable[int], dim: int) -> Iterator[Tensor]:
-    file.seek(0)
-    for size in sizes:
-        data = np.frombuffer(file.read(4 * size * dim), dtype=np.float32)
-        yield torch.from_numpy(data.reshape(size, 1, dim).copy())

@@ -190,14 +190,14 @@ class Store:
     def _claim(self) -> sqlite3.Connection:
         """Become the only writer, until the process ends. Data are safe without it: it keeps two
         processes from computing the same rows."""
-        lock = _connect(self._lock_path)
-        try:
-            with self._explained():
+        with self._explained():
+            lock = _connect(self._lock_path)
+            try:
                 lock.execute("BEGIN EXCLUSIVE")
-        except StoreError:
-            lock.close()
-            raise
-        return lock
+            except sqlite3.Error:
+                lock.close()
+                raise
+            return lock
 
     def _check_is_ours(self) -> None:
         """Nothing is written to a file of somebody else, and SQLite does not open it."""

@@ -11,13 +11,14 @@ from typing import Any
 from rich.text import Text
 
 from fair_tta._identity import classifier_provenance
-from fair_tta._models import Backend, resolve
+from fair_tta._models import resolve
 from fair_tta.auditing import Audit, compare
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab._runs.job import Job, Question, WorkUnit
 from fair_tta.lab._runs.local import Local
+from fair_tta.lab._runs.reference import fit_on_images
 from fair_tta.lab._runs.runner import Runner, batched
 from fair_tta.lab._runs.store import StoredRow
 from fair_tta.lab._terminal import NarrowTable
@@ -122,7 +123,9 @@ def run_episodes(
     backend = resolve(model)  # once for all tasks
     for task in tasks:
         wording = Question(task.targets, task.sensitive, task.template)
-        fitted = {name: _fitted(adapter, task, backend) for name, adapter in methods.items()}
+        clf = FairTPTClassifier(backend, task.targets, task.sensitive, task.template)
+        reference = task.draw(REFERENCE_IMAGES, REFERENCE_SEED, split=WorldSplit.VALIDATION)
+        fitted = fit_on_images(clf, methods, map(_asked, reference)).adapters
         job = Job(backend, (wording,), tuple(fitted.values()), is_kept=False)
         drawn = {
             seed: _chosen(task.draw(images, seed, split=split), limit, sample, seed)
@@ -140,14 +143,6 @@ def run_episodes(
             for place, (name, adapter) in enumerate(fitted.items()):
                 answers = [of[place] for of in found if not isinstance(of, str)]
                 yield Episode(task, seed, name, adapter, every, answers)
-
-
-def _fitted(adapter: Adapter, task: MiniatureTask, backend: Backend) -> Adapter:
-    if not isinstance(adapter, LogitBalance) or adapter.reference is not None:
-        return adapter
-    clf = FairTPTClassifier(backend, task.targets, task.sensitive, task.template)
-    drawn = task.draw(REFERENCE_IMAGES, REFERENCE_SEED, split=WorldSplit.VALIDATION)
-    return adapter.fit(clf, [one.image for one in drawn])
 
 
 def _chosen(

@@ -1,17 +1,15 @@
-"""Reference pictures of a table: of the training split, or what the samples have left over."""
+"""Reference images of a table: of the training split, or what the samples have left over."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from fair_tta.classifier import FairTPTClassifier
-from fair_tta.errors import DatasetError, FairTTAError, ImageError
-from fair_tta.lab._runs.runner import batched
+from fair_tta.errors import DatasetError, FairTTAError
+from fair_tta.lab._runs.bank import ImageSource
+from fair_tta.lab._runs.reference import fit_on_images
 from fair_tta.lab.bench._grids import Grid
 from fair_tta.lab.bench._sources import Reader, TaskSamples
 from fair_tta.lab.data import BenchmarkTask, Dataset, Record
@@ -24,11 +22,11 @@ class ReferencePictures:
 
     Args:
         read: reads the dataset that the samples are of.
-        train: reads pictures that no sample is taken from, None if there are none; where it finds
+        train: reads images that no sample is taken from, None if there are none; where it finds
             nothing, what the samples have left over is taken.
-        images: how many pictures.
+        images: how many.
         seed: chooses them.
-        say: is told which were taken, and how many.
+        say: receives which were taken, and how many.
 
     Attributes:
         said: ``{task: which and how many}``
@@ -47,7 +45,7 @@ class ReferencePictures:
         """Fitted methods by their place among the settings.
 
         Raises:
-            FairTTAError: there are no pictures.
+            FairTTAError: there are no images.
         """
         waiting: dict[int, Any] = {
             place: setting.adapter
@@ -57,22 +55,17 @@ class ReferencePictures:
         if not waiting:
             return {}
         chosen, origin = self._choose(part)
-        records, features = _encode(classifier, chosen)
-        if not records:
+        images = [ImageSource(record.key, str(record.path)) for record in chosen]
+        fitted = fit_on_images(classifier, waiting, images, [r.sensitive for r in chosen])
+        if not fitted.contents:
             names = ", ".join(type(adapter).__name__ for adapter in waiting.values())
             raise FairTTAError(
-                f"{part.task}: there are no pictures left for a reference, which {names} need: ask "
+                f"{part.task}: there are no images left for a reference, which {names} need: ask "
                 "for fewer `images`, or leave these methods out."
             )
-        self.said[str(part.task)] = f"{len(records)} pictures of {origin}"
+        self.said[str(part.task)] = f"{len(fitted.contents)} images of {origin}"
         self.say(f"{part.task}: reference, {self.said[str(part.task)]}")
-        labels = {a: [record.sensitive[a] for record in records] for a in part.task.sensitive}
-        return {
-            place: adapter.fit_encoded(classifier, features, labels)
-            if adapter.needs.labels
-            else adapter.fit_encoded(classifier, features)
-            for place, adapter in waiting.items()
-        }
+        return fitted.adapters
 
     def _choose(self, part: TaskSamples) -> tuple[Sequence[Record], str]:
         used = {record.path for records in part.samples.values() for record in records}
@@ -93,24 +86,3 @@ def _read(reader: Reader, task: BenchmarkTask) -> Dataset | None:
         return reader(task)
     except DatasetError:  # no such split here
         return None
-
-
-def _encode(
-    classifier: FairTPTClassifier, records: Sequence[Record]
-) -> tuple[list[Record], Tensor]:
-    """Features ``[images, 1, dim]`` of the pictures that can be read."""
-    readable: list[Record] = []
-    parts = [classifier.encode([], with_views=False)[:, :1]]
-
-    def pictures(some: Sequence[Record]) -> Iterator[Any]:
-        for record in some:
-            try:
-                yield classifier.vision.load(record.path)
-            except ImageError:
-                continue
-            readable.append(record)
-
-    for some in batched(records, classifier.batch_size):
-        if images := list(pictures(some)):
-            parts.append(classifier.encode(images, with_views=False))
-    return readable, torch.cat(parts)
