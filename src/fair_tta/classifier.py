@@ -69,7 +69,7 @@ class FairTPTClassifier:
             ``(image_processor, tokenizer)``.
         scale: inverse temperature of the softmax; the model's own if None.
         views: how further views of an image are made: a strategy such as ``AugMix(64)``, a
-            function of an image and a random generator, or a tensor or list of pictures.
+            function of an image and a random generator, or a tensor or list of images.
         seed: with the content of an image it seeds the image's views, so an answer depends neither
             on the order of images nor on what ran before.
         batch_size: how many images are worked on at once. It does not change the answers.
@@ -78,7 +78,7 @@ class FairTPTClassifier:
         dtype: likewise its precision, such as ``"bfloat16"``; ``"auto"`` for what the device is
             fast in. The temperature keeps its own.
         compile_vision: let `torch.compile` make the vision tower faster. The first calls take long,
-            so this is for many pictures, and mostly for accelerators.
+            so this is for many images, and mostly for accelerators.
         cache: where features of images and prompts, gradients and graphs are kept; if None a
             `Cache()` of its own. Several classifiers may share one; ``Cache(0)`` keeps nothing.
 
@@ -289,7 +289,7 @@ class FairTPTClassifier:
 
         Args:
             images: a list of images. Of none there are features ``[0, views, dim]``, with 1 for
-                `views` if only a function of yours knows how many it makes.
+                `views` if only your function knows how many it makes.
             with_views: False for the images alone.
             views: the former name of `with_views`; deprecated.
         """
@@ -313,7 +313,7 @@ class FairTPTClassifier:
             features: ``[images, views, dim]``, of any length: only where they point to counts.
 
         Raises:
-            FairTTAError: features of another shape, or an adapter that needs the pictures.
+            FairTTAError: features of another shape, or an adapter that needs the images.
         """
         if self.adapter.needs.pixels:
             raise needs_images(self.adapter)
@@ -351,7 +351,7 @@ class FairTPTClassifier:
 
 
 def checked_images(images: Any) -> Iterable[Any]:
-    """Several images, or an error that says what they should be."""
+    """Several images, or an error."""
     if isinstance(images, Mapping) or not hasattr(images, "__iter__"):
         raise ImageError(
             "`images` should be an image (PIL image, path, bytes, array or tensor) or an "

@@ -102,7 +102,7 @@ class FairPipeline:
         Args:
             images: one image (also a path, or an address if `urls`), a list, a column of a dataset,
                 or any iterable.
-            candidate_labels: what is to be told apart.
+            candidate_labels: the classes.
             hypothesis_template: a sentence with ``{}`` for a label.
 
         Returns:

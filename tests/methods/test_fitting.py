@@ -117,11 +117,11 @@ def test_what_is_prepared_is_as_the_task_is() -> None:
         ((2,), 3, r"should be a name for each image \(got 3\)"),
         ((2,), None, r"should be a name for each image \(got None\)"),
         ((2,), ["s0 0", 4, "s0 9"] * 3, r"should be among \['s0 0', 's0 1'\] \(got 4, 's0 9'\)"),
-        ((2,), ["s0 0"] * 9, r"an image of each value of 's0' \(none has 's0 1'\)"),
+        ((2,), ["s0 0"] * 9, r"include every value \(none is 's0 1'\)"),
         ((2,), LABELS[:8], r"should have one of 's0' for each of 9 images \(got 8\)"),
         ((2,), [*LABELS, "s0 1"], r"for each of 9 images \(got 10\)"),
-        ((2,), {"s0": LABELS, "s1": LABELS}, r"of the attributes \['s0'\] \(got \['s0', 's1'\]\)"),
-        ((2, 2), {"s0": LABELS}, r"of the attributes \['s0', 's1'\] \(got \['s0'\]\)"),
+        ((2,), {"s0": LABELS, "s1": LABELS}, r"labels} for \['s0'\] \(got \['s0', 's1'\]\)"),
+        ((2, 2), {"s0": LABELS}, r"labels} for \['s0', 's1'\] \(got \['s0'\]\)"),
         ((2, 2), LABELS, r"should be \{attribute: labels\} for \['s0', 's1'\] \(got a list\)"),
         (
             (2, 2),
@@ -304,7 +304,7 @@ class Broken(FitsImages):
 def test_what_is_learnt_should_be_numbers() -> None:
     with pytest.raises(ModelError, match="what Broken has learnt is not finite; if random numbers"):
         Broken().fit_encoded(classifier(), FEATURES)
-    with pytest.raises(FairTTAError, match=r"what `encode` gives, \[images, views, 24\] \(got li"):
+    with pytest.raises(FairTTAError, match=r"what `encode` returns, \[images, views, 24\] \(got"):
         Broken().fit_encoded(classifier(), [[1.0]])  # type: ignore[list-item]
 
 

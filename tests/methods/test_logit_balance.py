@@ -222,7 +222,7 @@ def test_files_that_cannot_be_loaded(tmp_path: Path) -> None:
     for data in bad:
         path.write_bytes(data)
         with pytest.raises(
-            FairTTAError, match="is no file that a fitted method has saved, or it is damaged"
+            FairTTAError, match="is not a file that a fitted method has saved, or it is damaged"
         ):
             LogitBalance.load(path)
 
@@ -270,7 +270,7 @@ def test_what_cannot_be_fitted() -> None:
         balance.fit("miniature", [])  # type: ignore[arg-type]
     for wrong in (torch.ones(4, 24), torch.ones(4, 1, 23), torch.ones(4, 0, 24)):
         with pytest.raises(
-            FairTTAError, match=r"`features` should be what `encode` gives, \[image"
+            FairTTAError, match=r"`features` should be what `encode` returns, \[image"
         ):
             balance.fit_encoded(classifier, wrong)
     with pytest.raises(ModelError, match="gives features that are not finite"):

@@ -46,17 +46,12 @@ def read_labels(
         labels: as the user has them.
         sensitive: ``{attribute: {name: phrase}}`` of the task.
     """
-    if not isinstance(labels, Mapping):
-        if len(sensitive) > 1:
-            raise FairTTAError(
-                f"`sensitive_labels` should be {{attribute: labels}} for {list(sensitive)} (got a "
-                f"{type(labels).__name__})."
-            )
+    if not isinstance(labels, Mapping) and len(sensitive) == 1:
         labels = dict.fromkeys(sensitive, labels)
-    if set(labels) != set(sensitive):
+    if not isinstance(labels, Mapping) or set(labels) != set(sensitive):
+        got = list(labels) if isinstance(labels, Mapping) else f"a {type(labels).__name__}"
         raise FairTTAError(
-            f"`sensitive_labels` should be of the attributes {list(sensitive)} (got "
-            f"{list(labels)})."
+            f"`sensitive_labels` should be {{attribute: labels}} for {list(sensitive)} (got {got})."
         )
     values = {name: _places(name, labels[name], list(sensitive[name])) for name in sensitive}
     counts = {name: len(places) for name, places in values.items()}
@@ -78,23 +73,16 @@ def check_as_many(values: Mapping[str, Tensor], images: int | None) -> None:
 
 
 def _places(attribute: str, labels: Any, names: list[str]) -> Tensor:
+    of = f"`sensitive_labels` of {attribute!r} should"
     if isinstance(labels, str) or not hasattr(labels, "__iter__"):
-        raise FairTTAError(
-            f"`sensitive_labels` of {attribute!r} should be a name for each image (got {labels!r})."
-        )
+        raise FairTTAError(f"{of} be a name for each image (got {labels!r}).")
     given = list(labels)
     unknown = list(dict.fromkeys(repr(name) for name in given if name not in names))
     if unknown:
-        raise FairTTAError(
-            f"`sensitive_labels` of {attribute!r} should be among {names} (got "
-            f"{', '.join(unknown[:3])})."
-        )
+        raise FairTTAError(f"{of} be among {names} (got {', '.join(unknown[:3])}).")
     absent = [name for name in names if name not in given]
     if absent:
-        raise FairTTAError(
-            f"`sensitive_labels` should have an image of each value of {attribute!r} (none has "
-            f"{', '.join(map(repr, absent))})."
-        )
+        raise FairTTAError(f"{of} include every value (none is {', '.join(map(repr, absent))}).")
     return torch.tensor([names.index(name) for name in given], dtype=torch.long, device="cpu")
 
 
@@ -155,7 +143,7 @@ def as_batches(classifier: EncodesImages, features: Tensor | Iterable[Tensor]) -
 def checked_batches(
     classifier: EncodesImages, task: Task, batches: Iterable[Tensor], values: Mapping[str, Tensor]
 ) -> Iterator[ReferenceBatch]:
-    """What a method learns from, or an error that says what is wrong.
+    """What a method learns from, or an error.
 
     Args:
         classifier: whose weights should not change meanwhile.
@@ -180,17 +168,14 @@ def checked_batches(
 
 def check_features(features: Any, dim: int) -> None:
     """Raise unless these are numbers ``[images, views, dim]``, with at least one view."""
-    is_dense = (
-        isinstance(features, Tensor)
-        and not (features.is_nested or features.is_quantized or features.is_meta)
-        and features.layout is torch.strided
-    )
+    is_dense = isinstance(features, Tensor) and features.layout is torch.strided
+    is_dense = is_dense and not (features.is_meta or features.is_nested)
     shape = list(features.shape) if is_dense else None
     if shape is None or shape[2:] != [dim] or shape[1] == 0:
         got = shape or type(features).__name__
         kind = "" if shape or not isinstance(features, Tensor) else " that is not dense"
         raise FairTTAError(
-            f"`features` should be what `encode` gives, [images, views, {dim}] (got {got}{kind})."
+            f"`features` should be what `encode` returns, [images, views, {dim}] (got {got}{kind})."
         )
 
 
@@ -352,12 +337,12 @@ class FitsImages(FittedMethod):
     def fit(
         self, classifier: EncodesImages, images: Iterable[Any], *, progress: bool = False
     ) -> Self:
-        """The same method with what it has learnt of reference images; this one stays as it is.
+        """The same method with what it has learnt from reference images; this one stays as it is.
 
         Args:
             classifier: whose model and prompts it is for; its adapter and views do not matter.
             images: `enough` or more, without labels, of the groups that will be met, in about the
-                shares in which they will be met. Read as `batch_size` says, and not kept.
+                shares in which they will be met. Read `batch_size` at a time, and not kept.
             progress: show a progress bar.
         """
         return self._fit(classifier, encode_all(classifier, images, progress))
@@ -386,11 +371,11 @@ class FitsLabelledImages(FittedMethod):
         *,
         progress: bool = False,
     ) -> Self:
-        """The same method with what it has learnt of reference images; this one stays as it is.
+        """The same method with what it has learnt from reference images; this one stays as it is.
 
         Args:
             classifier: whose model and prompts it is for; its adapter and views do not matter.
-            images: `enough` or more. Read as `batch_size` says, and not kept.
+            images: `enough` or more. Read `batch_size` at a time, and not kept.
             sensitive_labels: for each image the name of its sensitive value, or ``{attribute:
                 names}``; each value has to have an image.
             progress: show a progress bar.

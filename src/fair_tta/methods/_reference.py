@@ -31,7 +31,7 @@ _SAME_SCALE = 0.01  # in relation to its size
 
 @dataclass(frozen=True, eq=False)
 class TaskIdentity:
-    """What a model makes of some prompts and of a probe picture.
+    """What a model makes of some prompts and of a probe image.
 
     Attributes:
         model: what the model is called in messages; the same weights may have other names.
@@ -99,7 +99,7 @@ _FORMAT = "fair-tta/reference/1"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Reference:
-    """What a method has learnt of reference images, and with which model and prompts.
+    """What a method has learnt from reference images, and with which model and prompts.
 
     Equal are those of equal content.
 
@@ -128,7 +128,7 @@ class Reference:
         return {"images": self.images, "sha256": self.digest}
 
     def save(self, path: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
-        """Write a safetensors file, whose metadata say in JSON what it is: whole or not at all.
+        """Write a safetensors file, with a description in its metadata: whole or not at all.
 
         Args:
             path: of the file.
@@ -175,8 +175,8 @@ class Reference:
             RecursionError, RuntimeError,
         ) as error:  # fmt: skip
             raise FairTTAError(
-                f"{os.fspath(path)!r} is no file that a fitted method has saved, or it is damaged: "
-                "fit again."
+                f"{os.fspath(path)!r} is not a file that a fitted method has saved, or it is "
+                "damaged: fit again."
             ) from error
         if method not in learnt_with:
             raise FairTTAError(
@@ -248,7 +248,7 @@ def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
 
 
 def _check_types(about: Mapping[str, Any], features: Tensor) -> None:
-    """A checksum says that a file is as it was written, not by whom."""
+    """A checksum proves that a file is as it was written, not by whom."""
     kinds = {"method": str, "settings": dict, "images": int, "model": str, "prompts": dict}
     wrong = [key for key, kind in kinds.items() if not isinstance(about[key], kind)]
     if wrong or not isinstance(about["scale"], int | float) or not features.is_floating_point():

@@ -28,9 +28,9 @@ from fair_tta.methods._tuning.weights import check_pixels
 
 @dataclass(frozen=True)
 class PatchShuffle:
-    """Cuts each picture into a grid of patches and shuffles these, each picture in its own way.
+    """Cuts each image into a grid of patches and shuffles these, each image in its own way.
 
-    A picture whose height or width is no multiple of `patches` is made a little smaller for it,
+    An image whose height or width is not a multiple of `patches` is made a little smaller for it,
     and enlarged again afterwards.
 
     Args:

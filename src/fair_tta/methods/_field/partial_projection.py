@@ -1,4 +1,4 @@
-"""PartialProjection: prompts and images keep a balanced part of what tells groups apart."""
+"""PartialProjection: prompts and images keep a balanced part of the difference between groups."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class PerceptionCLIP(Adapter):
     ``sum_y exp(f(y, z) / T)``, or without the class to ``exp(tau <v, sensitive prompt of z> / T)``.
     Several attributes are one whose values are all combinations. Nothing is tuned and one view is
     enough. It needs joint prompts. The attribute *is* used here, as context: where classes are
-    told apart better given the value, gaps may close or widen.
+    separated better given the value, gaps may close or widen.
 
     From the paper of that name; public code: umd-huang-lab/perceptionCLIP.
 

@@ -15,7 +15,7 @@ from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import Needs, Outcome, Texts, UsesTexts, probabilities
 
 Pairs = Sequence[tuple[str, str]]
-"""Pairs of sentences; what tells the two apart is a direction."""
+"""Pairs of sentences; their difference is a direction."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RoboShot(UsesTexts):
     attribute, of all attributes together, and none is accepted. Nothing is tuned.
 
     Adila et al.; public code: SprocketLab/roboshot.
-    ``FairTPT() >> RoboShot()`` rejects pairs of tuned sensitive prompts; sentences of your own stay
+    ``FairTPT() >> RoboShot()`` rejects pairs of tuned sensitive prompts; your sentences stay
     as they are.
 
     Differences from the reference implementation: pairs come from you instead of a language model;

@@ -1,4 +1,4 @@
-"""SAGE: of many templates, those that tell the classes of an image apart most."""
+"""SAGE: of many templates, those that separate the classes of an image most."""
 
 from __future__ import annotations
 

@@ -75,12 +75,12 @@ def _cut_out(view: npt.NDArray[np.float32], side: float, down: float, right: flo
 
 def _centre(image: Image.Image, size: tuple[int, int]) -> Pixels:
     """The largest part at the centre that has the shape of `size`, at that size."""
-    picture = np.array(rgb(image))
-    height, width, _ = picture.shape
+    pixels = np.array(rgb(image))
+    height, width, _ = pixels.shape
     scale = min(height / size[0], width / size[1])
     h, w = (max(1, round(scale * edge)) for edge in size)
     top, left = (height - h) // 2, (width - w) // 2
-    return resize(picture[top : top + h, left : left + w], size)
+    return resize(pixels[top : top + h, left : left + w], size)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class SEraser(PixelAdapter):
 
     Args:
         auxiliary: images that show what should not matter: a function of an image and a random
-            generator, with a segmentation of yours, or `DistortedViews`.
+            generator, with your segmentation, or `DistortedViews`.
         black: whether an all-black image is one more.
         loss: what is minimised.
         rate: how far to step; `ELRA` looks at the whole loss here, in nats.

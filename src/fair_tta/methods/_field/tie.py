@@ -26,7 +26,7 @@ class TIE(FitsLabelledImages):
 
     It has to know the true value, of reference images and of those to classify:
     ``tie.knowing("woman")`` is the method for images of women, with several attributes
-    ``tie.knowing("woman", "old")`` in the order of the classifier's. An audit is told the values:
+    ``tie.knowing("woman", "old")`` in the order of the classifier's. An audit knows the values:
     ``clf.audit(images, labels, values, adapter=tie)``. The command line's audits are not, because
     what they keep of a picture does not depend on its labels. Where values are not known, take
     `TIEStar`.
@@ -77,7 +77,7 @@ class TIE(FitsLabelledImages):
         if self.known is None:
             raise FairTTAError(
                 "TIE has to know the true sensitive value of each image: use what `knowing(value)` "
-                "returns for images of that value, `clf.audit(..., adapter=tie)`, which is told "
+                "returns for images of that value, `clf.audit(..., adapter=tie)`, which knows "
                 "the values, or TIEStar(), which perceives them."
             )
         names = {attribute: list(values) for attribute, values in task.sensitive.items()}

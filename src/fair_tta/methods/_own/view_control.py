@@ -30,7 +30,7 @@ class ViewControl(UsesTexts):
 
     Views show the same target with varying x, the perceived probabilities of the sensitive values,
     and u, the logits of the classes, each minus their mean. A ridge regression of u on x over the
-    views, shrunk towards the association of the prompts, tells what x adds:
+    views, shrunk towards the association of the prompts, estimates what x adds:
     ``B = (C_xx + r I)^-1 (C_xu + r g tau (z - mean z)(T - mean T)')``. C are covariances, r is
     ``ridge`` times the variance of u, and g is that of `AssociationCorrection`. With ``a`` for
     `mean_share` the logits are ``(1-a) u_0 + a mean u - ((1-a) x_0 + a mean x - 1/S) B``. What
@@ -86,6 +86,6 @@ class ViewControl(UsesTexts):
 
 
 def prior_slope(task: Task, image: Tensor, target: Tensor, values: Tensor) -> Tensor:
-    """What the prompts alone say of it: ``g tau (z - mean z)(T - mean T)'``."""
+    """The slope by the prompts alone: ``g tau (z - mean z)(T - mean T)'``."""
     share = contained_share(image, perceived_direction(task, image, values))
     return share * task.logits(centred(values, -2), centred(target, -2))

@@ -40,7 +40,7 @@ class Direction(Protocol):
         ...
 
     def wants(self, terms: int) -> list[bool]:
-        """Which terms have a say at all; the others' gradients are not computed."""
+        """Which terms count at all; the others' gradients are not computed."""
         ...
 
 

@@ -205,7 +205,7 @@ def tune(
 
     Args:
         task: the text side.
-        views: ``[images, views, dim]`` unit features of the pictures that the loss looks at.
+        views: ``[images, views, dim]`` unit features of the images that the loss looks at.
         loss: what is minimised.
         direction: how the terms' gradients become one.
         rate: how far to step.

@@ -84,7 +84,7 @@ class Loss(Hashable, Protocol):
 
 
 def objective_of(loss: Loss, task: Task) -> Objective:
-    """What a loss says of a task, made once; raise if it is no loss."""
+    """The objective of a loss for a task, made once; raise if it is not a loss."""
     should = "`loss` should be hashable and have a method `objective` that returns an Objective"
     if not callable(getattr(loss, "objective", None)):
         raise FairTTAError(f"{should} (got {loss!r}, which has no `objective`).")

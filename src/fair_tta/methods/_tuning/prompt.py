@@ -22,7 +22,7 @@ from fair_tta.methods._tuning.rates import RatePolicy
 class PromptTuning(FindsTexts):
     """A method that fits the context and then classifies view 0 with it.
 
-    A subclass is a frozen dataclass with `rate`, `rho` and `steps`; it says its loss and direction.
+    A subclass is a frozen dataclass with `rate`, `rho` and `steps`; it defines `recipe`.
     """
 
     needs = Needs(prompt_gradient=True, views=True)

@@ -132,7 +132,7 @@ class ELRA:
     library (500 photos, a small CLIP; not repeated here) the relative steps of FairTPT had medians
     of 0.25 and 0.63, a 90th percentile of 1.8 and a maximum of 280; with a bound of 0.1 the effect
     was gone, with 1.0 it was there. The default of 2 leaves such ordinary steps as they are.
-    `Prediction.warnings` says when the bound was used, at the first step or a later one.
+    `Prediction.warnings` reports it if the bound was used, at the first step or a later one.
 
     *Fairness-Aware Test-Time Prompt Tuning*, algorithm 4.
 
@@ -189,7 +189,7 @@ class _ElraStepper:
         first: ``[images]``, that of the first step: the rate is its ratio to `slope`.
         longest: ``[images]``, that of the longest step allowed.
         flags: as in `Stepper`.
-        bounded: which of them says that a step was too long.
+        bounded: which of them means that a step was too long.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class _ElraStepper:
 
 
 def check_stepper(policy: RatePolicy, stepper: Any, images: int) -> None:
-    """Raise, with the policy's name, unless it has started as `Stepper` says."""
+    """Raise, with the policy's name, unless it has started as `Stepper` requires."""
     rate, flags = getattr(stepper, "rate", None), getattr(stepper, "flags", None)
     if (
         not callable(getattr(stepper, "step", None))

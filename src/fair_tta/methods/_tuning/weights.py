@@ -64,7 +64,7 @@ class ImageTower:
     def gradient(self, weights: Tensor, pixels: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:
         """The gradient of a loss of features: first with respect to these, then through the tower.
 
-        Only the graph of a few pictures is held at a time.
+        Only the graph of a few images is held at a time.
 
         Args:
             weights: ``[numbers]``
@@ -96,7 +96,7 @@ class ImageTower:
 
 
 def take_pixels(backend: Any) -> Tensor:
-    """Pixels of a test picture; `TowerError` if the model takes something else."""
+    """Pixels of a test image; `TowerError` if the model takes something else."""
     preprocess = getattr(backend, "preprocess", None)
     if preprocess is None or not hasattr(backend, "encode_pixels"):
         raise TowerError("it has no methods `preprocess` and `encode_pixels`")
@@ -129,7 +129,7 @@ def check_tower(method: str, task: Task, every: bool) -> None:
 
 
 def tuned_names(task: Task, every: bool) -> tuple[str, ...]:
-    """The parameters that features of pictures depend on, all or those of norm layers."""
+    """The parameters that features of images depend on, all or those of norm layers."""
     return task.remember(("tuned weights", every), lambda: _find(task.backend, every))
 
 
@@ -148,7 +148,7 @@ def _tower(backend: Any) -> nn.Module:
 
 def _find(backend: Any, every: bool) -> tuple[str, ...]:
     tower = _tower(backend)
-    with takes_images(backend):  # the model's own way first: it says what is wrong with the weights
+    with takes_images(backend):  # the model's own way first: its errors explain what is wrong
         pixels = take_pixels(backend)
         own = unit(backend.encode_pixels(pixels))
     owners = {name for name, module in tower.named_modules() if every or is_norm(module)}
@@ -209,7 +209,7 @@ class _Fitted:
 class WeightTuning(PixelAdapter):
     """A method that fits weights of the vision tower to each image, and then forgets them.
 
-    A subclass is a frozen dataclass with `rate` and `steps`; it says how the gradient is made.
+    A subclass is a frozen dataclass with `rate` and `steps`; it defines the gradient.
     """
 
     needs = Needs(pixels=True, views=True)
