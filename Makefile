@@ -24,7 +24,7 @@ help:
 	@echo "make lint   check style (ruff), types (mypy), imports, licences, and the size of the house"
 	@echo "make docs   build the documentation into site/"
 	@echo "make widths  and look at every page in Chromium, on a phone and on a screen"
-	@echo "make pictures  draw every picture of the documentation again, some minutes (ARGS='--only world')"
+	@echo "make pictures  draw every image of the documentation again, some minutes (ARGS='--only world')"
 	@echo "make coverage  simulate how often intervals hold the truth, a quarter of an hour"
 	@echo "make versions ARGS='lowest --python 3.10'  the tests with other versions: lowest, newest, base, wheel, sdist"
 	@echo "make release-check  build, check, install and try what would be published"

@@ -27,7 +27,7 @@ from bank import ZERO_ALONE, photos, vit_b_32
 
 from fair_tta._models import resolve
 from fair_tta.lab.bench._grids import Grid, every_method
-from fair_tta.lab.bench._references import ReferencePictures
+from fair_tta.lab.bench._references import TableReference
 from fair_tta.lab.bench._run import prepare
 from fair_tta.lab.bench._sources import TaskSamples, gather, miniature_reader, miniature_tasks
 
@@ -51,7 +51,7 @@ def measure(name: str, model: Any, parts: TaskSamples, read, images: int, rounds
     for k in range(rounds + 1):  # the first warms up
         with tempfile.TemporaryDirectory() as folder:
             home = Path(folder)
-            reference = ReferencePictures(read, images=images, seed=k)
+            reference = TableReference(read, images=images, seed=k)
             bank = seconds(ZERO_ALONE, parts, model, home / "one", home / "bank", None)
             field = seconds(grid, parts, model, home / "field", home / "bank", reference)
             found.append((bank, field, (bank + field) / bank))

@@ -1,11 +1,11 @@
-"""Make every picture that the documentation shows, and check the pages that show them.
+"""Make every image that the documentation shows, and check the pages that show them.
 
     python tools/pictures.py                  all of them, some minutes
     python tools/pictures.py --only world     one, or several
     python tools/pictures.py --check          none: is each shown, with alt text, and small?
 
 All are drawn by this repository from its own world, figures and commands. Screens of pages need
-Chromium, chromedriver and selenium; without them their pictures stay as they are.
+Chromium, chromedriver and selenium; without them their images stay as they are.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def main(arguments: list[str] | None = None) -> None:
     if not options.check:
         make(options.only)
     found = problems(DOCS)
-    print("\n".join(found) or "pictures: every one is shown, named in words and small")
+    print("\n".join(found) or "images: every one is shown, has alt text and is small")
     sys.exit(bool(found))
 
 
 def make(names: tuple[str, ...]) -> None:
-    """Write these pictures into docs/."""
+    """Write these images into docs/."""
     for name in DRAWN:
         if name in names:
             print(name, flush=True)
@@ -79,7 +79,7 @@ def _drawing(name: str) -> Callable[[], None]:
 
 
 def _sessions(names: tuple[str, ...]) -> None:
-    """Commands in a folder of drawn pictures, and the pages that they write."""
+    """Commands in a folder of drawn images, and the pages that they write."""
     import headless
     import picture_screens as screens
 
@@ -115,7 +115,7 @@ def _page(name: str, folder: Path) -> tuple[Path, int, int]:
 
 
 def problems(docs: Path) -> list[str]:
-    """What is wrong with the pictures of these pages, a line each."""
+    """What is wrong with the images of these pages, a line each."""
     found, shown = [], set()
     readme = docs.parent / "README.md"
     for page in [*sorted(docs.glob("*.md")), *([readme] if readme.exists() else [])]:
@@ -126,7 +126,7 @@ def problems(docs: Path) -> list[str]:
             if not path.is_file():
                 found.append(f"{page.name}: there is no {address}")
             if len(alt.split()) < 3:
-                found.append(f"{page.name}: {address} should be told in words (got {alt!r})")
+                found.append(f"{page.name}: {address} should have alt text (got {alt!r})")
     files = [p for p in sorted(docs.iterdir()) if p.suffix in (".svg", ".png", ".webp", ".jpg")]
     for path in files:
         size = path.stat().st_size
@@ -136,7 +136,7 @@ def problems(docs: Path) -> list[str]:
             found.append(f"{path.name}: {size:,} bytes, more than {LARGEST:,}")
     together = sum(path.stat().st_size for path in files)
     if together > ALTOGETHER:
-        found.append(f"all pictures: {together:,} bytes, more than {ALTOGETHER:,}")
+        found.append(f"all images: {together:,} bytes, more than {ALTOGETHER:,}")
     return found
 
 

@@ -55,7 +55,7 @@ def test_what_is_wrong_is_told(tmp_path: Path) -> None:
     (docs / "large.png").write_bytes(bytes(pictures.LARGEST + 1))
     assert pictures.problems(docs) == [
         "a.md: there is no gone.svg",
-        "a.md: gone.svg should be told in words (got '')",
+        "a.md: gone.svg should have alt text (got '')",
         "large.png: no page shows it",
         "large.png: 150,001 bytes, more than 150,000",
     ]

@@ -13,7 +13,7 @@ import pytest
 from fair_tta.errors import DatasetError, FairTTAError, SmallReferenceWarning
 from fair_tta.extend import Adapter
 from fair_tta.lab.bench._grids import GRIDS, Grid, clip_bias_grid, find_grid
-from fair_tta.lab.bench._references import ReferencePictures
+from fair_tta.lab.bench._references import TableReference
 from fair_tta.lab.bench._run import TableRun
 from fair_tta.lab.bench._sources import open_table
 from fair_tta.lab.bench._tables import publish
@@ -40,9 +40,9 @@ def reader(pets: Path, task: BenchmarkTask) -> Dataset:
 
 
 def table(model: str, pets: Path, out: Path, grid: Grid, **options: object) -> TableRun:
-    pictures = ReferencePictures(lambda task: reader(pets, task), **options)  # type: ignore[arg-type]
+    images = TableReference(lambda task: reader(pets, task), **options)  # type: ignore[arg-type]
     with pytest.warns(SmallReferenceWarning):
-        return bench_tiny.tiny_run(model, pets, out, grid, reference=pictures)
+        return bench_tiny.tiny_run(model, pets, out, grid, reference=images)
 
 
 def test_a_method_is_fitted_for_each_task_on_other_pictures(
@@ -92,9 +92,9 @@ def test_another_split_comes_first_and_may_be_missing(
 def test_no_picture_is_left(model: str, tmp_path: Path) -> None:
     few = bench_tiny.save_pets(tmp_path / "few", 8)
     grid = replace(find_grid("field", {"balance": LogitBalance()}), tasks=bench_tiny.GRID.tasks[:1])
-    pictures = ReferencePictures(lambda task: reader(few, task))
+    images = TableReference(lambda task: reader(few, task))
     with pytest.raises(FairTTAError, match="no images left for a reference, which LogitBalance"):
-        bench_tiny.tiny_run(model, few, tmp_path / "out", grid, reference=pictures)
+        bench_tiny.tiny_run(model, few, tmp_path / "out", grid, reference=images)
 
 
 def test_every_method_of_the_library_has_a_row() -> None:

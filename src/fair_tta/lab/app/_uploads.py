@@ -123,7 +123,7 @@ def _plain(sign: str) -> str:
 
 
 def _parts(name: str) -> list[str]:
-    """The last of them; more tell nothing."""
+    """The last of them."""
     parts = re.split(r"[/\\]", name[-_FAR:])
     return [p for p in parts if p.strip() and p not in (".", "..")][-_DEEP:]
 

@@ -116,7 +116,7 @@ def run_episodes(
         seeds: of images and of their views.
         images: how many for each seed.
         limit: use only the first images.
-        sample: use only so many images, of each group its share.
+        sample: how many images to use, of each group its share.
         split: `WorldSplit.TEST` to report, `WorldSplit.VALIDATION` to choose.
         model: what `FairTPTClassifier` takes.
     """
@@ -216,7 +216,7 @@ def play(
         seeds: how many, from 0 on.
         images: for each seed.
         limit: use only the first images.
-        sample: use only so many images, of each group its share.
+        sample: how many images to use, of each group its share.
         progress: wraps an iterable of known length in a progress bar.
     """
     work = run_episodes(

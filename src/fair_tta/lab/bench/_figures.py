@@ -62,7 +62,7 @@ class Cell:
         error: standard error of the mean, NaN for a single seed.
         seeds: how many.
         mark: 1 if better than zero-shot, -1 if worse, 0 if the paired interval of the difference
-            cannot tell.
+            contains 0.
     """
 
     mean: float
@@ -79,7 +79,7 @@ class Cell:
 
 
 def measure(columns: RunColumns) -> dict[str, float]:
-    """The metrics of `COLUMNS` of one method on the pictures of one seed, in percent.
+    """The metrics of `COLUMNS` of one method on the images of one seed, in percent.
 
     Groups are those of class and sensitive values. With several attributes groups are
     their intersections and ASI is the mean over attributes.

@@ -1,4 +1,4 @@
-"""Reference images of a table: of the training split, or what the samples have left over."""
+"""Reference images of a table: of the training split, or what was not sampled."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fair_tta.methods._base import Adapter
 
 
 @dataclass(frozen=True)
-class ReferencePictures:
+class TableReference:
     """Fits the methods of a table that need a reference, task by task.
 
     Args:
         read: reads the dataset that the samples are of.
-        train: reads images that no sample is taken from, None if there are none; where it finds
-            nothing, what the samples have left over is taken.
+        train: reads images that are never sampled, None if there are none; where it finds nothing,
+            what was not sampled is used.
         images: how many.
         seed: chooses them.
         say: receives which were taken, and how many.

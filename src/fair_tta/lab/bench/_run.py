@@ -20,7 +20,7 @@ from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.runner import Engine, Progress, Runner, batched
 from fair_tta.lab._runs.store import ROWS, Store, StoredRow
 from fair_tta.lab.bench._grids import Grid, Setting
-from fair_tta.lab.bench._references import ReferencePictures
+from fair_tta.lab.bench._references import TableReference
 from fair_tta.lab.bench._sources import TaskSamples
 from fair_tta.lab.data import Record
 from fair_tta.methods._base import Adapter, check_adapter
@@ -97,8 +97,8 @@ class TableRun:
             asked = tuple((i, place) for place in self.places[i])
             for seed, records in part.samples.items():
                 for some in batched(records, self.batch_size):
-                    pictures = tuple(_picture(part, record) for record in some)
-                    yield Chunk(i, seed, some, WorkUnit(pictures, seed, asked))
+                    images = tuple(_source(part, record) for record in some)
+                    yield Chunk(i, seed, some, WorkUnit(images, seed, asked))
 
     def units(self) -> list[WorkUnit]:
         """All the work, done or not. Tasks that ask about the same images share units."""
@@ -138,9 +138,9 @@ class TableRun:
         progress(done, total)
         self.unreadable.clear()
         for unit, answered in self._runner(store).run(units, read_ahead=True):
-            for picture, found in zip(unit.images, answered, strict=True):
+            for image, found in zip(unit.images, answered, strict=True):
                 if isinstance(found, str):
-                    self.unreadable[str(picture.source)] = found
+                    self.unreadable[str(image.source)] = found
             done += len(unit.images) * len(unit.asked)
             progress(done, total)
 
@@ -201,7 +201,7 @@ def prepare(
     dtype: str | None = None,
     threads: int | None = None,
     engine: Engine | None = None,
-    reference: ReferencePictures | None = None,
+    reference: TableReference | None = None,
 ) -> TableRun:
     """Load the model and plan the work; other arguments are those of `run_table`.
 
@@ -244,7 +244,7 @@ def prepare(
 
 
 def _fitted(
-    job: Job, grid: Grid, parts: Sequence[TaskSamples], reference: ReferencePictures | None
+    job: Job, grid: Grid, parts: Sequence[TaskSamples], reference: TableReference | None
 ) -> tuple[Job, tuple[tuple[int, ...], ...]]:
     """The job with a method of its own for each task that it was fitted for, and their places."""
     if reference is None:
@@ -292,7 +292,7 @@ def read_columns(
     return by_seed, pooled
 
 
-def _picture(part: TaskSamples, record: Record) -> ImageSource:
+def _source(part: TaskSamples, record: Record) -> ImageSource:
     return ImageSource(f"{part.task.dataset}/{record.key}", str(record.path.absolute()))
 
 

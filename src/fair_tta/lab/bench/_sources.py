@@ -114,8 +114,8 @@ def gather(
         read: reads the dataset of a task.
         images: how many are sampled for each seed, whatever their groups.
         seeds: of the samples.
-        limit: of each sample the first so many only.
-        sample: of each sample so many only, of each group its share.
+        limit: use only the first images of each sample.
+        sample: how many images of each sample to use, of each group its share.
 
     Returns:
         The tasks whose dataset was found, and remarks: datasets that are not there, and what was

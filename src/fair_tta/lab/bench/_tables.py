@@ -31,7 +31,7 @@ from fair_tta.lab.bench._figures import (
     tabulate,
 )
 from fair_tta.lab.bench._grids import Grid, of_datasets
-from fair_tta.lab.bench._references import ReferencePictures
+from fair_tta.lab.bench._references import TableReference
 from fair_tta.lab.bench._run import TableRun, parquet_file, prepare, read_columns
 from fair_tta.lab.bench._sources import Table, gather, open_table
 from fair_tta.lab.data import AgeCut
@@ -322,7 +322,7 @@ def run_table(
         images: how many are sampled for each seed.
         seeds: how many, from 0 on; they choose the images and their views.
         limit: use only the first images of each sample.
-        sample: use only so many images of each sample, of each group its share and at least one.
+        sample: how many images of each sample to use, of each group its share, at least one.
         reference_images: how many images methods are fitted on that need a reference.
         ages: who is young and who is old; not for a `Table`.
         engine: `Local()`, `Local(workers=2)` or `OnRay()`.
@@ -360,7 +360,7 @@ def run_table(
         device=device,
         dtype=dtype,
         engine=engine,
-        reference=ReferencePictures(table.read, table.train, reference_images, say=say),
+        reference=TableReference(table.read, table.train, reference_images, say=say),
     )
     with run.open(restart) as store:
         left = run.left(store)
