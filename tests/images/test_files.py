@@ -172,7 +172,7 @@ def test_predict_goes_on_after_a_closed_folder(closed: Path, tiny_model: str) ->
     out = call("predict", *arguments, code=4)
     assert out.stdout.count("unreadable") == 1
     assert text in out.stderr
-    assert "1 of 9 pictures could not be used." in out.stderr
+    assert "1 of 9 images could not be used." in out.stderr
 
 
 def test_audit_goes_on_after_a_closed_folder(closed: Path, tiny_model: str) -> None:
