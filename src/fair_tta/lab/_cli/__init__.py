@@ -1,4 +1,4 @@
-"""The command ``fair-tta``: one small file per command; nothing that a Python user would miss.
+"""The command ``fair-tta``.
 
 A command imports what it works with when it runs, so that help and completion do not wait for
 PyTorch.
@@ -13,32 +13,23 @@ from typing import Annotated
 import typer
 
 from fair_tta import __version__
-from fair_tta.lab._cli import audit as audit_command
-from fair_tta.lab._cli import bench as bench_command
-from fair_tta.lab._cli import examine as examine_command
-from fair_tta.lab._cli import fit as fit_command
-from fair_tta.lab._cli import other as adapters_command
-from fair_tta.lab._cli import other as app_command
-from fair_tta.lab._cli import other as cite_command
-from fair_tta.lab._cli import other as demo_command
-from fair_tta.lab._cli import other as report_command
-from fair_tta.lab._cli import predict as predict_command
+from fair_tta.lab._cli import audit, bench, examine, fit, other, predict
 from fair_tta.lab._cli.console import Commands
 
 app = typer.Typer(
     cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
 )
 for function in (
-    demo_command.demo_command,
-    app_command.app_command,
-    predict_command.predict_command,
-    examine_command.examine_command,
-    audit_command.audit_command,
-    fit_command.fit_command,
-    report_command.report_command,
-    bench_command.bench_command,
-    adapters_command.adapters_command,
-    cite_command.cite_command,
+    other.demo_command,
+    other.app_command,
+    predict.predict_command,
+    examine.examine_command,
+    audit.audit_command,
+    fit.fit_command,
+    other.report_command,
+    bench.bench_command,
+    other.adapters_command,
+    other.cite_command,
 ):
     first = " ".join((function.__doc__ or "").partition("\n\n")[0].split())  # whole, not cut
     app.command(function.__name__.removesuffix("_command"), short_help=first)(function)
@@ -57,7 +48,7 @@ def main(
         typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Zero-shot answers that lean less on an attribute you name, and what is left of the gap.
+    """Zero-shot predictions that depend less on an attribute you name, and how large the gap is.
 
     Exit codes: 0 done; 1 an error in fair-tta itself; 2 the command is wrong; 3 the input cannot
     be used; 4 done, but some rows or images were left out; 130 stopped by Ctrl-C; 141 the reader

@@ -7,11 +7,12 @@ import io
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import Annotated, Protocol
 
 import typer
 from rich.console import Console
 from rich.text import Text
+from typing_extensions import override
 
 from fair_tta._io import CsvRows, printable
 from fair_tta.errors import ImageError
@@ -42,14 +43,14 @@ class Output(Protocol):
         """Show what was added."""
 
 
-class JsonLines:
+class JsonLines(Output):
     """An object per line: ``image``, ``error`` (or null) and the fields of `Prediction`."""
 
     def __init__(self, targets: tuple[str, ...], attributes: tuple[str, ...]) -> None:
         self._lines: list[str] = []
 
+    @override
     def add(self, path: str, answer: Prediction | ImageError) -> None:
-        """See `Output.add`."""
         row: dict[str, object] = {"image": path, "error": None}
         if isinstance(answer, ImageError):
             row["error"] = str(answer)
@@ -57,13 +58,13 @@ class JsonLines:
             row |= dataclasses.asdict(answer)
         self._lines.append(json.dumps(row, allow_nan=False) + "\n")
 
+    @override
     def flush(self) -> None:
-        """See `Output.flush`."""
         _write("".join(self._lines))
         self._lines.clear()
 
 
-class Csv:
+class Csv(Output):
     """A row per image, with a column for the probability of each target."""
 
     def __init__(self, targets: tuple[str, ...], attributes: tuple[str, ...]) -> None:
@@ -76,8 +77,8 @@ class Csv:
             + ["certified unchanged", "warnings", "error"]
         )
 
+    @override
     def add(self, path: str, answer: Prediction | ImageError) -> None:
-        """See `Output.add`."""
         if isinstance(answer, ImageError):
             blank = [""] * (len(self._targets) + len(self._attributes) + 4)
             self._rows.add([path, *blank, str(answer)])
@@ -89,14 +90,14 @@ class Csv:
             + [str(answer.certified_unchanged).lower(), "; ".join(answer.warnings), ""]
         )
 
+    @override
     def flush(self) -> None:
-        """See `Output.flush`."""
         _write(self._text.getvalue())
         self._text.seek(0)
         self._text.truncate()
 
 
-class PredictionTable:
+class PredictionTable(Output):
     """Columns whose width does not depend on the rows, which are shown before all are known."""
 
     def __init__(self, targets: tuple[str, ...], attributes: tuple[str, ...]) -> None:
@@ -108,8 +109,8 @@ class PredictionTable:
         self._is_first = True
         self._rows: list[list[Text]] = []
 
+    @override
     def add(self, path: str, answer: Prediction | ImageError) -> None:
-        """See `Output.add`."""
         if isinstance(answer, ImageError):
             cells = [UNREADABLE, "", "", *("" for _ in self._attributes), ""]
             self._rows.append([Text(printable(path)), *(Text(c, style="red") for c in cells)])
@@ -124,6 +125,7 @@ class PredictionTable:
         ]  # fmt: skip
         self._rows.append([Text(printable(path)), *map(Text, cells)])
 
+    @override
     def flush(self) -> None:
         entropies = [f"entropy of {printable(a)}" for a in self._attributes]
         titles = ["image", "answer", "p", "zero-shot", *entropies, ""]
@@ -141,10 +143,6 @@ def _zero_shot(answer: Prediction) -> str:
 def _write(text: str) -> None:
     sys.stdout.buffer.write(text.encode())
     sys.stdout.buffer.flush()
-
-
-if TYPE_CHECKING:
-    pass
 
 
 def predict_command(
