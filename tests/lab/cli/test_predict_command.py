@@ -238,13 +238,11 @@ def test_a_method_that_is_not_fitted(pictures: Path, tiny_model: str, more: list
     assert "'logit-balance' has to be fitted: name a folder" in " ".join(out.stderr.split())
 
 
-def test_large_folders_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_are_read_in_order(tmp_path: Path) -> None:
     for i in range(25):
         (tmp_path / f"{i:02d}.png").touch()
     everything = [str(tmp_path / f"{i:02d}.png") for i in range(25)]
     assert list(find_images([str(tmp_path)])) == everything
-    monkeypatch.setattr("fair_tta._io._AT_ONCE", 4)
-    assert sorted(map(str, find_images([str(tmp_path)]))) == everything
 
 
 def test_kept_answers_samples_and_messages(pictures: Path, tiny_model: str, tmp_path: Path) -> None:
