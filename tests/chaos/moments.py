@@ -67,7 +67,7 @@ class Moments:
             replace(*arguments, **options)
             self._passed(FILE)
 
-        Store.append = appending  # type: ignore[method-assign]
+        Store.append = appending  # type: ignore[method-assign, assignment]
         Vision.load = loading  # type: ignore[method-assign, assignment]
         os.replace = replacing
 

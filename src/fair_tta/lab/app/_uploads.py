@@ -134,7 +134,7 @@ def _endings(name: str) -> list[tuple[str, ...]]:
     return [tuple(parts[i:]) for i in range(len(parts))]
 
 
-def _by_endings(staged: dict[str, UploadedFile]) -> dict[tuple[str, ...], set[str]]:
+def _by_endings(staged: Mapping[str, UploadedFile]) -> dict[tuple[str, ...], set[str]]:
     known: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
     for name, file in staged.items():
         for ending in _endings(file.name):

@@ -225,7 +225,8 @@ def open_table(
         split: of the datasets; None for what each is tested on.
         ages: who is young and who is old.
     """
-    home, folders = Path(out), {}
+    home = Path(out)
+    folders: dict[str, Reader] = {}
     if os.fspath(table).endswith(".toml"):
         grid, folders = read_toml(table)
     else:

@@ -340,8 +340,10 @@ def run_table(
     require("pyarrow", "bench")  # before any work is done
     if not isinstance(table, Table):
         out = Path("bench") / Path(table).stem if out is None else out
-        counts = {"images": images * seeds, "reference_images": reference_images}
-        table = open_table(table, data, out=out, ages=ages, **counts)
+        table = open_table(
+            table, data, out=out, ages=ages,
+            images=images * seeds, reference_images=reference_images,
+        )  # fmt: skip
     grid = of_datasets(table.grid, datasets) if datasets else table.grid
     home = Path("bench") / grid.name if out is None else Path(out)
     parts, remarks = gather(

@@ -30,7 +30,8 @@ def k_means(points: Tensor, clusters: int) -> Tensor:
     """
     distinct = points.unique(dim=0)
     if len(distinct) <= clusters:
-        return distinct[torch.arange(clusters) % len(distinct)]
+        few: Tensor = distinct[torch.arange(clusters) % len(distinct)]
+        return few
     values, starts = points.numpy(), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a cluster without points keeps its centre
