@@ -121,7 +121,7 @@ def _described(value: Any, unknown: list[str], depth: int = 0) -> Any:
         name, settings = type(value).__name__, value.identity_settings()
     elif dataclasses.is_dataclass(value):
         name = type(value).__name__
-        if code is not None or value.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        if code is not None or getattr(value, "__dataclass_params__").frozen:  # noqa: B009
             settings = {f.name: inner(getattr(value, f.name)) for f in dataclasses.fields(value)}
     elif isinstance(value, functools.partial):
         settings = inner({"function": value.func, "args": value.args, "keywords": value.keywords})

@@ -36,7 +36,7 @@ def test_changed_and_surely_wrong_of_each_group(gallery: GroupGallery, tmp_path:
     gallery.add(record(tmp_path, 6, "dog", "out"), [answer("cat", 0.9), answer("cat", 0.7)])
     gallery.add(record(tmp_path, 7, "dog", "out"), [answer("cat", 0.6), answer("cat", 0.7)])
     gallery.add(record(tmp_path, 8, "dog", "out"), [answer("dog", 0.9), answer("dog", 0.9)])
-    found = gallery.pictures()
+    found = gallery.images()
     assert [one.caption for one in found] == [
         "cat / in: changed (Other), 5.png",
         "cat / in: changed (Other), 4.png",
@@ -51,20 +51,20 @@ def test_a_picture_is_not_shown_twice_with_the_same_answers(
     gallery: GroupGallery, tmp_path: Path
 ) -> None:
     gallery.add(record(tmp_path, 0, "cat", "in"), [answer("dog", 0.9), answer("cat", 0.7)])
-    assert [one.caption for one in gallery.pictures()] == ["cat / in: changed (Other), 0.png"]
+    assert [one.caption for one in gallery.images()] == ["cat / in: changed (Other), 0.png"]
 
 
 def test_a_single_run_has_no_after(tmp_path: Path) -> None:
     alone = GroupGallery(["ZeroShot"])
     alone.add(record(tmp_path, 0, "cat", "in"), [answer("dog", 0.9)])
-    assert [one.caption for one in alone.pictures()] == ["cat / in: surely wrong (ZeroShot), 0.png"]
+    assert [one.caption for one in alone.images()] == ["cat / in: surely wrong (ZeroShot), 0.png"]
 
 
 def test_not_too_many_and_none_that_is_gone(gallery: GroupGallery, tmp_path: Path) -> None:
     for i in range(60):
         row = record(tmp_path, i, "cat", f"place {i // 2}")
         gallery.add(row, [answer("dog", 0.6), answer("cat", 0.6)])
-    assert len(gallery.pictures()) == MOST_IN_GALLERY
+    assert len(gallery.images()) == MOST_IN_GALLERY
     for path in tmp_path.iterdir():
         path.unlink()
-    assert gallery.pictures() == []
+    assert gallery.images() == []

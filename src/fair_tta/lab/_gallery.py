@@ -1,4 +1,4 @@
-"""A few pictures of each group for the report: answers that changed, and that are surely wrong."""
+"""A few images of each group for the report: answers that changed, and that are surely wrong."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Candidate:
 
 
 class GroupGallery:
-    """Passes over all rows and keeps the paths of a few; pictures are opened at the end.
+    """Passes over all rows and keeps the paths of a few; images are opened at the end.
 
     Args:
         methods: names of the runs, the reference first.
@@ -60,7 +60,7 @@ class GroupGallery:
                 (_SURELY_WRONG, *group), before[1], record, _SURELY_WRONG, method, before, last
             )
 
-    def pictures(self) -> list[GalleryImage]:
+    def images(self) -> list[GalleryImage]:
         """Those that can be opened, group by group; none twice with the same answers."""
         found: list[GalleryImage] = []
         shown: set[tuple[str, str]] = set()

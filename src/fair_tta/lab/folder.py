@@ -90,9 +90,9 @@ def finish(
         interval: how intervals are made.
         provenance: what to write down besides.
         harmful: sets of classes, see `fair_tta.audit`.
-        gallery: pictures for the report.
+        gallery: images for the report.
         notes: sentences to begin `Audit.warnings` with.
-        named_problems: whether the audit names pictures that were left out, or counts them only.
+        named_problems: whether the audit names images that were left out, or counts them only.
     """
     if not len(next(iter(columns.values()))):
         listed = "\n".join(problems.lines())
@@ -110,8 +110,8 @@ def finish(
     ]
     together = audits[0] if len(audits) == 1 else compare(audits)
     if notes:
-        told = structs.replace(together.document, warnings=(*notes, *together.warnings))
-        together = replace(together, document=told)
+        noted = structs.replace(together.document, warnings=(*notes, *together.warnings))
+        together = replace(together, document=noted)
     together.save(out / AUDIT)
     write_report(together, out / REPORT, gallery=gallery)
     write_report(together, out / CARD)
@@ -143,7 +143,7 @@ class ProblemsFile(_Csv):
 
 
 class PredictionsFile(_Csv):
-    """A row for each picture: labels, and what each run says.
+    """A row for each image: labels, and the prediction of each run.
 
     Args:
         path: where to write it.
@@ -192,13 +192,13 @@ def audit_folder(
     progress: Progress | None = None,
     fitting: Counting = lambda *_: None,
 ) -> FolderAudit:
-    """Classify the pictures of a folder with several adapters and measure the answers.
+    """Classify the images of a folder with several adapters and measure the answers.
 
     Images pass by in batches; what stays in memory of each is a few numbers. Finished answers are
     in ``rows.sqlite`` of `out`: the same call goes on from there after Ctrl-C, a kill or a power
     cut, and ends with the same rows; a call with one more adapter asks that one alone. An answer
-    belongs to the content of a picture, the model, the prompts, the method and the seed, so nothing
-    else has to be as it was. Rows and pictures that cannot be used are left out, listed in
+    belongs to the content of a image, the model, the prompts, the method and the seed, so nothing
+    else has to be as it was. Rows and images that cannot be used are left out, listed in
     ``problems.csv``, and tried again by the next call.
 
     Args:
@@ -210,7 +210,7 @@ def audit_folder(
             ``report.html``, ``card.md``, ``predictions.csv`` and ``problems.csv``.
         skip_unknown: leave rows out whose values were not named, instead of an error.
         limit: the first so many rows only.
-        sample: so many pictures only, of each group its share and at least one; the classifier's
+        sample: so many images only, of each group its share and at least one; the classifier's
             seed chooses them.
         harmful: classes that should not be answered, see `fair_tta.audit`.
         interval: how intervals are made.
@@ -218,14 +218,14 @@ def audit_folder(
         model: how other processes load the model, such as the string that the classifier was made
             of; if None it is sent to them.
         restart: throw away answers that are there.
-        pictures: show a few of each group in the report; False leaves neither pictures nor their
+        pictures: show a few of each group in the report; False leaves neither images nor their
             names in it, nor in ``audit.json``.
-        reference: a folder of pictures; adapters that need a reference and have none are fitted on
-            them first. The audit says which, and how many of them were audited.
-        reference_is_data: allow the reference to have audited pictures; else they are refused.
+        reference: a folder of images; adapters that need a reference and have none are fitted on
+            them first. The audit records which, and how many of them were audited.
+        reference_is_data: allow the reference to have audited images; else they are refused.
         notes: sentences that the audit's warnings are to begin with.
-        progress: is told after each row how many are finished, and how many there are.
-        fitting: is told how many pictures of the reference are finished.
+        progress: receives after each row how many are finished, and how many there are.
+        fitting: receives how many images of the reference are finished.
     """
     if not adapters:
         raise FairTTAError("`adapters` should name at least one adapter (got none).")
@@ -253,7 +253,7 @@ def audit_folder(
         classifier,
         adapters,
         reference,
-        lambda: (asked for row in chosen if (asked := _picture(row)) is not None),
+        lambda: (asked for row in chosen if (asked := _image(row)) is not None),
         reference_is_data=reference_is_data,
         progress=fitting,
     )
@@ -272,7 +272,7 @@ def audit_folder(
     ):
         runner = Runner(job_of(classifier, adapters.values(), model), engine or Local(), store)
         size = classifier.batch_size
-        answered = runner.stream(chosen, _picture, size=size, seed=seed, read_ahead=True)
+        answered = runner.stream(chosen, _image, size=size, seed=seed, read_ahead=True)
         with (
             closing(ProblemsFile(listed)) as listing,
             closing(PredictionsFile(predicted, columns, labels.sensitive)) as predictions,
@@ -318,7 +318,7 @@ def audit_folder(
             harmful=harmful,
             interval=interval,
             provenance=provenance,
-            gallery=gallery.pictures() if pictures else [],
+            gallery=gallery.images() if pictures else [],
             named_problems=pictures,
             notes=[*notes, *fitted.notes, *(f"Not all rows were used: {what}." for what in said)],
         )
@@ -349,7 +349,7 @@ def _group(row: NumberedRow) -> tuple[str, ...] | None:
     return None if isinstance(of, Problem) else of.group
 
 
-def _picture(row: NumberedRow) -> ImageSource | None:
+def _image(row: NumberedRow) -> ImageSource | None:
     of = row[1]
     return None if isinstance(of, Problem) else ImageSource(of.key, _source(of))
 

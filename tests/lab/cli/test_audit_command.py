@@ -110,9 +110,9 @@ def test_problems_are_listed(folder: Path, tiny_model: str) -> None:
         "image file is empty (0 bytes)": 1,
         "image file is missing": 1,
         "value is missing": 1,
-        "picture cannot be read": 1,
+        "image cannot be read": 1,
     }
-    assert "7 rows were left out, 1 of them because the picture is counted already:" in out.stdout
+    assert "7 rows were left out, 1 of them because the image is counted already:" in out.stdout
     assert "1 x image file is missing: missing.png" in out.stdout
     assert "Prompts, targets: 'a photo of a cat.', 'a photo of a dog, black.'" in out.stderr
 
@@ -565,7 +565,7 @@ def test_what_folders_do_not_label_is_listed(tmp_path: Path, tiny_model: str) ->
     listed = {(p["row"], p["what"]): p["problem"] for p in table_of(tmp_path / "out/problems.csv")}
     assert listed == {
         ("5", "cat/früh/caf\\udce9.png"): "file name is not Unicode (rename the file)",
-        ("6", "stray.png"): "picture lies above the folders that are the labels",
+        ("6", "stray.png"): "image lies above the folders that are the labels",
     }
     assert len(table_of(tmp_path / "out" / "predictions.csv")) == 4
     assert (tmp_path / "out" / "labels.csv").read_text() == "mine"

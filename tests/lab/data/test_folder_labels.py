@@ -78,7 +78,7 @@ def test_problems_are_counted_and_the_first_are_examples() -> None:
     problems = problems.add(Problem(ProblemKind.ENCODING, "labels.csv"))
     assert (problems.rows, problems.lost) == (31, 30)
     assert problems.headline() == (
-        "31 rows were left out, 1 of them because the picture is counted already"
+        "31 rows were left out, 1 of them because the image is counted already"
     )
     assert problems.lines()[0] == "30 x image file is missing: 0.png; 1.png; 2.png; ..."
     found = problems.to_dict()["image file is missing"]

@@ -26,7 +26,7 @@ def test_folders_are_labels_the_outermost_first(tmp_path: Path) -> None:
     draw(tmp_path / "photos", "cat/in/1.png", "cat/out/deep/2.png", "dog/in/3.png")
     draw(tmp_path / "photos", "stray.png", "cat/4.png")
     made = write_labels_of_folders(tmp_path / "photos", ["animal", "place"], tmp_path / "out")
-    assert (made.file, made.pictures) == (tmp_path / "out" / FOLDER_LABELS, 3)
+    assert (made.file, made.images) == (tmp_path / "out" / FOLDER_LABELS, 3)
     assert sorted(made.problems, key=str) == [
         Problem(ProblemKind.TOO_HIGH, "cat/4.png"), Problem(ProblemKind.TOO_HIGH, "stray.png"),
     ]  # fmt: skip
@@ -42,7 +42,7 @@ def test_folders_are_labels_the_outermost_first(tmp_path: Path) -> None:
 
 def test_pictures_that_lie_too_high(tmp_path: Path) -> None:
     draw(tmp_path / "photos", "cat/1.png")
-    message = r"photos/ANIMAL/PLACE/picture.jpg \(1 pictures lie higher, none so deep\)"
+    message = r"photos/ANIMAL/PLACE/image.jpg \(1 images lie higher, none so deep\)"
     with pytest.raises(DatasetError, match=message):
         write_labels_of_folders(tmp_path / "photos", ["animal", "place"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -54,7 +54,7 @@ def test_closed_folders_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     found = [str(tmp_path / "cat" / "1.png"), Unlisted(str(tmp_path / "dog"), "Permission denied")]
     monkeypatch.setattr(module, "images_below", lambda _: iter(found))
     made = write_labels_of_folders(tmp_path, ["animal"], tmp_path / "out")
-    assert made.pictures == 1
+    assert made.images == 1
     assert made.problems == (Problem(ProblemKind.CLOSED_FOLDER, "dog (Permission denied)"),)
 
 

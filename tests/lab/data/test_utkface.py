@@ -62,7 +62,7 @@ def test_the_summary_is_short(tmp_path: Path) -> None:
     assert lines[0].startswith("12 x race is 'Others', which is not one of the paper's four: 116_")
     assert lines[0].endswith("; ...")
     assert lines[1] == (
-        "3 x file name does not tell age, gender and race: " + "; ".join(made.UTKFACE_MALFORMED)
+        "3 x file name does not hold age, gender and race: " + "; ".join(made.UTKFACE_MALFORMED)
     )
 
 

@@ -243,7 +243,7 @@ def test_identity(tmp_path: Path) -> None:
 
         name, encode_images = "hidden", backend.encode_images
 
-    hidden = feature_identity(Hidden(), AugMix(6))  # type: ignore[arg-type]
+    hidden = feature_identity(Hidden(), AugMix(6))
     assert hidden["weights"].startswith("features ")
     assert hidden["preprocessing"] is None
 

@@ -104,7 +104,7 @@ def test_what_a_worker_cannot_use_is_told_as_by_the_local_engine(
 ) -> None:
     pets = bench_tiny.save_pets(tmp_path / "pets", 12)
     table = tiny_run(model, pets, tmp_path / "out")
-    path = Path(str(table.units()[0].pictures[0].source))
+    path = Path(str(table.units()[0].images[0].source))
     path.unlink()
     path.mkdir()  # whatever the disk says
     told = []
@@ -266,7 +266,7 @@ def test_an_actor_without_room_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) 
         with OnRay(workers=2).open(SimpleNamespace()) as pool:  # type: ignore[arg-type]
             units = [pool.submit(WorkUnit((), 0, ())) for _ in range(6)]
             assert ray.waits.wait(60)
-            assert [unit.result() for unit in units[:wanted]] == [[]] * wanted
+            assert [wait() for wait in units[:wanted]] == [[]] * wanted
         assert all(actor.killed.is_set() for actor in ray.actors)
 
 

@@ -204,7 +204,7 @@ def _labels_of_folders(images: Path, columns: tuple[str, ...], out: Path) -> Fol
 
     made = write_labels_of_folders(images, columns, out)
     folders = f"the names of their folders ({' / '.join(columns)})"
-    log(f"No --labels: {made.pictures} images have {folders}.")
+    log(f"No --labels: {made.images} images have {folders}.")
     return made
 
 

@@ -77,7 +77,8 @@ def examine_command(
     with exits(context, stopped):
         from fair_tta._io import printable
         from fair_tta.lab._cli.tables import print_examination
-        from fair_tta.lab.folder import EXAMINATION, EXAMINATION_PAGE, ROWS, examine_folder
+        from fair_tta.lab._runs.store import ROWS
+        from fair_tta.lab.folder import EXAMINATION, EXAMINATION_PAGE, examine_folder
         from fair_tta.methods import ZeroShot
 
         methods = options.read_adapters(adapters) if adapters else {}

@@ -10,8 +10,9 @@ from rich.text import Text
 from fair_tta._io import printable
 from fair_tta.auditing._document import AuditDocument, EstimateFields
 from fair_tta.auditing._examination import Examination, ExaminationDocument, PerceivedAttribute
+from fair_tta.lab._runs.store import ROWS
 from fair_tta.lab._terminal import NarrowTable
-from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, ROWS, FolderAudit
+from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, FolderAudit
 from fair_tta.lab.report import _examination as sentences
 from fair_tta.lab.report._first_screen import screen_of_many
 from fair_tta.lab.report._numbers import SPACE, group_name

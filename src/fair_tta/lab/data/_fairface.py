@@ -25,7 +25,7 @@ DIR/fairface/                                   or DIR itself
 
 
 class Padding(Enum):
-    """How much of the surroundings FairFace's pictures show: the value is the folder's name."""
+    """How much of the surroundings FairFace's images show: the value is the folder's name."""
 
     NARROW = "fairface-img-margin025-trainval"
     WIDE = "fairface-img-margin125-trainval"
@@ -42,7 +42,7 @@ BRACKETS: dict[str, tuple[int, float]] = {
     "60-69": (60, 69),
     "more than 70": (70, float("inf")),
 }
-"""The ages that FairFace tells apart: youngest and oldest."""
+"""The ages that FairFace distinguishes: youngest and oldest."""
 
 PEOPLE = ("race and gender", "race, gender or child")
 """Attributes whose values are race and gender together, such as ``White man``."""
@@ -82,7 +82,7 @@ def read_fairface(
         task: what to read.
         split: the part to read; FairFace has no public test split.
         ages: who is young and who is old; must not cut a bracket in two.
-        padding: which of the two sets of pictures; if None the narrow one (the usual choice)
+        padding: which of the two sets of images; if None the narrow one (the usual choice)
             before `val/` and `train/` themselves before the wide one. It is recorded.
         check_images: whether images must be there; False reads labels only.
     """
@@ -101,15 +101,15 @@ def read_fairface(
         parameters.update(ages.limits)
     parts = [_FILES[s] for s in _FILES if split in (s, Split.ALL)]
     tables = [FAIRFACE.table(FAIRFACE.need(base, _BASES, names), _COLUMNS) for _, names in parts]
-    pictures = _pictures(base, parts[0][0], padding)
-    if pictures is None and check_images:
+    images = _images(base, parts[0][0], padding)
+    if images is None and check_images:
         raise FAIRFACE.error(f"{str(base)!r} has no folder {_wanted(padding, parts[0][0])}.")
-    if pictures is not None:
-        parameters["images"] = pictures.relative_to(base).as_posix()
+    if images is not None:
+        parameters["images"] = images.relative_to(base).as_posix()
     rows = (
         row
         for (folder, _), table in zip(parts, tables, strict=True)
-        for row in _rows(table, task, ages, pictures or base, folder)
+        for row in _rows(table, task, ages, images or base, folder)
     )
     return FAIRFACE.dataset(task, base, rows, parameters, check_images)
 
@@ -134,7 +134,7 @@ def _asks_for_brackets(task: BenchmarkTask) -> bool:
     return set(names) == set(BRACKETS)
 
 
-def _pictures(base: Path, folder: str, padding: Padding | None) -> Path | None:
+def _images(base: Path, folder: str, padding: Padding | None) -> Path | None:
     """The folder that holds `train/` and `val/`."""
     if padding is None:
         choices = [Padding.NARROW.value, "", Padding.WIDE.value]
@@ -150,7 +150,7 @@ def _wanted(padding: Padding | None, folder: str) -> str:
 
 
 def _rows(
-    table: LabelTable, task: BenchmarkTask, ages: AgeCut, pictures: Path, folder: str
+    table: LabelTable, task: BenchmarkTask, ages: AgeCut, images: Path, folder: str
 ) -> Iterator[Record | Problem]:
     needs_age = "age" in (task.target, *task.sensitive)
     races = {race.lower(): race for race in RACES_7}
@@ -159,7 +159,7 @@ def _rows(
             yield row
             continue
         file, cell, gender, race = (row.cells[column] for column in _COLUMNS)
-        # fairface/val/1.jpg, val/1.jpg and 1.jpg are the same picture.
+        # fairface/val/1.jpg, val/1.jpg and 1.jpg are the same image.
         parts = PurePosixPath(file.replace("\\", "/")).parts
         key = "/".join((folder, *parts)[-2:]) if parts else ""
         values = {
@@ -183,4 +183,4 @@ def _rows(
                 yield Problem(ProblemKind.BETWEEN_AGES, f"{key} ({bracket})")
                 continue
             values["age"] = age
-        yield labelled(task, values, pictures / key, key)
+        yield labelled(task, values, images / key, key)

@@ -174,7 +174,7 @@ def file_of(record: Record) -> str:
 
 
 def _key(path: Path, images: Path, name: str) -> str:
-    """The name within the folder of the pictures; outside of it as it is written."""
+    """The name within the folder of the images; outside of it as it is written."""
     found, asked = os.path.abspath(path), os.path.abspath(images)
     for folder in (asked, _real(asked)):
         if os.path.normcase(found).startswith(os.path.normcase(os.path.join(folder, ""))):
@@ -214,10 +214,10 @@ MOST_VALUES = 1000
 
 @dataclass(frozen=True)
 class Labels:
-    """Where pictures and labels are, and what the columns mean.
+    """Where images and labels are, and what the columns mean.
 
     Args:
-        images: the folder of the pictures.
+        images: the folder of the images.
         file: the CSV file; `fair_tta.lab.data.iter_folder` says what it may look like.
         target: the column of the target.
         sensitive: the columns of sensitive attributes, which keep these names.
@@ -371,28 +371,28 @@ class FolderLabels(NamedTuple):
 
     Attributes:
         file: where it is.
-        pictures: how many it names.
-        problems: the pictures and folders that it does not name.
+        images: how many it names.
+        problems: the images and folders that it does not name.
     """
 
     file: Path
-    pictures: int
+    images: int
     problems: tuple[Problem, ...]
 
 
 def write_labels_of_folders(
     images: str | os.PathLike[str], columns: Sequence[str], out: str | os.PathLike[str]
 ) -> FolderLabels:
-    """Write a label file for pictures whose folders are named by their labels.
+    """Write a label file for images whose folders are named by their labels.
 
     Args:
-        images: the folder of the pictures.
+        images: the folder of the images.
         columns: what the folders say, the outermost first.
         out: where `FOLDER_LABELS` is written, with a column ``path`` and these; a folder, made if
             it is not there.
 
     Raises:
-        DatasetError: there are no pictures, or none so deep, or the file is somebody else's.
+        DatasetError: there are no images, or none so deep, or the file is somebody else's.
     """
     root = Path(images)
     if not os.path.isdir(root):
@@ -414,8 +414,8 @@ def write_labels_of_folders(
         higher = sum(problem.kind is ProblemKind.TOO_HIGH for problem in problems)
         raise DatasetError(
             f"without a label file the folders of {str(root)!r} should be the labels, "
-            f"{root.name}/{layout}/picture.jpg ({higher} pictures lie higher, none so deep): give "
-            "`labels_csv`, or sort the pictures into folders."
+            f"{root.name}/{layout}/image.jpg ({higher} images lie higher, none so deep): give "
+            "`labels_csv`, or sort the images into folders."
         )
     file = Path(out) / FOLDER_LABELS
     file.parent.mkdir(parents=True, exist_ok=True)

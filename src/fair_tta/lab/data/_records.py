@@ -26,12 +26,12 @@ class ProblemKind(Enum):
     CLOSED_IMAGE = "image file may not be read (permission denied)"
     NOT_A_FILE = "image is a pipe, a socket or a device, not a file"
     CLOSED_FOLDER = "folder cannot be looked into"
-    TOO_HIGH = "picture lies above the folders that are the labels"
+    TOO_HIGH = "image lies above the folders that are the labels"
     NOT_UNICODE = "file name is not Unicode (rename the file)"
     EMPTY_IMAGE = "image file is empty (0 bytes)"
-    UNREADABLE = "picture cannot be read"
+    UNREADABLE = "image cannot be read"
     MALFORMED_ROW = "row does not have the fields of the header"
-    MALFORMED_NAME = "file name does not tell age, gender and race"
+    MALFORMED_NAME = "file name does not hold age, gender and race"
     MISSING_VALUE = "value is missing"
     UNKNOWN_VALUE = "value is not one of those expected"
     OTHER_RACE = "race is 'Others', which is not one of the paper's four"
@@ -82,7 +82,7 @@ class Problems:
 
     @property
     def rows(self) -> int:
-        """How many rows were left out; some only repeat a picture that is counted."""
+        """How many rows were left out; some only repeat a image that is counted."""
         return sum(n for kind, n in self.counts.items() if not kind.is_of_file)
 
     @property
@@ -113,7 +113,7 @@ class Problems:
             return "No row was left out, but"
         text = f"{self.rows} {'row was' if self.rows == 1 else 'rows were'} left out"
         kept = self.rows - self.lost
-        return f"{text}, {kept} of them because the picture is counted already" if kept else text
+        return f"{text}, {kept} of them because the image is counted already" if kept else text
 
     def lines(self) -> list[str]:
         """One line for each kind."""

@@ -17,7 +17,7 @@ from fair_tta.errors import FairTTAError
 class AgeCut:
     """Who is young and who is old; anyone in between is left out and counted.
 
-    The paper does not tell its cut, and public code has no common rule: some take 20 and over
+    The paper does not state its cut, and public code has no common rule: some take 20 and over
     against 10 and under, some make three groups with cuts at 20 and 40.
 
     Args:

@@ -1,4 +1,4 @@
-"""UTKFace: faces whose file names tell age, gender and race (Zhang et al., 2017)."""
+"""UTKFace: faces whose file names hold age, gender and race (Zhang et al., 2017)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read_utkface(
     if names is None:
         base = UTKFACE.check_root(root)
         base = UTKFACE.find(base, [""], _FOLDERS) or base
-        paths: Iterable[Path | Unlisted] = _pictures(base)
+        paths: Iterable[Path | Unlisted] = _images(base)
     else:
         base = Path(root)
         paths = (base / name for name in names)
@@ -64,17 +64,17 @@ def read_utkface(
     return UTKFACE.dataset(task, base, rows, parameters, check_images)
 
 
-def _pictures(root: Path) -> list[Path | Unlisted]:
+def _images(root: Path) -> list[Path | Unlisted]:
     """Pictures in the order of their names; aligned ones first, so that these are kept."""
     closed: list[Path | Unlisted] = []
-    pictures: list[Path] = []
+    images: list[Path] = []
     for found in walk(root, follow_links=True):
         if isinstance(found, Unlisted):
             closed.append(found)
         elif found.lower().endswith(_PICTURES) and not os.path.basename(found).startswith("._"):
-            pictures.append(Path(found))
-    pictures.sort(key=lambda path: (not path.name.endswith(_ALIGNED), path.name, path))
-    return [*closed, *pictures]
+            images.append(Path(found))
+    images.sort(key=lambda path: (not path.name.endswith(_ALIGNED), path.name, path))
+    return [*closed, *images]
 
 
 def _row(path: Path | Unlisted, task: BenchmarkTask, ages: AgeCut) -> Record | Problem:
