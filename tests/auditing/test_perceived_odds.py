@@ -76,7 +76,7 @@ def test_it_is_saved_and_shown(both: Audit) -> None:
     again = Audit.from_json(both.to_json())
     assert again == both
     page = html(both)
-    assert "What would have been said without labels" in page
+    assert "What an examination without labels would have shown" in page
     assert "no labels of this attribute" in page
     assert "balanced" in markdown(both).lower()
 

@@ -1,28 +1,18 @@
-"""The audit as an object: a document, read, written, shown, and as data frames."""
+"""The audit as an object: a document, shown, and as data frames."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from fair_tta._io import write_whole
-from fair_tta.auditing._document import (
-    SCHEMA_ID,
-    AuditDocument,
-    EstimateFields,
-    RunFigures,
-    dump_document,
-    parse_document,
-    read_file,
-)
+from fair_tta.auditing._document import AuditDocument, EstimateFields, Written
 from fair_tta.errors import FairTTAError, require
 from fair_tta.metrics._columns import Columns
 from fair_tta.metrics._estimate import Estimate, label
@@ -31,195 +21,20 @@ from fair_tta.prediction import Prediction
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-def columns_to_dataframe(columns: Columns, runs: Sequence[str]) -> Any:
-    """Columns ``y_true``, ``sensitive: ATTRIBUTE`` and ``y_pred: RUN``."""
-    pandas = require("pandas", "fairlearn")
-    table = {"y_true": _labels(columns, None)}
-    table |= {f"sensitive: {a}": column for a, column in _sensitive(columns).items()}
-    table |= {f"y_pred: {name}": _labels(columns, run) for run, name in enumerate(runs)}
-    return pandas.DataFrame(table)
-
-
-def metric_frame(columns: Columns, run: int, metrics: Mapping[str, Any] | None) -> Any:
-    """A `fairlearn.metrics.MetricFrame`; accuracy and count if no metrics are given."""
-    pandas = require("pandas", "fairlearn")
-    fairlearn = require("fairlearn.metrics", "fairlearn")
-    if metrics is None:
-        metrics = {"accuracy": _accuracy, "count": fairlearn.count}
-    return fairlearn.MetricFrame(
-        metrics=dict(metrics),
-        y_true=_labels(columns, None),
-        y_pred=_labels(columns, run),
-        sensitive_features=pandas.DataFrame(_sensitive(columns)),
-    )
-
-
-def predictions_to_dataframe(predictions: Sequence[Prediction]) -> Any:
-    """Predictions as a pandas DataFrame, one row each, one column per number."""
-    pandas = require("pandas", "fairlearn")
-    return pandas.DataFrame([_flat(p) for p in predictions])
-
-
-def _flat(prediction: Prediction) -> dict[str, Any]:
-    row: dict[str, Any] = {"label": prediction.label, "flipped": prediction.flipped}
-    for name, value in vars(prediction).items():
-        if name == "label":
-            continue
-        if name == "warnings":
-            row[name] = "; ".join(value)
-        elif isinstance(value, dict):
-            for key, inner in value.items():
-                nested = inner if isinstance(inner, dict) else {None: inner}
-                for last, number in nested.items():
-                    row[": ".join(k for k in (name, key, last) if k is not None)] = number
-        else:
-            row[name] = value
-    return row
-
-
-def _labels(columns: Columns, run: int | None) -> list[Hashable]:
-    codes = columns.truth if run is None else columns.answers[run]
-    return [columns.targets[i] for i in codes]
-
-
-def _sensitive(columns: Columns) -> dict[str, list[Hashable]]:
-    groups = columns.groups
-    return {a: [groups[i][k] for i in columns.group] for k, a in enumerate(columns.values)}
-
-
-def _accuracy(y_true: Any, y_pred: Any) -> float:
-    return float((y_true == y_pred).mean())
-
-
-SHOWN_FIGURES = {
+_HEADS = {
     "accuracy": "accuracy",
     "worst_group_accuracy": "worst group",
     "bias": "gap",
     "equalized_odds_difference": "EOD",
-}
-"""The figures that fit into a narrow table, and their heads."""
+}  # the figures that fit into a narrow table
+_PRINTED = ("accuracy", "balanced_accuracy", *list(_HEADS)[1:])
 
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
 
 
-def document_frame(document: AuditDocument) -> Any:
-    """A pandas DataFrame with a row for each figure: those of runs, and accuracy by group."""
-    pandas = require("pandas", "fairlearn")
-    return pandas.DataFrame(list(_figures(document)))
-
-
-def _figures(document: AuditDocument) -> Iterator[dict[str, Any]]:
-    empty = dict.fromkeys(["target", *map(_column, document.data.sensitive)])
-    for run in document.runs:
-        for name, figure in run.metrics.by_name().items():
-            yield {"run": run.name, "figure": name, **empty, **_numbers(figure)}
-        for group in run.groups:
-            names = {_column(attribute): value for attribute, value in group.sensitive.items()}
-            for cell in group.classes:
-                numbers = _numbers(cell.true_positive_rate)
-                about = {"run": run.name, "figure": "group_accuracy", "target": cell.target}
-                yield {**about, **names, **numbers}
-
-
-def _column(attribute: str) -> str:
-    """As `to_dataframe` calls it: no attribute takes the place of a figure."""
-    return f"sensitive: {attribute}"
-
-
-def _numbers(figure: EstimateFields) -> dict[str, float | int | None]:
-    return {"value": figure.value, "low": figure.low, "high": figure.high, "n": figure.n}
-
-
-def plot_groups(run: RunFigures, small: int, axes: Axes | None = None) -> Axes:
-    """Accuracy of each class in each group as dots with intervals, the worst at the bottom.
-
-    Args:
-        run: whose groups.
-        small: groups with fewer images are hollow.
-        axes: of matplotlib (extra `plot`), new ones if None.
-    """
-    figures = require("matplotlib.figure", "plot")
-    cells = [
-        (label(cell.target, *group.sensitive.values()), cell.true_positive_rate)
-        for group in run.groups
-        for cell in group.classes
-        if cell.true_positive_rate.value is not None
-    ]
-    cells.sort(key=lambda cell: cell[1].value or 0.0)
-    if axes is None:
-        axes = figures.Figure(
-            figsize=(6.4, 1 + 0.3 * len(cells)), layout="constrained"
-        ).add_subplot()
-    for y, (_, figure) in enumerate(cells):
-        value, low, high = (100 * (x or 0.0) for x in (figure.value, figure.low, figure.high))
-        axes.plot([low, high], [y, y], color="tab:gray", linewidth=1.5, zorder=1)
-        face = "white" if figure.n < small else "tab:blue"
-        axes.plot([value], [y], "o", color="tab:blue", markerfacecolor=face, zorder=2)
-    if run.metrics.accuracy.value is not None:
-        axes.axvline(100 * run.metrics.accuracy.value, color="tab:orange", label="accuracy of all")
-        axes.legend(loc="best", frameon=False)
-    axes.set_yticks(range(len(cells)), [name for name, _ in cells], parse_math=False)
-    axes.set_xlabel("right answers, percent")
-    axes.set_title(run.name, parse_math=False)
-    return axes
-
-
-def to_latex(document: AuditDocument) -> str:
-    """A table of the runs for LaTeX (package booktabs): percent with intervals."""
-    head = " & ".join(["", *map(_escaped, SHOWN_FIGURES.values())])
-    lines = [rf"\begin{{tabular}}{{l{'r' * len(SHOWN_FIGURES)}}}", r"\toprule", rf"{head} \\"]
-    lines.append(r"\midrule")
-    for run in document.runs:
-        cells = [_escaped(run.name), *_row(run.metrics.by_name())]
-        lines.append(" & ".join(cells) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
-
-
-def to_html_table(document: AuditDocument) -> str:
-    """The same for notebooks, and what a reader must know."""
-    heads = "".join(f"<th>{escape(head)}</th>" for head in ("", *SHOWN_FIGURES.values()))
-    rows = "".join(
-        f"<tr><th>{escape(run.name)}</th>"
-        + "".join(f"<td>{cell}</td>" for cell in _row(run.metrics.by_name()))
-        + "</tr>"
-        for run in document.runs
-    )
-    notes = "".join(f"<p>{escape(sentence)}</p>" for sentence in document.warnings)
-    level = f"{100 * document.settings.level:g}"
-    caption = f"<p>{document.data.n} images; percent with {level} % intervals</p>"
-    return f"{caption}<table><tr>{heads}</tr>{rows}</table>{notes}"
-
-
-def _row(figures: Mapping[str, EstimateFields]) -> Sequence[str]:
-    return [_shown(figures[name]) for name in SHOWN_FIGURES]
-
-
-def _shown(figure: EstimateFields) -> str:
-    if figure.value is None or math.isnan(figure.value):
-        return "n/a"
-    text = f"{100 * figure.value:.1f}"
-    if figure.low is None or figure.high is None:
-        return text
-    return f"{text} [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"[\\~^&%$#_{}]", lambda sign: _LATEX[sign.group()], " ".join(text.split()))
-
-
-_SHOWN = (
-    "accuracy",
-    "balanced_accuracy",
-    "worst_group_accuracy",
-    "bias",
-    "equalized_odds_difference",
-)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class Audit:
+class Audit(Written):
     """Group-wise figures of one or more runs on the same images.
 
     `audit` and `compare` make it. It holds a document of constant size, whatever the number of
@@ -233,6 +48,8 @@ class Audit:
 
     document: AuditDocument
     columns: Columns | None = None
+
+    _kind = AuditDocument
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -264,20 +81,6 @@ class Audit:
             raise FairTTAError(f"`metric` should be one of {list(others[run])} (got {metric!r}).")
         return others[run][metric].estimate
 
-    def to_json(self) -> str:
-        """The document as JSON."""
-        return dump_document(self.document)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Audit:
-        """Read and check what `to_json` wrote."""
-        return cls(parse_document(text, AuditDocument, SCHEMA_ID, "audit"))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The document as plain dictionaries and lists."""
-        plain: dict[str, Any] = json.loads(self.to_json())
-        return plain
-
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Audit:
         """Read and check what `to_dict` gave."""
@@ -287,39 +90,88 @@ class Audit:
             raise FairTTAError(f"this is not what JSON can hold: {error}.") from error
         return cls.from_json(text)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the document to a file."""
-        write_whole(path, f"{self.to_json()}\n".encode())
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Audit:
-        """Read and check a file that `save` wrote."""
-        return cls.from_json(read_file(path))
-
     def to_frame(self) -> Any:
         """A pandas DataFrame with a row for each figure and group, also of a loaded audit."""
-        return document_frame(self.document)
+        return require("pandas", "fairlearn").DataFrame(list(self._figures()))
+
+    def _figures(self) -> Iterator[dict[str, Any]]:
+        empty = dict.fromkeys(["target", *map(_column, self.document.data.sensitive)])
+        for run in self.document.runs:
+            for name, figure in run.metrics.by_name().items():
+                yield {"run": run.name, "figure": name, **empty, **_numbers(figure)}
+            for group in run.groups:
+                names = {_column(attribute): value for attribute, value in group.sensitive.items()}
+                for cell in group.classes:
+                    about = {"run": run.name, "figure": "group_accuracy", "target": cell.target}
+                    yield {**about, **names, **_numbers(cell.true_positive_rate)}
 
     def plot(self, run: str | None = None, axes: Axes | None = None) -> Axes:
         """Accuracy of each group with its interval: matplotlib axes, also of a loaded audit.
+
+        The worst is at the bottom; groups with few images are hollow.
 
         Args:
             run: its name, the first if None.
             axes: where to draw, new ones if None; ``axes.figure.savefig(path)`` saves these.
         """
         chosen = self.document.runs[self._position(run)]
-        return plot_groups(chosen, self.document.settings.small, axes)
+        figures = require("matplotlib.figure", "plot")
+        cells = [
+            (label(cell.target, *group.sensitive.values()), cell.true_positive_rate)
+            for group in chosen.groups
+            for cell in group.classes
+            if cell.true_positive_rate.value is not None
+        ]
+        cells.sort(key=lambda cell: cell[1].value or 0.0)
+        if axes is None:
+            size = (6.4, 1 + 0.3 * len(cells))
+            axes = figures.Figure(figsize=size, layout="constrained").add_subplot()
+        for y, (_, figure) in enumerate(cells):
+            value, low, high = (100 * (x or 0.0) for x in (figure.value, figure.low, figure.high))
+            axes.plot([low, high], [y, y], color="tab:gray", linewidth=1.5, zorder=1)
+            face = "white" if figure.n < self.document.settings.small else "tab:blue"
+            axes.plot([value], [y], "o", color="tab:blue", markerfacecolor=face, zorder=2)
+        overall = chosen.metrics.accuracy.value
+        if overall is not None:
+            axes.axvline(100 * overall, color="tab:orange", label="accuracy of all")
+            axes.legend(loc="best", frameon=False)
+        axes.set_yticks(range(len(cells)), [name for name, _ in cells], parse_math=False)
+        axes.set_xlabel("right answers, percent")
+        axes.set_title(chosen.name, parse_math=False)
+        return axes
+
+    def _table(self) -> list[list[str]]:
+        """The heads, then each run: percent with intervals."""
+        figures = [(run.name, run.metrics.by_name()) for run in self.document.runs]
+        rows = [[name, *(_percent(found[key]) for key in _HEADS)] for name, found in figures]
+        return [["", *_HEADS.values()], *rows]
 
     def to_latex(self) -> str:
         """A table of the runs for LaTeX, with intervals (package booktabs)."""
-        return to_latex(self.document)
+        head, *rows = (" & ".join([*map(_escaped, row)]) + r" \\" for row in self._table())
+        lines = [rf"\begin{{tabular}}{{l{'r' * len(_HEADS)}}}", r"\toprule", head, r"\midrule"]
+        return "\n".join([*lines, *rows, r"\bottomrule", r"\end{tabular}", ""])
 
     def _repr_html_(self) -> str:
-        return to_html_table(self.document)
+        head, *rows = self._table()
+        heads = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+        body = "".join(
+            f"<tr><th>{escape(name)}</th>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>"
+            for name, *row in rows
+        )
+        notes = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.warnings)
+        level = f"{100 * self.document.settings.level:g}"
+        caption = f"<p>{self.document.data.n} images; percent with {level} % intervals</p>"
+        return f"{caption}<table><tr>{heads}</tr>{body}</table>{notes}"
 
     def to_dataframe(self) -> Any:
         """A pandas DataFrame with a row per image: label, sensitive values, answers of each run."""
-        return columns_to_dataframe(self.need_columns("to_dataframe"), self.runs)
+        columns, pandas = self.need_columns("to_dataframe"), require("pandas", "fairlearn")
+        table = {"y_true": columns.names(columns.truth)}
+        table |= {_column(a): column for a, column in columns.sensitive.items()}
+        answers = zip(self.runs, columns.answers, strict=True)
+        table |= {f"y_pred: {run}": columns.names(codes) for run, codes in answers}
+        return pandas.DataFrame(table)
 
     def to_metric_frame(
         self, run: str | None = None, metrics: Mapping[str, Any] | None = None
@@ -330,8 +182,16 @@ class Audit:
             run: its name.
             metrics: functions of y_true and y_pred; accuracy and count if None.
         """
-        columns = self.need_columns("to_metric_frame")
-        return metric_frame(columns, self._position(run), metrics)
+        columns, pandas = self.need_columns("to_metric_frame"), require("pandas", "fairlearn")
+        fairlearn = require("fairlearn.metrics", "fairlearn")
+        if metrics is None:
+            metrics = {"accuracy": lambda y, p: float((y == p).mean()), "count": fairlearn.count}
+        return fairlearn.MetricFrame(
+            metrics=dict(metrics),
+            y_true=columns.names(columns.truth),
+            y_pred=columns.names(columns.answers[self._position(run)]),
+            sensitive_features=pandas.DataFrame(columns.sensitive),
+        )
 
     def need_columns(self, what: str) -> Columns:
         """The columns, or an error that explains why `what` is not possible."""
@@ -355,7 +215,7 @@ class Audit:
         return _timeless(self.document) == _timeless(other.document)
 
     def __hash__(self) -> int:
-        return hash(dump_document(_timeless(self.document)))
+        return hash((self.document.data.hash, self.runs))
 
     def __repr__(self) -> str:
         return f"Audit(runs={list(self.runs)}, n={self.document.data.n})"
@@ -365,7 +225,7 @@ class Audit:
         for run in self.document.runs:
             figures = run.metrics.by_name()  # older audits lack some
             lines.append(run.name)
-            lines += [f"  {m:27}{_show(figures[m].estimate)}" for m in _SHOWN if m in figures]
+            lines += [f"  {m:27}{_show(figures[m].estimate)}" for m in _PRINTED if m in figures]
         return "\n".join([*lines, *self.warnings])
 
 
@@ -378,3 +238,48 @@ def _show(figure: Estimate) -> str:
     if figure.low is None or figure.high is None:
         return f"{figure.reason}" if figure.value != figure.value else f"{figure.value:.1%}"
     return f"{figure.value:6.1%}  [{figure.low:.1%}, {figure.high:.1%}]  n = {figure.n}"
+
+
+def _column(attribute: str) -> str:
+    """In data frames: no attribute takes the place of a figure."""
+    return f"sensitive: {attribute}"
+
+
+def _numbers(figure: EstimateFields) -> dict[str, float | int | None]:
+    return {"value": figure.value, "low": figure.low, "high": figure.high, "n": figure.n}
+
+
+def _percent(figure: EstimateFields) -> str:
+    if figure.value is None or math.isnan(figure.value):
+        return "n/a"
+    text = f"{100 * figure.value:.1f}"
+    if figure.low is None or figure.high is None:
+        return text
+    return f"{text} [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"[\\~^&%$#_{}]", lambda sign: _LATEX[sign.group()], " ".join(text.split()))
+
+
+def predictions_to_dataframe(predictions: Sequence[Prediction]) -> Any:
+    """Predictions as a pandas DataFrame, one row each, one column per number."""
+    pandas = require("pandas", "fairlearn")
+    return pandas.DataFrame([_flat(p) for p in predictions])
+
+
+def _flat(prediction: Prediction) -> dict[str, Any]:
+    row: dict[str, Any] = {"label": prediction.label, "flipped": prediction.flipped}
+    for name, value in vars(prediction).items():
+        if name == "label":
+            continue
+        if name == "warnings":
+            row[name] = "; ".join(value)
+        elif isinstance(value, dict):
+            for key, inner in value.items():
+                nested = inner if isinstance(inner, dict) else {None: inner}
+                for last, number in nested.items():
+                    row[": ".join(k for k in (name, key, last) if k is not None)] = number
+        else:
+            row[name] = value
+    return row

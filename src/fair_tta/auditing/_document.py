@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
-from math import isnan, nan
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
-
-from msgspec import (
-    Meta,
-    Struct,
-    ValidationError,
-    convert,
-    defstruct,
-    field,
-    to_builtins,
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypeVar,
 )
+
+from msgspec import Meta, Struct, ValidationError, convert, defstruct, field, to_builtins
 from msgspec.json import schema_components
 from msgspec.structs import asdict
 from typing_extensions import Self
 
-from fair_tta._io import open_file
+from fair_tta._io import open_file, write_whole
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._definitions import METRICS
 from fair_tta.metrics._estimate import Estimate, Over
@@ -54,17 +56,12 @@ class EstimateFields(Part, frozen=True):
     @classmethod
     def of(cls, estimate: Estimate) -> Self:
         """The figure as JSON has it: NaN is null."""
-        value, low, high = (
-            None if x is None or isnan(x) else float(x)
-            for x in (estimate.value, estimate.low, estimate.high)
-        )
-        return cls(value, low, high, estimate.n, estimate.reason)
+        return cls(**estimate.to_dict())
 
     @property
     def estimate(self) -> Estimate:
         """The reverse of `of`."""
-        value = nan if self.value is None else self.value
-        return Estimate(value, self.n, self.low, self.high, self.reason)
+        return Estimate.from_dict(asdict(self))
 
 
 class Measured(EstimateFields, frozen=True):
@@ -394,6 +391,14 @@ class Provenance(Struct, frozen=True):
     seed: int | None
 
 
+def read_origin(provenance: Mapping[str, Any]) -> Provenance:
+    """What every provenance has, without the entries that were added."""
+    try:
+        return convert(provenance, Provenance)
+    except ValidationError as error:
+        raise FairTTAError(f"in provenance: {error}") from None
+
+
 class AuditDocument(Part, frozen=True):
     """Group-wise figures of one or more runs on the same images. Rates lie in [0, 1]. A value of
     null is not defined, and its reason says why.
@@ -416,13 +421,10 @@ class AuditDocument(Part, frozen=True):
     @property
     def origin(self) -> Provenance:
         """What every provenance has, without the entries that were added."""
-        return convert(self.provenance, Provenance)
+        return read_origin(self.provenance)
 
     def __post_init__(self) -> None:
-        try:
-            self.origin  # noqa: B018
-        except ValidationError as error:
-            raise FairTTAError(f"in provenance: {error}") from None
+        read_origin(self.provenance)
         targets, groups = self.data.targets, [group.sensitive for group in self.runs[0].groups]
         square = [len(targets)] * len(targets)
         for run in self.runs:
@@ -451,54 +453,66 @@ def schema() -> dict[str, Any]:
     }
 
 
-def dump_document(document: Struct) -> str:
-    """As JSON, floats in full."""
-    plain = to_builtins(document)
-    text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # a file name that is not Unicode
-        text = json.dumps(plain, indent=1, allow_nan=False)
-    return text
+@dataclass(frozen=True, eq=False)
+class Written:
+    """What holds a document and is kept as JSON; its schema is called after the class."""
 
+    document: Any
 
-T = TypeVar("T", bound=Struct)
+    _kind: ClassVar[type[Struct]]
 
+    def to_json(self) -> str:
+        """The document as JSON, floats in full."""
+        plain = to_builtins(self.document)
+        text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # a file name that is not Unicode
+            text = json.dumps(plain, indent=1, allow_nan=False)
+        return text
 
-def parse_document(text: str | bytes, kind: type[T], schema_id: str, what: str) -> T:
-    """Read what `dump_document` wrote.
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read and check what `to_json` wrote.
 
-    Args:
-        text: JSON.
-        kind: the document.
-        schema_id: what its field ``schema`` should be.
-        what: its name in messages.
+        Raises:
+            FairTTAError: it is not such a document, and where it fails.
+        """
+        what = cls.__name__.lower()
+        schema_id = f"fair-tta/{what}/1"
+        if not isinstance(text, str | bytes):
+            raise FairTTAError(f"`text` should be JSON as a string (got {type(text).__name__}).")
+        try:
+            plain = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise FairTTAError(f"this is not JSON: {error}.") from error
+        found = plain.get("schema", schema_id) if isinstance(plain, dict) else schema_id
+        if found != schema_id:
+            raise FairTTAError(
+                f"this {what} has the schema {found!r:.60}, but this version of fair-tta reads "
+                f"{schema_id!r}."
+            )
+        try:
+            return cls(convert(plain, cls._kind))
+        except (ValidationError, UnicodeError) as error:  # the latter for an unknown odd name
+            raise FairTTAError(
+                f"this is not an {what} of schema {schema_id!r}: {error}."
+            ) from error
 
-    Raises:
-        FairTTAError: it is not such a document, and where it fails.
-    """
-    if not isinstance(text, str | bytes):
-        raise FairTTAError(f"`text` should be JSON as a string (got {type(text).__name__}).")
-    try:
-        plain = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FairTTAError(f"this is not JSON: {error}.") from error
-    found = plain.get("schema", schema_id) if isinstance(plain, dict) else schema_id
-    if found != schema_id:
-        raise FairTTAError(
-            f"this {what} has the schema {found!r:.60}, but this version of fair-tta reads "
-            f"{schema_id!r}."
-        )
-    try:
-        return convert(plain, kind)
-    except (ValidationError, UnicodeError) as error:  # the latter for an unknown odd name
-        raise FairTTAError(f"this is not an {what} of schema {schema_id!r}: {error}.") from error
+    def to_dict(self) -> dict[str, Any]:
+        """The document as plain dictionaries and lists."""
+        plain: dict[str, Any] = json.loads(self.to_json())
+        return plain
 
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the document to a file."""
+        write_whole(path, f"{self.to_json()}\n".encode())
 
-def read_file(path: str | PathLike[str]) -> bytes:
-    """The content of a file that is not larger than 256 MiB."""
-    with open_file(path) as file:
-        content = file.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise FairTTAError(f"{fspath(path)!r} has more than {_MOST_BYTES} bytes.")
-    return content
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read and check a file that `save` wrote, of at most 256 MiB."""
+        with open_file(path) as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise FairTTAError(f"{fspath(path)!r} has more than {_MOST_BYTES} bytes.")
+        return cls.from_json(content)

@@ -1,18 +1,18 @@
-"""The examination as an object: read, written, and shown in words."""
+"""The examination as types, as an object, and in words."""
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Meta, ValidationError, convert
+from msgspec import Meta
 from PIL.Image import Image
 
 from fair_tta._io import write_whole
+from fair_tta._prompts.task import Task
 from fair_tta.auditing._document import (
     AdapterFields,
     Difference,
@@ -22,15 +22,13 @@ from fair_tta.auditing._document import (
     Part,
     Provenance,
     Rate,
-    dump_document,
-    parse_document,
-    read_file,
+    Written,
+    read_origin,
 )
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.metrics._bootstrap import renamed
+from fair_tta.metrics._perceived import prompt_associations
 from fair_tta.prediction import Prediction
-
-EXAMINATION_ID: Final = "fair-tta/examination/1"
 
 
 class GroupLabels(Part, frozen=True):
@@ -135,13 +133,10 @@ class ExaminationDocument(Part, frozen=True):
     @property
     def origin(self) -> Provenance:
         """What every provenance has, without the entries that were added."""
-        return convert(self.provenance, Provenance)
+        return read_origin(self.provenance)
 
     def __post_init__(self) -> None:
-        try:
-            self.origin  # noqa: B018
-        except ValidationError as error:
-            raise FairTTAError(f"in provenance: {error}") from None
+        read_origin(self.provenance)
         names = sorted(adapter.name for adapter in self.adapters)
         for attribute, of in self.attributes.items():
             tables = [tuple(row) for row in of.associations.values()]
@@ -152,6 +147,59 @@ class ExaminationDocument(Part, frozen=True):
         for adapter in self.adapters:
             if [*adapter.pseudo_eod] != [*self.attributes]:
                 raise FairTTAError(f"{adapter.name!r:.60} is not examined by every attribute")
+
+
+@dataclass(frozen=True)
+class Associations:
+    """How much perceiving a value raises the logit of a class; no image is needed.
+
+    ``tau <z_s - mean z, T_y - mean T>`` with z the features of the sensitive prompts, T those of
+    the target prompts and tau the scale. A difference of 1 between two classes multiplies their
+    odds by e. What the image features do besides is not seen here.
+
+    Attributes:
+        logits: ``{attribute: {value: {class: logits}}}``
+    """
+
+    logits: Mapping[str, Mapping[str, Mapping[str, float]]]
+
+    @classmethod
+    def of(cls, task: Task) -> Associations:
+        """The associations of a task's prompts.
+
+        Raises:
+            FairTTAError: it names no sensitive values.
+        """
+        if not task.sensitive:
+            raise FairTTAError(
+                "`sensitive` should name what should not matter, such as ['on water', 'on land']: "
+                "without it there is nothing to associate classes with."
+            )
+        target = task.target_features.cpu().double().numpy()
+        logits = {}
+        for attribute, features in task.sensitive_features.items():
+            table = prompt_associations(features.cpu().double().numpy(), target, task.scale)
+            logits[attribute] = {
+                value: dict(zip(task.targets, row, strict=True))
+                for value, row in zip(task.sensitive[attribute], table.tolist(), strict=True)
+            }
+        return cls(logits)
+
+    def to_dict(self) -> dict[str, dict[str, dict[str, float]]]:
+        """Plain dictionaries, as JSON has it."""
+        return {a: {v: dict(row) for v, row in rows.items()} for a, rows in self.logits.items()}
+
+    def __str__(self) -> str:
+        return "\n\n".join(_table(attribute, rows) for attribute, rows in self.logits.items())
+
+
+def _table(attribute: str, rows: Mapping[str, Mapping[str, float]]) -> str:
+    head = [f"{attribute} (logits)", *next(iter(rows.values()))]
+    cells = [head, *([v, *(f"{x:+.2f}" for x in row.values())] for v, row in rows.items())]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in cells
+    )
 
 
 MOST_IMAGES = 36
@@ -251,7 +299,7 @@ def small_copy(image: Image) -> Image:
 
 
 @dataclass(frozen=True, repr=False)
-class Examination:
+class Examination(Written):
     """What can be seen of a classifier without labels: its own perception, no measurement.
 
     `examine_classifier` makes it.
@@ -264,35 +312,14 @@ class Examination:
     document: ExaminationDocument
     images: tuple[ChangedImage, ...] = field(default=(), compare=False)
 
+    _kind = ExaminationDocument
+
     @property
     def stop_signs(self) -> tuple[str, ...]:
         """Why an attribute should not be corrected by, in words; empty if nothing speaks against
         it.
         """
         return tuple(sign for of in self.document.attributes.values() for sign in of.stop_signs)
-
-    def to_json(self) -> str:
-        """The document as JSON."""
-        return dump_document(self.document)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Examination:
-        """Read and check what `to_json` wrote."""
-        return cls(parse_document(text, ExaminationDocument, EXAMINATION_ID, "examination"))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The document as plain dictionaries and lists."""
-        plain: dict[str, Any] = json.loads(self.to_json())
-        return plain
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the document to a file."""
-        write_whole(path, f"{self.to_json()}\n".encode())
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Examination:
-        """Read and check a file that `save` wrote."""
-        return cls.from_json(read_file(path))
 
     @renamed("pictures", "images")
     def to_html(self, *, title: str | None = None, images: bool = True) -> str:

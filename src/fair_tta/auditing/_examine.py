@@ -17,10 +17,9 @@ from tqdm.auto import tqdm
 
 from fair_tta._identity import ORIGIN, classifier_provenance, describe_adapter, environment
 from fair_tta._images.load import is_single_image
-from fair_tta.auditing._associations import Associations
 from fair_tta.auditing._document import AdapterFields, Difference, Measured
 from fair_tta.auditing._examination import (
-    EXAMINATION_ID,
+    Associations,
     ChangedImages,
     ChangeLabels,
     Examination,
@@ -184,7 +183,7 @@ class Perceptions:
         few += [text for a, w in perceived.items() for text in self._rare(a, w, target)]
         return Examination(
             ExaminationDocument(
-                EXAMINATION_ID,
+                "fair-tta/examination/1",
                 n,
                 self._targets,
                 ResamplingSettings(interval.level, interval.resamples, interval.seed),

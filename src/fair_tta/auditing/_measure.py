@@ -12,20 +12,15 @@ from typing import Any
 from msgspec import structs
 
 from fair_tta._identity import ORIGIN, describe, describe_adapter, environment
+from fair_tta.auditing import _document as doc
 from fair_tta.auditing._audit import Audit
-from fair_tta.auditing._compare import against, corrected_differences
-from fair_tta.auditing._document import (
-    SCHEMA_ID,
-    AdapterFields,
-    AuditDocument,
-    Cost,
-    DataFields,
-    IntervalSettings,
-    Part,
-    RunFigures,
-    RunOrigin,
+from fair_tta.auditing._run import (
+    HarmSets,
+    against,
+    corrected_differences,
+    figures_of_run,
+    parse_harmful,
 )
-from fair_tta.auditing._run import HarmSets, figures_of_run, parse_harmful
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
 from fair_tta.metrics._columns import Column, Columns, Sensitive, Values, parse_columns
@@ -92,20 +87,20 @@ def audit(
         columns,
         how,
         name=name,
-        adapter=None if adapter is None else AdapterFields(**describe_adapter(adapter)),
+        adapter=None if adapter is None else doc.AdapterFields(**describe_adapter(adapter)),
         cost=None if seconds is None else _cost(seconds, n),
         harmful=sets,
     )
-    document = AuditDocument(
-        schema=SCHEMA_ID,
-        data=DataFields(
+    document = doc.AuditDocument(
+        schema=doc.SCHEMA_ID,
+        data=doc.DataFields(
             n,
             _data_hash(columns),
             _strings(columns.targets),
             {attribute: _strings(names) for attribute, names in columns.values.items()},
             sets,
         ),
-        settings=IntervalSettings(how.level, how.resamples, how.seed, how.strata, SMALL),
+        settings=doc.IntervalSettings(how.level, how.resamples, how.seed, how.strata, SMALL),
         runs=(run,),
         comparisons=(),
         provenance=environment() | dict.fromkeys(ORIGIN) | describe(dict(provenance or {})),
@@ -124,7 +119,7 @@ def compare(audits: Sequence[Audit]) -> Audit:
         raise FairTTAError("`audits` should be a list of audits.")
     columns = [a.need_columns("compare") for a in audits]
     document = audits[0].document
-    runs: list[RunFigures] = []
+    runs: list[doc.RunFigures] = []
     for other in (a.document for a in audits):
         same_images = "audit the same images in the same order, and pass `targets` and `values`"
         _check_same("data", document.data, other.data, same_images)
@@ -166,17 +161,17 @@ def compare(audits: Sequence[Audit]) -> Audit:
     return Audit(document, together)
 
 
-def _cost(seconds: float, n: int) -> Cost:
+def _cost(seconds: float, n: int) -> doc.Cost:
     try:
         took = float(seconds)
     except (TypeError, ValueError):
         took = math.nan
     if not 0 <= took < math.inf:
         raise FairTTAError(f"`seconds` should be a number from 0 on (got {seconds!r}).")
-    return Cost(took, took / n)
+    return doc.Cost(took, took / n)
 
 
-def _check_same(part: str, first: Part, other: Part, hint: str) -> None:
+def _check_same(part: str, first: doc.Part, other: doc.Part, hint: str) -> None:
     differ = [k for k, v in structs.asdict(first).items() if getattr(other, k) != v]
     if differ:
         raise FairTTAError(
@@ -184,8 +179,8 @@ def _check_same(part: str, first: Part, other: Part, hint: str) -> None:
         )
 
 
-def _origin(document: AuditDocument) -> RunOrigin:
-    return RunOrigin(**{key: document.provenance[key] for key in ORIGIN})
+def _origin(document: doc.AuditDocument) -> doc.RunOrigin:
+    return doc.RunOrigin(**{key: document.provenance[key] for key in ORIGIN})
 
 
 def _named(columns: Columns) -> Columns:
@@ -207,7 +202,7 @@ def _data_hash(columns: Columns) -> str:
     """Of labels and sensitive values, in order."""
     groups = columns.groups
     parts = {
-        "labels": [columns.targets[i] for i in columns.truth],
+        "labels": columns.names(columns.truth),
         "attributes": list(columns.values),
         "groups": [groups[i] for i in columns.group],
     }

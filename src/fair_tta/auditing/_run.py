@@ -1,50 +1,37 @@
-"""One run in figures: what stands under "runs" in an audit."""
+"""Runs in figures: what stands under "runs" and "comparisons" in an audit."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from fair_tta.auditing._document import (
-    AdapterFields,
-    ClassInGroup,
-    Cost,
-    Difference,
-    GapsOfClass,
-    GroupFigures,
-    GroupName,
-    HarmChange,
-    HarmRate,
-    Measured,
-    PerceivedOdds,
-    PerceivedOddsChange,
-    RelativeSteps,
-    RunFigures,
-    RunMetrics,
-    WorstGroups,
-    ZeroShotScores,
-)
+from fair_tta.auditing import _document as doc
+from fair_tta.auditing._document import Difference, Measured
 from fair_tta.errors import FairTTAError
+from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics import _intervals
 from fair_tta.metrics._bootstrap import Bootstrap
 from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Columns, Floats
-from fair_tta.metrics._definitions import EQUALIZED_ODDS, METRICS, calibration_of, confidence_of
-from fair_tta.metrics._estimate import Over
-from fair_tta.metrics._groups import Rates, gaps_of_classes, rate, rates_of_groups
-from fair_tta.metrics._harm import change_of, share_of
-from fair_tta.metrics._metric import estimates
+from fair_tta.metrics._estimate import Estimate, Over, direction, label
+from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups
+from fair_tta.metrics._harm import share_of
+from fair_tta.metrics._metric import Figure, estimates
 from fair_tta.metrics._paired import Mask
-from fair_tta.metrics._perceived import PseudoOdds, pseudo_odds
+from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._scores import Scores
 
 HarmSets = Mapping[str, Sequence[Hashable]] | Sequence[Hashable]
 """Classes that should not be answered, or ``{name of a set: classes}``."""
 
-ONE_SET = "harmful"
-"""The name of a set that has none."""
+QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+MOST_WARNINGS = 20  # different warnings of a run
+
+_SAME = 1e-3  # beliefs of one model on the same images, up to rounding
 
 
 def parse_harmful(harmful: HarmSets | None, targets: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -52,7 +39,7 @@ def parse_harmful(harmful: HarmSets | None, targets: Sequence[str]) -> dict[str,
     if harmful is None:
         return {}
     if not isinstance(harmful, Mapping):
-        harmful = {ONE_SET: harmful}
+        harmful = {"harmful": harmful}
     sets = {}
     for name, classes in harmful.items():
         is_list = isinstance(classes, Collection) and not isinstance(classes, str | bytes)
@@ -70,124 +57,73 @@ def parse_harmful(harmful: HarmSets | None, targets: Sequence[str]) -> dict[str,
     return sets
 
 
-def harm_of_run(
-    columns: Columns, sets: Mapping[str, Sequence[str]], level: float
-) -> tuple[HarmRate, ...]:
-    """The shares of the first run: of everybody, then of each value of each attribute."""
-    return tuple(
-        HarmRate(name, group, Measured.of(share_of(bad, mask, level, _called(group))))
-        for name, bad in _members(columns, sets, 0)
-        for group, mask in _harm_groups(columns)
-    )
-
-
-def harm_against(
-    columns: Columns, sets: Mapping[str, Sequence[str]], after: int, level: float
-) -> tuple[HarmChange, ...]:
-    """How these shares differ between two runs."""
-    pairs = zip(_members(columns, sets, 0), _members(columns, sets, after), strict=True)
-    return tuple(
-        HarmChange(name, group, Difference.of(change_of(was, now, mask, level, _called(group))))
-        for (name, was), (_, now) in pairs
-        for group, mask in _harm_groups(columns)
-    )
-
-
-def _members(
-    columns: Columns, sets: Mapping[str, Sequence[str]], run: int
-) -> Iterator[tuple[str, Mask]]:
+def _harm(
+    columns: Columns, sets: Mapping[str, Sequence[str]], level: float, after: int | None = None
+) -> Iterator[tuple[str, dict[str, str], Estimate]]:
+    """The shares of everybody, then of each value of each attribute; or how they change."""
+    groups: list[tuple[dict[str, str], Mask]] = [({}, np.ones(len(columns.group), np.bool_))]
+    for attribute, values in columns.values.items():
+        codes = _by_attribute(columns, attribute).group
+        groups += [({attribute: str(value)}, codes == k) for k, value in enumerate(values)]
     for name, classes in sets.items():
-        yield name, np.isin(columns.answers[run], [columns.targets.index(one) for one in classes])
+        places = [columns.targets.index(one) for one in classes]
+        was = np.isin(columns.answers[0], places)
+        now = None if after is None else np.isin(columns.answers[after], places)
+        for group, mask in groups:
+            called = label(*group.values()) or "everybody"
+            yield name, group, share_of(mask, level, called, was, now)
 
 
-def _harm_groups(columns: Columns) -> Iterator[tuple[dict[str, str], Mask]]:
-    yield {}, np.ones(len(columns.group), np.bool_)
-    groups = columns.groups
-    for place, (attribute, values) in enumerate(columns.values.items()):
-        for value in values:
-            inside = [g for g, group in enumerate(groups) if group[place] == value]
-            yield {attribute: str(value)}, np.isin(columns.group, inside)
+def _perceived(columns: Columns, how: Bootstrap, after: int | None = None) -> dict[str, Any] | None:
+    """Pseudo-EOD and EOD by attribute of the model, or how they change.
 
-
-def _called(group: Mapping[str, str]) -> str:
-    return " / ".join(group.values()) or "everybody"
-
-
-_SAME = 1e-3  # beliefs of one model on the same images, up to rounding
-
-
-def perceived_odds(columns: Columns, how: Bootstrap) -> dict[str, PerceivedOdds] | None:
-    """Pseudo-EOD and EOD of the first run, by attribute of the model; None without beliefs."""
-    scores = columns.scores[0]
-    if not _is_known(columns, scores):
+    None without beliefs in the classes of the answers, or if two runs have different ones, as
+    those of different models do.
+    """
+    first = columns.scores[0]
+    beliefs, sensitive = first.zero_shot or {}, first.sensitive_zero_shot or {}
+    if not sensitive or not set(map(str, columns.targets)) <= set(beliefs):
         return None
-    found = {}
-    for attribute in scores.sensitive_zero_shot or ():
-        pseudo = _pseudo(columns, [0], scores, attribute, how).runs[0]
-        true = None
-        if attribute in columns.values:
-            alone = by_attribute(columns, attribute)
-            true = Measured.of(EQUALIZED_ODDS.estimate(alone, 0, how))
-        found[attribute] = PerceivedOdds(Measured.of(pseudo), true)
-    return found
-
-
-def perceived_change(
-    columns: Columns, after: int, how: Bootstrap
-) -> dict[str, PerceivedOddsChange] | None:
-    """How both change; None without beliefs, or if the two runs come from different models."""
-    first, then = columns.scores[0], columns.scores[after]
-    if not _is_known(columns, first) or not _alike(first, then):
+    if after is not None and not _alike(first, columns.scores[after]):
         return None
+    place = np.array([list(beliefs).index(str(name)) for name in columns.targets])
+    answers = [place[columns.answers[run]] for run in ((0,) if after is None else (0, after))]
+    target = np.stack(list(beliefs.values()), 1)
     found = {}
-    for attribute in first.sensitive_zero_shot or ():
-        pseudo = _pseudo(columns, [0, after], first, attribute, how).changes[0]
-        true = None
+    for attribute, values in sensitive.items():
+        odds = pseudo_odds(answers, target, values, how)
+        eod = None
         if attribute in columns.values:
-            alone = by_attribute(columns, attribute)
-            true = Difference.of(EQUALIZED_ODDS.difference(alone, 0, after, how))
-        found[attribute] = PerceivedOddsChange(Difference.of(pseudo), true)
-    return found
+            alone, metric = _by_attribute(columns, attribute), definitions.EQUALIZED_ODDS
+            if after is None:
+                eod = metric.estimate(alone, 0, how)
+            else:
+                eod = metric.difference(alone, 0, after, how)
+        found[attribute] = (odds.changes or odds.runs)[0], eod
+    part, kind = (
+        (doc.PerceivedOdds, Measured) if after is None else (doc.PerceivedOddsChange, Difference)
+    )
+    return {
+        attribute: part(kind.of(pseudo), None if eod is None else kind.of(eod))
+        for attribute, (pseudo, eod) in found.items()
+    }
 
 
-def by_attribute(columns: Columns, attribute: str) -> Columns:
+def _by_attribute(columns: Columns, attribute: str) -> Columns:
     """The same images in groups of one attribute alone."""
-    sizes = [len(names) for names in columns.values.values()]
-    codes = np.unravel_index(columns.group, sizes)
+    codes = np.unravel_index(columns.group, [len(names) for names in columns.values.values()])
     place = list(columns.values).index(attribute)
     return replace(columns, values={attribute: columns.values[attribute]}, group=codes[place])
 
 
-def _pseudo(
-    columns: Columns, runs: list[int], scores: Scores, attribute: str, how: Bootstrap
-) -> PseudoOdds:
-    beliefs, sensitive = scores.zero_shot or {}, scores.sensitive_zero_shot or {}
-    place = np.array([list(beliefs).index(str(name)) for name in columns.targets])
-    target = np.stack(list(beliefs.values()), 1)
-    return pseudo_odds(
-        [place[columns.answers[run]] for run in runs], target, sensitive[attribute], how
-    )
-
-
-def _is_known(columns: Columns, scores: Scores) -> bool:
-    """Whether there are beliefs in the classes of the answers."""
-    names = set(map(str, columns.targets))
-    return bool(scores.sensitive_zero_shot) and names <= set(scores.zero_shot or ())
-
-
 def _alike(first: Scores, then: Scores) -> bool:
     """Whether both have the same beliefs."""
-    parts = [{**(s.zero_shot or {})} for s in (first, then)]
-    more = [{**(s.sensitive_zero_shot or {})} for s in (first, then)]
+    parts = [(s.zero_shot or {}, s.sensitive_zero_shot or {}) for s in (first, then)]
     return all(
         list(a) == list(b)
         and all(a[k].shape == b[k].shape and np.allclose(a[k], b[k], 0, _SAME) for k in a)
-        for a, b in (parts, more)
+        for a, b in zip(*parts, strict=True)
     )
-
-
-QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
-MOST_WARNINGS = 20  # different warnings of a run
 
 
 def figures_of_run(
@@ -195,37 +131,40 @@ def figures_of_run(
     how: Bootstrap,
     *,
     name: str,
-    adapter: AdapterFields | None,
-    cost: Cost | None,
+    adapter: doc.AdapterFields | None,
+    cost: doc.Cost | None,
     harmful: Mapping[str, Sequence[str]],
-) -> RunFigures:
+) -> doc.RunFigures:
     """The first run of these columns in figures."""
-    scores = columns.scores[0]
-    found = zip(METRICS, estimates([*METRICS.values()], columns, 0, how), strict=True)
-    return RunFigures(
+    scores, metrics = columns.scores[0], definitions.METRICS
+    found = zip(metrics, estimates([*metrics.values()], columns, 0, how), strict=True)
+    sure, harm = scores.confidence, _harm(columns, harmful, how.level)
+    counter = Counter(text for texts in scores.warnings for text in set(texts))
+    return doc.RunFigures(
         name=name,
         adapter=adapter,
-        metrics=RunMetrics(**{metric: Measured.of(figure) for metric, figure in found}),
+        metrics=doc.RunMetrics(**{metric: Measured.of(figure) for metric, figure in found}),
         sensitive_indifference=_indifference(scores.sensitive_entropy, how),
-        zero_shot_scores=_before(scores, how),
-        worst_group=WorstGroups(*(_worst_group(columns, over) for over in Over)),
+        zero_shot_scores=None
+        if scores.entropy_zero_shot is None
+        else doc.ZeroShotScores(
+            Measured.of(mean(1 - scores.entropy_zero_shot, how.level)),
+            _indifference(scores.sensitive_entropy_zero_shot, how),
+        ),
+        worst_group=doc.WorstGroups(*(_worst_group(columns, over) for over in Over)),
         classes=tuple(_classes(columns, how)),
         groups=tuple(_groups(columns, how)),
         relative_steps=_steps(scores.relative_step),
-        warnings=dict(_count(scores.warnings).most_common(MOST_WARNINGS)),
+        warnings=dict(counter.most_common(MOST_WARNINGS)),
         cost=cost,
         provenance=None,
-        harm=harm_of_run(columns, harmful, how.level),
-        perceived=perceived_odds(columns, how),
-        median_confidence=_median(scores.confidence),
+        harm=tuple(doc.HarmRate(sets, group, Measured.of(share)) for sets, group, share in harm),
+        perceived=_perceived(columns, how),
+        median_confidence=float(np.median(sure)) if sure is not None and len(sure) else None,
     )
 
 
-def _median(confidence: Floats | None) -> float | None:
-    return None if confidence is None or not len(confidence) else float(np.median(confidence))
-
-
-def group_values(columns: Columns, group: int) -> dict[str, str]:
+def _group_values(columns: Columns, group: int) -> dict[str, str]:
     """``{attribute: value}``."""
     return dict(zip(columns.values, map(str, columns.groups[group]), strict=True))
 
@@ -234,71 +173,149 @@ def _indifference(entropies: Mapping[str, Floats] | None, how: Bootstrap) -> dic
     return {a: Measured.of(mean(entropy, how.level)) for a, entropy in (entropies or {}).items()}
 
 
-def _before(scores: Scores, how: Bootstrap) -> ZeroShotScores | None:
-    if scores.entropy_zero_shot is None:
-        return None
-    return ZeroShotScores(
-        Measured.of(confidence_of(scores.entropy_zero_shot, how.level)),
-        _indifference(scores.sensitive_entropy_zero_shot, how),
-    )
-
-
-def _worst_group(columns: Columns, over: Over) -> GroupName:
+def _worst_group(columns: Columns, over: Over) -> doc.GroupName:
     cell = list(map(str, columns.cells(over)[columns.worst_cell(0, over)]))
     target = None if over is Over.SENSITIVE else cell.pop(0)
-    return GroupName(target, dict(zip(columns.values, cell, strict=True)))
+    return doc.GroupName(target, dict(zip(columns.values, cell, strict=True)))
 
 
-def _classes(columns: Columns, how: Bootstrap) -> list[GapsOfClass]:
+def _classes(columns: Columns, how: Bootstrap) -> Iterator[doc.GapsOfClass]:
     n = np.bincount(columns.truth, minlength=len(columns.targets)).tolist()
-    table = zip(columns.targets, n, gaps_of_classes(columns, 0, how), strict=True)
-    return [GapsOfClass(str(target), count, *_figures(gaps)) for target, count, gaps in table]
+    for target, count, gaps in zip(
+        columns.targets, n, gaps_of_classes(columns, 0, how), strict=True
+    ):
+        yield doc.GapsOfClass(str(target), count, *map(Measured.of, vars(gaps).values()))
 
 
-def _groups(columns: Columns, how: Bootstrap) -> list[GroupFigures]:
-    found = []
+def _groups(columns: Columns, how: Bootstrap) -> Iterator[doc.GroupFigures]:
     table = zip(columns.counts(0), rates_of_groups(columns, 0, how.level), strict=True)
     for g, (confusion, classes) in enumerate(table):
-        name = group_values(columns, g)
-        n, correct = int(confusion.sum()), int(confusion.trace())
-        found.append(
-            GroupFigures(
-                sensitive=name,
-                n=n,
-                correct=correct,
-                accuracy=Measured.of(rate(correct, n, how.level, " / ".join(name.values()))),
-                calibration_error=Measured.of(calibration_of(columns, 0, how, g)),
-                confusion=tuple(map(tuple, confusion.tolist())),
-                classes=tuple(
-                    ClassInGroup(
-                        str(target),
-                        rates.true_positive_rate.n,
-                        int(confusion[c, c]),
-                        *_figures(rates),
-                    )
-                    for c, (target, rates) in enumerate(zip(columns.targets, classes, strict=True))
-                ),
-            )
+        name = _group_values(columns, g)
+        n, right = int(confusion.sum()), confusion.diagonal().tolist()
+        rates = zip(columns.targets, right, classes, strict=True)
+        yield doc.GroupFigures(
+            sensitive=name,
+            n=n,
+            correct=sum(right),
+            accuracy=Measured.of(rate(sum(right), n, how.level, label(*name.values()))),
+            calibration_error=Measured.of(definitions.calibration_of(columns, 0, how, g)),
+            confusion=tuple(map(tuple, confusion.tolist())),
+            classes=tuple(
+                doc.ClassInGroup(
+                    str(target),
+                    of.true_positive_rate.n,
+                    correct,
+                    *map(Measured.of, vars(of).values()),
+                )
+                for target, correct, of in rates
+            ),
         )
-    return found
 
 
-def _figures(rates: Rates) -> tuple[Measured, Measured, Measured]:
-    return (
-        Measured.of(rates.true_positive_rate),
-        Measured.of(rates.false_positive_rate),
-        Measured.of(rates.selection_rate),
-    )
-
-
-def _steps(steps: Floats | None) -> RelativeSteps | None:
+def _steps(steps: Floats | None) -> doc.RelativeSteps | None:
     if steps is None:
         return None
     known = steps[np.isfinite(steps)]
     quantiles = zip(QUANTILES, np.quantile(known, QUANTILES).tolist(), strict=True)
-    return RelativeSteps(len(known), {f"{q:g}": value for q, value in quantiles})
+    return doc.RelativeSteps(len(known), {f"{q:g}": value for q, value in quantiles})
 
 
-def _count(warnings: Sequence[Sequence[str]]) -> Counter[str]:
-    """On how many images each warning came."""
-    return Counter(text for texts in warnings for text in set(texts))
+def against(
+    columns: Columns,
+    after: int,
+    how: Bootstrap,
+    *,
+    names: tuple[str, str],
+    harmful: Mapping[str, Sequence[str]],
+    corrected: Sequence[doc.Differences],
+) -> doc.Comparison:
+    """Run `after` minus the first run, overall and group by group.
+
+    Args:
+        columns: of all runs.
+        after: the run.
+        how: intervals are made.
+        names: of the first run and of this one.
+        harmful: sets of classes.
+        corrected: of `corrected_differences`, for all runs that are compared.
+    """
+    a, b = columns.scores[0], columns.scores[after]
+    known = a.sensitive_entropy or {}
+    harm = _harm(columns, harmful, how.level, after)
+    return doc.Comparison(
+        *names,
+        differences=doc.Differences(
+            **{m.name: Difference.of(m.difference(columns, 0, after, how)) for m in _compared()}
+        ),
+        sensitive_indifference={
+            attribute: Difference.of(
+                definitions.mean_change(known.get(attribute), entropy, how.level)
+            )
+            for attribute, entropy in (b.sensitive_entropy or {}).items()
+        },
+        changes=_changes(columns, after, np.ones(len(columns.truth), np.bool_), how),
+        groups=tuple(_compared_groups(columns, after, how)),
+        harm=tuple(doc.HarmChange(sets, group, Difference.of(by)) for sets, group, by in harm),
+        perceived=_perceived(columns, how, after),
+        corrected=corrected[after - 1] if corrected else None,
+        compared=len(corrected) or None,
+    )
+
+
+def corrected_differences(columns: Columns, how: Bootstrap) -> list[doc.Differences]:
+    """For each run but the first its differences from that, at Holm's levels for all of them.
+
+    Empty if there are fewer than two.
+    """
+    runs = len(columns.answers) - 1
+    if runs < 2:
+        return []
+    every = {metric.name: _together(metric, columns, runs, how) for metric in _compared()}
+    return [doc.Differences(**{name: of[i] for name, of in every.items()}) for i in range(runs)]
+
+
+def _compared() -> list[Figure]:
+    return [metric for metric in definitions.METRICS.values() if metric.is_compared]
+
+
+def _together(metric: Figure, columns: Columns, runs: int, how: Bootstrap) -> list[Difference]:
+    """The change of a figure in each run, judged together."""
+
+    def at(place: int, error: float) -> Difference:
+        level = replace(how, level=1 - error)
+        return Difference.of(metric.difference(columns, 0, place + 1, level))
+
+    def is_shown(place: int, error: float) -> bool:
+        found = at(place, error)
+        return direction(found.low, found.high) != 0
+
+    return [at(*each) for each in enumerate(_intervals.holm_errors(is_shown, runs, 1 - how.level))]
+
+
+def _compared_groups(columns: Columns, after: int, how: Bootstrap) -> Iterator[doc.ComparedGroup]:
+    was, now = (columns.answers[run] == columns.truth for run in (0, after))
+    for target in (None, *range(len(columns.targets))):
+        name = None if target is None else str(columns.targets[target])
+        for g in range(len(columns.groups)):
+            mask = columns.group == g
+            if target is not None:
+                mask = mask & (columns.truth == target)
+            values = _group_values(columns, g)
+            cell = label(*(() if name is None else (name,)), *values.values())
+            change = Difference.of(share_of(mask, how.level, cell, was, now))
+            yield doc.ComparedGroup(name, values, change, _changes(columns, after, mask, how))
+
+
+def _changes(columns: Columns, after: int, mask: Mask, how: Bootstrap) -> doc.AnswerChanges:
+    a, b, truth = columns.answers[0][mask], columns.answers[after][mask], columns.truth[mask]
+    was, now, moved = a == truth, b == truth, a != b
+    n, lost, won = len(truth), int((was & ~now).sum()), int((~was & now).sum())
+    return doc.AnswerChanges(
+        n=n,
+        changed=int(moved.sum()),
+        right_to_wrong=lost,
+        wrong_to_right=won,
+        wrong_to_wrong=int((moved & ~was & ~now).sum()),
+        mcnemar_p=_intervals.mcnemar(lost, won) if n else None,
+        images_needed=_intervals.images_for_change(lost, won, n, how.level) if n else None,
+    )

@@ -58,6 +58,16 @@ class Columns:
         """All combinations of values, one value per attribute, whether they occur or not."""
         return list(product(*self.values.values()))
 
+    def names(self, codes: Ints) -> list[Hashable]:
+        """The classes of `truth` or of one of the `answers`."""
+        return [self.targets[i] for i in codes]
+
+    @property
+    def sensitive(self) -> dict[str, list[Hashable]]:
+        """``{attribute: value of each image}``"""
+        groups = self.groups
+        return {a: [groups[i][k] for i in self.group] for k, a in enumerate(self.values)}
+
     def counts(self, run: int = 0) -> Ints:
         """Confusion counts ``[groups, true, predicted]``."""
         shape = (len(self.groups), len(self.targets), len(self.targets))

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 
@@ -59,23 +60,16 @@ class Estimate:
     def __float__(self) -> float:
         return self.value
 
-    def to_dict(self) -> dict[str, float | int | str | None]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON has it: NaN is None."""
-        value = None if math.isnan(self.value) else self.value
-        return {
-            "value": value,
-            "low": self.low,
-            "high": self.high,
-            "n": self.n,
-            "reason": self.reason,
-        }
+        ends = {"value": self.value, "low": self.low, "high": self.high}
+        plain = {k: None if x is None or math.isnan(x) else float(x) for k, x in ends.items()}
+        return {**plain, "n": self.n, "reason": self.reason}
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, float | int | str | None]) -> Estimate:
+    def from_dict(cls, fields: Mapping[str, Any]) -> Estimate:
         """The reverse of `to_dict`."""
-        value = fields["value"]
-        rest = {name: fields[name] for name in ("n", "low", "high", "reason")}
-        return cls(math.nan if value is None else value, **rest)  # type: ignore[arg-type]
+        return cls(**{**fields, "value": math.nan if fields["value"] is None else fields["value"]})
 
 
 def direction(low: float | None, high: float | None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Collection, Hashable
 
 import numpy as np
 
@@ -42,8 +42,7 @@ def harm_rate(
         (0.0, 1.0)
     """
     columns = _columns([("y_pred", y_pred)], sensitive, values)
-    bad, level = _members(columns, harmful)[0], read_interval(interval).level
-    return _by_group(columns, lambda mask, name: share_of(bad, mask, level, name))
+    return _shares(columns, harmful, interval)
 
 
 @accepts_level
@@ -61,21 +60,17 @@ def harm_rate_change(
     Each group has its own paired interval (Bonett and Price, 2012).
     """
     columns = _columns([("before", before), ("after", after)], sensitive, values)
-    (was, now), level = _members(columns, harmful), read_interval(interval).level
-    return _by_group(columns, lambda mask, name: change_of(was, now, mask, level, name))
+    return _shares(columns, harmful, interval)
 
 
-def share_of(bad: Mask, mask: Mask, level: float, name: str) -> Estimate:
-    """The share of bad answers among some images."""
-    return rate(int(bad[mask].sum()), int(mask.sum()), level, name)
-
-
-def change_of(was: Mask, now: Mask, mask: Mask, level: float, name: str) -> Estimate:
-    """How that share changes on the same images."""
-    n, gone = int(mask.sum()), int((was & ~now)[mask].sum())
+def share_of(mask: Mask, level: float, name: str, was: Mask, now: Mask | None = None) -> Estimate:
+    """The share of some images that `was` counts; with `now` how it changes on the same images."""
+    n = int(mask.sum())
+    if now is None:
+        return rate(int(was[mask].sum()), n, level, name)
     if n == 0:
         return undefined(f"no images: {name}")
-    come = int((~was & now)[mask].sum())
+    gone, come = int((was & ~now)[mask].sum()), int((~was & now)[mask].sum())
     return Estimate((come - gone) / n, n, *paired_interval(gone, come, n, level))
 
 
@@ -94,17 +89,16 @@ def _columns(
     return columns
 
 
-def _members(columns: Columns, harmful: Collection[Hashable]) -> list[Mask]:
+def _shares(
+    columns: Columns, harmful: Collection[Hashable], interval: Interval
+) -> dict[Hashable, Estimate]:
     if isinstance(harmful, str | bytes) or not isinstance(harmful, Collection) or not len(harmful):
         raise FairTTAError(f"`harmful` should be a list of classes (got {harmful!r}).")
     bad = np.array([target in set(harmful) for target in columns.targets], np.bool_)
-    return [bad[answers] for answers in columns.answers]
-
-
-def _by_group(
-    columns: Columns, measure: Callable[[Mask, str], Estimate]
-) -> dict[Hashable, Estimate]:
+    counted, level = [bad[answers] for answers in columns.answers], read_interval(interval).level
     return {
-        group[0] if len(group) == 1 else group: measure(columns.group == g, label(*group))
+        group[0] if len(group) == 1 else group: share_of(
+            columns.group == g, level, label(*group), *counted
+        )
         for g, group in enumerate(columns.groups)
     }

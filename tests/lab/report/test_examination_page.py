@@ -15,8 +15,7 @@ from PIL import Image
 from report_samples import HOSTILE, Page, provenance
 
 from fair_tta import FairTTAError, OrthCali
-from fair_tta.auditing import ChangedImage, Examination
-from fair_tta.auditing._associations import Associations
+from fair_tta.auditing import Associations, ChangedImage, Examination
 from fair_tta.auditing._examine import Perceptions
 from fair_tta.extend import Adapter
 from fair_tta.lab.report import _examination as sentences
