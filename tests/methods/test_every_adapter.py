@@ -285,7 +285,7 @@ def assert_one_answer(predictions: list[Prediction], rows: Any) -> None:
     """Label, scores, probabilities, flips, certificates and confidence tell the same story."""
     scores = Scores.from_predictions(predictions)
     again = Scores.from_probabilities(rows)
-    assert again.confidence.tolist() == scores.confidence
+    assert list(again.confidence) == list(scores.confidence)
     for p, row in zip(predictions, rows, strict=True):
         best = p.to_dict()
         assert p.label == list(p.probabilities)[int(row.argmax())] == best[0]["label"]

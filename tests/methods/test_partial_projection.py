@@ -122,7 +122,7 @@ def classifier(template: Any) -> FairTPTClassifier:
 
 
 def test_joint_prompts_are_needed_at_construction() -> None:
-    with pytest.raises(PromptError, match="joint prompts are needed, but `template` does not say"):
+    with pytest.raises(PromptError, match="joint prompts are needed, but `template` does not"):
         classifier(Templates("a {target}.", "a {sensitive} animal."))
 
 

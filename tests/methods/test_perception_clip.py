@@ -124,7 +124,7 @@ def test_several_attributes_are_all_combinations() -> None:
 
 def test_joint_prompts_are_needed_at_construction() -> None:
     template = Templates("a {target}.", "a {sensitive} animal.")
-    with pytest.raises(PromptError, match="joint prompts are needed, but `template` does not say"):
+    with pytest.raises(PromptError, match="joint prompts are needed, but `template` does not"):
         classifier(template=template)
 
 
