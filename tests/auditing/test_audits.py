@@ -395,15 +395,15 @@ def other_rows() -> Audit:
         ),
         (
             lambda: make(scores=Scores(warnings=["bad"] * N)),
-            "`warnings` should be a list of texts per image (row 0 is 'bad').",
+            "`warnings` should be a list of texts per image.",
         ),
         (
             lambda: make(scores=Scores(warnings=[None] * N)),  # type: ignore[list-item]
-            "`warnings` should be a list of texts per image (row 0 is None).",
+            "`warnings` should be a list of texts per image.",
         ),
         (
             lambda: make(scores=Scores(warnings="bad")),
-            "`warnings` should be a list of texts per image (got str).",
+            "`warnings` should be a list of texts per image.",
         ),
         (
             lambda: make(scores=Scores(warnings=[["bad"]] * 700)),

@@ -17,19 +17,9 @@ from tqdm.auto import tqdm
 
 from fair_tta._identity import ORIGIN, classifier_provenance, describe_adapter, environment
 from fair_tta._images.load import is_single_image
+from fair_tta.auditing import _examination as doc
 from fair_tta.auditing._document import AdapterFields, Difference, Measured
-from fair_tta.auditing._examination import (
-    Associations,
-    ChangedImages,
-    ChangeLabels,
-    Examination,
-    ExaminationDocument,
-    ExaminedAdapter,
-    GroupLabels,
-    PerceivedAttribute,
-    PseudoChange,
-    ResamplingSettings,
-)
+from fair_tta.auditing._examination import Associations, ChangedImages, Examination
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.methods import ZeroShot
@@ -51,20 +41,16 @@ _PARTS = 1_000_000  # a rate as whole numbers
 
 def group_labels(
     shares: Floats, values: Sequence[str], targets: Sequence[str], level: float
-) -> GroupLabels:
+) -> doc.GroupLabels:
     """What it takes to know the accuracy of every class of every value.
 
-    Args:
-        shares: ``[values, targets]`` as perceived.
-        values: their names.
-        targets: the names of the classes.
-        level: of the intervals.
+    `shares` are ``[values, targets]`` as perceived.
     """
     each = images_for_half_width(0.5, HALF_WIDTH, level)  # no accuracy needs more
     rarest, target = divmod(int(shares.argmin()), len(targets))
     share = min(1.0, max(0.0, float(shares[rarest, target])))
     drawn = each / share if share > 0 else math.inf
-    return GroupLabels(
+    return doc.GroupLabels(
         half_width=HALF_WIDTH,
         each=each,
         groups=shares.size,
@@ -75,30 +61,20 @@ def group_labels(
     )
 
 
-def change_labels(changed: int, n: int, level: float) -> ChangeLabels:
+def change_labels(changed: int, n: int, level: float) -> doc.ChangeLabels:
     """What it takes to show whether changed answers change for the better.
 
     If twice as many become right as become wrong, or the other way round, McNemar's test finds it.
-
-    Args:
-        changed: answers that differ.
-        n: images.
-        level: one minus the significance.
     """
     images = images_for_change(changed, 2 * changed, 3 * n, level)
     labels = None if images is None else math.ceil(images * changed / n)
-    return ChangeLabels(pictures=images, labels=labels)
+    return doc.ChangeLabels(pictures=images, labels=labels)
 
 
 def gap_labels(change: float | None, changed_share: float, level: float) -> int | None:
     """Images of one group that would show a change of its accuracy as large as that of the gap.
 
     Its answers are taken to change as often as those of all images, and often enough for that.
-
-    Args:
-        change: of pseudo-EOD.
-        changed_share: answers that differ.
-        level: one minus the significance.
     """
     if change is None:
         return None
@@ -175,18 +151,16 @@ class Perceptions:
         attributes = {
             a: self._attribute(a, w, target, odds[a], interval.level) for a, w in perceived.items()
         }
-        adapters = tuple(
-            self._adapter(place, answers, odds, interval.level)
-            for place in range(len(self._adapters))
-        )
+        places = range(len(self._adapters))
+        adapters = tuple(self._adapter(i, answers, odds, interval.level) for i in places)
         few = [f"Fewer than {SMALL} images, so figures are uncertain."] if n < SMALL else []
         few += [text for a, w in perceived.items() for text in self._rare(a, w, target)]
         return Examination(
-            ExaminationDocument(
+            doc.ExaminationDocument(
                 "fair-tta/examination/1",
                 n,
                 self._targets,
-                ResamplingSettings(interval.level, interval.resamples, interval.seed),
+                doc.ResamplingSettings(interval.level, interval.resamples, interval.seed),
                 attributes,
                 adapters,
                 {a: _ranking(adapters, a) for a in attributes},
@@ -198,11 +172,11 @@ class Perceptions:
 
     def _attribute(
         self, attribute: str, w: Floats, target: Floats, odds: PseudoOdds, level: float
-    ) -> PerceivedAttribute:
+    ) -> doc.PerceivedAttribute:
         entropy = average_sensitive_indifference(probabilities=w, interval=level)
         explained = r_squared(np.log(np.maximum(target, _LEAST)), w)
         table = self._logits[attribute]
-        return PerceivedAttribute(
+        return doc.PerceivedAttribute(
             {v: Measured.of(mean(w[:, k], level)) for k, v in enumerate(table)},
             Measured.of(entropy),
             Measured.of(mean(w.max(1), level)),
@@ -217,11 +191,11 @@ class Perceptions:
 
     def _adapter(
         self, place: int, answers: list[Ints], odds: Mapping[str, PseudoOdds], level: float
-    ) -> ExaminedAdapter:
+    ) -> doc.ExaminedAdapter:
         name, adapter = list(self._adapters.items())[place]
         n, changed = len(self), int((answers[place + 1] != answers[0]).sum())
         low, high = wilson(changed, n, level)
-        return ExaminedAdapter(
+        return doc.ExaminedAdapter(
             name,
             convert(describe_adapter(adapter), AdapterFields),
             changed,
@@ -266,16 +240,16 @@ def stop_signs(attribute: str, entropy: float, explained: float) -> list[str]:
     return signs
 
 
-def _pseudo_change(odds: PseudoOdds, place: int, changed: float, level: float) -> PseudoChange:
+def _pseudo_change(odds: PseudoOdds, place: int, changed: float, level: float) -> doc.PseudoChange:
     change = Difference.of(odds.changes[place])
     needed = gap_labels(change.value, changed, level)
-    return PseudoChange(Measured.of(odds.runs[place + 1]), change, needed)
+    return doc.PseudoChange(Measured.of(odds.runs[place + 1]), change, needed)
 
 
-def _ranking(adapters: Sequence[ExaminedAdapter], attribute: str) -> tuple[str, ...]:
+def _ranking(adapters: Sequence[doc.ExaminedAdapter], attribute: str) -> tuple[str, ...]:
     """The largest fall first; what has no figure comes last."""
 
-    def change(adapter: ExaminedAdapter) -> float:
+    def change(adapter: doc.ExaminedAdapter) -> float:
         value = adapter.pseudo_eod[attribute].change.value
         return np.inf if value is None else value
 

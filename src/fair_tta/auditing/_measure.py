@@ -74,15 +74,16 @@ def audit(
         )
     if not isinstance(provenance, Mapping | None):
         raise FairTTAError(f"`provenance` should be a dictionary (got {provenance!r}).")
-    columns = _named(parse_columns(y_true, [y_pred], sensitive, targets, values))
-    checked = (Scores() if scores is None else scores).checked(len(columns.truth))
-    columns = replace(columns, scores=(checked,))
+    columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
+    n, classes = len(columns.truth), _strings(columns.targets)
+    attributes = {attribute: _strings(names) for attribute, names in columns.values.items()}
+    checked = (scores or Scores()).checked(n)
+    columns = replace(columns, targets=classes, values={**attributes}, scores=(checked,))
     if not isinstance(name, str) or not name:
         raise FairTTAError(f"`name` should be a string (got {name!r}).")
-    sets = parse_harmful(harmful, _strings(columns.targets))
+    sets = parse_harmful(harmful, classes)
     cell_sizes = columns.sizes(Over.TARGET_AND_SENSITIVE)
     warn_small(cell_sizes)
-    n = len(columns.truth)
     run = figures_of_run(
         columns,
         how,
@@ -93,13 +94,7 @@ def audit(
     )
     document = doc.AuditDocument(
         schema=doc.SCHEMA_ID,
-        data=doc.DataFields(
-            n,
-            _data_hash(columns),
-            _strings(columns.targets),
-            {attribute: _strings(names) for attribute, names in columns.values.items()},
-            sets,
-        ),
+        data=doc.DataFields(n, _data_hash(columns), classes, attributes, sets),
         settings=doc.IntervalSettings(how.level, how.resamples, how.seed, how.strata, SMALL),
         runs=(run,),
         comparisons=(),
@@ -162,13 +157,9 @@ def compare(audits: Sequence[Audit]) -> Audit:
 
 
 def _cost(seconds: float, n: int) -> doc.Cost:
-    try:
-        took = float(seconds)
-    except (TypeError, ValueError):
-        took = math.nan
-    if not 0 <= took < math.inf:
+    if not isinstance(seconds, float | int) or not 0 <= seconds < math.inf:
         raise FairTTAError(f"`seconds` should be a number from 0 on (got {seconds!r}).")
-    return doc.Cost(took, took / n)
+    return doc.Cost(float(seconds), seconds / n)
 
 
 def _check_same(part: str, first: doc.Part, other: doc.Part, hint: str) -> None:
@@ -181,14 +172,6 @@ def _check_same(part: str, first: doc.Part, other: doc.Part, hint: str) -> None:
 
 def _origin(document: doc.AuditDocument) -> doc.RunOrigin:
     return doc.RunOrigin(**{key: document.provenance[key] for key in ORIGIN})
-
-
-def _named(columns: Columns) -> Columns:
-    """With strings for names, as JSON wants them."""
-    values: dict[str, tuple[Hashable, ...]] = {
-        attribute: _strings(names) for attribute, names in columns.values.items()
-    }
-    return replace(columns, targets=_strings(columns.targets), values=values)
 
 
 def _strings(names: tuple[Hashable, ...]) -> tuple[str, ...]:

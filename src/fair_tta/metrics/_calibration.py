@@ -72,9 +72,9 @@ def mean(figures: Floats, level: float, least: float = 0.0) -> Estimate:
     return Estimate(value, n, max(least, low), min(1.0, high))
 
 
-def check_probabilities(argument: str, values: Any) -> Floats:
+def check_probabilities(argument: str, values: Any, length: int | None = None) -> Floats:
     """Probabilities ``[images, K]`` of two names or more."""
-    p = read_array(argument, values, 2)
+    p = read_array(argument, values, 2, length)
     if p.shape[1] < 2:
         raise FairTTAError(f"`{argument}` should have two columns or more (got {p.shape[1]}).")
     if not (np.all(p >= 0) and np.allclose(p.sum(1), 1, atol=1e-3)):
@@ -84,9 +84,7 @@ def check_probabilities(argument: str, values: Any) -> Floats:
 
 def check_unit(argument: str, values: Any, length: int | None = None) -> Floats:
     """Numbers from 0 to 1, one per image. (What exceeds 1 by rounding is 1.)"""
-    array = read_array(argument, values, 1)
-    if length is not None:
-        check_length(argument, array, length)
+    array = read_array(argument, values, 1, length)
     if not np.all((array >= -1e-5) & (array <= 1 + 1e-5)):
         raise FairTTAError(f"`{argument}` should lie between 0 and 1.")
     return np.clip(array, 0.0, 1.0)
@@ -100,25 +98,22 @@ def _entropies(probabilities: Any, entropies: Any) -> Floats:
     return normalised_entropies(probabilities)
 
 
-def read_array(argument: str, values: Any, dimensions: int) -> Floats:
-    """Numbers with so many dimensions."""
+def read_array(argument: str, values: Any, dimensions: int, length: int | None = None) -> Floats:
+    """Numbers with so many dimensions, one or more per image."""
     if hasattr(values, "detach"):  # a tensor, perhaps on a GPU or in half precision
         values = values.detach().double().cpu().numpy()
+    if dimensions == 1 and not hasattr(values, "dtype"):
+        values = read_column(argument, values)
     try:
-        array = np.asarray(values if dimensions > 1 else _plain(argument, values), np.float64)
+        array = np.asarray(values, np.float64)
     except (TypeError, ValueError):
         raise FairTTAError(f"`{argument}` should be numbers.") from None
     if array.ndim != dimensions:
-        raise FairTTAError(
-            f"`{argument}` should have {dimensions} dimensions (got {array.ndim})."
-            if dimensions > 1
-            else f"`{argument}` should have one dimension (got {array.ndim})."
-        )
+        many = "one dimension" if dimensions == 1 else f"{dimensions} dimensions"
+        raise FairTTAError(f"`{argument}` should have {many} (got {array.ndim}).")
+    if length is not None:
+        check_length(argument, array, length)
     return array
-
-
-def _plain(argument: str, values: Any) -> Any:
-    return values if hasattr(values, "dtype") else read_column(argument, values)
 
 
 BINS = 15

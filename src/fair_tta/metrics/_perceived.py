@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._bootstrap import (
-    DEFAULT,
-    Bootstrap,
-    Interval,
-    around,
-    parts,
-    quantile,
-    read_interval,
-)
+from fair_tta.metrics import _bootstrap
+from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval
 from fair_tta.metrics._calibration import check_probabilities, read_array
 from fair_tta.metrics._columns import Floats, Ints
 from fair_tta.metrics._definitions import EQUALIZED_ODDS, ratio
@@ -42,9 +35,9 @@ def pseudo_rates(answers: Any, target: Any, sensitive: Any) -> tuple[Floats, Flo
         >>> hits.round(2).tolist(), alarms.round(2).tolist()
         ([[0.9, 0.8], [0.0, 1.0]], [[0.2, 0.1], [0.0, 1.0]])
     """
-    chosen, q, w = read_perceived([answers], target, sensitive)
-    rates = WeightedOdds(np.eye(q.shape[1])[chosen[0]], q, w).rates(np.ones(len(q)))
-    return rates[0], rates[1]
+    chosen, q, w = _read([answers], target, sensitive)
+    hits, alarms = _odds(np.eye(q.shape[1])[chosen[0]], q, w)(np.ones(len(q)))
+    return hits, alarms
 
 
 def pseudo_equalized_odds_difference(answers: Any, target: Any, sensitive: Any) -> float:
@@ -64,7 +57,7 @@ def pseudo_equalized_odds_difference(answers: Any, target: Any, sensitive: Any) 
         >>> pseudo_equalized_odds_difference([0, 1, 0, 0], classes, values)
         1.0
     """
-    return combined(np.stack(pseudo_rates(answers, target, sensitive)))
+    return float(EQUALIZED_ODDS.combine(np.stack(pseudo_rates(answers, target, sensitive))))
 
 
 def r_squared(logits: Any, sensitive: Any) -> float:
@@ -121,14 +114,8 @@ def prompt_associations(sensitive: Any, target: Any, scale: float) -> Floats:
     return table
 
 
-def read_perceived(
-    runs: list[Any], target: Any, sensitive: Any
-) -> tuple[list[Ints], Floats, Floats]:
-    """Checked answers of each run, q and w.
-
-    Raises:
-        FairTTAError: they are not of the same images, or there are none.
-    """
+def _read(runs: Sequence[Any], target: Any, sensitive: Any) -> tuple[list[Ints], Floats, Floats]:
+    """Checked answers of each run, q and w."""
     q, w = check_probabilities("target", target), check_probabilities("sensitive", sensitive)
     if not len(q) or len(q) != len(w):
         raise FairTTAError(
@@ -148,31 +135,21 @@ def read_perceived(
     return chosen, q, w
 
 
-class WeightedOdds:
-    """Weighted sums behind pseudo-EOD, for any weights of images.
+def _odds(answered: Floats, q: Floats, w: Floats) -> Callable[[Floats], Floats]:
+    """From weights ``[..., images]`` of images to TPR and FPR, ``[..., 2, values, classes]``.
 
-    Args:
-        answered: ``[images, classes]`` the answer as zeros and a one.
-        q: ``[images, classes]``
-        w: ``[images, values]``
+    The answer is ``[images, classes]``, zeros and a one.
     """
+    kinds = np.stack([q, np.maximum(1 - q, 0.0)], 1)[:, :, None]  # [images, 2, 1, classes]
+    all_of = w[:, None, :, None] * kinds
+    hit = (all_of * answered[:, None, None]).reshape(len(q), -1)
+    every = all_of.reshape(len(q), -1)
 
-    def __init__(self, answered: Floats, q: Floats, w: Floats) -> None:
-        self._shape = 2, w.shape[1], q.shape[1]
-        kinds = np.stack([q, np.maximum(1 - q, 0.0)], 1)[:, :, None]  # [images, 2, 1, classes]
-        all_of = w[:, None, :, None] * kinds
-        self._all = all_of.reshape(len(q), -1)
-        self._hit = (all_of * answered[:, None, None]).reshape(len(q), -1)
+    def rates(weights: Floats) -> Floats:
+        found = np.minimum(ratio(weights @ hit, weights @ every), 1.0)
+        return found.reshape(*weights.shape[:-1], *all_of.shape[1:])
 
-    def rates(self, weights: Floats) -> Floats:
-        """TPR and FPR, ``[..., images] -> [..., 2, values, classes]``."""
-        rates = ratio(weights @ self._hit, weights @ self._all)
-        return np.minimum(rates, 1.0).reshape(*weights.shape[:-1], *self._shape)
-
-
-def combined(rates: Floats) -> float:
-    """From TPR and FPR ``[2, values, classes]`` to the difference in equalized odds."""
-    return float(EQUALIZED_ODDS.combine(rates))
+    return rates
 
 
 _NOTHING = "no class is perceived with two values"
@@ -212,11 +189,11 @@ def pseudo_odds(
         sensitive: ``[images, values]`` zero-shot probabilities w.
         interval: level, resamples and seed; its strata do not matter.
     """
-    how = read_interval(interval)
-    chosen, q, w = read_perceived(list(runs), target, sensitive)
+    how = _bootstrap.read_interval(interval)
+    chosen, q, w = _read(runs, target, sensitive)
     n, one_hot = len(q), np.eye(q.shape[1])
-    seen = [WeightedOdds(one_hot[answers], q, w).rates(np.ones(n)) for answers in chosen]
-    values = [combined(rates) for rates in seen]
+    seen = [_odds(one_hot[answers], q, w)(np.ones(n)) for answers in chosen]
+    values = [float(EQUALIZED_ODDS.combine(rates)) for rates in seen]
     if np.isnan(values[0]):  # of all, as they share the weights
         nothing = undefined(_NOTHING, n)
         return PseudoOdds((nothing,) * len(values), (nothing,) * (len(values) - 1))
@@ -226,7 +203,7 @@ def pseudo_odds(
         for rates, noise, figures, gaps in zip(seen, part, resampled, noises, strict=True):
             figures.append(EQUALIZED_ODDS.combine(rates + noise))
             gaps.append(EQUALIZED_ODDS.combine(noise))
-    reaches = [float(quantile(gaps, how.level)) for gaps in noises]
+    reaches = [float(_bootstrap.quantile(gaps, how.level)) for gaps in noises]
     alone = [
         Estimate(value, n, max(0.0, value - reach), min(1.0, value + reach))
         for value, reach in zip(values, reaches, strict=True)
@@ -234,7 +211,7 @@ def pseudo_odds(
     changes = []
     for value, figures in zip(values[1:], resampled[1:], strict=True):
         moved = [after - before for before, after in zip(resampled[0], figures, strict=True)]
-        low, high = around(np.float64(value - values[0]), moved, how)
+        low, high = _bootstrap.around(np.float64(value - values[0]), moved, how)
         changes.append(Estimate(value - values[0], n, max(-1.0, float(low)), min(1.0, float(high))))
     return PseudoOdds(tuple(alone), tuple(changes))
 
@@ -249,12 +226,12 @@ def _noise(chosen: list[Ints], q: Floats, w: Floats, how: Bootstrap) -> Iterator
     q, w = np.concatenate([q, cell_q, cell_q]), np.concatenate([w, cell_w, cell_w])
     added = np.tile(one_hot, (values, 1)), np.tile(wrong, (values, 1))
     odds = [
-        WeightedOdds(np.concatenate([one_hot[answers], *(added if k == 0 else added[::-1])]), q, w)
+        _odds(np.concatenate([one_hot[answers], *(added if k == 0 else added[::-1])]), q, w)
         for k, answers in enumerate(chosen)
     ]
     worth = np.where(np.arange(len(q)) < n, 1.0, _ADDED)
-    expected = [of.rates(worth) for of in odds]
+    expected = [of(worth) for of in odds]
     generator = np.random.default_rng(how.seed)
-    for some in parts(how.resamples, len(q)):
+    for some in _bootstrap.parts(how.resamples, len(q)):
         drawn = generator.standard_gamma(worth, (some, len(q)))
-        yield [of.rates(drawn) - rates for of, rates in zip(odds, expected, strict=True)]
+        yield [of(drawn) - rates for of, rates in zip(odds, expected, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,56 +62,45 @@ class Scores:
 
         The confidence is that of the most probable target.
         """
-        entropy = normalised_entropies(probabilities)
-        sensitive = _named("sensitive", sensitive)
-        if hasattr(probabilities, "detach"):
-            probabilities = probabilities.detach().cpu().double().numpy()
+        p, named = (
+            check_probabilities("probabilities", probabilities),
+            _named("sensitive", sensitive),
+        )
         return cls(
-            confidence=np.asarray(probabilities, np.float64).max(1),
-            entropy=entropy,
-            sensitive_entropy={a: normalised_entropies(p) for a, p in sensitive.items()},
+            confidence=p.max(1),
+            entropy=normalised_entropies(p),
+            sensitive_entropy={a: normalised_entropies(of) for a, of in named.items()},
         )
 
     def checked(self, length: int) -> Scores:
         """The same as arrays of this length."""
 
-        def unit(name: str, values: Any) -> Floats | None:
+        def unit(name: str) -> Floats | None:
+            values = getattr(self, name)
             return None if values is None else check_unit(name, values, length)
 
-        def units(name: str, values: Mapping[str, Any] | None) -> dict[str, Floats]:
-            named = _named(name, values).items()
-            return {a: check_unit(f"{name}[{a!r}]", v, length) for a, v in named}
+        def by_name(name: str, check: Callable[[str, Any, int], Floats]) -> dict[str, Floats]:
+            named = _named(name, getattr(self, name)).items()
+            return {str(key): check(f"{name}[{key!r}]", values, length) for key, values in named}
 
-        def beliefs(name: str, values: Any) -> Floats:
-            found = check_probabilities(name, values)
-            check_length(name, found, length)
-            return found
-
-        def by_class(columns: Mapping[str, Any]) -> dict[str, Floats] | None:
-            found = units("zero_shot", columns)
-            if not found:
-                return None
-            table = beliefs("zero_shot", np.stack([*found.values()], 1))
-            return dict(zip(map(str, found), table.T, strict=True))
-
+        zero_shot = by_name("zero_shot", check_unit)
+        if zero_shot:
+            check_probabilities("zero_shot", np.stack([*zero_shot.values()], 1))
         return Scores(
-            unit("confidence", self.confidence),
-            unit("entropy", self.entropy),
-            unit("entropy_zero_shot", self.entropy_zero_shot),
-            units("sensitive_entropy", self.sensitive_entropy),
-            units("sensitive_entropy_zero_shot", self.sensitive_entropy_zero_shot),
+            unit("confidence"),
+            unit("entropy"),
+            unit("entropy_zero_shot"),
+            by_name("sensitive_entropy", check_unit),
+            by_name("sensitive_entropy_zero_shot", check_unit),
             _steps(self.relative_step, length),
             _warnings(self.warnings, length),
-            None if self.zero_shot is None else by_class(self.zero_shot),
-            {
-                a: beliefs(f"sensitive_zero_shot[{a!r}]", p)
-                for a, p in _named("sensitive_zero_shot", self.sensitive_zero_shot).items()
-            },
+            zero_shot,
+            by_name("sensitive_zero_shot", check_probabilities),
         )
 
 
 _NUMBERS = ("entropy", "entropy_zero_shot", "relative_step")
-_BY_ATTRIBUTE = ("sensitive_entropy", "sensitive_entropy_zero_shot")
+_BY_NAME = ("sensitive_entropy", "sensitive_entropy_zero_shot", "zero_shot")
 
 
 class CollectedScores:
@@ -123,12 +112,11 @@ class CollectedScores:
     """
 
     def __init__(self, *, beliefs: bool) -> None:
-        self._beliefs = beliefs
         self._numbers = {name: array("d") for name in ("confidence", *_NUMBERS)}
-        self._entropies: dict[str, dict[str, array[float]]] = {name: {} for name in _BY_ATTRIBUTE}
+        by_name = _BY_NAME if beliefs else _BY_NAME[:-1]
+        self._by_name: dict[str, dict[str, array[float]]] = {name: {} for name in by_name}
+        self._sensitive: dict[str, array[float]] | None = {} if beliefs else None
         self._warnings: list[tuple[str, ...]] = []
-        self._zero_shot: dict[str, array[float]] = {}
-        self._sensitive_zero_shot: dict[str, array[float]] = {}
 
     def add(self, prediction: Prediction) -> None:
         """One more image."""
@@ -137,29 +125,23 @@ class CollectedScores:
         for name in _NUMBERS:
             number = getattr(prediction, name)
             self._numbers[name].append(float("nan") if number is None else number)
-        for name, columns in self._entropies.items():
-            for attribute, entropy in getattr(prediction, name).items():
-                columns.setdefault(attribute, array("d")).append(entropy)
-        if self._beliefs:
-            for target, probability in prediction.zero_shot.items():
-                self._zero_shot.setdefault(target, array("d")).append(probability)
+        for name, columns in self._by_name.items():
+            for key, number in getattr(prediction, name).items():
+                columns.setdefault(key, array("d")).append(number)
+        if self._sensitive is not None:
             for attribute, values in prediction.sensitive_zero_shot.items():
-                column = self._sensitive_zero_shot.setdefault(attribute, array("d"))
-                column.extend(values.values())
+                self._sensitive.setdefault(attribute, array("d")).extend(values.values())
 
     def scores(self) -> Scores:
         """The scores of all images so far."""
         n = len(self._warnings)
         if not n:
             return Scores()
-        sensitive = self._sensitive_zero_shot.items()
-        columns: dict[str, Any] = {**self._numbers, **self._entropies}
-        return Scores(
-            **columns,
-            warnings=self._warnings,
-            zero_shot=self._zero_shot if self._beliefs else None,
-            sensitive_zero_shot={a: np.array(column).reshape(n, -1) for a, column in sensitive},
-        )
+        columns: dict[str, Any] = {**self._numbers, **self._by_name}
+        columns["sensitive_zero_shot"] = {
+            a: np.array(column).reshape(n, -1) for a, column in (self._sensitive or {}).items()
+        }
+        return Scores(**columns, warnings=self._warnings)
 
 
 def _steps(values: Any, length: int) -> Floats | None:
@@ -183,15 +165,12 @@ def _named(name: str, values: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 def _warnings(values: Sequence[Sequence[str]], length: int) -> Sequence[Sequence[str]]:
     """Of each image, or none at all."""
-    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence):
-        raise FairTTAError(
-            f"`warnings` should be a list of texts per image (got {type(values).__name__})."
-        )
-    for row, texts in enumerate(values):
-        if not (isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)):
-            raise FairTTAError(
-                f"`warnings` should be a list of texts per image (row {row} is {texts!r:.60})."
-            )
+
+    def is_list(of: Any, kind: type | tuple[type, ...]) -> bool:
+        return isinstance(of, list | tuple) and all(isinstance(one, kind) for one in of)
+
+    if not is_list(values, (list, tuple)) or not all(is_list(texts, str) for texts in values):
+        raise FairTTAError("`warnings` should be a list of texts per image.")
     if values:
         check_length("warnings", values, length)
     return values
