@@ -27,8 +27,7 @@ from bank import ZERO_ALONE, photos, vit_b_32
 
 from fair_tta._models import resolve
 from fair_tta.lab.bench._grids import Grid, every_method
-from fair_tta.lab.bench._references import TableReference
-from fair_tta.lab.bench._run import prepare
+from fair_tta.lab.bench._run import TableReference, prepare
 from fair_tta.lab.bench._sources import TaskSamples, gather, miniature_reader, miniature_tasks
 
 

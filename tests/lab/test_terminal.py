@@ -21,14 +21,14 @@ from fair_tta.lab._cli import predict as predict_output
 from fair_tta.lab._cli.bench import _print
 from fair_tta.lab._cli.tables import SHOWN_METRICS, _table
 from fair_tta.lab._terminal import NarrowTable
-from fair_tta.lab.bench._demo import TaskTable, to_rich
+from fair_tta.lab.bench._demo import SHOWN_COLUMNS, to_rich
 from fair_tta.lab.bench._figures import COLUMNS, SECONDS, Cell, Figure, shown_figure
 from fair_tta.lab.bench._grids import GRIDS, Setting
 from fair_tta.lab.bench._printed import Printed
 from fair_tta.lab.bench._tables import TableResult, shown_cell
-from fair_tta.lab.report._numbers import duration, plain_number
+from fair_tta.lab.report import Overview
+from fair_tta.lab.report._numbers import duration, plain_number, times
 from fair_tta.metrics._estimate import Estimate, undefined
-from fair_tta.miniature import TASKS
 
 WIDTHS = [60, 80, 120]
 NAMES = [
@@ -76,21 +76,16 @@ def a_figure(i: int) -> Estimate:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_demo(width: int) -> None:
-    cells = {
-        f"{name} {i}": {c.key: (a_figure(i + k), i % 3 - 1) for k, c in enumerate(COLUMNS)}
-        for i, name in enumerate(NAMES + NAMES + NAMES[:1])
-    }
-    table = TaskTable(TASKS["scenes"], cells, dict(zip(cells, MILLISECONDS, strict=True)))
-    text = printed(to_rich(table), width)
-    figures = [
-        shown_figure(figure if column.better else Estimate(figure.value, 9), side, digits=0)
-        for row in cells.values()
-        for column, (figure, side) in zip(COLUMNS, row.values(), strict=True)
-        if column.key != "bias"
-    ]
-    times = ["0.01 ×", "1.0 ×", "10 ×", "100 ×", "12346 ×", "999999 ×", "1000000 ×"]
-    all_there([*figures, *times], text)
-    assert all(column.title in text.split() for column in COLUMNS if column.key != "bias")
+    rows = []
+    for i, name in enumerate(NAMES + NAMES + NAMES[:1]):
+        sides = [(shown_figure(a_figure(i + k), i % 3 - 1, digits=0), i % 3 - 1) for k in range(5)]
+        rows.append([(f"{name} {i}", 0), *sides, (times(MILLISECONDS[i]), 0)])
+    header = ["method", *(column.title for column in SHOWN_COLUMNS), "cost"]
+    text = printed(to_rich(Overview("scenes", header, rows)), width)
+    figures = [cell for row in rows for cell, _ in row[1:-1]]
+    costs = ["0.01 ×", "1.0 ×", "10 ×", "100 ×", "12346 ×", "999999 ×", "1000000 ×"]
+    all_there([*figures, *costs], text)
+    assert all(title in text.split() for title in header[1:])
 
 
 @pytest.mark.parametrize("width", WIDTHS)

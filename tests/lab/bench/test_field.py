@@ -12,9 +12,8 @@ import pytest
 
 from fair_tta.errors import DatasetError, FairTTAError, SmallReferenceWarning
 from fair_tta.extend import Adapter
-from fair_tta.lab.bench._grids import GRIDS, Grid, clip_bias_grid, find_grid
-from fair_tta.lab.bench._references import TableReference
-from fair_tta.lab.bench._run import TableRun
+from fair_tta.lab.bench._grids import GRIDS, Grid, find_grid
+from fair_tta.lab.bench._run import TableReference, TableRun
 from fair_tta.lab.bench._sources import open_table
 from fair_tta.lab.bench._tables import publish
 from fair_tta.lab.data import BenchmarkTask, Dataset, read_folder
@@ -105,14 +104,14 @@ def test_every_method_of_the_library_has_a_row() -> None:
     assert grid.settings[0].name == "ZeroShot"
     sections = {setting.name: setting.section for setting in grid.settings}
     assert (sections["TPT"], sections["Tent"]) == ("Views", "The images themselves")
-    assert not any(s.adapter.needs.labels for s in clip_bias_grid().settings)
+    assert not any(s.adapter.needs.labels for s in find_grid("clip-bias").settings)
 
 
 def test_harm_by_group_is_published(model: str, pets: Path, tmp_path: Path) -> None:
     sets: Mapping[str, Mapping[str, str]] = {"toys": {"car": "toy car"}}
     (task,) = bench_tiny.GRID.tasks[:1]
     task = replace(task, targets={**task.targets, "car": "toy car"}, harmful={"toys": ("car",)})
-    grid = replace(clip_bias_grid({"orthcali": OrthCali(0)}, sets), tasks=(task,))
+    grid = replace(find_grid("clip-bias", {"orthcali": OrthCali(0)}, sets), tasks=(task,))
     run = bench_tiny.tiny_run(model, pets, tmp_path, grid)
     run.run()
     with run.open() as store:

@@ -61,7 +61,7 @@ def test_errors() -> None:
     with pytest.raises(FairTTAError, match=r"should differ \('a' and 'b' are both ZeroShot"):
         Grid("g", "", (Setting("a", ZeroShot()), Setting("b", ZeroShot())))
     task = GRIDS["main-L14"].tasks[0]
-    with pytest.raises(FairTTAError, match=r"tasks should differ \(\['FairFace .*'\] came twice"):
+    with pytest.raises(FairTTAError, match=r"tasks .* distinct names \(\['FairFace .*'\] came"):
         Grid("g", "", (Setting("a", ZeroShot()),), (task, task))
     with pytest.raises(FairTTAError, match="at least one setting and one task"):
         Grid("g", "", ())

@@ -247,7 +247,7 @@ def test_what_needs_no_model_does_not_wait_for_one(words: str) -> None:
 
 
 def test_the_tables_of_the_help_are_those_there_are() -> None:
-    assert tuple(GRIDS) == paper_tables() == tuple(dict.fromkeys(p.table for p in figures()))
+    assert tuple(GRIDS) == paper_tables() == tuple(dict.fromkeys(place[0] for place in figures()))
     told = " ".join(call("bench", "--help", columns=600).stdout.split())
     assert f"A table of the paper: {', '.join(GRIDS)}; or every method" in told
     assert "(field), or the CLIP paper's bias experiment (clip-bias)." in told

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -167,32 +166,34 @@ def _demo(
     from fair_tta.lab._cli.tables import print_verdict
     from fair_tta.lab.bench._demo import (
         DEMO_LEGEND,
+        METHODS,
         ONE_VIEW,
         demo_tables,
-        effect_overview,
         effect_table,
-        play,
+        run_episodes,
         to_audits,
         to_html,
         to_rich,
     )
+    from fair_tta.miniature import TASKS
 
     console, errors = Console(), Console(stderr=True)
 
-    def progress(work: Iterable[Any], total: int) -> Iterable[Any]:
-        return track(work, "running every method", total=total, console=errors)
-
     logging.disable_progress_bar()  # one bar is enough
-    chosen: Any = {"seeds": seeds, "limit": limit, "sample": sample, "progress": progress}
-    episodes = play(images=pictures[0], **chosen)
-    more = play(ONE_VIEW, images=pictures[1], **chosen)
+
+    def play(methods: Any, images: int) -> list[Any]:
+        chosen: Any = {"seeds": range(seeds), "limit": limit, "sample": sample}
+        work = run_episodes(TASKS.values(), methods, images=images, **chosen)
+        total = len(TASKS) * seeds * len(methods)
+        return list(track(work, "running every method", total=total, console=errors))
+
+    episodes, more = play(METHODS, pictures[0]), play(ONE_VIEW, pictures[1])
     audits, effects = to_audits(episodes), to_audits(more)
     print_verdict(console, [(name, audit.document) for name, audit in audits.items()])
-    for table in demo_tables(episodes, audits):
+    for table in (*demo_tables(episodes, audits, digits=0), effect_table(effects)):
         console.print(to_rich(table))
-    console.print(effect_table(effects))
     console.print(DEMO_LEGEND)
-    write_whole(out, to_html(episodes, audits, [effect_overview(effects)]).encode())
+    write_whole(out, to_html(episodes, audits, [effect_table(effects)]).encode())
     console.print(Text(f"The report is in {out}: open it in a browser."))
 
 

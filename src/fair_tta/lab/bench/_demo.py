@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -22,7 +23,7 @@ from fair_tta.lab._runs.reference import fit_on_images
 from fair_tta.lab._runs.runner import Runner, batched
 from fair_tta.lab._runs.store import StoredRow
 from fair_tta.lab._terminal import NarrowTable
-from fair_tta.lab.bench._figures import COLUMNS, mark, measure, of_run, paired, shown_figure
+from fair_tta.lab.bench._figures import COLUMNS, in_audit, mark, measure, shown_figure
 from fair_tta.lab.data import Record
 from fair_tta.lab.data._sampling import choose
 from fair_tta.lab.report import GalleryImage, Overview, html_many
@@ -127,10 +128,14 @@ def run_episodes(
         reference = task.draw(REFERENCE_IMAGES, REFERENCE_SEED, split=WorldSplit.VALIDATION)
         fitted = fit_on_images(clf, methods, map(_asked, reference)).adapters
         job = Job(backend, (wording,), tuple(fitted.values()), is_kept=False)
-        drawn = {
-            seed: _chosen(task.draw(images, seed, split=split), limit, sample, seed)
-            for seed in seeds
-        }
+        drawn = {}
+        for seed in seeds:
+            numbered = enumerate(task.draw(images, seed, split=split))
+            some = choose(
+                numbered, limit, sample, seed, key=lambda one: str(one[0]),
+                group=lambda one: (one[1].target, *one[1].sensitive.values()),
+            )  # fmt: skip
+            drawn[seed] = [one for _, one in some]
         units = [
             WorkUnit(tuple(map(_asked, some)), seed, job.asked())
             for seed, every in drawn.items()
@@ -145,17 +150,6 @@ def run_episodes(
                 yield Episode(task, seed, name, adapter, every, answers)
 
 
-def _chosen(
-    drawn: list[DrawnImage], limit: int | None, sample: int | None, seed: int
-) -> list[DrawnImage]:
-    def group(one: tuple[int, DrawnImage]) -> tuple[str, ...]:
-        return (one[1].target, *one[1].sensitive.values())
-
-    numbered = enumerate(drawn)
-    some = choose(numbered, limit, sample, seed, key=lambda one: str(one[0]), group=group)
-    return [one for _, one in some]
-
-
 def _asked(drawn: DrawnImage) -> ImageSource:
     file = BytesIO()
     drawn.image.save(file, "PNG")
@@ -167,9 +161,8 @@ ONE_VIEW = {name: adapter for name, adapter in METHODS.items() if not adapter.ne
 _SHOWN = "LogitBalance"  # whose changed answers the report shows
 _IMAGES_SHOWN = 12  # for each task
 _STYLES = {1: "green", -1: "red", 0: ""}
-_SHOWN_COLUMNS = tuple(column for column in COLUMNS if column.key != "bias")  # Acc - WGA
+SHOWN_COLUMNS = tuple(column for column in COLUMNS if column.key != "bias")  # Acc - WGA
 _EFFECT_COLUMNS = tuple(column for column in COLUMNS if column.title in ("Acc", "WGA", "EOD"))
-_HEADER = ["method", *(column.title for column in _SHOWN_COLUMNS), "cost"]
 
 DEMO_LEGEND = (
     "Percent, of the images of all seeds together (the mean over seeds of the worst group is "
@@ -182,47 +175,6 @@ DEMO_LEGEND = (
     "from the validation split: none of them is a test image. The verdict is that of the "
     "tables of all methods; the table of one view has more images, and may show more."
 )
-
-
-@dataclass(frozen=True)
-class TaskTable:
-    """The figures of one task.
-
-    Attributes:
-        task: which.
-        cells: ``{method: {metric: (figure, mark)}}`` of all images together; the mark is 1 if it
-            is better than zero-shot's, -1 if worse.
-        cost: ``{method: times zero-shot}``, the only figures that a second run changes.
-    """
-
-    task: MiniatureTask
-    cells: dict[str, dict[str, tuple[Estimate, int]]]
-    cost: dict[str, float]
-
-
-def play(
-    methods: Mapping[str, Adapter] = METHODS,
-    *,
-    seeds: int = 5,
-    images: int = 96,
-    limit: int | None = None,
-    sample: int | None = None,
-    progress: Callable[[Iterable[Any], int], Iterable[Any]] = lambda work, total: work,
-) -> list[Episode]:
-    """Run methods on every task.
-
-    Args:
-        methods: by name.
-        seeds: how many, from 0 on.
-        images: for each seed.
-        limit: use only the first images.
-        sample: how many images to use, of each group its share.
-        progress: wraps an iterable of known length in a progress bar.
-    """
-    work = run_episodes(
-        TASKS.values(), methods, seeds=range(seeds), images=images, limit=limit, sample=sample
-    )
-    return list(progress(work, len(TASKS) * seeds * len(methods)))
 
 
 def to_audits(episodes: Sequence[Episode]) -> dict[str, Audit]:
@@ -244,57 +196,40 @@ def to_audits(episodes: Sequence[Episode]) -> dict[str, Audit]:
     return found
 
 
-def demo_tables(episodes: Sequence[Episode], audits: Mapping[str, Audit]) -> list[TaskTable]:
-    """The figures of each task, and the marks, as its audit has them."""
+def demo_tables(
+    episodes: Sequence[Episode], audits: Mapping[str, Audit], digits: int = 1
+) -> list[Overview]:
+    """The figures of each task, marked as its audit has them, and costs.
+
+    Args:
+        episodes: of `run_episodes`.
+        audits: of `to_audits`.
+        digits: of intervals after the point.
+    """
     made = []
     for task in TASKS.values():
-        seconds: dict[str, float] = {}
-        for e in (e for e in episodes if e.task is task):
-            seconds[e.method] = seconds.get(e.method, 0.0) + e.seconds
+        seconds: defaultdict[str, float] = defaultdict(float)
+        for e in episodes:
+            seconds[e.method] += e.seconds if e.task is task else 0.0
         document = audits[task.name].document
         against = {c.run: c for c in document.comparisons}
-        cells = {
-            run.name: {
-                column.key: (
-                    of_run(run, column.key),
-                    mark(column, paired(against[run.name], column.key)) if i else 0,
-                )
-                for column in COLUMNS
-            }
-            for i, run in enumerate(document.runs)
-        }
-        first = seconds[document.runs[0].name]
-        cost = {name: seconds[name] / first for name in cells}
-        made.append(TaskTable(task, cells, cost))
+        rows = []
+        for run in document.runs:
+            cells = [(run.name, 0)]
+            for column in SHOWN_COLUMNS:
+                figure, side = in_audit(run, column.key), 0
+                if run.name in against:
+                    side = mark(column, in_audit(against[run.name], column.key))
+                figure = figure if column.better else replace(figure, low=None, high=None)
+                cells.append((shown_figure(figure, side, digits), side))
+            rows.append([*cells, (times(seconds[run.name] / seconds[document.runs[0].name]), 0)])
+        title = f"{task.name}: {' / '.join(task.targets)} against {' and '.join(task.sensitive)}"
+        made.append(Overview(title, ["method", *(c.title for c in SHOWN_COLUMNS), "cost"], rows))
     return made
 
 
-def to_rich(table: TaskTable) -> NarrowTable:
-    """For the terminal."""
-    against = " and ".join(table.task.sensitive)
-    title = f"{table.task.name}: {' / '.join(table.task.targets)} against {against}"
-    rows = [
-        [Text(row[0][0]), *(Text(text, _STYLES[side]) for text, side in row[1:])]
-        for row in to_overview(table, digits=0).rows
-    ]
-    return NarrowTable(_HEADER, rows, title)
-
-
-def to_overview(table: TaskTable, digits: int = 1) -> Overview:
-    """For the report; `digits` of intervals after the point."""
-    rows = []
-    for method, cells in table.cells.items():
-        shown = []
-        for column in _SHOWN_COLUMNS:
-            figure, side = cells[column.key]
-            figure = figure if column.better else replace(figure, low=None, high=None)
-            shown.append((shown_figure(figure, side, digits), side))
-        rows.append([(method, 0), *shown, (times(table.cost[method]), 0)])
-    return Overview(f"{table.task.name}, percent, 95 % intervals in brackets", _HEADER, rows)
-
-
-def effect_overview(audits: Mapping[str, Audit]) -> Overview:
-    """What each method changes from zero-shot on each task, for the report.
+def effect_table(audits: Mapping[str, Audit]) -> Overview:
+    """What each method changes from zero-shot on each task.
 
     Args:
         audits: by task, of methods with one view.
@@ -302,13 +237,12 @@ def effect_overview(audits: Mapping[str, Audit]) -> Overview:
     rows = []
     for name, audit in audits.items():
         for comparison in audit.document.comparisons:
-            found = comparison.adjusted.by_name()
-            changes = [found[column.key].estimate for column in _EFFECT_COLUMNS]
-            cells = [
-                (effect(change), mark(column, change))
-                for column, change in zip(_EFFECT_COLUMNS, changes, strict=True)
-            ]
-            rows.append([(name, 0), (comparison.run, 0), *cells])
+            cells = [(name, 0), (comparison.run, 0)]
+            for column in _EFFECT_COLUMNS:
+                change = in_audit(comparison, column.key)
+                side = mark(column, change)
+                cells.append((effect(change, side), side))
+            rows.append(cells)
     n = next(iter(audits.values())).document.data.n
     return Overview(
         f"One view, {n:,} images of each task: change from zero-shot in points, with its "
@@ -318,21 +252,18 @@ def effect_overview(audits: Mapping[str, Audit]) -> Overview:
     )
 
 
-def effect_table(audits: Mapping[str, Audit]) -> NarrowTable:
-    """The same for the terminal; + better, - worse."""
-    overview = effect_overview(audits)
-    rows = [
-        [Text(text + ("", " +", " -")[side], _STYLES[side]) for text, side in row]
-        for row in overview.rows
-    ]
-    return NarrowTable(overview.header, rows, overview.title, texts=(0, 1))
-
-
-def effect(change: Estimate) -> str:
-    """In points: ``-5.3 [-7.9, -2.8]``."""
+def effect(change: Estimate, side: int = 0) -> str:
+    """In points: ``-5.3 [-7.9, -2.8] +``; + better, - worse."""
     if change.low is None or change.high is None:
         return "n/a"
-    return f"{100 * change.value:+.1f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+    ends = f"[{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+    return f"{100 * change.value:+.1f} {ends}" + ("", " +", " -")[side]
+
+
+def to_rich(table: Overview) -> NarrowTable:
+    """For the terminal."""
+    rows = [[Text(text, _STYLES[side]) for text, side in row] for row in table.rows]
+    return NarrowTable(table.header, rows, table.title, (0, 1) if "task" in table.header else (0,))
 
 
 def gallery(episodes: Sequence[Episode], task: MiniatureTask) -> list[GalleryImage]:
@@ -363,6 +294,6 @@ def to_html(
 ) -> str:
     """The report: a self-contained page, with further tables below its own."""
     parts = [(task.name, audits[task.name], gallery(episodes, task)) for task in TASKS.values()]
-    overviews = [*map(to_overview, demo_tables(episodes, audits)), *further]
+    overviews = [*demo_tables(episodes, audits), *further]
     title = "Every method on drawn images: fair-tta demo"
     return html_many(title, parts, intro=DEMO_LEGEND, overviews=overviews)

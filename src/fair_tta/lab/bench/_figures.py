@@ -18,7 +18,7 @@ from fair_tta.auditing._document import Comparison, RunFigures
 from fair_tta.errors import SmallGroupWarning
 from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab.bench._grids import GRIDS, Grid, Setting
-from fair_tta.lab.bench._printed import AVERAGE, Place, Printed, figures
+from fair_tta.lab.bench._printed import AVERAGE, Printed, figures
 from fair_tta.lab.data import BenchmarkTask
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics import Estimate
@@ -84,22 +84,24 @@ def measure(columns: RunColumns) -> dict[str, float]:
     Groups are those of class and sensitive values. With several attributes groups are
     their intersections and ASI is the mean over attributes.
     """
-    truth, answers, sensitive = columns.truth, columns.labels, columns.sensitive
-    scores = columns.scores()
-    indifference = [float(np.mean(of)) for of in (scores.sensitive_entropy or {}).values()]
+    scores, given = columns.scores(), (columns.truth, columns.labels)
+    indifference = [np.mean(of) for of in (scores.sensitive_entropy or {}).values()]
     with warnings.catch_warnings():  # what few images mean shows in the error over seeds
         warnings.simplefilter("ignore", SmallGroupWarning)
         found = {
-            "accuracy": metrics.accuracy(truth, answers).value,
-            "worst_group_accuracy": metrics.worst_group_accuracy(truth, answers, sensitive).value,
-            "bias": metrics.bias(truth, answers, sensitive).value,
-            "equalized_odds_difference": metrics.equalized_odds_difference(
-                truth, answers, sensitive
-            ).value,
-            INDIFFERENCE_KEY: float(np.mean(indifference)) if indifference else math.nan,
-            "target_confidence": 1 - float(np.mean(scores.entropy)),
+            "accuracy": metrics.accuracy(*given).value,
+            **{
+                of.__name__: of(*given, columns.sensitive).value
+                for of in (
+                    metrics.worst_group_accuracy,
+                    metrics.bias,
+                    metrics.equalized_odds_difference,
+                )
+            },
+            INDIFFERENCE_KEY: np.mean(indifference) if indifference else math.nan,
+            "target_confidence": 1 - np.mean(scores.entropy),
         }
-    return {key: 100 * value for key, value in found.items()}
+    return {key: 100 * float(value) for key, value in found.items()}
 
 
 def cell(values: Sequence[float], mark: int = 0) -> Cell:
@@ -108,29 +110,25 @@ def cell(values: Sequence[float], mark: int = 0) -> Cell:
     return Cell(float(np.mean(values)), error, len(values), mark)
 
 
-def paired(comparison: Comparison, metric: str) -> Estimate | None:
-    """The difference from zero-shot that an audit has for a metric of `COLUMNS`.
+def in_audit(found: RunFigures | Comparison, metric: str) -> Estimate:
+    """A metric of `COLUMNS` of a run of an audit, or its paired difference from zero-shot.
 
     Indifference to several attributes is their mean, which has no interval.
     """
     if metric != INDIFFERENCE_KEY:
-        return comparison.adjusted.by_name()[_IN_AUDITS.get(metric, metric)].estimate
-    found = [one.estimate for one in comparison.sensitive_indifference.values()]
-    return _mean(found) if found else None
+        every = found.metrics if isinstance(found, RunFigures) else found.adjusted
+        return every.by_name()[_IN_AUDITS.get(metric, metric)].estimate
+    several = [one.estimate for one in found.sensitive_indifference.values()]
+    if len(several) == 1:
+        return several[0]
+    if not several:
+        return undefined("no sensitive attribute")
+    return Estimate(float(np.mean([one.value for one in several])), several[0].n)
 
 
-def mark(column: MetricColumn, difference: Estimate | None) -> int:
+def mark(column: MetricColumn, difference: Estimate) -> int:
     """Whether a paired interval shows a metric to be better (1) or worse (-1) than zero-shot's."""
-    if difference is None:
-        return 0
     return column.better * direction(difference.low, difference.high)
-
-
-def of_run(run: RunFigures, metric: str) -> Estimate:
-    """A metric of `COLUMNS` in an audit. Indifference to several attributes has no interval."""
-    if metric != INDIFFERENCE_KEY:
-        return run.metrics.by_name()[_IN_AUDITS.get(metric, metric)].estimate
-    return _mean([one.estimate for one in run.sensitive_indifference.values()])
 
 
 def shown_figure(estimate: Estimate, mark: int = 0, digits: int = 1) -> str:
@@ -149,13 +147,12 @@ def shown_figure(estimate: Estimate, mark: int = 0, digits: int = 1) -> str:
     return text + ("", " +", " -")[mark]
 
 
-def _mean(found: Sequence[Estimate]) -> Estimate:
-    """Of attributes; one has its interval."""
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        return undefined("no sensitive attribute")
-    return Estimate(float(np.mean([one.value for one in found])), found[0].n)
+def percents(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    """A share and the ends of its interval, as far as they are defined."""
+    if estimate is None or math.isnan(estimate.value):
+        return None, None, None
+    low, high = (None if end is None else 100 * end for end in (estimate.low, estimate.high))
+    return 100 * estimate.value, low, high
 
 
 SECONDS = "seconds"
@@ -200,19 +197,14 @@ class Figure:
         return None if self.printed is None else self.cell.mean - self.printed.value
 
 
-BySeed = Mapping[int, RunColumns]
 BySetting = list[list[dict[str, float]]]
-
-
-def measure_task(found: Sequence[BySeed]) -> BySetting:
-    """The metrics of one task, setting by setting and seed by seed."""
-    return [[measure(columns) for columns in by_seed.values()] for by_seed in found]
+"""The metrics of one task, setting by setting and seed by seed."""
 
 
 def tabulate(
     grid: Grid,
     task: BenchmarkTask,
-    found: Sequence[BySeed],
+    found: Sequence[Mapping[int, RunColumns]],
     values: BySetting,
     audit: Audit,
 ) -> list[Figure]:
@@ -222,31 +214,25 @@ def tabulate(
         grid: the table.
         task: the task.
         found: for each setting ``{seed: RunColumns}``
-        values: of `measure_task`.
+        values: what `measure` makes of each of them.
         audit: of `audit_task`.
     """
     comparisons = {c.run: c for c in audit.document.comparisons}
     made = []
     for i, setting in enumerate(grid.settings):
         images = sum(map(len, found[i].values()))
-        comparison = comparisons.get(setting.name)
+        against = comparisons.get(setting.name)
         for column in COLUMNS:
-            change = None if comparison is None else paired(comparison, column.key)
+            change = undefined("zero-shot") if against is None else in_audit(against, column.key)
+            seeds = cell([row[column.key] for row in values[i]], mark(column, change))
+            printed = _printed(grid, setting, task, column.key)
+            pooled = in_audit(audit.document.runs[i], column.key)
             made.append(
-                Figure(
-                    setting,
-                    task,
-                    column.key,
-                    images,
-                    _cell(column, values[i], change),
-                    *_percents(change),
-                    printed=_printed(grid, setting, task, column.key),
-                    pooled=of_run(audit.document.runs[i], column.key),
-                )
+                Figure(setting, task, column.key, images, seeds, *percents(change), printed, pooled)
             )
-        costs = [columns.seconds / max(1, len(columns)) for columns in found[i].values()]
+        costs = cell([columns.seconds / max(1, len(columns)) for columns in found[i].values()])
         printed = _printed(grid, setting, task, SECONDS)
-        made.append(Figure(setting, task, SECONDS, images, cell(costs), printed=printed))
+        made.append(Figure(setting, task, SECONDS, images, costs, printed=printed))
     return made
 
 
@@ -254,29 +240,18 @@ def averages(
     grid: Grid, by_task: Sequence[BySetting], images: int, audits: Sequence[Audit]
 ) -> list[Figure]:
     """The mean over all tasks of the table, each weighing the same, seed by seed and pooled."""
-
-    def pooled(setting: int, metric: str) -> Estimate:
-        found = [of_run(audit.document.runs[setting], metric).value for audit in audits]
-        return Estimate(float(np.mean(found)), images)
-
-    def mean(setting: int) -> list[dict[str, float]]:
-        seeds = zip(*(values[setting] for values in by_task), strict=True)
-        return [
-            {c.key: float(np.mean([row[c.key] for row in rows])) for c in COLUMNS} for rows in seeds
-        ]
-
-    return [
-        Figure(setting, None, column.key, images, _cell(column, mean(i)),
-               printed=_printed(grid, setting, None, column.key), pooled=pooled(i, column.key))
-        for i, setting in enumerate(grid.settings)
-        for column in COLUMNS
-    ]  # fmt: skip
-
-
-def _cell(
-    column: MetricColumn, rows: Sequence[Mapping[str, float]], change: Estimate | None = None
-) -> Cell:
-    return cell([row[column.key] for row in rows], mark(column, change))
+    made = []
+    for i, setting in enumerate(grid.settings):
+        seeds = list(zip(*(values[i] for values in by_task), strict=True))
+        for key in (column.key for column in COLUMNS):
+            over_seeds = cell([float(np.mean([row[key] for row in rows])) for rows in seeds])
+            printed = _printed(grid, setting, None, key)
+            pooled = float(np.mean([in_audit(a.document.runs[i], key).value for a in audits]))
+            made.append(
+                Figure(setting, None, key, images, over_seeds, printed=printed,
+                       pooled=Estimate(pooled, images))
+            )  # fmt: skip
+    return made
 
 
 def audit_task(
@@ -314,14 +289,6 @@ def parts_of(grid: Grid, task: BenchmarkTask, audit: Audit) -> list[tuple[str, A
     return parts
 
 
-def _percents(change: Estimate | None) -> tuple[float | None, float | None, float | None]:
-    """A difference and its ends."""
-    if change is None or math.isnan(change.value):
-        return None, None, None
-    low, high = (None if end is None else 100 * end for end in (change.low, change.high))
-    return 100 * change.value, low, high
-
-
 def _printed(
     grid: Grid, setting: Setting, task: BenchmarkTask | None, metric: str
 ) -> Printed | None:
@@ -331,4 +298,4 @@ def _printed(
         column = AVERAGE, "", ""
     else:
         column = task.dataset, task.target, " x ".join(task.sensitive)
-    return figures().get(Place(grid.name, setting.section, setting.row, *column, metric))
+    return figures().get((grid.name, setting.section, setting.row, *column, metric))

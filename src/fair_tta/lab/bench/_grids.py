@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from fair_tta._identity import describe_adapter
 from fair_tta.errors import FairTTAError
@@ -57,14 +56,15 @@ class Grid:
     alone: bool = False
 
     def __post_init__(self) -> None:
+        if not self.settings or not self.tasks:
+            raise FairTTAError("a table should have at least one setting and one task.")
         names = [setting.name for setting in self.settings]
         if not all(name.strip() for name in names):
             raise FairTTAError(f"settings should have names (got {names}).")
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise FairTTAError(f"settings should have distinct names ({twice} came twice).")
-        if not self.settings or not self.tasks:
-            raise FairTTAError("a table should have at least one setting and one task.")
+        for what, every in (("settings", names), ("tasks", [*map(str, self.tasks)])):
+            twice = sorted({name for name in every if every.count(name) > 1})
+            if twice:
+                raise FairTTAError(f"{what} should have distinct names ({twice} came twice).")
         first: dict[str, str] = {}
         for setting in self.settings:
             key = json.dumps(describe_adapter(setting.adapter), sort_keys=True)
@@ -74,10 +74,6 @@ class Grid:
                     f"{setting.adapter!r})."
                 )
             first[key] = setting.name
-        tasks = [str(task) for task in self.tasks]
-        twice = sorted({task for task in tasks if tasks.count(task) > 1})
-        if twice:
-            raise FairTTAError(f"tasks should differ ({twice} came twice).")
 
 
 HARMFUL: dict[str, dict[str, str]] = {
@@ -128,65 +124,79 @@ _FIXED = FixedRate(5e-3)
 _LOSSES: dict[str, Loss] = {"S": SLoss(), "TS": TSLoss(), "Super TS": SuperTSLoss()}
 
 
+_ADAPTING, _DEBIASING = (
+    f"Episodic test-time {what} methods" for what in ("adaptation", "debiasing")
+)
+
+
 def _zero_shot(row: str = "Zero Shot") -> Setting:
     return Setting("ZeroShot", ZeroShot(), "", row)
 
 
-def _main() -> tuple[Setting, ...]:
-    return (
-        _zero_shot("Zero-Shot"),
-        Setting("TPT", TPT(), "Episodic test-time adaptation methods", "TPT"),
-        Setting("Zero", Zero(), "Episodic test-time adaptation methods", "Zero"),
-        Setting("OrthCali", OrthCali(), "Episodic test-time debiasing methods", "OrthCali"),
-        Setting("FairTPT", FairTPT(), "Our method", "FairTPT"),
-        Setting("FairTPT-MO", FairTPTMO(), "Our method", "FairTPT (MO)"),
+_MAIN = (
+    _zero_shot("Zero-Shot"),
+    Setting("TPT", TPT(), _ADAPTING, "TPT"),
+    Setting("Zero", Zero(), _ADAPTING, "Zero"),
+    Setting("OrthCali", OrthCali(), _DEBIASING, "OrthCali"),
+    Setting("FairTPT", FairTPT(), "Our method", "FairTPT"),
+    Setting("FairTPT-MO", FairTPTMO(), "Our method", "FairTPT (MO)"),
+)
+_WITH_PROJECTION = (
+    *(_MAIN[0], _MAIN[3]),
+    Setting("FairTPT", FairTPT(), "Our methods", "FairTPT"),
+    Setting("FairTPT >> OrthCali", FairTPT() >> OrthCali(0), "Our methods", "FairTPT+OrthCali"),
+)
+_PLAIN = {s.name: replace(s, section="") for s in _MAIN}
+_BEFORE_AND_AFTER = (
+    _zero_shot("Before Update"),
+    *(_PLAIN[name] for name in ("FairTPT", "FairTPT-MO", "TPT")),
+)
+_RUNTIME = (
+    Setting("ZeroShot", ZeroShot()),
+    *(_PLAIN[name] for name in ("TPT", "Zero", "FairTPT", "FairTPT-MO")),
+)
+_TPT_SCAN = tuple(
+    Setting(
+        f"TPT 1e{power} rho={rho}",
+        TPT(rate=FixedRate(float(f"1e{power}")), rho=rho),
+        rf"\eta = 1e{power}",
+        rf"\rho={rho}",
     )
-
-
-def _tpt_scan() -> Iterable[Setting]:
-    for power in range(-5, 0):
-        for rho in _RHOS:
-            row = rf"\rho = {rho}" if rho == 0.75 else rf"\rho={rho}"
-            adapter = TPT(rate=FixedRate(float(f"1e{power}")), rho=rho)
-            yield Setting(f"TPT 1e{power} rho={rho}", adapter, rf"\eta = 1e{power}", row)
+    for power in range(-5, 0)
+    for rho in _RHOS
+)
 
 
 def _zero_scan(section: str = "") -> Iterable[Setting]:
-    for rho in _RHOS:
-        row = rf"\rho = {rho}" if rho == 0.75 and not section else rf"\rho={rho}"
-        yield Setting(f"Zero rho={rho}", Zero(rho), section, row)
+    return [Setting(f"Zero rho={rho}", Zero(rho), section, rf"\rho={rho}") for rho in _RHOS]
 
 
-def _orthcali_scan() -> Iterable[Setting]:
-    for lam in (0, 1, 10, 1000, 100000):
-        row = rf"\lambda_orth = {lam}" if lam == 1000 else rf"\lambda_orth={lam}"
-        yield Setting(f"OrthCali lam={lam}", OrthCali(float(lam)), "", row)
+def _orthcali_scan(section: str = "") -> Iterable[Setting]:
+    return [
+        Setting(f"OrthCali lam={lam}", OrthCali(float(lam)), section, rf"\lambda_orth={lam}")
+        for lam in (0, 1, 10, 1000, 100000)
+    ]
 
 
-def _fair(section: str, loss: str, rate: RatePolicy, lambdas: Iterable[float]) -> Iterable[Setting]:
+def _fair(
+    section: str, loss: str, rate: RatePolicy, lambdas: Iterable[float] = (), mo: bool = False
+) -> Iterable[Setting]:
+    """A row for each lambda; of FairTPT (MO) for the usual ones."""
+    kind, name, symbol = FairTPT, "FairTPT", "fair"
+    if mo:
+        kind, name, symbol, lambdas = FairTPTMO, "FairTPT-MO", "fair (mo)", _LAMBDAS
+    ending = "" if isinstance(rate, ELRA) else " no ELRA"
     for lam in lambdas:
-        adapter = FairTPT(float(lam), _LOSSES[loss], rate)
         shown = r"\infty" if math.isinf(lam) else lam
-        yield Setting(_called("FairTPT", lam, loss, rate), adapter, section,
-                      rf"\lambda_{{fair}} = {shown}")  # fmt: skip
-
-
-def _fair_mo(section: str, loss: str, rate: RatePolicy) -> Iterable[Setting]:
-    for lam in _LAMBDAS:
-        adapter = FairTPTMO(float(lam), _LOSSES[loss], rate)
-        yield Setting(_called("FairTPT-MO", lam, loss, rate), adapter, section,
-                      rf"\lambda_{{fair (mo)}} = {lam}")  # fmt: skip
-
-
-def _called(method: str, lam: float, loss: str, rate: RatePolicy) -> str:
-    return f"{method} lam={lam} {loss}{'' if isinstance(rate, ELRA) else ' no ELRA'}"
+        row = rf"\lambda_{{{symbol}}} = {shown}"
+        adapter = kind(float(lam), _LOSSES[loss], rate)
+        yield Setting(f"{name} lam={lam} {loss}{ending}", adapter, section, row)
 
 
 def _elra_ablation() -> Iterable[Setting]:
-    yield _zero_shot()
     for rate, ending in ((ELRA(), ""), (_FIXED, " without ELRA")):
         yield from _fair(f"FairTPT{ending}", "S", rate, _LAMBDAS)
-        yield from _fair_mo(f"FairTPT (MO){ending}", "S", rate)
+        yield from _fair(f"FairTPT (MO){ending}", "S", rate, mo=True)
         yield from _fair(f"FairTPT special cases{ending}", "S", rate, (0, math.inf))
 
 
@@ -194,65 +204,32 @@ def _loss_choice(rate: RatePolicy = ELRA(), ending: str = "") -> Iterable[Settin
     for loss in _LOSSES:
         section = f"FairTPT and FairTPT (MO) with {loss} loss{ending}"
         yield from _fair(section, loss, rate, (*_LAMBDAS, math.inf))
-        yield from _fair_mo(section, loss, rate)
+        yield from _fair(section, loss, rate, mo=True)
 
 
-def _with_projection() -> tuple[Setting, ...]:
-    return (
-        _zero_shot("Zero-Shot"),
-        Setting("OrthCali", OrthCali(), "Episodic test-time debiasing methods", "OrthCali"),
-        Setting("FairTPT", FairTPT(), "Our methods", "FairTPT"),
-        Setting("FairTPT >> OrthCali", FairTPT() >> OrthCali(0), "Our methods", "FairTPT+OrthCali"),
-    )
-
-
-def _more_attributes() -> Iterable[Setting]:
-    section = "Episodic test-time adaptation methods"
-    yield _zero_shot()
-    yield Setting("TPT", TPT(), section, "TPT")
-    yield Setting("TPT ELRA", TPT(rate=ELRA()), section, "TPT with ELRA")
-    yield from _zero_scan("Zero")
-    for lam in (0.0, 1.0, 10.0, 1000.0, 100000.0):
-        row = r"\lambda_orth=100000" if lam == 100000 else rf"\lambda_orth={lam}"
-        yield Setting(f"OrthCali lam={lam:g}", OrthCali(lam), "OrthCali", row)
-    yield from _loss_choice(_FIXED, " and no ELRA")
-    yield from _loss_choice()
-
-
-def _before_and_after() -> tuple[Setting, ...]:
-    return (
-        _zero_shot("Before Update"),
-        Setting("FairTPT", FairTPT(), "", "FairTPT"),
-        Setting("FairTPT-MO", FairTPTMO(), "", "FairTPT (MO)"),
-        Setting("TPT", TPT(), "", "TPT"),
-    )
-
-
-def _runtime() -> tuple[Setting, ...]:
-    return (
-        Setting("ZeroShot", ZeroShot()),
-        Setting("TPT", TPT(), "", "TPT"),
-        Setting("Zero", Zero(), "", "Zero"),
-        Setting("FairTPT", FairTPT(), "", "FairTPT"),
-        Setting("FairTPT-MO", FairTPTMO(), "", "FairTPT (MO)"),
-    )
-
-
+_MORE_ATTRIBUTES = (
+    _MAIN[1],
+    Setting("TPT ELRA", TPT(rate=ELRA()), _ADAPTING, "TPT with ELRA"),
+    *_zero_scan("Zero"),
+    *_orthcali_scan("OrthCali"),
+    *_loss_choice(_FIXED, " and no ELRA"),
+    *_loss_choice(),
+)
 _LARGE = "ViT-L/14"
 GRIDS = {
     grid.name: grid
     for grid in (
-        Grid("main-L14", _LARGE, _main()),
-        Grid("tpt-scan", _LARGE, (_zero_shot(), *_tpt_scan())),
+        Grid("main-L14", _LARGE, _MAIN),
+        Grid("tpt-scan", _LARGE, (_zero_shot(), *_TPT_SCAN)),
         Grid("zero-scan", _LARGE, (_zero_shot(), *_zero_scan())),
         Grid("orthcali-scan", _LARGE, (_zero_shot(), *_orthcali_scan())),
-        Grid("elra-ablation", _LARGE, tuple(_elra_ablation())),
+        Grid("elra-ablation", _LARGE, (_zero_shot(), *_elra_ablation())),
         Grid("loss-choice", _LARGE, (_zero_shot(), *_loss_choice())),
-        Grid("with-projection", _LARGE, _with_projection()),
-        Grid("more-attributes", _LARGE, tuple(_more_attributes()), MORE_TASKS),
-        Grid("main-B32", "ViT-B/32", _main()),
-        Grid("asi-atc", _LARGE, _before_and_after()),
-        Grid("runtime", _LARGE, _runtime(), MAIN_TASKS[:1], alone=True),
+        Grid("with-projection", _LARGE, _WITH_PROJECTION),
+        Grid("more-attributes", _LARGE, (_zero_shot(), *_MORE_ATTRIBUTES), MORE_TASKS),
+        Grid("main-B32", "ViT-B/32", _MAIN),
+        Grid("asi-atc", _LARGE, _BEFORE_AND_AFTER),
+        Grid("runtime", _LARGE, _RUNTIME, MAIN_TASKS[:1], alone=True),
     )
 }
 """Every table of the paper by its name on the command line."""
@@ -278,9 +255,13 @@ def of_datasets(grid: Grid, names: Sequence[str]) -> Grid:
 FIELD, CLIP_BIAS = OTHER_TABLES
 
 
-_ONE_VIEW, _VIEWS, _IMAGES = "One view", "Views", "The images themselves"
-_REFERENCE, _LABELS = "A reference without labels", "A reference with labels"
-_SECTIONS = (_ONE_VIEW, _VIEWS, _IMAGES, _REFERENCE, _LABELS)
+_SECTIONS = (
+    "One view",
+    "Views",
+    "The images themselves",
+    "A reference without labels",
+    "A reference with labels",
+)
 
 
 def every_method(adapters: Mapping[str, Adapter] | None = None) -> tuple[Setting, ...]:
@@ -293,40 +274,15 @@ def every_method(adapters: Mapping[str, Adapter] | None = None) -> tuple[Setting
     if adapters is None:
         every = [m for m in (kind() for kind in ADAPTERS.values()) if not m.needs.values]
         adapters = {type(adapter).__name__: adapter for adapter in every}
-    others = [
-        Setting(name, adapter, _section(adapter))
-        for name, adapter in adapters.items()
-        if adapter != ZeroShot()
-    ]
-    order = [*_SECTIONS, *(setting.section for setting in others)]
-    others.sort(key=lambda setting: order.index(setting.section))
-    return Setting("ZeroShot", ZeroShot()), *others
-
-
-def clip_bias_grid(
-    adapters: Mapping[str, Adapter] | None = None,
-    harmful: Mapping[str, Mapping[str, str]] | None = None,
-) -> Grid:
-    """Every method that needs no labels on the bias experiment of the CLIP paper.
-
-    Args:
-        adapters: by their names.
-        harmful: user-defined sets, ``{name: {class: phrase}}``.
-    """
-    settings = every_method(adapters)
-    if adapters is None:
-        settings = tuple(s for s in settings if not s.adapter.needs.labels)
-    return Grid(CLIP_BIAS, "", settings, clip_bias_tasks(harmful))
-
-
-def _section(adapter: Any) -> str:
-    if adapter.needs.labels:
-        return _LABELS
-    if adapter.needs.reference:
-        return _REFERENCE
-    if adapter.needs.pixels:
-        return _IMAGES
-    return _VIEWS if adapter.needs.views else _ONE_VIEW
+    others = []
+    for name, adapter in adapters.items():
+        needs = adapter.needs
+        has = True, needs.views, needs.pixels, needs.reference, needs.labels
+        place = max(i for i, needed in enumerate(has) if needed)
+        if adapter != ZeroShot():
+            others.append((place, Setting(name, adapter, _SECTIONS[place])))
+    others.sort(key=lambda placed: placed[0])
+    return Setting("ZeroShot", ZeroShot()), *(setting for _, setting in others)
 
 
 def find_grid(
@@ -336,6 +292,12 @@ def find_grid(
 ) -> Grid:
     """The table of this name.
 
+    Args:
+        name: of the paper; "field" for every method; "clip-bias" for every method that needs no
+            labels on the bias experiment of the CLIP paper.
+        adapters: user-defined rows of the last two, by their names.
+        harmful: user-defined sets of the last, ``{name: {class: phrase}}``.
+
     Raises:
         FairTTAError: there is none, or it takes no user-defined methods or sets.
     """
@@ -343,7 +305,10 @@ def find_grid(
     if harmful and name != CLIP_BIAS:
         raise FairTTAError(f"`harmful` is for the table {CLIP_BIAS!r} (got {name!r}).")
     if name == CLIP_BIAS:
-        return clip_bias_grid(adapters, harmful)
+        settings = every_method(adapters)
+        if adapters is None:
+            settings = tuple(s for s in settings if not s.adapter.needs.labels)
+        return Grid(CLIP_BIAS, "", settings, clip_bias_tasks(harmful))
     if name == FIELD:
         return Grid(FIELD, "", every_method(adapters))
     if adapters is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -11,7 +10,7 @@ from importlib import resources
 AVERAGE = "Average"
 """The column of the paper's tables that is the mean over all pairs."""
 
-_FILES = ("paper_tables.csv", "paper_more.csv")
+_PLACE = ("table", "section", "row", "dataset", "target", "sensitive")
 _METRICS = {
     "acc": "accuracy",
     "wga": "worst_group_accuracy",
@@ -21,29 +20,6 @@ _METRICS = {
     "atc": "target_confidence",
     "seconds": "seconds",
 }
-
-
-@dataclass(frozen=True)
-class Place:
-    """A cell of a table.
-
-    Attributes:
-        table: its name on the command line.
-        section: the part of the table.
-        row: the row.
-        dataset: a dataset, or `AVERAGE`.
-        target: the name of the target attribute, empty for the average.
-        sensitive: the name of the sensitive attribute, empty for the average.
-        metric: its key in `fair_tta.lab.bench._figures`, or ``"seconds"``.
-    """
-
-    table: str
-    section: str
-    row: str
-    dataset: str
-    target: str
-    sensitive: str
-    metric: str
 
 
 @dataclass(frozen=True)
@@ -61,15 +37,21 @@ class Printed:
 
 
 @lru_cache
-def figures() -> dict[Place, Printed]:
-    """All of them."""
+def figures() -> dict[tuple[str, ...], Printed]:
+    """All of them, by table, section, row, dataset, target, sensitive attribute and metric.
+
+    The dataset may be `AVERAGE`; then there are no attributes. Metrics are those of
+    `fair_tta.lab.bench._figures`, or ``"seconds"``.
+    """
     found = {}
-    for cell in _read(_FILES[0]):
-        for short in ("acc", "wga", "bias", "eod"):
-            suspect = short in cell["suspect"].split()
-            found[_place(cell, short)] = Printed(float(cell[short]), suspect)
-    for cell in _read(_FILES[1]):
-        found[_place(cell, cell["metric"])] = Printed(float(cell["value"]), False)
+    for name in ("paper_tables.csv", "paper_more.csv"):
+        text = (resources.files("fair_tta.lab.bench") / name).read_text(encoding="utf-8")
+        for cell in csv.DictReader(text.splitlines()):
+            place = [cell.get(key, "") for key in _PLACE]
+            values = {cell["metric"]: cell["value"]} if "metric" in cell else cell
+            for short in _METRICS.keys() & values.keys():
+                suspect = short in cell.get("suspect", "").split()
+                found[(*place, _METRICS[short])] = Printed(float(values[short]), suspect)
     return found
 
 
@@ -86,20 +68,3 @@ _PAPER_TABLES = (
 def paper_tables() -> tuple[str, ...]:
     """The names of the paper's tables on the command line."""
     return _PAPER_TABLES
-
-
-def _place(cell: dict[str, str], metric: str) -> Place:
-    return Place(
-        cell["table"],
-        cell.get("section", ""),
-        cell["row"],
-        cell["dataset"],
-        cell["target"],
-        cell["sensitive"],
-        _METRICS[metric],
-    )
-
-
-def _read(name: str) -> Iterator[dict[str, str]]:
-    text = (resources.files("fair_tta.lab.bench") / name).read_text(encoding="utf-8")
-    return csv.DictReader(text.splitlines())

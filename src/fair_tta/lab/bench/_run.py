@@ -5,23 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fair_tta._images.views import AugMix
 from fair_tta._io import whole_file
-from fair_tta.errors import FairTTAError, require
+from fair_tta.classifier import FairTPTClassifier
+from fair_tta.errors import DatasetError, FairTTAError, require
 from fair_tta.lab._runs.bank import Bank, ImageSource, bytes_needed, file_signature
 from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab._runs.job import Asked, Job, Question, WorkUnit
 from fair_tta.lab._runs.local import Local
+from fair_tta.lab._runs.reference import fit_on_images
 from fair_tta.lab._runs.runner import Engine, Progress, Runner, batched
 from fair_tta.lab._runs.store import ROWS, Store, StoredRow
 from fair_tta.lab.bench._grids import Grid, Setting
-from fair_tta.lab.bench._references import TableReference
-from fair_tta.lab.bench._sources import TaskSamples
+from fair_tta.lab.bench._sources import Reader, TaskSamples
 from fair_tta.lab.data import Record
 from fair_tta.methods._base import Adapter, check_adapter
 
@@ -97,7 +98,10 @@ class TableRun:
             asked = tuple((i, place) for place in self.places[i])
             for seed, records in part.samples.items():
                 for some in batched(records, self.batch_size):
-                    images = tuple(_source(part, record) for record in some)
+                    images = tuple(
+                        ImageSource(f"{part.task.dataset}/{r.key}", str(r.path.absolute()))
+                        for r in some
+                    )
                     yield Chunk(i, seed, some, WorkUnit(images, seed, asked))
 
     def units(self) -> list[WorkUnit]:
@@ -122,7 +126,7 @@ class TableRun:
             if left is None:
                 continue
             if unit.seed not in banks:
-                banks[unit.seed] = Bank(self._bank, self.job.facts, unit.seed)
+                banks[unit.seed] = Bank(str(self.job.bank), self.job.facts, unit.seed)
             contents = (store.content(file_signature(image)) for image in unit.images)
             missing += sum(content not in banks[unit.seed] for content in contents)
             remaining.images += len(left.images)
@@ -164,14 +168,13 @@ class TableRun:
     def _runner(self, store: Store) -> Runner:
         return Runner(self.job, self.engine, store)
 
-    @property
-    def _bank(self) -> str:
-        assert self.job.bank is not None
-        return self.job.bank
-
     def check_disk(self, remaining: Remaining) -> None:
         """Raise if the disk is too small for what is left."""
-        bank, features, rows = Path(self._bank), remaining.feature_bytes, remaining.row_bytes
+        bank, features, rows = (
+            Path(str(self.job.bank)),
+            remaining.feature_bytes,
+            remaining.row_bytes,
+        )
         bank.mkdir(parents=True, exist_ok=True)
         if bank.stat().st_dev == self.out.stat().st_dev:
             features += rows  # they share a disk
@@ -186,6 +189,66 @@ class TableRun:
 
 RowsBySetting = list[list[tuple[Record, StoredRow]]]
 """For each setting the images with its rows."""
+
+
+@dataclass(frozen=True)
+class TableReference:
+    """Reference images of a table: of the training split, or what was not sampled.
+
+    Args:
+        read: reads the dataset that the samples are of.
+        train: reads images that are never sampled, None if there are none; where it finds nothing,
+            what was not sampled is used.
+        images: how many.
+        seed: chooses them.
+        say: receives which were taken, and how many.
+
+    Attributes:
+        said: ``{task: which and how many}``
+    """
+
+    read: Reader
+    train: Reader | None = None
+    images: int = 1000
+    seed: int = 0
+    say: Callable[[str], None] = lambda _: None
+    said: dict[str, str] = field(default_factory=dict)
+
+    def fit(
+        self, adapters: Sequence[Adapter], part: TaskSamples, classifier: FairTPTClassifier
+    ) -> list[Adapter]:
+        """The methods, those fitted that were not.
+
+        Raises:
+            FairTTAError: there are no images.
+        """
+        waiting = {place: one for place, one in enumerate(adapters) if not one.is_fitted}
+        if not waiting:
+            return [*adapters]
+        chosen, origin = self._choose(part)
+        images = [ImageSource(record.key, str(record.path)) for record in chosen]
+        fitted = fit_on_images(classifier, waiting, images, [r.sensitive for r in chosen])
+        if not fitted.contents:
+            names = ", ".join(type(adapter).__name__ for adapter in waiting.values())
+            raise FairTTAError(
+                f"{part.task}: there are no images left for a reference, which {names} need: ask "
+                "for fewer `images`, or leave these methods out."
+            )
+        self.said[str(part.task)] = f"{len(fitted.contents)} images of {origin}"
+        self.say(f"{part.task}: reference, {self.said[str(part.task)]}")
+        return [fitted.adapters.get(place, one) for place, one in enumerate(adapters)]
+
+    def _choose(self, part: TaskSamples) -> tuple[Sequence[Record], str]:
+        used = {record.path for records in part.samples.values() for record in records}
+        for reader, origin in ((self.train, "another split"), (self.read, "what was not sampled")):
+            with suppress(DatasetError):  # no such split here
+                found = None if reader is None else reader(part.task)
+                rest = [] if found is None else [r for r in found.records if r.path not in used]
+                if found is not None and rest:
+                    split = found.parameters.get("split") if reader is self.train else None
+                    some = replace(found, records=tuple(rest)).sample(self.images, self.seed)
+                    return some.records, f"the split {split!r}" if split else origin
+        return (), ""
 
 
 def prepare(
@@ -234,29 +297,29 @@ def prepare(
         costs=costs,
     )
     _ = job.backend  # an error of the model comes before any work
-    job, places = _fitted(job, grid, parts, reference)
-    for task, place in enumerate(places):
-        for adapter in (job.adapters[i] for i in place):
-            if adapter.needs.reference:
-                check_adapter(adapter, job.classifier(task).task)
-    said = {} if reference is None else reference.said
-    return TableRun(grid, tuple(parts), Path(out), job, who, batch_size, places, said)
-
-
-def _fitted(
-    job: Job, grid: Grid, parts: Sequence[TaskSamples], reference: TableReference | None
-) -> tuple[Job, tuple[tuple[int, ...], ...]]:
-    """The job with a method of its own for each task that it was fitted for, and their places."""
-    if reference is None:
-        return job, (tuple(range(len(grid.settings))),) * len(parts)
-    settings, places = list(job.adapters), []
+    adapters, places = list(job.adapters), []
     for task, part in enumerate(parts):
-        place = list(range(len(grid.settings)))
-        for i, adapter in reference.fit(grid, part, job.classifier(task)).items():
-            place[i] = len(settings)
-            settings.append(adapter)
+        clf, unfitted = job.classifier(task), job.adapters
+        fitted = unfitted if reference is None else reference.fit(unfitted, part, clf)
+        place = list(range(len(unfitted)))
+        for i, adapter in enumerate(fitted):
+            if adapter is not unfitted[i]:
+                place[i] = len(adapters)
+                adapters.append(adapter)
+            if adapter.needs.reference:
+                check_adapter(adapter, clf.task)
         places.append(tuple(place))
-    return job.with_adapters(settings), tuple(places)
+    said = {} if reference is None else reference.said
+    return TableRun(
+        grid,
+        tuple(parts),
+        Path(out),
+        job.with_adapters(adapters),
+        who,
+        batch_size,
+        tuple(places),
+        said,
+    )
 
 
 def read_columns(
@@ -290,10 +353,6 @@ def read_columns(
                 f"{table.parts[task].task}: no image of seed {seed} can be read ({path}: {why})."
             )
     return by_seed, pooled
-
-
-def _source(part: TaskSamples, record: Record) -> ImageSource:
-    return ImageSource(f"{part.task.dataset}/{record.key}", str(record.path.absolute()))
 
 
 @contextmanager

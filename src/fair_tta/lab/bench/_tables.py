@@ -25,21 +25,20 @@ from fair_tta.lab.bench._figures import (
     Figure,
     audit_task,
     averages,
-    measure_task,
+    measure,
     parts_of,
+    percents,
     shown_figure,
     tabulate,
 )
 from fair_tta.lab.bench._grids import Grid, of_datasets
-from fair_tta.lab.bench._references import TableReference
-from fair_tta.lab.bench._run import TableRun, parquet_file, prepare, read_columns
+from fair_tta.lab.bench._run import TableReference, TableRun, parquet_file, prepare, read_columns
 from fair_tta.lab.bench._sources import Table, gather, open_table
 from fair_tta.lab.data import AgeCut
 from fair_tta.lab.data._tasks import DEFAULT_AGES
 from fair_tta.lab.report import Overview, html_many
 from fair_tta.lab.report._numbers import plain_number, times
 from fair_tta.lab.report._page import for_markdown
-from fair_tta.metrics import Estimate
 
 LEGEND = (
     "Percent, of the images of all seeds together, each once with its first seed; 95 % intervals "
@@ -190,7 +189,7 @@ def publish(run: TableRun, store: Store) -> TableResult:
             origin = _provenance(run, i, pooled)
             audit = audit_task(run.grid, part.task, run.adapters(i), pooled, origin)
             whole.append((str(part.task), audit))
-            values.append(measure_task(found))
+            values.append([[*map(measure, seeds.values())] for seeds in found])
             figures += tabulate(run.grid, part.task, found, values[-1], audit)
             sections += [(title, one, []) for title, one in parts_of(run.grid, part.task, audit)]
     if len(run.parts) == len(run.grid.tasks) > 1:
@@ -231,7 +230,7 @@ def to_csv(grid: Grid, figures: Sequence[Figure]) -> str:
         s = f.setting
         where = grid.name, s.section, s.row, s.name, repr(s.adapter), *task, f.metric
         what = f.images, f.cell.seeds, f.cell.mean, error
-        pooled = ["" if x is None else 100 * x for x in _ends(f.pooled)]
+        pooled = ["" if x is None else x for x in percents(f.pooled)]
         rows.add([*where, *what, *pooled, f.cell.mark, *spread, *printed])
     return text.getvalue()
 
@@ -264,12 +263,6 @@ def harm_csv(audits: Sequence[Audit]) -> str:
     for row in rows.values():
         table.add(row)
     return text.getvalue()
-
-
-def _ends(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
-    if estimate is None or math.isnan(estimate.value):
-        return None, None, None
-    return estimate.value, estimate.low, estimate.high
 
 
 def _provenance(run: TableRun, task: int, pooled: Sequence[RunColumns]) -> dict[str, Any]:
