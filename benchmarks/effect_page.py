@@ -93,7 +93,7 @@ def methods(parts: Parts) -> str:
             rows.append([f"`{name}`", f"{entry['n']:,}", *cells, f"{entry['changed']:.1f}"])
         head = ["method", "n", *(f"{_TITLES[m]}" for m in _SHOWN), "answers changed, %"]
         tables.append(
-            f"**{question}.** Zero-shot, {plain['n']:,} pictures, percent: {own}. Changes:\n\n"
+            f"**{question}.** Zero-shot, {plain['n']:,} images, percent: {own}. Changes:\n\n"
             + table(head, rows)
         )
     return "\n\n".join(tables)
@@ -155,7 +155,7 @@ def _placebo(entries: list[dict[str, Any]]) -> str:
 
 
 def reference(parts: Parts) -> str:
-    return _of_references(parts["reference"], "reference pictures")
+    return _of_references(parts["reference"], "reference images")
 
 
 def skew(parts: Parts) -> str:
@@ -189,7 +189,7 @@ def tradeoff(parts: Parts) -> str:
         rows.append([strength, share, *cells])
     head = ["strength", "keep_prior", *_TITLES.values()]
     n = points["0/1"]["n"]
-    return f"{name}, {n:,} pictures, percent (change from zero-shot):\n\n" + table(head, rows)
+    return f"{name}, {n:,} images, percent (change from zero-shot):\n\n" + table(head, rows)
 
 
 def cost(parts: Parts) -> str:
@@ -254,7 +254,7 @@ def result(parts: Parts) -> str:
     eod, right = entry["eod"], entry["accuracy"]
     left = 100 * eod["after"] / eod["before"]
     return (
-        f"On {entry['n']:,} drawn pictures of birds the gap went from {eod['before']:.1f} to "
+        f"On {entry['n']:,} drawn images of birds the gap went from {eod['before']:.1f} to "
         f"{eod['after']:.1f} points, a change of {eod['change']:+.1f} [{eod['low']:+.1f}, "
         f"{eod['high']:+.1f}]; accuracy changed by {right['change']:+.1f} [{right['low']:+.1f}, "
         f"{right['high']:+.1f}]. "

@@ -12,7 +12,8 @@ RETIRED = re.compile(r"\b(told|pictures?|doubts|is no|of one's own)\b", re.IGNOR
 # Prompts and quoted templates, names that stay for one version, and commands of the repository.
 ALLOWED = re.compile(
     r"(This is a|a) picture\b|\bpicture (\{|of)|--no-pictures|DrawnPicture|tools/(app_)?pictures?"
-    r"|make pictures|picture_\w+|\w+_pictures?\b|pictures=|`pictures?`|[\"']pictures?[\"']",
+    r"|make pictures|picture_\w+|\w+_pictures?\b|pictures=|--pictures|`pictures?`|\bthere is no\b"
+    r"|\bpictures(?=[:,)\[.]| if | and |$)|\.pictures|PICTURE|[\"']pictures?[\"']|small picture",
     re.IGNORECASE,
 )
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -1,1 +1,1 @@
-"""Pictures in, views of them, and their features; no methods."""
+"""Images in, views of them, and their features; no methods."""

@@ -13,7 +13,7 @@ from fair_tta.lab.data._records import Record
 from fair_tta.lab.report import GalleryImage
 
 OF_EACH_KIND = 2
-"""Pictures of each class in each group."""
+"""Images of each class in each group."""
 
 MOST_IN_GALLERY = 36
 

@@ -175,7 +175,7 @@ def equalized_odds_difference(
     values: Values | None = None,
     interval: Interval | None = None,
 ) -> Estimate:
-    """Mean over classes of the larger of two gaps between groups, TPR and FPR. 0 is no disparity.
+    """Mean over classes of the larger of two gaps between groups, TPR and FPR; 0: no disparity.
 
     ``mean_y max(Gap_s TPR_y, Gap_s FPR_y)`` with ``Gap_s = max_s - min_s``, for any number of
     classes. For two classes it is fairlearn's `equalized_odds_difference`.
@@ -194,7 +194,7 @@ def equal_opportunity_difference(
     values: Values | None = None,
     interval: Interval | None = None,
 ) -> Estimate:
-    """The gap between groups of the true-positive rate of one class. 0 is no disparity.
+    """The gap between groups of the true-positive rate of one class. 0 means no disparity.
 
     ``Gap_s TPR_target``, or the mean over classes if `target` is None.
     """
@@ -215,7 +215,7 @@ def demographic_parity_difference(
     values: Values | None = None,
     interval: Interval | None = None,
 ) -> Estimate:
-    """The gap between groups of how often an answer is given. 0 is no disparity.
+    """The gap between groups of how often an answer is given. 0 means no disparity.
 
     ``Gap_s P(answer = target | s)``, or the mean over classes if `target` is None. Labels do not
     matter, except for the strata of the interval.
@@ -236,7 +236,7 @@ def class_gaps(
     values: Values | None = None,
     interval: Interval | None = None,
 ) -> dict[Hashable, Rates]:
-    """For each class the gaps between groups of TPR, FPR and selection rate. 0 is no disparity."""
+    """For each class the gaps between groups of TPR, FPR and selection rate; 0: no disparity."""
     columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
     warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE))
     gaps = gaps_of_classes(columns, 0, _how(interval))

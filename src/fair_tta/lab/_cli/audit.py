@@ -68,7 +68,7 @@ def audit_command(
             "--harmful",
             metavar="TEXT",
             help="Classes that nobody should be answered with, 'crime: thief,criminal'; they are "
-            "added to the targets. Told by group.",
+            "added to the targets. Reported by group.",
             show_default=False,
         ),
     ] = [],  # noqa: B006

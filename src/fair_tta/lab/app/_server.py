@@ -96,7 +96,7 @@ LOCAL = ("127.0.0.1", "localhost", "[::1]")
 UPLOADS = "uploads"
 """Where uploads arrive: as files while they are received, then in folders."""
 
-_WITHOUT_FILES, _PER_FILE = 2**20, 2**12  # bytes of a request that is no upload: paths and names
+_WITHOUT_FILES, _PER_FILE = 2**20, 2**12  # bytes of a request without an upload: paths and names
 
 
 class Gate:

@@ -65,7 +65,7 @@ def read_utkface(
 
 
 def _images(root: Path) -> list[Path | Unlisted]:
-    """Pictures in the order of their names; aligned ones first, so that these are kept."""
+    """Images in the order of their names; aligned ones first, so that these are kept."""
     closed: list[Path | Unlisted] = []
     images: list[Path] = []
     for found in walk(root, follow_links=True):
