@@ -100,9 +100,8 @@ def _perceived(columns: Columns, how: Bootstrap, after: int | None = None) -> di
             else:
                 eod = metric.difference(alone, 0, after, how)
         found[attribute] = (odds.changes or odds.runs)[0], eod
-    part, kind = (
-        (doc.PerceivedOdds, Measured) if after is None else (doc.PerceivedOddsChange, Difference)
-    )
+    part: Any = doc.PerceivedOdds if after is None else doc.PerceivedOddsChange
+    kind = Measured if after is None else Difference
     return {
         attribute: part(kind.of(pseudo), None if eod is None else kind.of(eod))
         for attribute, (pseudo, eod) in found.items()
