@@ -15,7 +15,6 @@ from rich.text import Text
 
 from fair_tta import Prediction
 from fair_tta.auditing._document import Difference
-from fair_tta.errors import ImageError
 from fair_tta.lab._cli import console as progress
 from fair_tta.lab._cli import predict as predict_output
 from fair_tta.lab._cli.bench import _print
@@ -153,11 +152,10 @@ def test_predict(width: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None
     attributes = tuple(f"an attribute {i}" for i in range(many))
     console = Console(width=width, file=io.StringIO(), force_terminal=True, no_color=True)
     monkeypatch.setattr(predict_output, "Console", lambda: console)
-    table = predict_output.PredictionTable(("a_label_of_thirty_letters_or_so", "b"), attributes)
-    for batch in range(2):
-        table.add(f"a/folder/of/images/{batch}.png", prediction(0.125, attributes))
-        table.add("x.png", ImageError("no"))
-        table.flush()
+    answered = [("a/folder/of/images/1.png", prediction(0.125, attributes)), ("x.png", "no")]
+    for is_first in (True, False):
+        targets = ("a_label_of_thirty_letters_or_so", "b")
+        predict_output.print_table(answered, targets, attributes, is_first)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     text = re.sub(r"\x1b\[[\d;]*m", "", text)
     assert max(map(len, text.splitlines())) <= width

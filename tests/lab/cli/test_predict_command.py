@@ -20,7 +20,7 @@ from extending_page import documented
 
 from fair_tta import AugMix, FairTPTClassifier, Zero
 from fair_tta._io import printable
-from fair_tta.lab._cli.paths import find_images
+from fair_tta.lab._cli.options import find_images
 
 
 @pytest.fixture

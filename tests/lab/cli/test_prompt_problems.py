@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fair_tta.lab._cli.names import prompt_problem, prompt_problems
+from fair_tta.lab._cli.names import prompt_problems
 from fair_tta.lab.data import PAPER_TASKS
 
 
@@ -21,13 +21,13 @@ from fair_tta.lab.data import PAPER_TASKS
     ],
 )
 def test_what_can_hardly_be_meant(phrase: str, why: str) -> None:
-    assert prompt_problem(phrase) == why
+    assert prompt_problems([phrase]) == {phrase: why}
 
 
 def test_what_people_say_is_not_doubted() -> None:
     for task in PAPER_TASKS:
         for names in (task.targets, *task.sensitive.values()):
-            assert prompt_problems(names) == {}
+            assert prompt_problems(names.values()) == {}
     for phrase in (
         "20-29 years old",
         "more than 70",
@@ -36,4 +36,4 @@ def test_what_people_say_is_not_doubted() -> None:
         "狗",
         "marching band",
     ):
-        assert prompt_problem(phrase) is None
+        assert prompt_problems([phrase]) == {}

@@ -12,8 +12,7 @@ from markdown_it import MarkdownIt
 from report_samples import HOSTILE, Page, sample
 
 from fair_tta.auditing._document import Difference
-from fair_tta.lab.report import _charts as charts
-from fair_tta.lab.report import _glossary as meanings
+from fair_tta.lab.report import _drawings as charts
 from fair_tta.lab.report import _sentences as sentences
 from fair_tta.lab.report import markdown
 from fair_tta.lab.report._drawings import short
@@ -41,16 +40,16 @@ def difference(low: float | None, high: float | None) -> Difference:
     ],
 )
 def test_verdicts(metric: str, ends: tuple[float | None, float | None], says: str) -> None:
-    assert meanings.verdict(metric, difference(*ends)) == says
-    assert says in meanings.MARKS
+    assert sentences.verdict(metric, difference(*ends)) == says
+    assert says in sentences.MARKS
 
 
 def test_no_difference_no_verdict() -> None:
-    assert meanings.verdict("accuracy", None) == "unknown"
+    assert sentences.verdict("accuracy", None) == "unknown"
 
 
 def test_every_metric_of_an_audit_has_words() -> None:
-    assert list(meanings.METRICS) == list(sample(n=30).document.runs[0].metrics.by_name())
+    assert list(sentences.METRICS) == list(sample(n=30).document.runs[0].metrics.by_name())
 
 
 def contrast(a: str, b: str) -> float:
@@ -137,8 +136,8 @@ def test_the_markdown_block_has_the_figures() -> None:
     audit = sample()
     document, text = audit.document, markdown(audit)
     metrics, groups = Page(f"<div>{rendered(text)}</div>").tables.values()
-    assert [row[0] for row in metrics[1:]] == [m.name for m in meanings.METRICS.values()]
-    for row, key in zip(metrics[1:], meanings.METRICS, strict=True):
+    assert [row[0] for row in metrics[1:]] == [m.title for m in sentences.METRICS.values()]
+    for row, key in zip(metrics[1:], sentences.METRICS, strict=True):
         for cell, run in zip(row[1:], document.runs, strict=True):
             figure = run.metrics.by_name()[key].estimate
             assert figure.low is not None

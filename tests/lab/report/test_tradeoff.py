@@ -13,7 +13,8 @@ from fair_tta import AssociationCorrection, FairTPT, FixedRate, LogitBalance, Or
 from fair_tta.auditing import Audit, audit, compare
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.lab.report import html
-from fair_tta.lab.report._charts import MOST_DRAWN, TRADED, sweeps, tradeoff_chart
+from fair_tta.lab.report._drawings import MOST_DRAWN, TRADED, tradeoff_chart
+from fair_tta.lab.report._sentences import sweeps
 from fair_tta.metrics import Bootstrap
 
 generator = np.random.default_rng(0)

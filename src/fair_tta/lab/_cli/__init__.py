@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from fair_tta import __version__
-from fair_tta.lab._cli import audit, bench, examine, fit, other, predict
+from fair_tta.lab._cli import audit, bench, examine, other, predict
 from fair_tta.lab._cli.console import Commands
 
 app = typer.Typer(
@@ -25,7 +25,7 @@ for function in (
     predict.predict_command,
     examine.examine_command,
     audit.audit_command,
-    fit.fit_command,
+    other.fit_command,
     other.report_command,
     bench.bench_command,
     other.adapters_command,

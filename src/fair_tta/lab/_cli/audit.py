@@ -14,7 +14,7 @@ from fair_tta.lab._cli.names import harmful_option, parse_renames, sensitive_opt
 
 if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
-    from fair_tta.lab.data._labels import FolderLabels, LabelValues
+    from fair_tta.lab.data._labels import LabelValues
     from fair_tta.lab.data._records import Problem
 
 
@@ -92,12 +92,7 @@ def audit_command(
     cores: options.Cores = 1,
     address: options.Address = None,
     restart: options.Restart = False,
-    no_pictures: Annotated[
-        bool,
-        typer.Option(
-            "--no-pictures", help="No images, nor their names, in the report.", show_default=False
-        ),
-    ] = False,
+    no_pictures: options.NoPictures = False,
     progress: options.ShowProgress = None,
 ) -> None:
     """Measure answers group by group, for several methods on the same images.
@@ -117,7 +112,7 @@ def audit_command(
 
     with exits(context, stopped, images_dir="--images", labels_csv="--labels"):
         from fair_tta.lab._cli.tables import print_audit
-        from fair_tta.lab.data._labels import Labels
+        from fair_tta.lab.data._labels import Labels, write_labels_of_folders
         from fair_tta.lab.folder import audit_folder
 
         methods = options.read_adapters(adapters)
@@ -126,7 +121,8 @@ def audit_command(
         left_out: tuple[Problem, ...] = ()
         if labels is None:
             columns = (target_column, *sensitive_column)
-            labels, _, left_out = _labels_of_folders(images, columns, out)
+            labels, n, left_out = write_labels_of_folders(images, columns, out)
+            log(f"No --labels: {n} images have the names of their folders ({' / '.join(columns)}).")
         values = Labels(
             images, labels, target_column, tuple(sensitive_column), path_column, renames, left_out
         ).scan()
@@ -145,12 +141,13 @@ def audit_command(
             {c: written[c] if c in written else _found(values, c) for c in sensitive_column},
         )
         _log_prompts(classifier)
-        with progress_bars(progress) as bar:
+        with progress_bars(progress) as bars:
+            rows = bars("rows")
 
             def count(finished: int, total: int) -> None:
                 nonlocal done
                 done = finished
-                bar("rows")(finished, total)
+                rows(finished, total)
 
             result = audit_folder(
                 classifier,
@@ -169,7 +166,7 @@ def audit_command(
                 reference_is_data=reference_is_data,
                 notes=embedded_notes(context),
                 progress=count,
-                fitting=lambda finished, total: bar("reference images")(finished, total),
+                fitting=bars("reference images"),
             )
         print_audit(result)
     if result.problems.lost:
@@ -190,22 +187,9 @@ def _log_prompts(classifier: FairTPTClassifier) -> None:
     asked = {"--targets '": task.targets}
     asked |= {f"--sensitive '{name}: ": names for name, names in task.sensitive.items()}
     for option, names in asked.items():
-        for phrase, why in prompt_problems(names).items():
-            log(
-                printable(
-                    f"{phrase!r} is {why} and is inserted into the prompt as is. Give it a phrase: "
-                    f"{option}{phrase}=...'."
-                )
-            )
-
-
-def _labels_of_folders(images: Path, columns: tuple[str, ...], out: Path) -> FolderLabels:
-    from fair_tta.lab.data._labels import write_labels_of_folders
-
-    made = write_labels_of_folders(images, columns, out)
-    folders = f"the names of their folders ({' / '.join(columns)})"
-    log(f"No --labels: {made.images} images have {folders}.")
-    return made
+        for phrase, why in prompt_problems(names.values()).items():
+            text = f"{phrase!r} is {why} and is inserted into the prompt as is. Give it a phrase: "
+            log(printable(f"{text}{option}{phrase}=...'."))
 
 
 def _attributes(texts: list[str], columns: tuple[str, ...]) -> dict[str, dict[str, str]]:

@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -19,6 +19,7 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     Task,
+    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -163,47 +164,42 @@ def usage(option: str, read: Callable[..., T], *arguments: object) -> T:
 
 
 @contextmanager
-def progress_bar(wanted: bool | None, unit: str) -> Iterator[Counting]:
+def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Counting]]:
     """Report how many are finished, and of how many: a bar with rate and time left on stderr.
+
+    Bars are made by what they count. A terminal has room for one: the last that moved.
 
     Args:
         wanted: None for a bar on terminals only. In a log it is a line now and then.
-        unit: what is counted.
     """
     terminal = sys.stderr.isatty()
     if not (terminal if wanted is None else wanted):
-        yield lambda done, total: None
+        yield lambda unit: lambda done, total: None
     elif not terminal:
-        yield _Lines(unit)
+        yield _Lines
     else:
         with _bar(Console(stderr=True)) as bar:
-            tasks: list[object] = []
 
-            def update(done: int, total: int | None) -> None:
-                if not tasks:  # what an earlier run has finished is not part of the rate
-                    tasks.append(bar.add_task(unit, total=total, completed=done))
-                bar.update(tasks[0], completed=done, total=total)  # type: ignore[arg-type]
+            def counting(unit: str) -> Counting:
+                tasks: list[TaskID] = []
 
-            yield update
+                def update(done: int, total: int | None) -> None:
+                    if not tasks:  # what an earlier run has finished is not part of the rate
+                        for other in bar.task_ids:
+                            bar.update(other, visible=False)
+                        tasks.append(bar.add_task(unit, total=total, completed=done))
+                    bar.update(tasks[0], completed=done, total=total)
+
+                return update
+
+            yield counting
 
 
 @contextmanager
-def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Counting]]:
-    """Progress bars that follow one another, by what they count: a terminal has room for one.
-
-    Args:
-        wanted: of `progress_bar`.
-    """
-    with ExitStack() as open_:
-        bars: dict[str, Counting] = {}
-
-        def bar(unit: str) -> Counting:
-            if unit not in bars:
-                open_.close()
-                bars[unit] = open_.enter_context(progress_bar(wanted, unit))
-            return bars[unit]
-
-        yield bar
+def progress_bar(wanted: bool | None, unit: str) -> Iterator[Counting]:
+    """A single one of `progress_bars`."""
+    with progress_bars(wanted) as bars:
+        yield bars(unit)
 
 
 def _bar(console: Console) -> Progress:

@@ -9,7 +9,6 @@ import typer
 
 from fair_tta.lab._cli import options
 from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, progress_bars
-from fair_tta.lab._cli.paths import chosen_images
 
 
 def examine_command(
@@ -50,12 +49,7 @@ def examine_command(
             show_default="keep none",
         ),
     ] = None,
-    no_pictures: Annotated[
-        bool,
-        typer.Option(
-            "--no-pictures", help="No images, nor their names, in examine.html.", show_default=False
-        ),
-    ] = False,
+    no_pictures: options.NoPictures = False,
     restart: options.Restart = False,
     engine: options.WhichEngine = options.EngineName.LOCAL,
     workers: options.Workers = None,
@@ -90,7 +84,7 @@ def examine_command(
             examination, failed = examine_folder(
                 classifier,
                 methods,
-                chosen_images(context),
+                options.chosen_images(context),
                 out,
                 engine=options.make_engine(context),
                 model=model,
@@ -102,8 +96,8 @@ def examine_command(
                 notes=[*embedded_notes(context), *some],
                 fitted=options.log_fitted,
                 problem=lambda reason: log(printable(reason)),
-                progress=lambda done, total: bar("images")(done, total),
-                fitting=lambda done, total: bar("reference images")(done, total),
+                progress=bar("images"),
+                fitting=bar("reference images"),
             )
         if as_json:
             typer.echo(examination.to_json())

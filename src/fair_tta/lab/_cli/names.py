@@ -8,7 +8,7 @@ backslash before a comma, a colon or an equals sign makes it part of a name.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from fair_tta._prompts.templates import parse_names
 from fair_tta.errors import FairTTAError
@@ -24,23 +24,19 @@ _PROBLEMS = (
 )
 
 
-def prompt_problem(phrase: str) -> str | None:
-    """Why a phrase is unlikely to describe what is in an image, None if it may.
+def prompt_problems(phrases: Iterable[str]) -> dict[str, str]:
+    """``{phrase: why}`` of those that are unlikely to describe what is in an image.
 
     Example:
-        >>> [prompt_problem(phrase) for phrase in ("-1", "03-Sep", "Latino_Hispanic", "old")]
-        ['a number', 'a date', 'a name with an underscore', None]
+        >>> prompt_problems(["-1", "03-Sep", "Latino_Hispanic", "old"])
+        {'-1': 'a number', '03-Sep': 'a date', 'Latino_Hispanic': 'a name with an underscore'}
     """
-    for pattern, what in _PROBLEMS:
-        if re.fullmatch(pattern, phrase.strip(), re.IGNORECASE | re.DOTALL):
-            return what
-    return None
-
-
-def prompt_problems(names: Mapping[str, str]) -> dict[str, str]:
-    """``{phrase: why}`` of those that can hardly be meant."""
-    found = {phrase: prompt_problem(phrase) for phrase in names.values()}
-    return {phrase: why for phrase, why in found.items() if why is not None}
+    found = {}
+    for phrase in phrases:
+        for pattern, what in _PROBLEMS:
+            if re.fullmatch(pattern, phrase.strip(), re.IGNORECASE | re.DOTALL):
+                found.setdefault(phrase, what)
+    return found
 
 
 _HIDDEN = 0xE000  # where characters after a backslash are put for a while

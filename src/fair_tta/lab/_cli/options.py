@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fair_tta._io import Unlisted, images_below
 from fair_tta._prompts.templates import Templates, default_template
 from fair_tta.lab._cli.console import embedded_notes, log, progress_bar, usage
 from fair_tta.lab._cli.names import sensitive_option, targets_option
 
 if TYPE_CHECKING:
-    from fair_tta._io import Unlisted
     from fair_tta.classifier import FairTPTClassifier
     from fair_tta.lab._runs.reference import FittedAdapters
     from fair_tta.lab._runs.runner import Engine
@@ -163,6 +165,12 @@ Address = Annotated[
         "--address", help="Of a Ray cluster; 'auto' finds one.", show_default="start one here"
     ),
 ]
+NoPictures = Annotated[
+    bool,
+    typer.Option(
+        "--no-pictures", help="No images, nor their names, in the report.", show_default=False
+    ),
+]
 Restart = Annotated[
     bool, typer.Option("--restart", help="Throw away the finished answers in --out.")
 ]
@@ -186,6 +194,69 @@ ShowProgress = Annotated[
         "--progress/--no-progress", help="Progress on stderr.", show_default="on a terminal"
     ),
 ]
+
+
+def find_images(paths: Iterable[str], *, null: bool = False) -> Iterator[str | Unlisted]:
+    """Paths of images, without holding all of them in memory, and folders that are closed.
+
+    Args:
+        paths: files, folders (read with their subfolders), and ``-`` for paths on stdin.
+        null: whether paths on stdin end with a null character instead of a line end.
+    """
+    for path in paths:
+        if path == "-":
+            for given in _from_stdin(b"\0" if null else b"\n"):
+                yield from _expand(given)
+        else:
+            yield from _expand(path)
+
+
+def chosen_images(context: typer.Context) -> Callable[[], Iterable[str | Unlisted]]:
+    """The images of a command, each time it is called: all, the first --limit or a --sample.
+
+    Paths on stdin are read once: with a --reference, which needs them twice, they are kept.
+    """
+    from fair_tta.lab.data._sampling import choose
+
+    given = context.params
+    paths, seed = given["images"], given["seed"]
+
+    def group(item: str | Unlisted) -> str | None:
+        return "" if isinstance(item, str) else None  # folders are reported in any case
+
+    def found() -> Iterable[str | Unlisted]:
+        every = find_images(paths, null=given["null"])
+        key = lambda path: os.path.normpath(str(path))  # noqa: E731
+        return choose(every, given["limit"], given["sample"], seed, key=key, group=group)
+
+    if given["reference"] is None or "-" not in paths:
+        return found
+    every = list(found())
+    return lambda: every
+
+
+def _expand(path: str) -> Iterator[str | Unlisted]:
+    if os.path.isdir(path):
+        yield from images_below(path)
+    else:
+        yield path
+
+
+def _from_stdin(end: bytes) -> Iterator[str]:
+    rest = b""
+    while chunk := sys.stdin.buffer.read1(1 << 16):  # type: ignore[union-attr]
+        *whole, rest = (rest + chunk).split(end)
+        yield from filter(None, map(_decoded, whole))
+    if rest:
+        yield _decoded(rest)
+
+
+def _decoded(path: bytes) -> str:
+    path = path.removesuffix(b"\r")
+    try:
+        return os.fsdecode(path)
+    except UnicodeDecodeError:  # on Windows, whose consoles write in a code page of their own
+        return path.decode("oem", "replace")
 
 
 def make_engine(context: typer.Context) -> Engine:

@@ -1,4 +1,4 @@
-"""The small commands: adapters, app, cite, demo, report."""
+"""The small commands: adapters, app, cite, demo, fit, report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 from fair_tta import __version__
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import exits, log
+from fair_tta.lab._cli.console import LEFT_OUT, exits, log, progress_bar, usage
 
 
 def adapters_command() -> None:
@@ -135,6 +135,7 @@ def cite_command() -> None:
 
 
 def demo_command(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="HTML file for the report.")] = Path("demo.html"),
     seeds: Annotated[int, typer.Option(min=1, help="How many, from 0 on.")] = 5,
     pictures: Annotated[int, typer.Option(min=1, help="For each seed and task.")] = 96,
@@ -148,53 +149,97 @@ def demo_command(
 
     The same numbers come out each time, but for the cost.
     """
-    with exits():
-        if not out.parent.is_dir():
-            raise FairTTAError(f"`--out` should be in a folder that exists (got {out}).")
-        if out.is_dir():
-            raise FairTTAError(f"`--out` should be a file, not a folder (got {out}).")
-        _demo(out, seeds, (pictures, one_view), limit, sample)
+    with exits(context):
+        _check_file(out)
+        from rich.progress import track
+        from transformers.utils import logging
+
+        from fair_tta._io import write_whole
+        from fair_tta.lab._cli.tables import print_verdict
+        from fair_tta.lab.bench import _demo as demo
+        from fair_tta.miniature import TASKS
+
+        console, errors = Console(), Console(stderr=True)
+        logging.disable_progress_bar()  # one bar is enough
+
+        def play(methods: Any, images: int) -> list[Any]:
+            chosen: Any = {"seeds": range(seeds), "limit": limit, "sample": sample}
+            work = demo.run_episodes(TASKS.values(), methods, images=images, **chosen)
+            total = len(TASKS) * seeds * len(methods)
+            return list(track(work, "running every method", total=total, console=errors))
+
+        episodes, more = play(demo.METHODS, pictures), play(demo.ONE_VIEW, one_view)
+        audits, effects = demo.to_audits(episodes), demo.to_audits(more)
+        print_verdict(console, [(name, audit.document) for name, audit in audits.items()])
+        effect = demo.effect_table(effects)
+        for table in (*demo.demo_tables(episodes, audits, digits=0), effect):
+            console.print(demo.to_rich(table))
+        console.print(demo.DEMO_LEGEND)
+        write_whole(out, demo.to_html(episodes, audits, [effect]).encode())
+        console.print(Text(f"The report is in {out}: open it in a browser."))
 
 
-def _demo(
-    out: Path, seeds: int, pictures: tuple[int, int], limit: int | None, sample: int | None
+def _check_file(out: Path) -> None:
+    """Before any work: there is a place for the file."""
+    if not out.parent.is_dir():
+        raise FairTTAError(f"`out` should be in a folder that exists (got {str(out)!r}).")
+    if out.is_dir():
+        raise FairTTAError(f"`out` should be a file, not a folder (got {str(out)!r}).")
+
+
+def fit_command(
+    context: typer.Context,
+    adapter: Annotated[
+        str,
+        typer.Option(
+            "--adapter",
+            metavar="METHOD",
+            help="Method that needs a reference, with its settings: 'logit-balance:strength=1'.",
+            autocompletion=options.complete_adapters,
+        ),
+    ],
+    images: Annotated[
+        Path, typer.Option("--images", metavar="DIR", help="Folder of the reference images.")
+    ],
+    targets: options.TargetsOption,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write.")],
+    sensitive: options.SensitiveOption = [],  # noqa: B006
+    template: options.Template = None,
+    model: options.Model = "miniature",
+    batch_size: options.BatchSize = 16,
+    device: options.Device = None,
+    dtype: options.Precision = None,
+    progress: options.ShowProgress = None,
 ) -> None:
-    from rich.progress import track
-    from transformers.utils import logging
+    """Fit a method on reference images without labels and write it to a file.
 
-    from fair_tta._io import write_whole
-    from fair_tta.lab._cli.tables import print_verdict
-    from fair_tta.lab.bench._demo import (
-        DEMO_LEGEND,
-        METHODS,
-        ONE_VIEW,
-        demo_tables,
-        effect_table,
-        run_episodes,
-        to_audits,
-        to_html,
-        to_rich,
-    )
-    from fair_tta.miniature import TASKS
+    The file is used as --adapter 'METHOD:reference=FILE', with the same model and the same names.
+    An image that cannot be read is listed and does not stop the others; the exit code is then 4.
+    """
+    with exits(context, reference="--images"):
+        from fair_tta.lab._runs.reference import ReferenceFolder, check_fittable
+        from fair_tta.methods._reference import Reference
 
-    console, errors = Console(), Console(stderr=True)
+        _check_file(out)
+        if out.is_file() and out.stat().st_size and not Reference.is_in(out):
+            raise FairTTAError(
+                f"`out` should be a new file, or one of `fair-tta fit` (got {str(out)!r}, which is "
+                "something else): choose another name."
+            )
 
-    logging.disable_progress_bar()  # one bar is enough
-
-    def play(methods: Any, images: int) -> list[Any]:
-        chosen: Any = {"seeds": range(seeds), "limit": limit, "sample": sample}
-        work = run_episodes(TASKS.values(), methods, images=images, **chosen)
-        total = len(TASKS) * seeds * len(methods)
-        return list(track(work, "running every method", total=total, console=errors))
-
-    episodes, more = play(METHODS, pictures[0]), play(ONE_VIEW, pictures[1])
-    audits, effects = to_audits(episodes), to_audits(more)
-    print_verdict(console, [(name, audit.document) for name, audit in audits.items()])
-    for table in (*demo_tables(episodes, audits, digits=0), effect_table(effects)):
-        console.print(to_rich(table))
-    console.print(DEMO_LEGEND)
-    write_whole(out, to_html(episodes, audits, [effect_table(effects)]).encode())
-    console.print(Text(f"The report is in {out}: open it in a browser."))
+        method = usage("--adapter", options.read_adapter, adapter)
+        assert method is not None
+        usage("--adapter", check_fittable, {adapter: method})
+        classifier = options.make_classifier(context, adapter=method)
+        folder = ReferenceFolder.scan(images)
+        with progress_bar(progress, "images") as update:
+            fitted = folder.fit(classifier, {adapter: method}, progress=update)
+        (found,) = fitted.adapters.values()
+        found.save(out)  # type: ignore[attr-defined]
+        options.log_fitted(fitted)
+        log(f"Written: {str(out)!r}.")
+    if fitted.left_out:
+        raise typer.Exit(LEFT_OUT)
 
 
 def report_command(

@@ -6,16 +6,15 @@ import dataclasses
 import io
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
-from typing_extensions import override
 
 from fair_tta._io import CsvRows, printable
-from fair_tta.errors import ImageError
 from fair_tta.lab._cli import options
 from fair_tta.lab._cli.console import (
     CANNOT_USE,
@@ -24,116 +23,72 @@ from fair_tta.lab._cli.console import (
     log,
     progress_bar,
 )
-from fair_tta.lab._cli.paths import chosen_images
 from fair_tta.lab._terminal import NarrowTable
 from fair_tta.prediction import Prediction
 
 UNREADABLE = "unreadable"
 
+Answered = Sequence[tuple[str, Prediction | str]]
+"""Paths of images with their predictions, or why there is none."""
 
-class Output(Protocol):
-    """A way to show predictions."""
-
-    def __init__(self, targets: tuple[str, ...], attributes: tuple[str, ...]) -> None: ...
-
-    def add(self, path: str, answer: Prediction | ImageError) -> None:
-        """One more image."""
-
-    def flush(self) -> None:
-        """Show what was added."""
+Names = Sequence[str]
 
 
-class JsonLines(Output):
+def print_json(answered: Answered, targets: Names, attributes: Names, is_first: bool) -> None:
     """An object per line: ``image``, ``error`` (or null) and the fields of `Prediction`."""
-
-    def __init__(self, targets: tuple[str, ...], attributes: tuple[str, ...]) -> None:
-        self._lines: list[str] = []
-
-    @override
-    def add(self, path: str, answer: Prediction | ImageError) -> None:
-        row: dict[str, object] = {"image": path, "error": None}
-        if isinstance(answer, ImageError):
-            row["error"] = str(answer)
-        else:
-            row |= dataclasses.asdict(answer)
-        self._lines.append(json.dumps(row, allow_nan=False) + "\n")
-
-    @override
-    def flush(self) -> None:
-        _write("".join(self._lines))
-        self._lines.clear()
+    lines = []
+    for path, answer in answered:
+        fields = {} if isinstance(answer, str) else dataclasses.asdict(answer)
+        error = answer if isinstance(answer, str) else None
+        row = {"image": path, "error": error, **fields}
+        lines.append(json.dumps(row, allow_nan=False) + "\n")
+    _write("".join(lines))
 
 
-class Csv(Output):
+def print_csv(answered: Answered, targets: Names, attributes: Names, is_first: bool) -> None:
     """A row per image, with a column for the probability of each target."""
-
-    def __init__(self, targets: tuple[str, ...], attributes: tuple[str, ...]) -> None:
-        self._text = io.StringIO(newline="")
-        self._rows = CsvRows(self._text)
-        self._targets, self._attributes = targets, attributes
-        self._rows.add(
+    text = io.StringIO(newline="")
+    rows = CsvRows(text)
+    if is_first:
+        rows.add(
             ["image", "label", "zero-shot label", *(f"p: {target}" for target in targets)]
             + [f"sensitive entropy: {attribute}" for attribute in attributes]
             + ["certified unchanged", "warnings", "error"]
         )
-
-    @override
-    def add(self, path: str, answer: Prediction | ImageError) -> None:
-        if isinstance(answer, ImageError):
-            blank = [""] * (len(self._targets) + len(self._attributes) + 4)
-            self._rows.add([path, *blank, str(answer)])
-            return
-        self._rows.add(
-            [path, answer.label, _zero_shot(answer)]
-            + [answer.probabilities[target] for target in self._targets]
-            + [answer.sensitive_entropy[attribute] for attribute in self._attributes]
-            + [str(answer.certified_unchanged).lower(), "; ".join(answer.warnings), ""]
-        )
-
-    @override
-    def flush(self) -> None:
-        _write(self._text.getvalue())
-        self._text.seek(0)
-        self._text.truncate()
+    for path, answer in answered:
+        if isinstance(answer, str):
+            rows.add([path, *[""] * (len(targets) + len(attributes) + 4), answer])
+        else:
+            rows.add(
+                [path, answer.label, _zero_shot(answer)]
+                + [answer.probabilities[target] for target in targets]
+                + [answer.sensitive_entropy[attribute] for attribute in attributes]
+                + [str(answer.certified_unchanged).lower(), "; ".join(answer.warnings), ""]
+            )
+    _write(text.getvalue())
 
 
-class PredictionTable(Output):
+def print_table(answered: Answered, targets: Names, attributes: Names, is_first: bool) -> None:
     """Columns whose width does not depend on the rows, which are shown before all are known."""
-
-    def __init__(self, targets: tuple[str, ...], attributes: tuple[str, ...]) -> None:
-        self._console = Console()
-        if not self._console.is_terminal:
-            self._console.width = max(self._console.width, 160)  # a file has room
-        self._wide = min(24, max(len(UNREADABLE), *(len(printable(t)) for t in targets)))
-        self._attributes = attributes
-        self._is_first = True
-        self._rows: list[list[Text]] = []
-
-    @override
-    def add(self, path: str, answer: Prediction | ImageError) -> None:
-        if isinstance(answer, ImageError):
-            cells = [UNREADABLE, "", "", *("" for _ in self._attributes), ""]
-            self._rows.append([Text(printable(path)), *(Text(c, style="red") for c in cells)])
-            return
-        entropies = [
-            f"{answer.sensitive_entropy_zero_shot[a]:.2f} -> {answer.sensitive_entropy[a]:.2f}"
-            for a in self._attributes
-        ]
-        cells = [
-            printable(answer.label), f"{answer.probabilities[answer.label]:.3f}",
-            printable(_zero_shot(answer)), *entropies, "changed" if answer.flipped else "",
-        ]  # fmt: skip
-        self._rows.append([Text(printable(path)), *map(Text, cells)])
-
-    @override
-    def flush(self) -> None:
-        entropies = [f"entropy of {printable(a)}" for a in self._attributes]
-        titles = ["image", "answer", "p", "zero-shot", *entropies, ""]
-        texts = (0, 1, 3, len(titles) - 1)
-        widths = [self._console.width, self._wide, 5, self._wide, *(12 for _ in entropies), 7]
-        self._console.print(NarrowTable(titles, self._rows, "", texts, self._is_first, widths))
-        self._rows.clear()
-        self._is_first = False
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, 160)  # a file has room
+    wide = min(24, max(len(UNREADABLE), *(len(printable(t)) for t in targets)))
+    titles = ["image", "answer", "p", "zero-shot"]
+    titles += [*(f"entropy of {printable(a)}" for a in attributes), ""]
+    rows = []
+    for path, answer in answered:
+        if isinstance(answer, str):
+            cells = [Text(UNREADABLE, style="red"), *(Text() for _ in titles[2:])]
+        else:
+            before, after = answer.sensitive_entropy_zero_shot, answer.sensitive_entropy
+            texts = [printable(answer.label), f"{answer.probabilities[answer.label]:.3f}"]
+            texts += [printable(_zero_shot(answer))]
+            texts += [f"{before[a]:.2f} -> {after[a]:.2f}" for a in attributes]
+            cells = [*map(Text, texts), Text("changed" if answer.flipped else "")]
+        rows.append([Text(printable(path)), *cells])
+    widths = [console.width, wide, 5, wide, *(12 for _ in attributes), 7]
+    console.print(NarrowTable(titles, rows, "", (0, 1, 3, len(titles) - 1), is_first, widths))
 
 
 def _zero_shot(answer: Prediction) -> str:
@@ -205,11 +160,12 @@ def predict_command(
         named = {} if adapter is None or method is None else {short_name(adapter): method}
         options.check_reference("--adapter", named, reference)
         classifier = options.make_classifier(context, adapter=method)
-        kind: type[Output] = JsonLines if as_json else Csv if as_csv else PredictionTable
-        output = kind(classifier.targets, tuple(classifier.sensitive))
+        names = classifier.targets, tuple(classifier.sensitive)
+        pending: list[tuple[str, Prediction | str]] = []
+        show = print_json if as_json else print_csv if as_csv else print_table
         # A bar and a table on the same terminal would write over each other.
         wanted = progress if progress is not None or as_json or as_csv else False
-        chosen = chosen_images(context)
+        chosen = options.chosen_images(context)
         if reference is not None:
             fitted = options.fit_on(
                 reference, classifier, named, chosen, reference_is_data, progress
@@ -227,19 +183,19 @@ def predict_command(
             read_ahead="-" not in images,  # whoever types waits for answers
         )
         with progress_bar(wanted, "images") as update:
-            for path, predictions in answered:
+            for path, found in answered:
                 done += 1
-                if isinstance(predictions, str):
+                if isinstance(found, str):
                     failed += 1
-                    if kind is PredictionTable:
-                        log(printable(predictions))  # the others have a place for it
-                    output.add(path, ImageError(predictions))
-                else:
-                    output.add(path, predictions[0])
+                    if show is print_table:
+                        log(printable(found))  # the others have a place for it
+                pending.append((path, found if isinstance(found, str) else found[0]))
                 if done % batch_size == 0:
-                    output.flush()
+                    show(pending, *names, done == batch_size)
+                    pending.clear()
                 update(done, None)
-            output.flush()
+            if pending or not done:
+                show(pending, *names, done < batch_size)
     if not done:
         log(f"Error: {NO_IMAGE}")
         raise typer.Exit(CANNOT_USE)

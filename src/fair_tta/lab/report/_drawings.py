@@ -1,6 +1,6 @@
-"""Heat maps and dot plots as SVG of a few elements, in the page's own colours and sizes.
+"""Heat maps and dot plots as SVG of a few elements, and those of an audit.
 
-They are as wide as a phone, so that their text can be read there.
+They have the page's colours, and are as wide as a phone, so that their text can be read there.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from fair_tta.auditing._document import EstimateFields
+from fair_tta.auditing._document import AuditDocument, EstimateFields, RunFigures
 from fair_tta.lab.report._numbers import MINUS, figure_text, percent
+from fair_tta.lab.report._sentences import Sweep, cells_of_runs, verdict
+from fair_tta.metrics._definitions import METRICS
 
 DRAWING_WIDTH = 400
 ACROSS = 8
@@ -24,6 +26,16 @@ _SUBROW = 16  # from dot to dot in a row of a dot plot
 _EDGE = 8
 _SERIES = 8  # colours of the style sheet
 _IN_WORDS = 40  # figures that a text alternative lists
+
+
+MOST_DOTS = 72
+"""Of groups; with more of them only the worst are drawn."""
+
+COMPARED = ("accuracy", "worst_group_accuracy", "bias", "equalized_odds_difference")
+TRADED = ("accuracy", "balanced_accuracy", "worst_group_accuracy")
+
+MOST_DRAWN = 6
+"""Sweeps: a grid of two settings would have one for each row and column."""
 
 
 class Chart(NamedTuple):
@@ -223,7 +235,12 @@ def _in_words(what: str, rows: Sequence[DotRow], lines: Sequence[ReferenceLine])
 
 
 def _dot(
-    svg: ElementTree.Element, dot: Dot, tone: str, at: Callable[[float], float], y: float
+    svg: ElementTree.Element,
+    dot: Dot,
+    tone: str,
+    at: Callable[[float], float],
+    y: float,
+    radius: float = 5,
 ) -> None:
     figure = dot.figure
     if figure.value is None:
@@ -232,7 +249,7 @@ def _dot(
         ci = f"ci {tone}".strip()
         _add(svg, "line", ci, x1=at(figure.low), x2=at(figure.high), y1=y, y2=y)
     kind = f"{tone}{' hollow' * dot.hollow}".strip()
-    circle = _add(svg, "circle", kind, cx=at(figure.value), cy=y, r=5)
+    circle = _add(svg, "circle", kind, cx=at(figure.value), cy=y, r=radius)
     if dot.name:
         _add(circle, "title").text = f"{dot.name}: {figure_text(figure)}"
 
@@ -265,11 +282,8 @@ def difference_dots(
         y = step * (place + 0.5)
         if several:
             _text(svg, 0, y + 3.5, str(place + 1), "start", "tick")
-        if figure is None or figure.value is None:
-            continue
-        if figure.low is not None and figure.high is not None:
-            _add(svg, "line", f"ci {tone}", x1=at(figure.low), x2=at(figure.high), y1=y, y2=y)
-        _add(svg, "circle", tone, cx=at(figure.value), cy=y, r=radius)
+        if figure is not None:
+            _dot(svg, Dot("", figure), tone, at, y, radius)
     return _chart(svg)
 
 
@@ -331,3 +345,77 @@ def _text(
 
 def _chart(svg: ElementTree.Element) -> Chart:
     return Chart(ElementTree.tostring(svg, "unicode"), svg.get("aria-label", ""))
+
+
+def accuracy_and_worst_group(document: AuditDocument) -> Chart:
+    """Accuracy and worst group of each run; the distance between them is the gap."""
+    rows = [
+        DotRow(
+            run.name,
+            [
+                Dot("accuracy", run.metrics.accuracy),
+                Dot("worst group", run.metrics.worst_group_accuracy),
+            ],
+            f"gap {figure_text(run.metrics.bias)}",
+        )
+        for run in document.runs
+    ]
+    return dot_rows(rows, "Accuracy and worst-group accuracy in percent, with intervals", reach=())
+
+
+def groups_chart(document: AuditDocument) -> Chart:
+    """Accuracy of each class in each group, a dot for each run."""
+    most = max(4, MOST_DOTS // len(document.runs))
+    cells = cells_of_runs(document, most)
+    names = [run.name for run in document.runs]
+    rows = [
+        DotRow(
+            f"{name} (n = {row[0].n})",
+            [Dot(run, cell.true_positive_rate) for run, cell in zip(names, row, strict=True)],
+        )
+        for name, row in cells[:most]
+    ]
+    what = "Accuracy by class and group in percent, with intervals"
+    if len(cells) > most:
+        what += f"; the {most} worst of {len(cells)}"
+    return dot_rows(rows, what, reach=(0.0, 1.0))
+
+
+def differences_chart(document: AuditDocument) -> Chart | None:
+    """Paired differences from the first run; hollow where the interval contains 0."""
+    if not document.comparisons:
+        return None
+    rows = []
+    for metric in COMPARED:
+        figures = [(c.run, c.adjusted.by_name()[metric]) for c in document.comparisons]
+        dots = [
+            Dot(run, figure, "", verdict(metric, figure) in ("unclear", "unknown"))
+            for run, figure in figures
+        ]
+        text = figure_text(figures[0][1], signed=True) if len(figures) == 1 else ""
+        rows.append(DotRow(METRICS[metric].title, dots, text))
+    reference = document.comparisons[0].reference
+    what = f"Differences from {reference} in points, with paired intervals"
+    return dot_rows(rows, what, first=2)
+
+
+def tradeoff_chart(sweep: Sweep, reference: RunFigures) -> Chart:
+    """Accuracy, balanced accuracy and worst group over the setting; dashed: the reference."""
+    rows = [
+        DotRow(f"{sweep.setting} = {value:g}", [Dot(*figure) for figure in _traded(run)])
+        for value, run in sweep.runs.items()
+    ]
+    is_inside = reference.name in {run.name for run in sweep.runs.values()}
+    lines = [
+        ReferenceLine(figure.value, f"Dashed, {reference.name}, {name}", f"dashed series-{i}")
+        for i, (name, figure) in enumerate([] if is_inside else _traded(reference))
+        if figure.value is not None
+    ]
+    what = f"{sweep.method}: percent over {sweep.setting}, with intervals"
+    return dot_rows(rows, what, reach=(), lines=lines)
+
+
+def _traded(run: RunFigures) -> list[tuple[str, EstimateFields]]:
+    """What is drawn over the setting of a sweep; audits of version 0.1 lack some of it."""
+    figures = run.metrics.by_name()
+    return [(METRICS[m].title, figures[m]) for m in TRADED if figures.get(m) is not None]

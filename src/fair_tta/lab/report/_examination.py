@@ -26,34 +26,6 @@ LITTLE = 0.1
 
 _SHOWN = 3  # values or classes that a sentence lists
 
-CANNOT = (
-    (
-        "The size of the gap",
-        "The perceived gap (pseudo-EOD) takes the model's own beliefs for labels. Where the model "
-        "errs with the attribute it believes its own errors, so the true gap is usually larger: on "
-        "drawn images, where it is known, 1.3 to 3.1 times as large.",
-    ),
-    (
-        "Accuracy",
-        "Whether an answer that changes becomes right or wrong is not known without labels.",
-    ),
-    (
-        "What the model does not perceive",
-        "Nor can groups be seen that nobody named.",
-    ),
-    (
-        "People",
-        "What is perceived is how a image looks to a model, not who somebody is. Do not keep it "
-        "by person.",
-    ),
-    (
-        "Chance alone",
-        "Intervals are for images like these and for the perceived figures; they do not hold the "
-        "true ones.",
-    ),
-)
-"""What an examination does not show, each with a catchword."""
-
 
 def examination_title(document: ExaminationDocument) -> str:
     """Task, attribute, model and number of images."""
@@ -215,7 +187,6 @@ def examination_html(
         ],
         gallery=_gallery(examination.images) if images else [],
         counts={adapter.name: adapter.changed for adapter in document.adapters},
-        cannot=CANNOT,
     )
 
 

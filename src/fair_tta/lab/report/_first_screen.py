@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from fair_tta.auditing._document import AuditDocument, Difference
+from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._examine import MOST_ENTROPY
 from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import Chart, Dot, ReferenceLine, difference_dots, dot_plot
@@ -14,12 +14,13 @@ from fair_tta.lab.report._numbers import (
     interval,
     of_hundred,
     points,
-    times,
     whole_percent,
 )
-from fair_tta.lab.report._sentences import MANY_CHANGED, Card
+from fair_tta.lab.report._sentences import MANY_CHANGED
 from fair_tta.lab.report._verdict import (
+    NOTHING_MEASURED,
     MethodOnTasks,
+    MethodRow,
     NamedAudit,
     by_gap,
     cards_of_many,
@@ -40,35 +41,11 @@ NEAR_CHANCE = 0.1
 """Of the way from chance to certain: a median confidence below is called near chance."""
 
 
-class ScreenRow(NamedTuple):
-    """A method on the first screen.
-
-    Attributes:
-        name: what it is called.
-        verdict: in a few words.
-        tone: a class of the style sheet.
-        chart: the change of the gap, of one task or of several.
-        gap: the same in figures, None for several tasks.
-        accuracy: its change, None for several tasks.
-        changed: the share of answers that changed.
-        cost: as a multiple of plain zero-shot.
-    """
-
-    name: str
-    verdict: str
-    tone: str
-    chart: Chart
-    gap: Difference | None
-    accuracy: Difference | None
-    changed: float
-    cost: str
-
-
 def first_screen(document: AuditDocument) -> dict[str, Any]:
     """What the template needs."""
     run, rows = document.runs[0], method_rows(document)
     cells, usual = verdict.cells_of(run), verdict.commonest(run)
-    most, level = _reach([row.gap for row in rows]), 100 * document.settings.level
+    level = 100 * document.settings.level
     below = f". {len(cells) - MOST_DOTS} more groups are below" if len(cells) > MOST_DOTS else ""
     dashed = f"; dashed: always answering {usual[0]}" if usual else ""
     together = " Intervals and marks allow for all comparisons made." if document.compared else ""
@@ -80,19 +57,8 @@ def first_screen(document: AuditDocument) -> dict[str, Any]:
         "dots_caption": f"{run.name}, percent, with {level:g} % intervals; the worst first. "
         f"Hollow: fewer than {document.settings.small} images. "
         f"Line: all images{dashed}{below}.",
-        "methods": [
-            ScreenRow(
-                row.name,
-                row.verdict,
-                row.tone,
-                difference_dots([(row.gap, row.gap_tone)], most, _alt(row.name, [row.gap])),
-                row.gap,
-                row.accuracy,
-                row.changed,
-                times(row.cost),
-            )
-            for row in rows
-        ],
+        "is_one": True,
+        "methods": _with_charts([(row, [row]) for row in rows]),
         "methods_caption": f"Against {run.name} on the same images, in points. Gap: accuracy "
         f"minus that of the worst group; left is better.{together} Cost: times plain zero-shot.",
     }
@@ -104,10 +70,8 @@ def screen_of_many(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
         return first_screen(tasks[0][1])
     tasks = by_gap(tasks)
     if not tasks:
-        card = Card("What is wrong", "Nothing was measured: no group has images.", "")
-        return {"cards": [card], "banners": [], "dots": None, "methods": []}
+        return {"cards": [NOTHING_MEASURED], "banners": [], "dots": None, "methods": []}
     methods, level = methods_on(tasks), 100 * tasks[0][1].settings.level
-    most = _reach([row.gap for method in methods for row in method.rows if row is not None])
     left = len(methods) - MOST_METHODS
     more = f" {left} more methods are below." if left > 0 else ""
     reference = tasks[0][1].runs[0].name
@@ -119,24 +83,28 @@ def screen_of_many(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
         "dots_heading": "Right answers on each task",
         "dots_caption": f"{reference}, percent, with {level:g} % intervals: of all images, and "
         "of the worst group of class and attribute. The largest gap first.",
-        "methods": [
-            ScreenRow(
-                method.name,
-                method.verdict,
-                method.tone,
-                _strip(method, most),
-                None,
-                None,
-                method.changed,
-                times(method.cost),
-            )
-            for method in methods[:MOST_METHODS]
-        ],
+        "is_one": False,
+        "methods": _with_charts([(method, method.rows) for method in methods])[:MOST_METHODS],
         "methods_caption": f"Against {reference} on the same images. Gap: the change of accuracy "
         "minus that of the worst group, a line for each task with its number on the left; left of "
         f"the upright is better{together}. Harm: a wider gap, or less accuracy. Cost: times plain "
         f"zero-shot.{more}",
     }
+
+
+def _with_charts(
+    methods: Sequence[tuple[MethodRow | MethodOnTasks, Sequence[MethodRow | None]]],
+) -> list[tuple[MethodRow | MethodOnTasks, Chart]]:
+    """Each method with the change of the gap on each task, all drawn on the same scale."""
+    gaps = [row.gap for _, rows in methods for row in rows if row is not None]
+    most = max((abs(x) for gap in gaps for x in (gap.low, gap.high) if x is not None), default=1.0)
+    found = []
+    for method, rows in methods:
+        changes = [(None, "") if row is None else (row.gap, row.gap_tone) for row in rows]
+        figures = ["not run" if gap is None else points(gap, signed=True) for gap, _ in changes]
+        alt = f"Change of the gap by {method.name}: {'; '.join(figures)}"
+        found.append((method, difference_dots(changes, most, alt)))
+    return found
 
 
 def banners(tasks: Sequence[NamedAudit]) -> list[str]:
@@ -245,17 +213,3 @@ def _tasks(tasks: Sequence[NamedAudit]) -> Chart:
     return dot_plot(
         dots, "Right answers in percent, all and worst group of each task", reach=(0.0, 1.0)
     )
-
-
-def _strip(method: MethodOnTasks, most: float) -> Chart:
-    changes = [(None, "") if row is None else (row.gap, row.gap_tone) for row in method.rows]
-    return difference_dots(changes, most, _alt(method.name, [gap for gap, _ in changes]))
-
-
-def _reach(gaps: Sequence[Difference]) -> float:
-    return max((abs(x) for gap in gaps for x in (gap.low, gap.high) if x is not None), default=1.0)
-
-
-def _alt(name: str, gaps: Sequence[Difference | None]) -> str:
-    figures = [points(gap, signed=True) if gap is not None else "not run" for gap in gaps]
-    return f"Change of the gap by {name}: {'; '.join(figures)}"

@@ -17,8 +17,7 @@ from fair_tta._io import printable, write_whole
 from fair_tta.auditing import Audit, AuditDocument
 from fair_tta.auditing._examine import HALF_WIDTH
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.report import _charts as charts
-from fair_tta.lab.report import _glossary as glossary
+from fair_tta.lab.report import _drawings as charts
 from fair_tta.lab.report import _numbers as numbers
 from fair_tta.lab.report import _sentences as sentences
 from fair_tta.lab.report._first_screen import first_screen, screen_of_many
@@ -55,19 +54,16 @@ def _environment() -> Environment:
         "p_value": numbers.p_value,
         "duration": numbers.duration,
         "count": numbers.count,
+        "times": numbers.times,
         "md": for_markdown,
     }
     made.globals |= {
         "comparison_of": sentences.comparison_of,
         "flat": sentences.flat,
         "group_name": numbers.group_name,
-        "verdict": glossary.verdict,
-        "METRICS": glossary.METRICS,
-        "MARKS": glossary.MARKS,
-        "INDIFFERENCE": glossary.INDIFFERENCE,
-        "PERCEIVED": glossary.PERCEIVED,
-        "EVIDENCE": glossary.EVIDENCE,
-        "NO_CLAIM": glossary.NO_CLAIM,
+        "verdict": sentences.verdict,
+        "METRICS": sentences.METRICS,
+        "MARKS": sentences.MARKS,
         "HALF_WIDTH": HALF_WIDTH,
     }
     return made
@@ -268,7 +264,7 @@ def _sub(documents: Sequence[AuditDocument]) -> str:
 def _section(
     name: str, heading: str | None, document: AuditDocument, gallery: Gallery
 ) -> dict[str, Any]:
-    sweeps = charts.sweeps(document)
+    sweeps = sentences.sweeps(document)
     return {
         "screen": first_screen(document),
         "id": name,
@@ -293,7 +289,7 @@ def _section(
 
 
 def _page(title: str, sections: list[dict[str, Any]], **more: Any) -> str:
-    limits = glossary.every_limit([section["document"] for section in sections])
+    limits = sentences.every_limit([section["document"] for section in sections])
     values = {"many": False, "sub": "", **more}
     return render("page.html.jinja", title=title, sections=sections, limits=limits, **values)
 
@@ -313,7 +309,7 @@ def markdown(audit: Audit | Mapping[str, Any], *, title: str | None = None) -> s
         ## Cats and dogs
     """
     document = _document(audit)
-    cells = charts.cells_of_runs(document, CARD_ROWS)
+    cells = sentences.cells_of_runs(document, CARD_ROWS)
     return render(
         "card.md.jinja",
         title=title or headline(document),
@@ -321,7 +317,7 @@ def markdown(audit: Audit | Mapping[str, Any], *, title: str | None = None) -> s
         summary=sentences.summary(document),
         changes=sentences.changes(document),
         limits=[
-            (name, text.split(". ")[0].rstrip(".")) for name, text in glossary.limits(document)
+            (name, text.split(". ")[0].rstrip(".")) for name, text in sentences.limits(document)
         ],
         cells=cells[:CARD_ROWS],
         left_out=max(0, len(cells) - CARD_ROWS),

@@ -1,9 +1,10 @@
-"""An audit in sentences and rows, for both the HTML page and the Markdown block."""
+"""The words of a report on an audit, for both the HTML page and the Markdown block."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -18,7 +19,6 @@ from fair_tta.auditing._document import (
     RunFigures,
 )
 from fair_tta.auditing._examine import HALF_WIDTH
-from fair_tta.lab.report._glossary import Verdict, verdict
 from fair_tta.lab.report._numbers import (
     SPACE,
     count,
@@ -28,10 +28,26 @@ from fair_tta.lab.report._numbers import (
     p_value,
     percent,
 )
+from fair_tta.metrics._definitions import METRICS
+from fair_tta.metrics._estimate import direction
 from fair_tta.metrics._intervals import images_for_half_width
+
+Verdict = Literal["better", "worse", "higher", "lower", "unclear", "unknown"]
+
+MARKS: dict[str, str] = {
+    "better": "\N{CHECK MARK} better",
+    "worse": "\N{MULTIPLICATION X} worse",
+    "higher": "\N{UPWARDS ARROW} higher",
+    "lower": "\N{DOWNWARDS ARROW} lower",
+    "unclear": "\N{ALMOST EQUAL TO} not distinguishable",
+    "unknown": "no paired interval",
+}
+
 
 MANY_CHANGED = 0.2
 """The report points at a method that changes more of the answers than this."""
+
+_LARGE = 1e12  # a setting that is larger is not a position on an axis
 
 
 class Card(NamedTuple):
@@ -48,6 +64,93 @@ class Card(NamedTuple):
     text: str
     more: str
     tone: str = ""
+
+
+def verdict(metric: str, difference: Difference | None) -> Verdict:
+    """The direction of a change: only if its paired interval excludes 0 is there one."""
+    if difference is None or difference.value is None or difference.low is None:
+        return "unknown"
+    up = direction(difference.low, difference.high)
+    if up == 0:
+        return "unclear"
+    good = -1 if metric == "harm" else METRICS[metric].better if metric in METRICS else 0
+    if good == 0:
+        return "higher" if up > 0 else "lower"
+    return "better" if up == good else "worse"
+
+
+def limits(document: AuditDocument) -> list[tuple[str, str]]:
+    """What the figures do not show, each with a catchword."""
+    settings, attributes = document.settings, " and ".join(document.data.sensitive)
+    others = len(document.comparisons)
+    found = [
+        (
+            "Only chance in drawing images",
+            f"Intervals are made to cover the truth in {100 * settings.level:g} of 100 samples "
+            "of images from the same source. They do not cover other data, wrong labels, other "
+            "wordings of the prompts, another model or a later time.",
+        ),
+        (
+            "Not distinguishable is not equal",
+            "An interval that contains 0 means that these images do not settle the matter. The "
+            "true change may lie anywhere inside it.",
+        ),
+    ]
+    if others:
+        marks = (
+            "Marks of a metric allow for the number of runs compared (Holm), not for that of "
+            "metrics; intervals by group, of sets of classes and of what is perceived, and "
+            "p-values are not corrected."
+            if document.compared
+            else "Marks and p-values are not corrected for the number of comparisons."
+        )
+        found.append(
+            (
+                "Many comparisons",
+                f"{marks} Whoever picks "
+                "the best of several methods on these images picks luck too: on new images it will "
+                "do less well on average. Confirm a choice on images that took no part in it.",
+            )
+        )
+    found += [
+        (
+            "The worst group is a minimum",
+            "The lowest of several measured accuracies is lower, on average, than the accuracy "
+            "which that group really has, the more so the smaller the groups. Intervals of "
+            "worst-group accuracy, of gaps and of their changes are therefore wide: they allow for "
+            "every group that these images do not rule out as the worst.",
+        ),
+        (
+            "Small groups",
+            f"Groups with fewer than {settings.small} images are flagged. An interval on so few "
+            "is wide, and one wrong label moves it.",
+        ),
+        (
+            "Groups that were not named",
+            f"Only {attributes} was looked at, with the values and labels given. Gaps along other "
+            "attributes, and inside a group, are not seen. Labels of people's attributes are often "
+            "somebody's impression.",
+        ),
+        (
+            "A smaller gap is not yet a better model",
+            "A gap also narrows when the better served group is served worse. Read the group table "
+            "next to it.",
+        ),
+        (
+            "Numbers of images are plans",
+            "How many images a claim would need takes the observed rates for the truth. They are "
+            "uncertain themselves.",
+        ),
+    ]
+    return found
+
+
+def every_limit(documents: list[AuditDocument]) -> list[tuple[str, str]]:
+    """Limits of several audits on one page, with no sentence twice."""
+    found = [limits(document) for document in documents]
+    order = [name for name, _ in max(found, key=len)]
+    every = dict.fromkeys(limit for some in found for limit in some)
+    return sorted(every, key=lambda limit: order.index(limit[0]))
 
 
 def summary(document: AuditDocument) -> str:
@@ -81,12 +184,12 @@ def changes(document: AuditDocument) -> list[str]:
 
 def _change(comparison: Comparison, level: float) -> str:
     differences, counts = comparison.adjusted, comparison.changes
-    direction = verdict("accuracy", differences.accuracy)
-    accuracy = _difference(differences.accuracy, direction)
+    accuracy_verdict = verdict("accuracy", differences.accuracy)
+    accuracy = _difference(differences.accuracy, accuracy_verdict)
     gap = _difference(differences.bias, verdict("bias", differences.bias))
     p = p_value(counts.mcnemar_p)
     p = f"p{SPACE}{p}" if p.startswith("<") else f"p{SPACE}={SPACE}{p}"
-    if direction in ("better", "worse") and (counts.mcnemar_p or 0) > 1 - level:
+    if accuracy_verdict in ("better", "worse") and (counts.mcnemar_p or 0) > 1 - level:
         p += "; this test, stricter than the interval, does not reject"
     return (
         f"{comparison.run} against {comparison.reference}, on the same images: "
@@ -98,12 +201,12 @@ def _change(comparison: Comparison, level: float) -> str:
     )
 
 
-def _difference(figure: Difference, direction: Verdict) -> str:
+def _difference(figure: Difference, found: Verdict) -> str:
     if figure.value is None:
         return f"n/a ({figure.reason})"
     text = f"{percent(figure.value, signed=True)} points"
     ends = interval(figure, signed=True, words=True)
-    words = "not distinguishable from no change" if direction == "unclear" else direction
+    words = "not distinguishable from no change" if found == "unclear" else found
     return f"{text} ({ends}), {words}" if ends else text
 
 
@@ -176,18 +279,75 @@ def comparison_of(document: AuditDocument, run: str) -> Comparison | None:
     return next((c for c in document.comparisons if c.run == run), None)
 
 
+def cells_of_runs(document: AuditDocument, most: int) -> list[tuple[str, list[ClassInGroup]]]:
+    """Each class in each group with its figures in every run; the worst first if they are many."""
+    runs = document.runs
+    cells = [
+        (group_name(group.sensitive, cell.target), [run.groups[g].classes[c] for run in runs])
+        for g, group in enumerate(runs[0].groups)
+        for c, cell in enumerate(group.classes)
+    ]
+
+    def rank(cell: tuple[str, list[ClassInGroup]]) -> float:
+        value = cell[1][0].true_positive_rate.value
+        return 2.0 if value is None else value
+
+    return cells if len(cells) <= most else sorted(cells, key=rank)
+
+
+class Sweep(NamedTuple):
+    """Several settings of one method.
+
+    Attributes:
+        method: its name.
+        setting: the number that differs, such as ``keep_prior`` or ``rate.beta``.
+        runs: ``{value: run}``, in the order of the values.
+    """
+
+    method: str
+    setting: str
+    runs: Mapping[float, RunFigures]
+
+
+def sweeps(document: AuditDocument) -> list[Sweep]:
+    """Runs that differ in one number only, at least two of them; the longest first."""
+    found: dict[tuple[str, str, str], dict[float, RunFigures]] = {}
+    for run in document.runs:
+        if run.adapter is None or run.provenance is not None:
+            continue
+        settings = dict(_leaves(run.adapter.settings))
+        for name, value in settings.items():
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if is_number and abs(value) < _LARGE:
+                rest = {key: item for key, item in settings.items() if key != name}
+                key = run.adapter.name, name, json.dumps(rest, sort_keys=True)
+                found.setdefault(key, {}).setdefault(float(value), run)
+    several = [
+        Sweep(method, setting, dict(sorted(runs.items())))
+        for (method, setting, _), runs in found.items()
+        if len(runs) > 1
+    ]
+    return sorted(several, key=lambda sweep: -len(sweep.runs))
+
+
 def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """Nested settings as ``("rate.beta", "0.01")``; an adapter's own nesting is left out."""
+    for key, item in _leaves(value, name):
+        if isinstance(item, list | tuple):
+            items = [", ".join(text for _, text in flat(one, key)) for one in item]
+            yield key, "; ".join(items) or "none"
+        else:
+            yield key, "none" if item is None or item == {} else str(item)
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(value, Struct):
         value = asdict(value)
     if isinstance(value, Mapping) and set(value) <= {"name", "settings", "repr"} and value:
-        yield (name, str(value.get("name")))
-        yield from flat(value.get("settings", {}), name)
+        yield name, value.get("name")
+        yield from _leaves(value.get("settings", {}), name)
     elif isinstance(value, Mapping) and value:
         for key, item in value.items():
-            yield from flat(item, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, list | tuple):
-        items = [", ".join(text for _, text in flat(item, name)) for item in value]
-        yield (name, "; ".join(items) or "none")
+            yield from _leaves(item, f"{name}.{key}" if name else str(key))
     elif name:
-        yield (name, "none" if value is None or value == {} else str(value))
+        yield name, value

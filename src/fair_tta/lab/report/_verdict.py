@@ -230,6 +230,7 @@ _SURE = 0.95  # of the draws name the same group
 _WORTH_NAMING = 0.05  # of the draws name another
 _LISTED = 3  # classes of a title, tasks of a card
 
+NOTHING_MEASURED = Card("What is wrong", "Nothing was measured: no group has images.", "")
 CONFIRM = "Confirm it on images that took no part."
 MAY_COST = "By itself, not allowing for the number of methods, its accuracy is shown to fall."
 
@@ -315,7 +316,7 @@ def audit_cards(document: AuditDocument) -> list[Card]:
     run = document.runs[0]
     cells = cells_of(run)
     if not cells or run.metrics.accuracy.value is None:
-        return [Card("What is wrong", "Nothing was measured: no group has images.", "")]
+        return [NOTHING_MEASURED]
     return [wrong_card(run, cells), _sure(run, cells), _advice(document, cells)]
 
 
