@@ -29,7 +29,7 @@ class NarrowTable:
     """
 
     titles: Sequence[str]
-    rows: Sequence[Sequence[Text]]
+    rows: Sequence[Sequence[Text | str]]
     title: str = ""
     texts: Collection[int] = (0,)
     has_head: bool = True
@@ -38,17 +38,18 @@ class NarrowTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.title:
             yield Text(self.title, style="italic")
+        cells = [[Text(c) if isinstance(c, str) else c for c in row] for row in self.rows]
         for padding, is_folded in ((1, False), (0, False), (0, True)):
-            rows = [[*map(_folded, row)] for row in self.rows] if is_folded else self.rows
+            rows = [[*map(_folded, row)] for row in cells] if is_folded else cells
             gaps = (2 * padding + 1) * (len(self.titles) - 1)
             widths = self._widths(rows, options.max_width - gaps)
             if widths is not None:
                 yield self._table(rows, widths, padding)
                 break
         else:
-            for name, *cells in self.rows:
+            for name, *figures in cells:
                 yield Text(name.plain, style="bold")
-                for title, cell in zip(self.titles[1:], cells, strict=True):
+                for title, cell in zip(self.titles[1:], figures, strict=True):
                     text = " ".join(cell.plain.split())
                     yield Text(f"  {title}  {text}".rstrip(), cell.style)
         if self.title:

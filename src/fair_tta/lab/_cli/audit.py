@@ -101,10 +101,8 @@ def audit_command(
     disk: after Ctrl-C or a kill the same command goes on. Rows and images that cannot be used
     are listed and do not stop the run; the exit code is then 4.
     """
-    idle = options.idle_without(engine=engine, reference=reference)
-    if labels is None:
-        idle["path_column"] = "there is no --labels: the folders are the labels."
-    options.refuse_idle(context, idle)
+    folders = {"path_column": "there is no --labels: the folders are the labels."}
+    options.refuse_idle(context, **({} if labels else folders))
     done = 0
 
     def stopped() -> str:

@@ -129,13 +129,13 @@ def bench_command(
     """
     if (own is None) == (not table):
         raise typer.BadParameter("give the name of a table, or a TOML file with --table.")
-    idle = options.idle_without(engine=engine)
+    idle: dict[str, str] = {}
     if own is not None:
         idle |= dict.fromkeys(("adapters", "harmful"), "it is in the file of --table.")
     if data in ("", "miniature"):
         where = "it is for the datasets in a folder of --data."
         idle |= dict.fromkeys(("split", "young_below", "old_from"), where)
-    options.refuse_idle(context, idle)
+    options.refuse_idle(context, **idle)
     # Folders in the file of --table have the keys `images` and `labels`.
     with exits(
         context,
@@ -207,8 +207,7 @@ def _print(found: TableResult) -> None:
     console = Console()
     print_verdict(console, [(title, audit.document) for title, audit in found.tasks])
     for table in tables_by_task(found.figures):
-        rows = [[*map(Text, row)] for row in table.rows]
-        console.print(NarrowTable(table.header, rows, table.title))
+        console.print(NarrowTable(table.header, table.rows, table.title))
     for title, audit in found.audits:
         for name in audit.document.data.harmful:
             console.print(Text(title))

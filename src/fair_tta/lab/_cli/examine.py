@@ -62,8 +62,7 @@ def examine_command(
     It is the model's own perception, not a measurement on people. An image or folder that cannot
     be read is listed and does not stop the others; the exit code is then 4.
     """
-    idle = options.idle_without(engine=engine, reference=reference, out=out, images=images)
-    options.refuse_idle(context, idle)
+    options.refuse_idle(context)
 
     def stopped() -> str:
         return "Stopped." if out is None else f"Stopped. {options.GOES_ON}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +13,7 @@ import typer
 
 from fair_tta._io import Unlisted, images_below
 from fair_tta._prompts.templates import Templates, default_template
-from fair_tta.lab._cli.console import embedded_notes, log, progress_bar, usage
+from fair_tta.lab._cli.console import embedded_notes, log, usage
 from fair_tta.lab._cli.names import sensitive_option, targets_option
 
 if TYPE_CHECKING:
@@ -270,45 +270,27 @@ def make_engine(context: typer.Context) -> Engine:
     return Local(given["workers"] or 1)
 
 
-def refuse_idle(context: typer.Context, idle: Mapping[str, str]) -> None:
+def refuse_idle(context: typer.Context, **idle: str) -> None:
     """A usage error if an option was given that has nothing to act on.
 
     Args:
         context: of the command.
-        idle: the parameters that have nothing to act on, and why.
+        idle: parameters that have nothing to act on besides those known here, and why.
     """
+    given = context.params
+    if given["engine"] is not EngineName.RAY:
+        idle |= dict.fromkeys(("cores", "address"), "it is for --engine ray.")
+    if given.get("reference", True) is None:
+        idle["reference_is_data"] = "there is no --reference."
+    if "null" in given and given["out"] is None:  # of predict and examine
+        idle["restart"] = "there is nothing to throw away without --out."
+        idle["no_pictures"] = "there is no page without --out."
+    if "null" in given and "-" not in given["images"]:
+        idle["null"] = "no paths are read from stdin: name - as IMAGE."
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if parameter.name in idle and source is not None and source.name == "COMMANDLINE":
             raise typer.BadParameter(idle[parameter.name], param_hint=parameter.opts[0])
-
-
-def idle_without(
-    *,
-    engine: EngineName,
-    reference: object = True,
-    out: object = True,
-    images: Sequence[str] = ("-",),
-) -> dict[str, str]:
-    """Parameters that have nothing to act on, for `refuse_idle`, and why.
-
-    Args:
-        engine: who does the work.
-        reference: none of it if false, likewise the others.
-        out: where finished answers go.
-        images: what was named, ``-`` for paths on stdin.
-    """
-    idle: dict[str, str] = {}
-    if engine is not EngineName.RAY:
-        idle |= dict.fromkeys(("cores", "address"), "it is for --engine ray.")
-    if not reference:
-        idle["reference_is_data"] = "there is no --reference."
-    if not out:
-        idle["restart"] = "there is nothing to throw away without --out."
-        idle["no_pictures"] = "there is no page without --out."
-    if "-" not in images:
-        idle["null"] = "no paths are read from stdin: name - as IMAGE."
-    return idle
 
 
 def read_adapter(text: str | None) -> Adapter | None:
@@ -339,31 +321,6 @@ def check_reference(option: str, methods: Mapping[str, Adapter], reference: Path
                 f"'{name.partition(':')[0]}:reference=FILE' with a file of `fair-tta fit`.",
                 param_hint=option,
             )
-
-
-def fit_on(
-    reference: Path | None,
-    classifier: FairTPTClassifier,
-    methods: Mapping[str, Adapter],
-    chosen: Callable[[], Iterable[str | Unlisted]],
-    reference_is_data: bool,
-    progress: bool | None,
-) -> FittedAdapters:
-    """The methods, fitted on the images of --reference if there are any."""
-    from fair_tta.lab._runs.reference import fit_adapters
-    from fair_tta.lab.folder import image_sources
-
-    with progress_bar(progress, "reference images") as update:
-        fitted = fit_adapters(
-            classifier,
-            methods,
-            reference,
-            lambda: image_sources(chosen()),
-            reference_is_data=reference_is_data,
-            progress=update,
-        )
-    log_fitted(fitted)
-    return fitted
 
 
 def log_fitted(fitted: FittedAdapters) -> None:

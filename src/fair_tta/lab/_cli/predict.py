@@ -144,8 +144,7 @@ def predict_command(
     """
     if as_json and as_csv:
         raise typer.BadParameter("choose one of --json and --csv.", param_hint="--json, --csv")
-    idle = options.idle_without(engine=engine, reference=reference, out=out, images=images)
-    options.refuse_idle(context, idle)
+    options.refuse_idle(context)
 
     def stopped() -> str:
         on = "" if out is None else f" {options.GOES_ON}"
@@ -153,7 +152,8 @@ def predict_command(
 
     done = failed = 0
     with exits(context, stopped):
-        from fair_tta.lab.folder import NO_IMAGE, predict_images
+        from fair_tta.lab._runs.reference import fit_adapters
+        from fair_tta.lab.folder import NO_IMAGE, image_sources, predict_images
         from fair_tta.methods._registry import short_name
 
         method = options.read_adapter(adapter)
@@ -167,9 +167,16 @@ def predict_command(
         wanted = progress if progress is not None or as_json or as_csv else False
         chosen = options.chosen_images(context)
         if reference is not None:
-            fitted = options.fit_on(
-                reference, classifier, named, chosen, reference_is_data, progress
-            )
+            with progress_bar(progress, "reference images") as update:
+                fitted = fit_adapters(
+                    classifier,
+                    named,
+                    reference,
+                    lambda: image_sources(chosen()),
+                    reference_is_data=reference_is_data,
+                    progress=update,
+                )
+            options.log_fitted(fitted)
             (method,) = fitted.adapters.values()
             classifier = classifier.with_adapter(method)
         answered = predict_images(

@@ -83,15 +83,11 @@ def _perceived(document: AuditDocument) -> NarrowTable:
     for run in document.runs:
         for attribute, odds in (run.perceived or {}).items():
             change = changes.get(run.name, {}).get(attribute)
-            cells: list[tuple[EstimateFields | None, str]] = [
-                (odds.eod, ""),
-                (odds.pseudo_eod, ""),
-                (change.eod if change else None, "+"),
-                (change.pseudo_eod if change else None, "+"),
-            ]
+            cells: list[tuple[EstimateFields | None, str]] = [(odds.eod, ""), (odds.pseudo_eod, "")]
+            cells += [(change.eod, "+"), (change.pseudo_eod, "+")] if change else [(None, "")] * 2
             name = f"{run.name}, {attribute}" if len(run.perceived or {}) > 1 else run.name
-            texts = [Text("" if figure is None else figure_cell(figure, s)) for figure, s in cells]
-            rows.append([Text(printable(name)), *texts])
+            texts = ["" if figure is None else figure_cell(figure, sign) for figure, sign in cells]
+            rows.append([printable(name), *texts])
     titles = ["method", "EOD by labels", "without labels", "its change", "without labels"]
     title = "EOD by labels, and by the model's own beliefs in their place (pseudo-EOD)"
     if document.compared:
@@ -101,7 +97,7 @@ def _perceived(document: AuditDocument) -> NarrowTable:
 
 def _table(title: str, runs: Mapping[str, Mapping[str, EstimateFields]], sign: str) -> NarrowTable:
     rows = [
-        [Text(printable(name)), *(Text(figure_cell(figures[m], sign)) for m in SHOWN_METRICS)]
+        [printable(name), *(figure_cell(figures[metric], sign) for metric in SHOWN_METRICS)]
         for name, figures in runs.items()
     ]
     return NarrowTable(["method", *SHOWN_METRICS.values()], rows, title)
@@ -110,14 +106,10 @@ def _table(title: str, runs: Mapping[str, Mapping[str, EstimateFields]], sign: s
 def harm_table(document: AuditDocument, classes: str) -> NarrowTable:
     """How often answers fall into a set of classes: a row for each group, a column for each run."""
     every = [[harm for harm in run.harm if harm.classes == classes] for run in document.runs]
-    rows = [
-        [
-            Text(printable(" / ".join(group[0].sensitive.values()) or "everybody")),
-            Text(str(group[0].rate.n)),
-            *(Text(figure_cell(harm.rate, "")) for harm in group),
-        ]
-        for group in zip(*every, strict=True)
-    ]
+    rows = []
+    for group in zip(*every, strict=True):
+        name = printable(" / ".join(group[0].sensitive.values()) or "everybody")
+        rows.append([name, str(group[0].rate.n), *(figure_cell(h.rate, "") for h in group)])
     titles = ["group", "n", *(printable(run.name) for run in document.runs)]
     named = ", ".join(document.data.harmful[classes])
     title = printable(f"Answers in the set {classes} ({named}), percent of each group")
@@ -177,20 +169,13 @@ def _perceived_attribute(attribute: str, of: PerceivedAttribute) -> NarrowTable:
     most = sorted(lean, key=lambda y: -lean[y])[:_CLASSES]
     shown = [y for y in first if y in most]
     rows = [
-        [
-            Text(printable(value)),
-            Text(figure_cell(share, "")),
-            *(Text(f"{of.associations[value][y]:+.2f}") for y in shown),
-        ]
-        for value, share in of.shares.items()
+        [printable(v), figure_cell(of.shares[v], ""), *(f"{row[y]:+.2f}" for y in shown)]
+        for v, row in of.associations.items()
     ]
     titles = ["value", "perceived", *(f"towards {printable(y)}" for y in shown)]
     more = "" if len(shown) == len(first) else f", {len(shown)} of {len(first)} classes"
-    return NarrowTable(
-        titles,
-        rows,
-        f"{printable(attribute)}: shares perceived; prompt associations in logits{more}",
-    )
+    title = f"{printable(attribute)}: shares perceived; prompt associations in logits{more}"
+    return NarrowTable(titles, rows, title)
 
 
 def _sureness(of: PerceivedAttribute) -> str:
@@ -205,17 +190,12 @@ def _sureness(of: PerceivedAttribute) -> str:
 
 def _methods(attribute: str, of: PerceivedAttribute, document: ExaminationDocument) -> NarrowTable:
     """Methods in the order of the ranking, below zero-shot."""
-    rows = [[Text("zero-shot, as it is"), Text(figure_cell(of.pseudo_eod, "")), Text(), Text()]]
+    rows = [["zero-shot, as it is", figure_cell(of.pseudo_eod, ""), "", ""]]
     for adapter in sentences.ranked(document, attribute):
         odds = adapter.pseudo_eod[attribute]
-        rows.append(
-            [
-                Text(printable(adapter.name)),
-                Text(figure_cell(odds.after, "")),
-                Text(figure_cell(odds.change, "+")),
-                Text(f"{adapter.changed}: {figure_cell(adapter.changed_share, '')}"),
-            ]
-        )
+        changed = f"{adapter.changed}: {figure_cell(adapter.changed_share, '')}"
+        figures = [figure_cell(odds.after, ""), figure_cell(odds.change, "+"), changed]
+        rows.append([printable(adapter.name), *figures])
     titles = ["method", "pseudo-EOD", "change of it", "answers changed"]
     return NarrowTable(titles, rows, f"{printable(attribute)}: by the model's perception")
 
@@ -226,8 +206,7 @@ def _needed(attribute: str, document: ExaminationDocument) -> NarrowTable:
     for adapter in sentences.ranked(document, attribute):
         plan = adapter.labels_needed
         numbers = plan.pictures, plan.labels, adapter.pseudo_eod[attribute].images_needed
-        shown = [Text("none" if number is None else f"{number}") for number in numbers]
-        rows.append([Text(printable(adapter.name)), *shown])
+        rows.append([printable(adapter.name), *("none" if n is None else f"{n}" for n in numbers)])
     titles = ["method", "if they become right", "of which labelled", "this change, of one group"]
     title = f"{printable(attribute)}: images that would show it"
     return NarrowTable(titles, rows, title)

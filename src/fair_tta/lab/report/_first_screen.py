@@ -17,19 +17,7 @@ from fair_tta.lab.report._numbers import (
     whole_percent,
 )
 from fair_tta.lab.report._sentences import MANY_CHANGED
-from fair_tta.lab.report._verdict import (
-    NOTHING_MEASURED,
-    MethodOnTasks,
-    MethodRow,
-    NamedAudit,
-    by_gap,
-    cards_of_many,
-    cells_of,
-    commonest,
-    gap_exists,
-    method_rows,
-    methods_on,
-)
+from fair_tta.lab.report._verdict import MethodOnTasks, MethodRow, NamedAudit
 
 MOST_DOTS = 14
 """More groups are not drawn; the worst are."""
@@ -43,7 +31,7 @@ NEAR_CHANCE = 0.1
 
 def first_screen(document: AuditDocument) -> dict[str, Any]:
     """What the template needs."""
-    run, rows = document.runs[0], method_rows(document)
+    run, rows = document.runs[0], verdict.method_rows(document)
     cells, usual = verdict.cells_of(run), verdict.commonest(run)
     level = 100 * document.settings.level
     below = f". {len(cells) - MOST_DOTS} more groups are below" if len(cells) > MOST_DOTS else ""
@@ -68,16 +56,16 @@ def screen_of_many(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
     """The same over several tasks; of a single one its own."""
     if len(tasks) == 1:
         return first_screen(tasks[0][1])
-    tasks = by_gap(tasks)
+    tasks = verdict.by_gap(tasks)
     if not tasks:
-        return {"cards": [NOTHING_MEASURED], "banners": [], "dots": None, "methods": []}
-    methods, level = methods_on(tasks), 100 * tasks[0][1].settings.level
+        return {"cards": [verdict.NOTHING_MEASURED], "banners": [], "dots": None, "methods": []}
+    methods, level = verdict.methods_on(tasks), 100 * tasks[0][1].settings.level
     left = len(methods) - MOST_METHODS
     more = f" {left} more methods are below." if left > 0 else ""
     reference = tasks[0][1].runs[0].name
     together = ", and intervals allow for all methods" * any(d.compared for _, d in tasks)
     return {
-        "cards": cards_of_many(tasks),
+        "cards": verdict.cards_of_many(tasks),
         "banners": banners(tasks),
         "dots": _tasks(tasks),
         "dots_heading": "Right answers on each task",
@@ -137,13 +125,13 @@ def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
     run = document.runs[0]
     eod = run.metrics.equalized_odds_difference
     odds = "not defined" if eod.value is None else points(eod)
-    if gap_exists(run) and not eod.low:
+    if verdict.gap_exists(run) and not eod.low:
         head = "The gap may lie between classes, as no difference between groups is shown"
         yield head, f"equalized-odds difference (EOD) {odds}"
-    if not gap_exists(run) and eod.low:
+    if not verdict.gap_exists(run) and eod.low:
         head = "A difference between groups is shown, though no gap is"
         yield head, f"equalized-odds difference (EOD) {odds}"
-    accuracy, usual = run.metrics.accuracy, commonest(run)
+    accuracy, usual = run.metrics.accuracy, verdict.commonest(run)
     if usual is not None and accuracy.low is not None and accuracy.low <= usual[1]:
         head = f"{run.name} is not shown to be better than always giving the commonest answer"
         yield head, f"{usual[0]!r} is right in {of_hundred(usual[1])}"
@@ -157,7 +145,7 @@ def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
     for attribute, entropy in before.items():
         if entropy.value is not None and entropy.value > MOST_ENTROPY:
             yield "The model does not perceive this, so every correction by it is noise", attribute
-    for row in method_rows(document):
+    for row in verdict.method_rows(document):
         if row.changed > MANY_CHANGED:
             head = f"More than {whole_percent(MANY_CHANGED)} of the answers change"
             yield head, f"{row.name} {whole_percent(row.changed)}"
@@ -171,7 +159,7 @@ def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
             ends = shares if len(shares) < 2 else [shares[0], shares[-1]]
             rates = " and ".join(f"in {whole_percent(-share)} {group}" for share, group in ends)
             yield f"{run.name} answers with a class of the set {name!r}", rates
-    cells = cells_of(run)
+    cells = verdict.cells_of(run)
     small = sum(cell.n < document.settings.small for cell in cells)
     if small:
         head = (
