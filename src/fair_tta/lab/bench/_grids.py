@@ -182,9 +182,9 @@ def _fair(
     section: str, loss: str, rate: RatePolicy, lambdas: Iterable[float] = (), mo: bool = False
 ) -> Iterable[Setting]:
     """A row for each lambda; of FairTPT (MO) for the usual ones."""
-    kind, name, symbol = FairTPT, "FairTPT", "fair"
-    if mo:
-        kind, name, symbol, lambdas = FairTPTMO, "FairTPT-MO", "fair (mo)", _LAMBDAS
+    kind: type[FairTPT | FairTPTMO] = FairTPTMO if mo else FairTPT
+    name, symbol = ("FairTPT-MO", "fair (mo)") if mo else ("FairTPT", "fair")
+    lambdas = _LAMBDAS if mo else lambdas
     ending = "" if isinstance(rate, ELRA) else " no ELRA"
     for lam in lambdas:
         shown = r"\infty" if math.isinf(lam) else lam

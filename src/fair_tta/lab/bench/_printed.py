@@ -51,7 +51,8 @@ def figures() -> dict[tuple[str, ...], Printed]:
             values = {cell["metric"]: cell["value"]} if "metric" in cell else cell
             for short in _METRICS.keys() & values.keys():
                 suspect = short in cell.get("suspect", "").split()
-                found[(*place, _METRICS[short])] = Printed(float(values[short]), suspect)
+                key = (*place, _METRICS[short])
+                found[key] = Printed(float(values[short]), suspect)
     return found
 
 
