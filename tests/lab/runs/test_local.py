@@ -29,7 +29,7 @@ if __name__ == "__main__":
     job = job_of(clf, [Zero()], sys.argv[1], is_kept=False)
     with Local(workers=2).open(job) as pool:
         unit = WorkUnit((ImageSource("a", sys.argv[2]),), 0, job.asked())
-        pool.submit(unit).result()
+        pool.submit(unit)()
         print(*pool.pool._processes, flush=True)
         time.sleep(600)
 """

@@ -19,13 +19,13 @@ from fair_tta.methods._base import Needs, Outcome, softmax
 from fair_tta.methods._fitted import FitsImages, ReferenceBatch, gather_batches
 from fair_tta.methods._reference import Reference
 
-_STARTS, _ROUNDS = 10, 100
+_STARTS, _ROUNDS = 40, 100
 
 
 def k_means(points: Tensor, clusters: int) -> Tensor:
     """Centres of clusters: ``[points, dim] -> [clusters, dim]``.
 
-    Of ten starts, each with centres far apart (k-means++) and a seed of its own, the one with the
+    Of forty starts, each with centres far apart (k-means++) and a seed of its own, the one with the
     smallest sum of squared distances.
     """
     distinct = points.unique(dim=0)
