@@ -17,7 +17,7 @@ from cli_fixtures import tiny_model as tiny_model
 from fair_tta.lab._runs import local
 
 DRIVER = """
-import sys, time
+import multiprocessing, sys, time
 from fair_tta import FairTPTClassifier, Zero
 from fair_tta.lab._runs.job import WorkUnit, job_of
 from fair_tta.lab._runs.local import Local
@@ -30,7 +30,7 @@ if __name__ == "__main__":
     with Local(workers=2).open(job) as pool:
         unit = WorkUnit((ImageSource("a", sys.argv[2]),), 0, job.asked())
         pool.submit(unit)()
-        print(*pool.pool._processes, flush=True)
+        print(*(child.pid for child in multiprocessing.active_children()), flush=True)
         time.sleep(600)
 """
 
