@@ -152,7 +152,9 @@ def test_predict(width: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None
     attributes = tuple(f"an attribute {i}" for i in range(many))
     console = Console(width=width, file=io.StringIO(), force_terminal=True, no_color=True)
     monkeypatch.setattr(predict_output, "Console", lambda: console)
-    answered = [("a/folder/of/images/1.png", prediction(0.125, attributes)), ("x.png", "no")]
+    answered: list[tuple[str, Prediction | str]] = [
+        ("a/folder/of/images/1.png", prediction(0.125, attributes)), ("x.png", "no"),
+    ]  # fmt: skip
     for is_first in (True, False):
         targets = ("a_label_of_thirty_letters_or_so", "b")
         predict_output.print_table(answered, targets, attributes, is_first)

@@ -18,6 +18,7 @@ from fair_tta.lab.report import markdown
 from fair_tta.lab.report._drawings import short
 from fair_tta.lab.report._page import for_markdown
 from fair_tta.metrics import images_for_half_width
+from fair_tta.metrics._definitions import METRICS
 
 
 def difference(low: float | None, high: float | None) -> Difference:
@@ -49,7 +50,7 @@ def test_no_difference_no_verdict() -> None:
 
 
 def test_every_metric_of_an_audit_has_words() -> None:
-    assert list(sentences.METRICS) == list(sample(n=30).document.runs[0].metrics.by_name())
+    assert list(METRICS) == list(sample(n=30).document.runs[0].metrics.by_name())
 
 
 def contrast(a: str, b: str) -> float:
@@ -136,8 +137,8 @@ def test_the_markdown_block_has_the_figures() -> None:
     audit = sample()
     document, text = audit.document, markdown(audit)
     metrics, groups = Page(f"<div>{rendered(text)}</div>").tables.values()
-    assert [row[0] for row in metrics[1:]] == [m.title for m in sentences.METRICS.values()]
-    for row, key in zip(metrics[1:], sentences.METRICS, strict=True):
+    assert [row[0] for row in metrics[1:]] == [m.title for m in METRICS.values()]
+    for row, key in zip(metrics[1:], METRICS, strict=True):
         for cell, run in zip(row[1:], document.runs, strict=True):
             figure = run.metrics.by_name()[key].estimate
             assert figure.low is not None

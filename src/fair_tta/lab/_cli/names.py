@@ -31,7 +31,7 @@ def prompt_problems(phrases: Iterable[str]) -> dict[str, str]:
         >>> prompt_problems(["-1", "03-Sep", "Latino_Hispanic", "old"])
         {'-1': 'a number', '03-Sep': 'a date', 'Latino_Hispanic': 'a name with an underscore'}
     """
-    found = {}
+    found: dict[str, str] = {}
     for phrase in phrases:
         for pattern, what in _PROBLEMS:
             if re.fullmatch(pattern, phrase.strip(), re.IGNORECASE | re.DOTALL):

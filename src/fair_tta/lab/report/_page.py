@@ -23,6 +23,7 @@ from fair_tta.lab.report import _sentences as sentences
 from fair_tta.lab.report._first_screen import first_screen, screen_of_many
 from fair_tta.lab.report._numbers import count, percent
 from fair_tta.lab.report._verdict import headline, in_short
+from fair_tta.metrics._definitions import METRICS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -62,7 +63,7 @@ def _environment() -> Environment:
         "flat": sentences.flat,
         "group_name": numbers.group_name,
         "verdict": sentences.verdict,
-        "METRICS": sentences.METRICS,
+        "METRICS": METRICS,
         "MARKS": sentences.MARKS,
         "HALF_WIDTH": HALF_WIDTH,
     }
