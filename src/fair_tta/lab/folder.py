@@ -29,8 +29,7 @@ from fair_tta.lab._runs.runner import Engine, Progress, Runner
 from fair_tta.lab._runs.store import ROWS, Store, StoredRow
 from fair_tta.lab._runs.worker import ImageRows
 from fair_tta.lab.data._labels import Labels, LabelValues
-from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record
-from fair_tta.lab.data._sampling import check_counts, choose
+from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record, check_counts, choose
 from fair_tta.lab.report import GalleryImage, write_report
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter

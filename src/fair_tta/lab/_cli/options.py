@@ -216,7 +216,7 @@ def chosen_images(context: typer.Context) -> Callable[[], Iterable[str | Unliste
 
     Paths on stdin are read once: with a --reference, which needs them twice, they are kept.
     """
-    from fair_tta.lab.data._sampling import choose
+    from fair_tta.lab.data._records import choose
 
     given = context.params
     paths, seed = given["images"], given["seed"]

@@ -25,7 +25,7 @@ from fair_tta.lab._runs.store import StoredRow
 from fair_tta.lab._terminal import NarrowTable
 from fair_tta.lab.bench._figures import COLUMNS, in_audit, mark, measure, shown_figure
 from fair_tta.lab.data import Record
-from fair_tta.lab.data._sampling import choose
+from fair_tta.lab.data._records import choose
 from fair_tta.lab.report import GalleryImage, Overview, html_many
 from fair_tta.lab.report._numbers import times
 from fair_tta.methods import (

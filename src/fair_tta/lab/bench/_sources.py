@@ -53,7 +53,7 @@ from fair_tta.lab.data import (
     read_dataset,
     read_folder,
 )
-from fair_tta.lab.data._sampling import choose
+from fair_tta.lab.data._records import choose
 from fair_tta.lab.data._tasks import DEFAULT_AGES
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
