@@ -79,7 +79,7 @@ CREATE TABLE rows (
     prediction TEXT, seconds REAL, by TEXT, checksum INTEGER,
     PRIMARY KEY (content, model, task, method, seed)
 );
-CREATE INDEX files ON rows (file);
+CREATE TABLE files (file TEXT PRIMARY KEY, content TEXT);
 COMMIT;
 """
 _SELECT = (
@@ -151,7 +151,7 @@ class Store:
     def content(self, file: str) -> str:
         """The digest of an image file by its signature, empty if there is none."""
         with self._explained():
-            found = "SELECT content FROM rows WHERE file = ? ORDER BY rowid DESC LIMIT 1"
+            found = "SELECT content FROM files WHERE file = ?"
             return (self._value(found, file) or "") if file else ""
 
     def append(self, rows: Sequence[StoredRow]) -> None:
@@ -163,6 +163,8 @@ class Store:
         with self._explained(), self._db:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany(_INSERT, map(_record, rows))
+            files = {(row.file, row.key.content) for row in rows if row.file}
+            self._db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?)", files)
 
     def close(self) -> None:
         """Let other processes write."""
