@@ -233,7 +233,7 @@ def _examine(page: AppPage, pictures: list[Path], broken: Path) -> None:
     page.uploaded(".fair-tta-images")
     page.press(".fair-tta-run")
     text = page.inside(page.result("iframe"))
-    assert "on 12 pictures without labels" in text
+    assert "on 12 images without labels" in text
     assert "1 of 13 images could not be used." in text
     assert "examine.json" in page.find(".fair-tta-downloads").text.replace("\n", "")
 
@@ -249,7 +249,7 @@ def _audit(page: AppPage, pictures: list[Path], labels: Path) -> None:
     page.choose(".fair-tta-attributes", "background")
     page.press(".fair-tta-run")
     text = page.inside(page.result("iframe"))
-    assert "on 12 pictures" in text
+    assert "on 12 images" in text
     assert "water bird / land" in text
     found = page.find(".fair-tta-downloads").text.replace("\n", "")
     assert all(
