@@ -180,8 +180,8 @@ def test_zero_shot_works_without_splicing_and_others_say_what_does() -> None:
     with pytest.raises(
         TowerError,
         match=r"NeedsGradient tunes the prompt, but the text tower CLIPText\w+ of CLIPModel cannot "
-        r"be tuned: .*These adapters need no prompt gradient: .*AssociationCorrection\(\), "
-        r".*LogitBalance\(\), .*OrthCali\(\), .*ViewControl\(\), Zero\(\), ZeroShot\(\)",
+        r"be tuned: .* Choose a method that does not, such as AssociationCorrection\(\), "
+        r"LogitBalance\(\), OrthCali\(\) or ZeroShot\(\)\.",
     ):
         clf.with_adapter(NeedsGradient())
     FairTPTClassifier(twin, TARGETS, SENSITIVE, TEMPLATE, adapter=NeedsGradient())

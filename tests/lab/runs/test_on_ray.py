@@ -89,10 +89,10 @@ def test_a_worker_that_dies_costs_its_unit_only(
 ) -> None:
     cluster.cloudpickle.register_pickle_by_value(bench_tiny)
     backend = load_backend(model)
-    here = tiny_run(backend, pets, tmp_path / "here", batch=2)
+    here = tiny_run(backend, pets, tmp_path / "here", batch_size=2)
     here.run()
     mortal = bench_tiny.Mortal(backend, tmp_path)
-    there = tiny_run(mortal, pets, tmp_path / "there", batch=2, engine=OnRay(workers=2))
+    there = tiny_run(mortal, pets, tmp_path / "there", batch_size=2, engine=OnRay(workers=2))
     there.run()
     assert (tmp_path / "dead").exists()
     assert len(list(tmp_path.glob("worker-*"))) >= 2
