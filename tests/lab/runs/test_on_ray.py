@@ -148,7 +148,7 @@ def test_pictures_that_always_kill_an_actor_end_the_run(
     monkeypatch.setattr(on_ray, "_TRIES", 2)  # an actor takes seconds to start
     cluster.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     deadly = Deadly(load_backend(model), tmp_path / "deaths")
-    with pytest.raises(FairTTAError, match="an actor died 2 times over the same pictures"):
+    with pytest.raises(FairTTAError, match="an actor died 2 times over the same images"):
         tiny_run(deadly, pets, tmp_path / "out", engine=OnRay(workers=1)).run()
     assert (tmp_path / "deaths").read_text().count("died") == 2
 
