@@ -174,8 +174,8 @@ def _undone(tuned: Tuned, where: Tensor, start: Tensor) -> Tuned:
     return replace(
         tuned,
         context=context,
-        learning_rate=tuned.learning_rate.masked_fill(where, 0),
-        relative_step=tuned.relative_step.masked_fill(where, 0),
+        learning_rate=tuned.learning_rate.masked_fill(where.to(tuned.learning_rate.device), 0),
+        relative_step=tuned.relative_step.masked_fill(where.to(tuned.relative_step.device), 0),
         flags={
             **{text: flag & ~where for text, flag in tuned.flags.items()},
             NOTHING_PASSED: where,
