@@ -27,7 +27,6 @@ from fair_tta import (
 from fair_tta import methods as adapters
 from fair_tta.extend import Renderer
 from fair_tta.methods import SAR, SLoss, SuperTSLoss, TSLoss
-from fair_tta.methods._paper.orthcali import calibrate
 from fair_tta.methods._tuning.directions import UPGrad
 
 pytest_plugins = ("device_models",)
@@ -156,17 +155,3 @@ def test_upgrad_weighs_terms_where_they_are(device: torch.device, terms: int) ->
     # Two that are 0.02 apart: a rounding of 6e-8 counts 1 / 0.02**2 times, which is 1.5e-4.
     assert error[20:30].max() < 3e-4, "nearly equal ones"
     assert error[:10].max() < 1e-5 > error[30:].max()
-
-
-@pytest.mark.parametrize("lam", [0.1, 10.0, 1000.0, 1e5])
-def test_calibration_needs_no_float64(device: torch.device, lam: float) -> None:
-    """Two images, four targets; the pairs depend on one another."""
-    random = torch.Generator().manual_seed(3)
-    q = torch.randn(2, 4, 30, generator=random)
-    some = torch.randn(2, 6, 30, generator=random)
-    pairs = torch.cat([some, some[:, :3] - some[:, 3:]], 1)
-    expected = calibrate(q.double(), pairs.double(), lam)
-    with devices.Traffic(device) as traffic:
-        there = calibrate(q.to(device), pairs.to(device), lam)
-    assert traffic.to_host == 0, traffic.names
-    assert there.cpu().double() == pytest.approx(expected, abs=1e-5)
