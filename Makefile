@@ -7,6 +7,8 @@ PYTHON ?= python3
 BIN := .venv/bin/python
 # A user's PIP_* variables and pip.conf apply, so mirrors and CPU-only wheels need no change here.
 INSTALL := $(BIN) -m pip install --quiet --disable-pip-version-check --editable
+# The tests of a file run in one process, so that what they share is made once.
+TWO := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 # Two pips must not write to one environment at the same time.
@@ -35,10 +37,10 @@ demo: .venv/.base
 	HF_HUB_OFFLINE=1 $(BIN) -m fair_tta demo $(ARGS)
 
 test: .venv/.test
-	HF_HUB_OFFLINE=1 $(BIN) tools/cpu_seconds.py -m pytest -n 2 -m "not slow" $(ARGS)
+	HF_HUB_OFFLINE=1 $(BIN) tools/cpu_seconds.py -m pytest $(TWO) -m "not slow" $(ARGS)
 
 test-all: .venv/.test
-	HF_HUB_OFFLINE=1 $(BIN) tools/cpu_seconds.py -m pytest -n 2 $(ARGS)
+	HF_HUB_OFFLINE=1 $(BIN) tools/cpu_seconds.py -m pytest $(TWO) $(ARGS)
 
 # ARGS: names of runs, such as "avx2 busy"; none means all.
 test-hard: .venv/.test

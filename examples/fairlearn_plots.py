@@ -17,10 +17,10 @@ from fair_tta.extend import Adapter
 from fair_tta.miniature import TASKS
 
 plt.switch_backend("Agg")  # no window
-warnings.simplefilter("ignore")  # groups of 25 images are small
+warnings.simplefilter("ignore")  # groups of 10 images are small
 
 task = TASKS["birds"]
-drawn = task.draw(100, seed=1)
+drawn = task.draw(40, seed=1)
 clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
 images = [p.image for p in drawn]
 labels = [p.target for p in drawn]

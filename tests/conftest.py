@@ -12,12 +12,9 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that tests start too
 
 import pytest
-import torch
-import transformers
 from hypothesis import HealthCheck, settings
 
-from fair_tta._models.load import load
-from fair_tta.miniature import FOLDER
+# torch and transformers are imported by fixtures: the process that hands out tests needs neither.
 
 # A busy machine is no defect: neither a slow example nor slow data fails a test.
 settings.register_profile(
@@ -28,6 +25,9 @@ settings.load_profile("any-machine")
 
 @pytest.fixture(autouse=True, scope="session")
 def _quiet() -> None:
+    import torch
+    import transformers
+
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -35,10 +35,15 @@ def _quiet() -> None:
 
 @lru_cache(maxsize=8)
 def _loaded(model: str, options: tuple[tuple[str, Any], ...], _: Any) -> Any:
+    from fair_tta._models.load import load
+
     return load(model, **dict(options))
 
 
 def _load_once(model: Any, processor: Any = None, **options: Any) -> Any:
+    from fair_tta._models.load import load
+    from fair_tta.miniature import FOLDER
+
     folder = FOLDER if model == "miniature" else Path(model) if isinstance(model, str) else None
     if processor is not None or folder is None or not folder.is_dir():
         return load(model, processor, **options)
@@ -55,9 +60,10 @@ def loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def tiny_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where pages name models of the hub and pictures, tiny stand-ins lie in the current folder."""
+    """Where pages name models of the hub and images, tiny stand-ins lie in the current folder."""
     import families
     import open_clip
+    import transformers
     from checks import picture
 
     model, images, tokenizer = families.seeded(families.clip)

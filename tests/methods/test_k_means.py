@@ -10,11 +10,10 @@ from random_task import random_units
 
 from fair_tta.methods._field.umfc import k_means, nearest_centre
 
-cluster: Any = pytest.importorskip("sklearn.cluster")
-
 
 @pytest.mark.parametrize("clusters", [1, 3, 6])
 def test_is_as_good_as_scikit_learns(clusters: int) -> None:
+    cluster: Any = pytest.importorskip("sklearn.cluster")
     points = random_units(1, 120, 6)
     centres = k_means(points, clusters)
     inertia = float(torch.cdist(points, centres).amin(1).square().sum())

@@ -18,7 +18,6 @@ from fair_tta import TPT, FairTTAError, PromptError
 from fair_tta._linalg import unit
 from fair_tta.methods import UMFC
 
-cluster: Any = pytest.importorskip("sklearn.cluster")
 Array = npt.NDArray[np.float64]
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
 
@@ -82,6 +81,7 @@ def test_perceived_groups_are_its_formula(case: Drawn) -> None:
 @pytest.mark.parametrize("clusters", [1, 3, 5])
 def test_clusters_are_its_formula(clusters: int) -> None:
     """Groups by scikit-learn, started from our centres, which it keeps."""
+    cluster: Any = pytest.importorskip("sklearn.cluster")
     case = Drawn(random_units(0, 3, DIM), {}, random_units(1, 6, 1, DIM))
     fitted = fit(case, clusters=clusters)
     assert fitted.reference is not None

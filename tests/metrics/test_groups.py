@@ -21,9 +21,6 @@ from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._columns import parse_columns
 from fair_tta.metrics._groups import gaps_of_classes
 
-fairlearn: Any = pytest.importorskip("fairlearn.metrics")
-sklearn: Any = pytest.importorskip("sklearn.metrics")
-
 Case = tuple[list[str], list[str], list[str]]
 CLASSES, VALUES = ["cat", "dog", "bird"], ["man", "woman", "other"]
 
@@ -90,6 +87,8 @@ def test_equalized_odds_is_the_papers_formula(case: Case) -> None:
 @settings(max_examples=40, deadline=None)
 @given(columns(2, 3))
 def test_two_classes_equal_fairlearn(case: Case) -> None:
+    fairlearn: Any = pytest.importorskip("fairlearn.metrics")
+    sklearn: Any = pytest.importorskip("sklearn.metrics")
     y_true, y_pred, sensitive = case
     cells = {(t, s) for t, s in zip(y_true, sensitive, strict=True)}
     present = set(sensitive)
@@ -127,6 +126,7 @@ def test_two_classes_equal_fairlearn(case: Case) -> None:
 @settings(max_examples=40, deadline=None)
 @given(columns(3, 2))
 def test_rates_equal_scikit_learn(case: Case) -> None:
+    sklearn: Any = pytest.importorskip("sklearn.metrics")
     y_true, y_pred, sensitive = map(np.array, case)
     assert metrics.accuracy(y_true, y_pred).value == sklearn.accuracy_score(y_true, y_pred)
     table = metrics.group_rates(*case, targets=CLASSES, values=VALUES)

@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 import picture_canvas
-import picture_charts
 import picture_house
 import pictures
 
@@ -98,6 +97,8 @@ def test_every_package_is_drawn() -> None:
 
 
 def test_tables_of_pages_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import picture_charts
+
     monkeypatch.setattr(picture_charts, "ROOT", tmp_path)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "p.md").write_text("| a | b |\n|---|---|\n| **1** | 2 |\n\nmore\n")

@@ -178,7 +178,7 @@ def test_a_fitted_method_in_a_table(model: str, tmp_path: Path) -> None:
     assert "strong" in stdout
 
 
-@pytest.mark.parametrize("engine", ["local", "ray"])
+@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore")  # of Ray and of what it imports
 def test_a_method_of_ones_own_in_worker_processes(
     engine: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

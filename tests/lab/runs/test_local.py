@@ -43,6 +43,7 @@ def is_there(process: int) -> bool:
     return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_workers_end_with_a_killed_driver(tiny_model: str, tmp_path: Path) -> None:
     picture(0).save(tmp_path / "a.png")
