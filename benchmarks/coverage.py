@@ -28,7 +28,7 @@ from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Columns, Floats, Ints
 from fair_tta.metrics._intervals import paired_ends
-from fair_tta.metrics._metric import Metric, differences, estimates
+from fair_tta.metrics._metric import Metric, estimates
 
 LEVEL = 0.95
 LEAST = 0.93
@@ -320,11 +320,9 @@ def simulate(design: Design, audits: int, seed: int = 0) -> dict[str, Tally]:
     for _ in range(audits):
         rows, a, b = design.draw(generator)
         n = len(rows.truth)
-        for name, figure in zip(
-            changes, differences(list(changes.values()), rows, 0, 1, Bootstrap()), strict=True
-        ):
-            width = oracle(design, name, rows)
-            found.setdefault(name, Tally()).add(figure, design.truth(changes[name]), width)
+        for name, metric in changes.items():
+            figure, width = metric.difference(rows, 0, 1, Bootstrap()), oracle(design, name, rows)
+            found.setdefault(name, Tally()).add(figure, design.truth(metric), width)
         figure = mean(b - a, LEVEL, least=-1.0)
         found.setdefault("ASI, ATC", Tally()).add(figure, asi, 2 * z * spread / n**0.5)
         figure = mean(1 - a, LEVEL)

@@ -387,11 +387,11 @@ def other_rows() -> Audit:
         ),
         (
             lambda: make(scores=Scores(relative_step=0.1)),
-            "`relative_step` should be a number or None per image.",
+            "`relative_step` should have one dimension (got 0).",
         ),
         (
             lambda: make(scores=Scores(relative_step=["x"] * N)),
-            "`relative_step` should be a number or None per image.",
+            "`relative_step` should be numbers.",
         ),
         (
             lambda: make(scores=Scores(warnings=["bad"] * N)),
@@ -424,10 +424,6 @@ def other_rows() -> Audit:
         (
             lambda: make(scores=Scores(sensitive_zero_shot={"gender": [[0.5, 0.5]]})),
             "`sensitive_zero_shot['gender']` should be as long as `y_true`, 600 (got 1).",
-        ),
-        (
-            lambda: Scores.from_probabilities(PROBABILITIES, [1]),  # type: ignore[arg-type]
-            "`sensitive` should be {name: numbers} (got list).",
         ),
         (
             lambda: make(seconds=float("nan")),

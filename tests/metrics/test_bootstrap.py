@@ -15,7 +15,7 @@ from fair_tta.errors import FairTTAError, SmallGroupWarning
 from fair_tta.metrics import Bootstrap, Estimate, Over
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._columns import Columns, Floats, Ints, parse_columns
-from fair_tta.metrics._metric import differences, estimates
+from fair_tta.metrics._metric import estimates
 
 
 def noisy(
@@ -66,7 +66,7 @@ def test_intervals_cover_the_truth(accuracy: Any) -> None:
         rows = parse_columns(truth, answers, group, None, None)
         closed = [definitions.WORST_GROUP_ACCURACY, definitions.BIAS]
         found = estimates([*some, *closed], rows, 0, Bootstrap(300, seed))
-        found += differences([definitions.WORST_GROUP_ACCURACY], rows, 0, 1, Bootstrap(300, seed))
+        found.append(definitions.WORST_GROUP_ACCURACY.difference(rows, 0, 1, Bootstrap(300, seed)))
         expected = [float(metric(true)) for metric in some]
         expected += [float(m(true)) for m in closed]
         expected.append(0.0)
@@ -105,7 +105,7 @@ def test_a_user_defined_metric_agrees_with_resampled_rows_and_is_narrower_than_u
     after = np.where(np.random.default_rng(5).random(600) < 0.1, truth, before)
     own = definitions.Metric("own", definitions.by_group, lambda rates: rates.mean(-1))
     rows = parse_columns(truth, [before, after], group, None, None)
-    (found,) = differences([own], rows, 0, 1, Bootstrap(4000))
+    found = own.difference(rows, 0, 1, Bootstrap(4000))
     generator = np.random.default_rng(1)
     strata = [np.flatnonzero(2 * group + truth == k) for k in range(4)]
     values = []
@@ -119,7 +119,7 @@ def test_a_user_defined_metric_agrees_with_resampled_rows_and_is_narrower_than_u
     assert ends(found) == pytest.approx(np.quantile(values, [0.025, 0.975]), abs=0.01)
     alone = metrics.accuracy(truth, after, group, interval=Bootstrap())
     assert width(found) < 0.7 * width(alone)
-    (same,) = differences([own], rows, 0, 0, Bootstrap(4000))
+    same = own.difference(rows, 0, 0, Bootstrap(4000))
     assert width(same) > 0.001  # nothing changed here: that is no certainty
 
 

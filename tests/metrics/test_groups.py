@@ -310,7 +310,7 @@ def test_a_gap_needs_two_groups() -> None:
         (([], [], []), {}, "`y_true` should have at least one row (got none)."),
         (("ab", ["a"], ["s"]), {}, "`y_true` should be a sequence with a value per image."),
         ((3, ["a"], ["s"]), {}, "`y_true` should be a sequence with a value per image."),
-        ((np.array(3), ["a"], ["s"]), {}, "`y_true` should have one dimension (got none)."),
+        ((np.array(3), ["a"], ["s"]), {}, "`y_true` should be a sequence with a value per image."),
         (([["a"]], ["a"], ["s"]), {}, "`y_true` should have one dimension (row 0 is a list)."),
         ((["a"], ["a", "b"], ["s"]), {}, "`y_pred` should be as long as `y_true`, 1 (got 2)."),
         (

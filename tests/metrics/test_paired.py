@@ -20,7 +20,7 @@ from fair_tta.metrics import Bootstrap, paired_interval, wilson
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Columns
-from fair_tta.metrics._metric import differences
+from fair_tta.metrics._estimate import Estimate
 
 ALL = (
     definitions.ACCURACY,
@@ -33,6 +33,10 @@ ALL = (
     definitions.EQUAL_OPPORTUNITY,
     definitions.DEMOGRAPHIC_PARITY,
 )
+
+
+def changes(rows: Columns, before: int, after: int, how: Bootstrap) -> list[Estimate]:
+    return [metric.difference(rows, before, after, how) for metric in ALL]
 
 
 def drawn(seed: int, groups: int = 3, classes: int = 2, n: int = 90) -> Columns:
@@ -144,7 +148,7 @@ def test_against_loops(seed: int) -> None:
     rows = drawn(seed, groups=2 + seed % 4, n=40 + 30 * (seed % 5))
     for name, expected in by_hand(rows).items():
         metric = next(metric for metric in ALL if metric.name == name)
-        (figure,) = differences([metric], rows, 0, 1, Bootstrap())
+        figure = metric.difference(rows, 0, 1, Bootstrap())
         assert (figure.low, figure.high) == pytest.approx(expected, abs=1e-12)
 
 
@@ -174,8 +178,8 @@ def test_an_interval_has_a_width_holds_the_estimate_and_turns_with_the_runs(
     rows: Columns, level: float
 ) -> None:
     how = Bootstrap(level=level)
-    there = differences(ALL, rows, 0, 1, how)
-    back = differences(ALL, rows, 1, 0, how)
+    there = changes(rows, 0, 1, how)
+    back = changes(rows, 1, 0, how)
     for metric, one, other in zip(ALL, there, back, strict=True):
         if math.isnan(one.value):
             assert (one.low, one.high) == (None, None)
@@ -204,7 +208,7 @@ def test_names_and_order_of_groups_do_not_matter(rows: Columns, shuffle: Any) ->
         np.array(new_group)[rows.group],
         tuple(np.array(new_class)[answers] for answers in rows.answers),
     )
-    here, there = (differences(ALL, some, 0, 1, Bootstrap()) for some in (rows, other))
+    here, there = (changes(some, 0, 1, Bootstrap()) for some in (rows, other))
     for one, two in zip(here, there, strict=True):
         if not math.isnan(one.value):
             assert (one.low, one.high) == pytest.approx((two.low, two.high), abs=1e-9)
@@ -220,7 +224,7 @@ def test_a_higher_level_is_wider_and_more_images_are_narrower() -> None:
         tuple(np.tile(answers, 16) for answers in rows.answers),
     )
     of = [
-        differences(ALL, *args)
+        changes(*args)
         for args in (
             (rows, 0, 1, Bootstrap(level=0.8)),
             (rows, 0, 1, Bootstrap(level=0.99)),
@@ -244,7 +248,7 @@ def test_a_gap_that_closes_is_seen() -> None:
     group = np.repeat([0, 0, 1, 1], 1000)
     answers = [np.where(right == 1, truth, 1 - truth).ravel() for right in (before, after)]
     rows = Columns((0, 1), {"group": (0, 1)}, truth.ravel(), group, (answers[0], answers[1]))
-    found = {m.name: f for m, f in zip(ALL, differences(ALL, rows, 0, 1, Bootstrap()), strict=True)}
+    found = {m.name: f for m, f in zip(ALL, changes(rows, 0, 1, Bootstrap()), strict=True)}
     for name in ("worst_group_accuracy", "worst_group_accuracy_s"):
         assert (found[name].low or 0) > 0.2
     for name in ("bias", "bias_s", "equalized_odds_difference", "equal_opportunity_difference",

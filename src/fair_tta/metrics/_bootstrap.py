@@ -80,11 +80,6 @@ def read_interval(interval: Interval) -> Bootstrap:
     return Bootstrap(level=interval)
 
 
-def level_of(interval: Interval | None) -> float | None:
-    """The level of an interval with a closed form, None if there is to be none."""
-    return None if interval is None else read_interval(interval).level
-
-
 def renamed(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A function that also takes a keyword by the name it had in version 0.2."""
 
@@ -145,35 +140,35 @@ def resampled_change(
     answers. Quantiles of the resampled differences, so for smooth functions of rates only.
     """
     groups, classes = len(columns.groups), len(columns.targets)
-    stratum, weight, pairs = _with_two_more(columns, (before, after))
-    # what occurs of (stratum, answers), sorted by stratum
-    cells, place = np.unique(np.stack([stratum, *pairs]), axis=1, return_inverse=True)
-    shares: Floats = np.bincount(place.ravel(), weight).astype(np.float64)
-    figures = []
-    for drawn in _weights(cells[0], shares, how, classes, groups * classes**2):
-        tables = [_sums(drawn, index, groups * classes**2) for index in cells[1:]]
-        a, b = (table.reshape(-1, groups, classes, classes) for table in tables)
+    cell = columns.group * classes + columns.truth  # of a class in a group
+    present = np.repeat(np.unique(cell), classes - 1)
+    right = present % classes
+    wrong = (right + np.tile(np.arange(1, classes), len(np.unique(cell)))) % classes
+    cells = np.concatenate([cell, present, present])
+    worth = np.where(np.arange(len(cells)) < len(cell), 1.0, 1 / max(1, classes - 1))
+    places = [
+        cells * classes + np.concatenate([columns.answers[run], *added])
+        for run, added in ((before, (right, wrong)), (after, (wrong, right)))
+    ]
+    # images with the same class, group and answers are drawn together
+    (cells, *places), same = np.unique([cells, *places], axis=1, return_inverse=True)
+    worth = np.bincount(same.ravel(), worth)
+    by_group = how.strata is Over.SENSITIVE
+    strata = cells // classes if by_group else cells
+    sizes = [*zip(*np.unique(columns.group if by_group else cell, return_counts=True), strict=True)]
+    generator = np.random.default_rng(how.seed)
+    width, figures = groups * classes**2, []
+    for some in parts(how.resamples, max(width, len(cells))):
+        drawn = np.zeros((some, len(cells)))
+        for stratum, n in sizes:
+            shares = worth[strata == stratum]
+            drawn[:, strata == stratum] = generator.multinomial(n, shares / shares.sum(), some)
+        tables = (_sums(drawn, place, width) for place in places)
+        a, b = (table.reshape(some, groups, classes, classes) for table in tables)
         figures.append(metric(b) - metric(a))
     value = metric(columns.counts(after)) - metric(columns.counts(before))
     low, high = around(value, figures, how)
     return float(low), float(high)
-
-
-def _with_two_more(columns: Columns, runs: tuple[int, int]) -> tuple[Ints, Floats, list[Ints]]:
-    """Stratum and weight of each image and of those added, and its place in the two tables."""
-    classes = len(columns.targets)
-    stratum = columns.group * classes + columns.truth
-    present = np.unique(stratum)[:, None]
-    right, wrong = present % classes, (present + np.arange(1, classes)) % classes
-    right = np.broadcast_to(right, wrong.shape)
-    answers = [
-        np.concatenate([columns.answers[run], first.ravel(), second.ravel()])
-        for run, first, second in zip(runs, (right, wrong), (wrong, right), strict=True)
-    ]
-    added = np.tile(np.broadcast_to(present, wrong.shape).ravel(), 2)
-    weight = np.concatenate([np.ones(len(stratum)), np.full(len(added), 1 / max(1, classes - 1))])
-    stratum = np.concatenate([stratum, added])
-    return stratum, weight, [stratum * classes + answer for answer in answers]
 
 
 def around(value: Floats, figures: list[Floats], how: Bootstrap) -> ArrayEnds:
@@ -210,24 +205,6 @@ def _tables(counts: Ints, how: Bootstrap) -> Iterator[tuple[Floats, Floats]]:
     for some in parts(how.resamples, counts.size):
         tables = generator.multinomial(sizes, shares, (some, *sizes.shape))
         yield tables.reshape(some, *shape).astype(np.float64), expected
-
-
-def _weights(
-    classes_of_groups: Ints, shares: Floats, how: Bootstrap, classes: int, width: int
-) -> Iterator[Floats]:
-    """How often each cell is drawn: ``[some, cells]``, as many as before two were added."""
-    generator = np.random.default_rng(how.seed)
-    by_group = how.strata is Over.SENSITIVE
-    strata = classes_of_groups // classes if by_group else classes_of_groups
-    starts = np.flatnonzero(np.r_[True, strata[1:] != strata[:-1]])
-    added = [2 * len(np.unique(part)) for part in np.split(classes_of_groups, starts[1:])]
-    strata_shares = np.split(shares, starts[1:])
-    for some in parts(how.resamples, max(width, len(shares))):
-        drawn = [
-            generator.multinomial(max(1, round(p.sum()) - more), p / p.sum(), some)
-            for p, more in zip(strata_shares, added, strict=True)
-        ]
-        yield np.concatenate(drawn, 1).astype(np.float64)
 
 
 def _sums(weights: Floats, index: Ints, width: int) -> Floats:

@@ -16,7 +16,6 @@ from fair_tta.metrics._columns import (
     Values,
     check_length,
     parse_columns,
-    read_column,
 )
 from fair_tta.metrics._estimate import Estimate, undefined, warn_small
 from fair_tta.metrics._intervals import quantile_of_normal
@@ -99,11 +98,9 @@ def _entropies(probabilities: Any, entropies: Any) -> Floats:
 
 
 def read_array(argument: str, values: Any, dimensions: int, length: int | None = None) -> Floats:
-    """Numbers with so many dimensions, one or more per image."""
+    """Numbers with so many dimensions, one or more per image; None is NaN."""
     if hasattr(values, "detach"):  # a tensor, perhaps on a GPU or in half precision
         values = values.detach().double().cpu().numpy()
-    if dimensions == 1 and not hasattr(values, "dtype"):
-        values = read_column(argument, values)
     try:
         array = np.asarray(values, np.float64)
     except (TypeError, ValueError):

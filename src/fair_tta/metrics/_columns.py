@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -116,43 +116,49 @@ def parse_columns(
     if not truth:
         raise FairTTAError("`y_true` should have at least one row (got none).")
     given = [read_column("y_pred", column, len(truth)) for column in answers]
-    if targets is None:
-        _check_alike(truth, given)
-    every = [name for column in (truth, *given) for name in column]
-    names = distinct_names("targets", targets, every)
+    for column in given:
+        if targets is None and _are_text(truth).isdisjoint(_are_text(column)):
+            raise FairTTAError(
+                "`y_true` and `y_pred` should both be text, or neither "
+                f"(got {truth[0]!r} and {column[0]!r})."
+            )
+    names = _distinct_names("targets", targets, chain(truth, *given))
     columns = read_sensitive(sensitive, len(truth))
-    listed = _listed_values(values, columns)
-    all_values = {
-        attribute: distinct_names("values", listed.get(attribute), column)
-        for attribute, column in columns.items()
-    }
-    codes = [
-        codes_of(f"`sensitive` ({attribute})", "values", column, all_values[attribute])
-        for attribute, column in columns.items()
-    ]
+    if values is not None and not isinstance(values, Mapping):
+        if len(columns) != 1:
+            raise FairTTAError(
+                "`values` should be {attribute: names} as there is not one attribute."
+            )
+        values = {next(iter(columns)): values}
+    listed = values or {}
+    unknown = [attribute for attribute in listed if attribute not in columns]
+    if unknown:
+        raise FairTTAError(
+            f"`values` should have the attributes of `sensitive`, {list(columns)} (got {unknown})."
+        )
+    all_values = {}
     group = np.zeros(len(truth), np.int64)
-    for code, known in zip(codes, all_values.values(), strict=True):
-        group = group * len(known) + code
+    for attribute, column in columns.items():
+        known = _distinct_names("values", listed.get(attribute), column)
+        all_values[attribute] = known
+        codes = _codes(f"`sensitive` ({attribute})", "values", column, known)
+        group = group * len(known) + codes
     return Columns(
         names,
         all_values,
-        codes_of("`y_true`", "targets", truth, names),
+        _codes("`y_true`", "targets", truth, names),
         group,
-        tuple(codes_of("`y_pred`", "targets", column, names) for column in given),
+        tuple(_codes("`y_pred`", "targets", column, names) for column in given),
     )
 
 
 def read_column(argument: str, values: Column, length: int | None = None) -> list[Hashable]:
     """A column as plain Python values; nothing may be missing."""
-    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
-        raise FairTTAError(f"`{argument}` should be a sequence with a value per image.")
     plain = values.tolist() if hasattr(values, "tolist") else values
-    if not isinstance(plain, Iterable):
-        raise FairTTAError(f"`{argument}` should have one dimension (got none).")
-    column = [value.item() if isinstance(value, np.generic) else value for value in plain]
+    if isinstance(plain, str | bytes | Mapping) or not isinstance(plain, Iterable):
+        raise FairTTAError(f"`{argument}` should be a sequence with a value per image.")
+    column = [value.tolist() if hasattr(value, "tolist") else value for value in plain]
     for row, value in enumerate(column):
-        if hasattr(value, "tolist"):  # a torch scalar
-            value = column[row] = value.tolist()
         if not isinstance(value, Hashable):
             raise FairTTAError(
                 f"`{argument}` should have one dimension (row {row} is a {type(value).__name__})."
@@ -193,38 +199,12 @@ def read_sensitive(sensitive: Sensitive | None, length: int) -> dict[str, list[H
     return columns
 
 
-def _check_alike(truth: list[Hashable], answers: list[list[Hashable]]) -> None:
-    """An error if no answer could be right, as labels are text and answers are not, or reverse."""
-    for column in answers:
-        kinds = {isinstance(name, str) for name in truth}, {isinstance(n, str) for n in column}
-        if sorted(map(sorted, kinds)) == [[False], [True]]:
-            raise FairTTAError(
-                "`y_true` and `y_pred` should both be text, or neither "
-                f"(got {truth[0]!r} and {column[0]!r})."
-            )
+def _are_text(column: list[Hashable]) -> set[bool]:
+    return {isinstance(name, str) for name in column}
 
 
-def _listed_values(
-    values: Values | None, columns: Mapping[str, Any]
-) -> Mapping[str, Sequence[Hashable]]:
-    if values is None:
-        return {}
-    if not isinstance(values, Mapping):
-        if len(columns) != 1:
-            raise FairTTAError(
-                "`values` should be {attribute: names} as there is not one attribute."
-            )
-        return {next(iter(columns)): values}
-    unknown = [attribute for attribute in values if attribute not in columns]
-    if unknown:
-        raise FairTTAError(
-            f"`values` should have the attributes of `sensitive`, {list(columns)} (got {unknown})."
-        )
-    return values
-
-
-def distinct_names(
-    argument: str, given: Sequence[Hashable] | None, found: Sequence[Hashable]
+def _distinct_names(
+    argument: str, given: Sequence[Hashable] | None, found: Iterable[Hashable]
 ) -> tuple[Hashable, ...]:
     """The names given, or those found, sorted."""
     if given is None:
@@ -239,7 +219,7 @@ def distinct_names(
     return names
 
 
-def codes_of(what: str, argument: str, column: list[Hashable], names: tuple[Hashable, ...]) -> Ints:
+def _codes(what: str, argument: str, column: list[Hashable], names: tuple[Hashable, ...]) -> Ints:
     """Positions in the names."""
     position = {name: index for index, name in enumerate(names)}
     try:

@@ -8,6 +8,7 @@ and minima and gaps are taken over the others.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from fair_tta.metrics._calibration import BINS, calibration, mean
 from fair_tta.metrics._columns import Columns, Floats
 from fair_tta.metrics._estimate import Estimate, Over, undefined
 from fair_tta.metrics._intervals import clopper_pearson_ends, mean_rate_ends
-from fair_tta.metrics._metric import Figure, RunInterval, ScoreMetric
+from fair_tta.metrics._metric import Figure, ScoreMetric
 from fair_tta.metrics._metric import Metric as Metric  # `definitions.Metric` is public
 from fair_tta.metrics._paired import (
     Ends,
@@ -124,24 +125,17 @@ def _balanced_ends(columns: Columns, run: int, level: float) -> Ends:
     return max(0.0, low), min(1.0, high)
 
 
-def _lowest_ends(over: Over) -> RunInterval:
+def _lowest_ends(over: Over, columns: Columns, run: int, level: float) -> Ends:
     """The lowest ends of exact intervals that hold together (Bonferroni)."""
-
-    def ends(columns: Columns, run: int, level: float) -> Ends:
-        right, n = _of_present(columns, run, over)
-        low, high = clopper_pearson_ends(right, n, 1 - (1 - level) / len(n))
-        return float(low.min()), float(high.min())
-
-    return ends
+    right, n = _of_present(columns, run, over)
+    low, high = clopper_pearson_ends(right, n, 1 - (1 - level) / len(n))
+    return float(low.min()), float(high.min())
 
 
-def _shortfall_ends(over: Over) -> RunInterval:
-    def ends(columns: Columns, run: int, level: float) -> Ends:
-        low, high = _lowest_ends(over)(columns, run, level)
-        accuracy = float(overall(columns.counts(run).astype(np.float64)))
-        return max(0.0, accuracy - high), max(0.0, accuracy - low)
-
-    return ends
+def _shortfall_ends(over: Over, columns: Columns, run: int, level: float) -> Ends:
+    low, high = _lowest_ends(over, columns, run, level)
+    accuracy = float(overall(columns.counts(run).astype(np.float64)))
+    return max(0.0, accuracy - high), max(0.0, accuracy - low)
 
 
 def _of_present(columns: Columns, run: int, over: Over) -> tuple[Floats, Floats]:
@@ -204,8 +198,8 @@ WORST_GROUP_ACCURACY = Metric(
     "worst_group_accuracy",
     _flat,
     _worst,
-    change=lowest_change(_PAIRS),
-    interval=_lowest_ends(_PAIRS),
+    change=partial(lowest_change, _PAIRS),
+    interval=partial(_lowest_ends, _PAIRS),
     worst_of=_PAIRS,
     title="Worst-group accuracy (class / group)",
     better=1,
@@ -217,8 +211,8 @@ WORST_GROUP_ACCURACY_S = Metric(
     "worst_group_accuracy_s",
     by_group,
     _worst,
-    change=lowest_change(_VALUES),
-    interval=_lowest_ends(_VALUES),
+    change=partial(lowest_change, _VALUES),
+    interval=partial(_lowest_ends, _VALUES),
     over=_VALUES,
     worst_of=_VALUES,
     title="Worst-group accuracy (group)",
@@ -230,8 +224,8 @@ BIAS = Metric(
     "bias",
     _accuracy_and(true_positive),
     _shortfall,
-    change=shortfall_change(_PAIRS),
-    interval=_shortfall_ends(_PAIRS),
+    change=partial(shortfall_change, _PAIRS),
+    interval=partial(_shortfall_ends, _PAIRS),
     worst_of=_PAIRS,
     title="Gap (class / group)",
     better=-1,
@@ -243,8 +237,8 @@ BIAS_S = Metric(
     "bias_s",
     _accuracy_and(by_group),
     _shortfall,
-    change=shortfall_change(_VALUES),
-    interval=_shortfall_ends(_VALUES),
+    change=partial(shortfall_change, _VALUES),
+    interval=partial(_shortfall_ends, _VALUES),
     over=_VALUES,
     worst_of=_VALUES,
     title="Gap (group)",
@@ -257,7 +251,7 @@ EQUALIZED_ODDS = Metric(
     _odds,
     lambda rates: mean_of_defined(gap(rates).max(-2)),  # NaN wins, so a class needs both gaps
     is_gap=True,
-    change=mean_gap_change(hits, false_alarms),
+    change=partial(mean_gap_change, (hits, false_alarms)),
     needs="two groups with images of one class, and two with images of others",
     title="Equalized odds difference",
     better=-1,
@@ -270,7 +264,7 @@ EQUAL_OPPORTUNITY = Metric(
     true_positive,
     _mean_gap,
     is_gap=True,
-    change=mean_gap_change(hits),
+    change=partial(mean_gap_change, (hits,)),
     needs="two groups with images of one class",
     title="Equal opportunity difference",
     better=-1,
@@ -282,7 +276,7 @@ DEMOGRAPHIC_PARITY = Metric(
     selection,
     _mean_gap,
     is_gap=True,
-    change=mean_gap_change(selections),
+    change=partial(mean_gap_change, (selections,)),
     over=_VALUES,
     title="Demographic parity difference",
     better=-1,

@@ -98,16 +98,14 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def small_groups(sizes: Mapping[str, int], small: int = SMALL) -> tuple[str, ...]:
+def small_groups(sizes: Mapping[str, int]) -> tuple[str, ...]:
     """Sentences on groups that have few images or none."""
-    few = [f"{name} (n = {n})" for name, n in sizes.items() if 0 < n < small]
+    few = [f"{name} (n = {n})" for name, n in sizes.items() if 0 < n < SMALL]
     empty = [name for name, n in sizes.items() if n == 0]
-    sentences = []
-    if few:
-        sentences.append(f"Fewer than {small} images, so figures are uncertain: {listed(few)}.")
-    if empty:
-        sentences.append(f"No images, so no figures: {listed(empty)}.")
-    return tuple(sentences)
+    return (
+        *([f"Fewer than {SMALL} images, so figures are uncertain: {listed(few)}."] if few else []),
+        *([f"No images, so no figures: {listed(empty)}."] if empty else []),
+    )
 
 
 def warn_small(sizes: Mapping[str, int], stacklevel: int = 3) -> None:

@@ -21,7 +21,6 @@ from fair_tta.metrics._bootstrap import (
     Interval,
     accepts_level,
     intervals,
-    level_of,
     read_interval,
 )
 from fair_tta.metrics._columns import Column, Columns, Sensitive, Values, parse_columns
@@ -87,8 +86,9 @@ def group_accuracy(
     columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
     right, n = columns.right_and_all(0, over)
     warn_small(columns.sizes(over), stacklevel=4)
+    level = _level(interval)
     return {
-        cell[0] if len(cell) == 1 else cell: rate(right[i], n[i], level_of(interval), label(*cell))
+        cell[0] if len(cell) == 1 else cell: rate(right[i], n[i], level, label(*cell))
         for i, cell in enumerate(columns.cells(over))
     }
 
@@ -141,8 +141,7 @@ def worst_group_accuracy(
     knows that some other group, seen on few images, may be the worst.
     """
     columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
-    of_values, of_pairs = definitions.WORST_GROUP_ACCURACY_S, definitions.WORST_GROUP_ACCURACY
-    metric = _over(over, of_values, of_pairs)
+    metric = _over(over, definitions.WORST_GROUP_ACCURACY_S, definitions.WORST_GROUP_ACCURACY)
     return _measure(metric, columns, interval, stacklevel=5)
 
 
@@ -256,7 +255,7 @@ def group_rates(
     """For each ``(target, *values)`` TPR, FPR and selection rate with Wilson's intervals."""
     columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
     warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE), stacklevel=4)
-    table = rates_of_groups(columns, 0, level_of(interval))
+    table = rates_of_groups(columns, 0, _level(interval))
     cells = columns.cells(Over.TARGET_AND_SENSITIVE)
     return dict(zip(cells, (rates for row in table for rates in row), strict=True))
 
@@ -360,6 +359,10 @@ def _measure(
 
 def _how(interval: Interval | None) -> Bootstrap | None:
     return None if interval is None else read_interval(interval)
+
+
+def _level(interval: Interval | None) -> float | None:
+    return None if interval is None else read_interval(interval).level
 
 
 def _over(over: Over, of_values: Metric, of_pairs: Metric) -> Metric:

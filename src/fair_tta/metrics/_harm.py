@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 
 import numpy as np
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._bootstrap import Interval, accepts_level, read_interval
-from fair_tta.metrics._columns import Column, Columns, Sensitive, Values, parse_columns, read_column
+from fair_tta.metrics._columns import Column, Sensitive, Values, parse_columns, read_column
 from fair_tta.metrics._estimate import Estimate, Over, label, undefined, warn_small
 from fair_tta.metrics._groups import rate
 from fair_tta.metrics._intervals import paired_interval
@@ -41,8 +41,7 @@ def harm_rate(
         >>> found["a"].value, found["b"].value
         (0.0, 1.0)
     """
-    columns = _columns([("y_pred", y_pred)], sensitive, values)
-    return _shares(columns, harmful, interval)
+    return _shares({"y_pred": y_pred}, sensitive, harmful, values, interval)
 
 
 @accepts_level
@@ -59,8 +58,7 @@ def harm_rate_change(
 
     Each group has its own paired interval (Bonett and Price, 2012).
     """
-    columns = _columns([("before", before), ("after", after)], sensitive, values)
-    return _shares(columns, harmful, interval)
+    return _shares({"before": before, "after": after}, sensitive, harmful, values, interval)
 
 
 def share_of(mask: Mask, level: float, name: str, was: Mask, now: Mask | None = None) -> Estimate:
@@ -74,28 +72,27 @@ def share_of(mask: Mask, level: float, name: str, was: Mask, now: Mask | None = 
     return Estimate((come - gone) / n, n, *paired_interval(gone, come, n, level))
 
 
-def _columns(
-    answers: list[tuple[str, Column]], sensitive: Sensitive, values: Values | None
-) -> Columns:
-    given = [read_column(argument, column) for argument, column in answers]
-    if not given[0]:
-        raise FairTTAError(f"`{answers[0][0]}` should have at least one row (got none).")
-    if any(len(column) != len(given[0]) for column in given):
-        raise FairTTAError(
-            f"`after` should be as long as `before`, {len(given[0])} (got {len(given[1])})."
-        )
-    columns = parse_columns(given[0], given, sensitive, None, values)
-    warn_small(columns.sizes(Over.SENSITIVE), stacklevel=5)
-    return columns
-
-
 def _shares(
-    columns: Columns, harmful: Collection[Hashable], interval: Interval
+    runs: Mapping[str, Column],
+    sensitive: Sensitive,
+    harmful: Collection[Hashable],
+    values: Values | None,
+    interval: Interval,
 ) -> dict[Hashable, Estimate]:
+    """The share of one run, or its change from the first of two to the second, group by group."""
+    first, *others = answers = [read_column(*run) for run in runs.items()]
+    if not first:
+        raise FairTTAError(f"`{next(iter(runs))}` should have at least one row (got none).")
+    if any(len(other) != len(first) for other in others):
+        raise FairTTAError(
+            f"`after` should be as long as `before`, {len(first)} (got {len(others[0])})."
+        )
     if isinstance(harmful, str | bytes) or not isinstance(harmful, Collection) or not len(harmful):
         raise FairTTAError(f"`harmful` should be a list of classes (got {harmful!r}).")
+    columns = parse_columns(first, answers, sensitive, None, values)
+    warn_small(columns.sizes(Over.SENSITIVE), stacklevel=5)
     bad = np.array([target in set(harmful) for target in columns.targets], np.bool_)
-    counted, level = [bad[answers] for answers in columns.answers], read_interval(interval).level
+    counted, level = [bad[codes] for codes in columns.answers], read_interval(interval).level
     return {
         group[0] if len(group) == 1 else group: share_of(
             columns.group == g, level, label(*group), *counted

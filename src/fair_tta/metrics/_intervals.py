@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from numbers import Real
 from statistics import NormalDist
 
 import numpy as np
@@ -134,11 +135,7 @@ def images_for_change(
 
 def check_share(argument: str, value: float, closed: bool = False) -> None:
     """Refuse what is not between 0 and 1."""
-    try:
-        inside = 0 <= value <= 1 if closed else 0 < value < 1
-    except TypeError:  # not a number
-        inside = False
-    if not inside:
+    if not isinstance(value, Real) or not (0 < value < 1 or (closed and value in (0, 1))):
         raise FairTTAError(f"`{argument}` should lie between 0 and 1 (got {value!r}).")
 
 
@@ -186,11 +183,7 @@ def holm_errors(is_shown: Callable[[int, float], bool], count: int, error: float
     With all of them judged so, a comparison without a difference is called different with at most
     the probability `error`, whichever they are. First each has its share of the error; those that
     show a difference leave, and the others share it again, until none is left that does.
-
-    Args:
-        is_shown: whether a comparison, by its place, shows a difference at an error.
-        count: how many comparisons there are.
-        error: of all together, such as 0.05.
+    `is_shown` answers whether a comparison, by its place, shows a difference at an error.
 
     Example:
         >>> p_values = [0.012, 0.2, 0.03]
@@ -215,12 +208,7 @@ def mean_rate_ends(correct: Floats, n: Floats, level: float) -> tuple[float, flo
     Agresti and Coull. They meant groups of about one size. Where one small group brings most of
     the variance, the mean is as uncertain as that group alone, so k is the number of groups that
     matter, ``(sum 1/n)^2 / sum 1/n^2``: from 1 to the number of groups, which it is if all are
-    equal.
-
-    Args:
-        correct: ``[groups]`` right answers.
-        n: ``[groups]`` images, at least one in each.
-        level: how often such intervals should hold the truth.
+    equal. Right answers and images are ``[groups]``, with at least one image in each.
     """
     k = _groups_that_matter(n)
     size = n + 4 / k
@@ -233,13 +221,6 @@ def mean_change_ends(loss: Floats, gain: Floats, n: Floats, level: float) -> tup
 
     What Bonett and Price (2012) do for one rate, with the images that they add spread over all
     groups: with k groups, counted as for `mean_rate_ends`, ``1/k`` of each kind of change in each.
-    Of one group it is theirs.
-
-    Args:
-        loss: ``[groups]`` images that are no longer right.
-        gain: ``[groups]`` images that are right now and were not.
-        n: ``[groups]`` images, at least one in each.
-        level: how often such intervals should hold the truth.
     """
     k = _groups_that_matter(n)
     size = n + 2 / k

@@ -128,9 +128,7 @@ class Metric(Figure):
             if lost:
                 reason += f"; classes left out, as fewer than two groups have them: {listed(lost)}"
         few = (by_group.sum(1) > 0).sum() < 2
-        return with_reason(
-            value, n, low, high, reason, "two groups with images" if few else self.needs
-        )
+        return with_reason(value, n, low, high, reason, TWO_GROUPS if few else self.needs)
 
 
 @dataclass(frozen=True)
@@ -171,20 +169,8 @@ def estimates(
     return [figure.estimate(columns, run, how, drawn.get(figure.name)) for figure in figures]
 
 
-def differences(
-    figures: Sequence[Figure], columns: Columns, before: int, after: int, how: Bootstrap
-) -> list[Estimate]:
-    """Figures of run `after` minus those of run `before`."""
-    return [figure.difference(columns, before, after, how) for figure in figures]
-
-
 def with_reason(
-    value: float,
-    n: int,
-    low: Any,
-    high: Any,
-    reason: str | None,
-    needs: str = TWO_GROUPS,
+    value: float, n: int, low: Any, high: Any, reason: str | None, needs: str = TWO_GROUPS
 ) -> Estimate:
     """An estimate with the reason why it is not defined, or with what it leaves out."""
     if math.isnan(value):

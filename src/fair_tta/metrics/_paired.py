@@ -167,76 +167,66 @@ def balanced_change(columns: Columns, before: int, after: int, level: float) -> 
     return _within(*mean_change_ends(groups.loss, groups.gain, groups.n, level))
 
 
-def lowest_change(over: Over) -> ChangeInterval:
+def lowest_change(over: Over, columns: Columns, before: int, after: int, level: float) -> Ends:
     """The change of the lowest accuracy of a group."""
-
-    def ends(columns: Columns, before: int, after: int, level: float) -> Ends:
-        groups = _groups(columns, before, after, over)
-        down, up = groups.reach(_for_change(level))
-        first, then = groups.bands(_for_choice(level, _CHOICE, len(groups.n)))
-        low = (groups.change - down)[then.may_be_lowest].min()
-        high = (groups.change + up)[first.may_be_lowest].max()
-        least, most = _lowest_at_all(first, then)
-        return _within(max(low, least), min(high, most))
-
-    return ends
+    groups = _groups(columns, before, after, over)
+    down, up = groups.reach(_for_change(level))
+    first, then = groups.bands(_for_choice(level, _CHOICE, len(groups.n)))
+    low = (groups.change - down)[then.may_be_lowest].min()
+    high = (groups.change + up)[first.may_be_lowest].max()
+    least, most = _lowest_at_all(first, then)
+    return _within(max(low, least), min(high, most))
 
 
-def shortfall_change(over: Over) -> ChangeInterval:
+def shortfall_change(over: Over, columns: Columns, before: int, after: int, level: float) -> Ends:
     """The change of accuracy minus that of the lowest accuracy of a group.
 
     Accuracy is the mean of the groups, so for each group this is a sum of independent changes with
     known weights. Distances to the ends of their intervals add up as standard deviations do.
     """
-
-    def ends(columns: Columns, before: int, after: int, level: float) -> Ends:
-        groups = _groups(columns, before, after, over)
-        down, up = groups.reach(_for_change(level))
-        first, then = groups.bands(_for_choice(level, _CHOICE / 2, len(groups.n)))
-        weight = groups.n / groups.n.sum()
-        value = (weight * groups.change).sum() - groups.change
-        lower = _others(weight * down) + ((1 - weight) * up) ** 2
-        upper = _others(weight * up) + ((1 - weight) * down) ** 2
-        low = (value - np.sqrt(lower))[first.may_be_lowest].min()
-        high = (value + np.sqrt(upper))[then.may_be_lowest].max()
-        least, most = _lowest_at_all(first, then)
-        fall, rise = _accuracy(columns, before, after, 1 - _CHOICE / 2 * (1 - level))
-        return _within(max(low, fall - most), min(high, rise - least))
-
-    return ends
+    groups = _groups(columns, before, after, over)
+    down, up = groups.reach(_for_change(level))
+    first, then = groups.bands(_for_choice(level, _CHOICE / 2, len(groups.n)))
+    weight = groups.n / groups.n.sum()
+    value = (weight * groups.change).sum() - groups.change
+    lower = _others(weight * down) + ((1 - weight) * up) ** 2
+    upper = _others(weight * up) + ((1 - weight) * down) ** 2
+    low = (value - np.sqrt(lower))[first.may_be_lowest].min()
+    high = (value + np.sqrt(upper))[then.may_be_lowest].max()
+    least, most = _lowest_at_all(first, then)
+    fall, rise = _accuracy(columns, before, after, 1 - _CHOICE / 2 * (1 - level))
+    return _within(max(low, fall - most), min(high, rise - least))
 
 
-def mean_gap_change(*kinds: Count) -> ChangeInterval:
+def mean_gap_change(
+    kinds: tuple[Count, ...], columns: Columns, before: int, after: int, level: float
+) -> Ends:
     """The change of the mean over classes of the largest gap of several kinds of rates.
 
     Hits of different classes are on different images, so over classes the distances to the ends add
     up as standard deviations do; other kinds of rates share images, and there they are averaged,
     which is never too narrow.
     """
-
-    def ends(columns: Columns, before: int, after: int, level: float) -> Ends:
-        shifts = [kind(columns, before, after) for kind in kinds]
-        classes = [
-            c
-            for c in range(len(columns.targets))
-            if all((shift.n[:, c] > 0).sum() > 1 for shift in shifts)
-        ]
-        if not classes:
-            return np.nan, np.nan
-        if len(columns.targets) == 2 and kinds != (hits,):
-            classes = classes[:1]  # both classes have the same gaps
-        rates = 2 * len(kinds) * len(classes) * len(columns.groups)
-        separate = len(classes) > 1
-        found = [
-            _gap_of_class([_class(shift, c) for shift in shifts], kinds, level, rates, separate)
-            for c in classes
-        ]
-        low, down, least, high, up, most = (np.array(part) for part in zip(*found, strict=True))
-        lower = low.mean() - np.sqrt((down**2).sum()) / len(classes)
-        upper = high.mean() + np.sqrt((up**2).sum()) / len(classes)
-        return _within(max(lower, least.mean()), min(upper, most.mean()))
-
-    return ends
+    shifts = [kind(columns, before, after) for kind in kinds]
+    classes = [
+        c
+        for c in range(len(columns.targets))
+        if all((shift.n[:, c] > 0).sum() > 1 for shift in shifts)
+    ]
+    if not classes:
+        return np.nan, np.nan
+    if len(columns.targets) == 2 and kinds != (hits,):
+        classes = classes[:1]  # both classes have the same gaps
+    rates = 2 * len(kinds) * len(classes) * len(columns.groups)
+    separate = len(classes) > 1
+    found = [
+        _gap_of_class([_class(shift, c) for shift in shifts], kinds, level, rates, separate)
+        for c in classes
+    ]
+    low, down, least, high, up, most = (np.array(part) for part in zip(*found, strict=True))
+    lower = low.mean() - np.sqrt((down**2).sum()) / len(classes)
+    upper = high.mean() + np.sqrt((up**2).sum()) / len(classes)
+    return _within(max(lower, least.mean()), min(upper, most.mean()))
 
 
 def _gap_of_class(

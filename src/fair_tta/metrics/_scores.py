@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._calibration import check_probabilities, check_unit, normalised_entropies
-from fair_tta.metrics._columns import Floats, check_length
+from fair_tta.metrics._calibration import (
+    check_probabilities,
+    check_unit,
+    normalised_entropies,
+    read_array,
+)
+from fair_tta.metrics._columns import check_length
 
 if TYPE_CHECKING:
     from fair_tta.prediction import Prediction
@@ -62,41 +67,34 @@ class Scores:
 
         The confidence is that of the most probable target.
         """
-        p, named = (
-            check_probabilities("probabilities", probabilities),
-            _named("sensitive", sensitive),
-        )
-        return cls(
-            confidence=p.max(1),
-            entropy=normalised_entropies(p),
-            sensitive_entropy={a: normalised_entropies(of) for a, of in named.items()},
-        )
+        p = check_probabilities("probabilities", probabilities)
+        entropies = {a: normalised_entropies(of) for a, of in (sensitive or {}).items()}
+        return cls(p.max(1), normalised_entropies(p), sensitive_entropy=entropies)
 
     def checked(self, length: int) -> Scores:
         """The same as arrays of this length."""
-
-        def unit(name: str) -> Floats | None:
+        found: dict[str, Any] = {}
+        for name in ("confidence", *_NUMBERS):
             values = getattr(self, name)
-            return None if values is None else check_unit(name, values, length)
-
-        def by_name(name: str, check: Callable[[str, Any, int], Floats]) -> dict[str, Floats]:
-            named = _named(name, getattr(self, name)).items()
-            return {str(key): check(f"{name}[{key!r}]", values, length) for key, values in named}
-
-        zero_shot = by_name("zero_shot", check_unit)
-        if zero_shot:
-            check_probabilities("zero_shot", np.stack([*zero_shot.values()], 1))
-        return Scores(
-            unit("confidence"),
-            unit("entropy"),
-            unit("entropy_zero_shot"),
-            by_name("sensitive_entropy", check_unit),
-            by_name("sensitive_entropy_zero_shot", check_unit),
-            _steps(self.relative_step, length),
-            _warnings(self.warnings, length),
-            zero_shot,
-            by_name("sensitive_zero_shot", check_probabilities),
-        )
+            if values is not None and name == "relative_step":
+                steps = read_array(name, values, 1, length)
+                found[name] = steps if np.isfinite(steps).any() else None
+            elif values is not None:
+                found[name] = check_unit(name, values, length)
+        for name in (*_BY_NAME, "sensitive_zero_shot"):
+            named = getattr(self, name) or {}
+            if not isinstance(named, Mapping):
+                kind = type(named).__name__
+                raise FairTTAError(f"`{name}` should be {{name: numbers}} (got {kind}).")
+            check = check_probabilities if name == "sensitive_zero_shot" else check_unit
+            found[name] = {str(k): check(f"{name}[{k!r}]", of, length) for k, of in named.items()}
+        if found["zero_shot"]:
+            check_probabilities("zero_shot", np.stack([*found["zero_shot"].values()], 1))
+        if not all(isinstance(texts, list | tuple) for texts in self.warnings):
+            raise FairTTAError("`warnings` should be a list of texts per image.")
+        if self.warnings:
+            check_length("warnings", self.warnings, length)
+        return Scores(**found, warnings=self.warnings)
 
 
 _NUMBERS = ("entropy", "entropy_zero_shot", "relative_step")
@@ -113,9 +111,8 @@ class CollectedScores:
 
     def __init__(self, *, beliefs: bool) -> None:
         self._numbers = {name: array("d") for name in ("confidence", *_NUMBERS)}
-        by_name = _BY_NAME if beliefs else _BY_NAME[:-1]
+        by_name = (*_BY_NAME, "sensitive_zero_shot") if beliefs else _BY_NAME[:-1]
         self._by_name: dict[str, dict[str, array[float]]] = {name: {} for name in by_name}
-        self._sensitive: dict[str, array[float]] | None = {} if beliefs else None
         self._warnings: list[tuple[str, ...]] = []
 
     def add(self, prediction: Prediction) -> None:
@@ -126,11 +123,9 @@ class CollectedScores:
             number = getattr(prediction, name)
             self._numbers[name].append(float("nan") if number is None else number)
         for name, columns in self._by_name.items():
-            for key, number in getattr(prediction, name).items():
-                columns.setdefault(key, array("d")).append(number)
-        if self._sensitive is not None:
-            for attribute, values in prediction.sensitive_zero_shot.items():
-                self._sensitive.setdefault(attribute, array("d")).extend(values.values())
+            for key, found in getattr(prediction, name).items():
+                numbers = found.values() if isinstance(found, dict) else [found]
+                columns.setdefault(key, array("d")).extend(numbers)
 
     def scores(self) -> Scores:
         """The scores of all images so far."""
@@ -138,39 +133,6 @@ class CollectedScores:
         if not n:
             return Scores()
         columns: dict[str, Any] = {**self._numbers, **self._by_name}
-        columns["sensitive_zero_shot"] = {
-            a: np.array(column).reshape(n, -1) for a, column in (self._sensitive or {}).items()
-        }
+        sensitive = self._by_name.get("sensitive_zero_shot", {}).items()
+        columns["sensitive_zero_shot"] = {a: np.array(of).reshape(n, -1) for a, of in sensitive}
         return Scores(**columns, warnings=self._warnings)
-
-
-def _steps(values: Any, length: int) -> Floats | None:
-    if values is None:
-        return None
-    if hasattr(values, "detach"):  # a tensor, perhaps on a GPU or in half precision
-        values = values.detach().double().cpu().numpy()
-    try:
-        steps = np.array([np.nan if v is None else float(v) for v in values], np.float64)
-    except (TypeError, ValueError):
-        raise FairTTAError("`relative_step` should be a number or None per image.") from None
-    check_length("relative_step", steps, length)
-    return steps if np.isfinite(steps).any() else None
-
-
-def _named(name: str, values: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    if values is not None and not isinstance(values, Mapping):
-        raise FairTTAError(f"`{name}` should be {{name: numbers}} (got {type(values).__name__}).")
-    return values or {}
-
-
-def _warnings(values: Sequence[Sequence[str]], length: int) -> Sequence[Sequence[str]]:
-    """Of each image, or none at all."""
-
-    def is_list(of: Any, kind: type | tuple[type, ...]) -> bool:
-        return isinstance(of, list | tuple) and all(isinstance(one, kind) for one in of)
-
-    if not is_list(values, (list, tuple)) or not all(is_list(texts, str) for texts in values):
-        raise FairTTAError("`warnings` should be a list of texts per image.")
-    if values:
-        check_length("warnings", values, length)
-    return values
