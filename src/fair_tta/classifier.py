@@ -33,9 +33,9 @@ from fair_tta._prompts.templates import (
 )
 from fair_tta.errors import FairTTAError, ImageError, check_number
 from fair_tta.methods import FairTPT, ZeroShot
-from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, needs_images
+from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, needs_images, not_finite
 from fair_tta.methods._fitted import check_features
-from fair_tta.methods._predictions import not_finite, to_predictions
+from fair_tta.methods._predictions import to_predictions
 from fair_tta.methods._registry import find_adapter
 from fair_tta.prediction import Prediction, facts_table
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from fair_tta._images.vision import Vision
 from fair_tta._linalg import centred
 from fair_tta._prompts.task import Task
-from fair_tta.errors import FairTTAError, PromptError, TowerError, check_number
+from fair_tta.errors import FairTTAError, ModelError, PromptError, TowerError, check_number
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,14 @@ def needs_images(adapter: Adapter) -> FairTTAError:
     return FairTTAError(
         f"{type(adapter).__name__} needs the images themselves; call `predict`, not "
         "`predict_encoded`."
+    )
+
+
+def not_finite(task: Task) -> ModelError:
+    """What to raise if a model's own features are not finite."""
+    return ModelError(
+        f"{task.backend.name} gives features that are not finite; if it runs in half precision, "
+        "try float32."
     )
 
 
@@ -333,13 +341,20 @@ def check_instance(adapter: Any) -> Adapter:
     )
 
 
+def check_sensitive(adapter: Adapter, task: Task) -> None:
+    """Raise if a method needs names of attribute values that the task does not have."""
+    if (adapter.needs.sensitive or adapter.needs.labels) and not task.sensitive:
+        raise PromptError(
+            f"{type(adapter).__name__} needs sensitive attribute values: pass `sensitive=[...]`."
+        )
+
+
 def check_adapter(adapter: Any, task: Task) -> Adapter:
     """Refuse an adapter that cannot work with a task, before any work is done."""
     checked, name = check_instance(adapter), type(adapter).__name__
     if checked.needs.pixels != isinstance(checked, PixelAdapter):
         raise FairTTAError(f"`{name}.needs` should have pixels=True if it is a PixelAdapter, only.")
-    if checked.needs.sensitive and not task.sensitive:
-        raise PromptError(f"{name} needs sensitive attribute values: pass `sensitive=[...]`.")
+    check_sensitive(checked, task)
     if checked.needs.prompt_gradient:
         try:
             _ = task.context

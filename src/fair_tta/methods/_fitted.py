@@ -23,15 +23,9 @@ from typing_extensions import Self
 from fair_tta._images.load import is_single_image
 from fair_tta._linalg import of_length_one
 from fair_tta._prompts.task import Task
-from fair_tta.errors import (
-    FairTTAError,
-    ImageError,
-    ModelError,
-    PromptError,
-    SmallReferenceWarning,
-)
-from fair_tta.methods._base import Adapter, Needs
-from fair_tta.methods._reference import Reference, TaskIdentity, unknown_settings
+from fair_tta.errors import FairTTAError, ImageError, ModelError, SmallReferenceWarning
+from fair_tta.methods._base import Adapter, Needs, check_sensitive, not_finite
+from fair_tta.methods._reference import Reference, TaskIdentity
 
 SensitiveLabels: TypeAlias = Iterable[str] | Mapping[str, Iterable[str]]
 """The name of a value for each image, or these by attribute."""
@@ -62,16 +56,6 @@ def read_labels(
     return values
 
 
-def check_as_many(values: Mapping[str, Tensor], images: int | None) -> None:
-    """Raise unless there is a label for each image, if it is known how many there are."""
-    for name, places in values.items():
-        if images is not None and len(places) != images:
-            raise FairTTAError(
-                f"`sensitive_labels` should have one of {name!r} for each of {images} images (got "
-                f"{len(places)})."
-            )
-
-
 def _places(attribute: str, labels: Any, names: list[str]) -> Tensor:
     of = f"`sensitive_labels` of {attribute!r} should"
     if isinstance(labels, str) or not hasattr(labels, "__iter__"):
@@ -83,7 +67,16 @@ def _places(attribute: str, labels: Any, names: list[str]) -> Tensor:
     absent = [name for name in names if name not in given]
     if absent:
         raise FairTTAError(f"{of} include every value (none is {', '.join(map(repr, absent))}).")
-    return torch.tensor([names.index(name) for name in given], dtype=torch.long, device="cpu")
+    return torch.tensor([names.index(name) for name in given], device="cpu")
+
+
+def _check_count(values: Mapping[str, Tensor], images: int) -> None:
+    for name, places in values.items():
+        if len(places) != images:
+            raise FairTTAError(
+                f"`sensitive_labels` should have one of {name!r} for each of {images} images (got "
+                f"{len(places)})."
+            )
 
 
 @runtime_checkable
@@ -116,84 +109,29 @@ class ReferenceBatch:
     values: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-def encode_all(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[Tensor]:
+def _encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[Tensor]:
     """Features of images, `batch_size` at a time."""
-    _check_classifier(classifier)
     if is_single_image(images) or not hasattr(images, "__iter__"):
         raise ImageError(
             f"`images` should be many reference images (got one {type(images).__name__}; "
             "features: `fit_encoded`)."
         )
-    if progress:
-        images = tqdm(images, unit="image")
-    classifier.encode([], with_views=False)  # makes it notice that its weights have changed
-    stream = iter(images)
-    parts = iter(lambda: list(islice(stream, classifier.batch_size)), [])
-    return (classifier.encode(part, with_views=False) for part in parts)
+    stream = iter(tqdm(images, unit="image") if progress else images)
+    while part := list(islice(stream, classifier.batch_size)):
+        yield classifier.encode(part, with_views=False)
 
 
-def as_batches(classifier: EncodesImages, features: Tensor | Iterable[Tensor]) -> Iterator[Tensor]:
-    """Features of images, all at once or already in batches."""
-    _check_classifier(classifier)
-    if isinstance(features, Tensor) or not isinstance(features, Iterable):  # which is refused
-        return iter([features])
-    return iter(features)
-
-
-def checked_batches(
-    classifier: EncodesImages, task: Task, batches: Iterable[Tensor], values: Mapping[str, Tensor]
-) -> Iterator[ReferenceBatch]:
-    """What a method learns from, or an error.
-
-    Args:
-        classifier: whose weights should not change meanwhile.
-        task: that of the classifier.
-        batches: ``[images, views, dim]`` each.
-        values: ``{attribute: [images]}``, or nothing.
-    """
-    images = 0
-    dim = task.target_features.shape[1]
-    for batch in batches:
-        if classifier.task is not task:
-            raise ModelError(f"the weights of {task.backend.name} changed during `fit`: fit again.")
-        check_features(batch, dim)
-        v = first_views(task, batch)
-        begin, images = images, images + len(v)
-        here = {name: places[begin:images] for name, places in values.items()}
-        if any(len(places) < len(v) for places in here.values()):
-            check_as_many(values, images)
-        yield ReferenceBatch(v, here)
-    check_as_many(values, images)
+def _as_batches(features: Tensor | Iterable[Tensor]) -> Iterable[Tensor]:
+    return [features] if isinstance(features, Tensor) else features
 
 
 def check_features(features: Any, dim: int) -> None:
-    """Raise unless these are numbers ``[images, views, dim]``, with at least one view."""
-    is_dense = isinstance(features, Tensor) and features.layout is torch.strided
-    is_dense = is_dense and not (features.is_meta or features.is_nested)
-    shape = list(features.shape) if is_dense else None
+    """Raise unless these are ``[images, views, dim]``, with at least one view."""
+    shape = list(features.shape) if isinstance(features, Tensor) else None
     if shape is None or shape[2:] != [dim] or shape[1] == 0:
-        got = shape or type(features).__name__
-        kind = "" if shape or not isinstance(features, Tensor) else " that is not dense"
         raise FairTTAError(
-            f"`features` should be what `encode` returns, [images, views, {dim}] (got {got}{kind})."
-        )
-
-
-def first_views(task: Task, features: Tensor) -> Tensor:
-    """What is learnt from: ``[images, views, dim] -> [images, dim]``, float64, on the CPU."""
-    v = of_length_one(features[:, 0].detach().cpu().double())
-    if not bool(v.isfinite().all()):
-        raise ModelError(
-            f"{task.backend.name} gives features that are not finite; if it runs in half "
-            "precision, try float32."
-        )
-    return v
-
-
-def _check_classifier(classifier: Any) -> None:
-    if not isinstance(classifier, EncodesImages):
-        raise FairTTAError(
-            f"`classifier` should be a FairTPTClassifier (got a {type(classifier).__name__})."
+            f"`features` should be what `encode` returns, [images, views, {dim}] (got "
+            f"{shape or type(features).__name__})."
         )
 
 
@@ -250,7 +188,7 @@ class FittedMethod(Adapter):
                 ) from error
             own = task.target_features
             return {
-                name: (value.to(own.dtype) if value.is_floating_point() else value).to(own.device)
+                name: value.to(own if value.is_floating_point() else own.device)
                 for name, value in made.items()
             }
 
@@ -289,29 +227,45 @@ class FittedMethod(Adapter):
     def _fit(
         self,
         classifier: EncodesImages,
-        batches: Iterator[Tensor],
+        encoded: Iterable[Tensor],
         labels: SensitiveLabels | None = None,
         expected: int | None = None,
     ) -> Self:
         name = type(self).__name__
-        sensitive = classifier.task.sensitive
-        if not sensitive and (self.needs.sensitive or self.needs.labels):
-            raise PromptError(f"{name} needs sensitive attribute values: pass `sensitive=[...]`.")
-        values = read_labels(labels, sensitive) if self.needs.labels else {}
-        check_as_many(values, expected)
+        if not isinstance(classifier, EncodesImages):
+            raise FairTTAError(
+                f"`classifier` should be a FairTPTClassifier (got a {type(classifier).__name__})."
+            )
+        classifier.encode([], with_views=False)  # makes it notice that its weights have changed
         task, images = classifier.task, 0
+        check_sensitive(self, task)
+        values = read_labels(labels, task.sensitive) if self.needs.labels else {}
+        if expected is not None:
+            _check_count(values, expected)
 
-        def counted() -> Iterator[ReferenceBatch]:
+        def batches() -> Iterator[ReferenceBatch]:
             nonlocal images
-            for batch in checked_batches(classifier, task, batches, values):
-                images += len(batch.features)
-                yield batch
+            for features in encoded:
+                if classifier.task is not task:
+                    raise ModelError(
+                        f"the weights of {task.backend.name} changed during `fit`: fit again."
+                    )
+                check_features(features, task.target_features.shape[1])
+                v = of_length_one(features[:, 0].detach().cpu().double())
+                if not bool(v.isfinite().all()):
+                    raise not_finite(task)
+                here = {key: places[images : images + len(v)] for key, places in values.items()}
+                images += len(v)
+                if any(len(places) < len(v) for places in here.values()):
+                    _check_count(values, images)
+                yield ReferenceBatch(v, here)
+            _check_count(values, images)
             if not images:
                 raise FairTTAError(
                     f"`images` should be reference images, {self.enough} or more (got none)."
                 )
 
-        learnt = {key: value.detach().cpu() for key, value in self.learn(task, counted()).items()}
+        learnt = {key: value.detach().cpu() for key, value in self.learn(task, batches()).items()}
         if not all(bool(value.isfinite().all()) for value in learnt.values()):
             raise ModelError(
                 f"what {name} has learnt is not finite; if {task.backend.name} runs in half "
@@ -345,7 +299,7 @@ class FitsImages(FittedMethod):
                 shares in which they will be met. Read `batch_size` at a time, and not kept.
             progress: show a progress bar.
         """
-        return self._fit(classifier, encode_all(classifier, images, progress))
+        return self._fit(classifier, _encoded(classifier, images, progress))
 
     def fit_encoded(self, classifier: EncodesImages, features: Tensor | Iterable[Tensor]) -> Self:
         """`fit` from the features of `FairTPTClassifier.encode`.
@@ -355,7 +309,7 @@ class FitsImages(FittedMethod):
             features: ``[images, views, dim]``, of any length, of which the first view counts, or
                 such batches.
         """
-        return self._fit(classifier, as_batches(classifier, features))
+        return self._fit(classifier, _as_batches(features))
 
 
 class FitsLabelledImages(FittedMethod):
@@ -381,8 +335,8 @@ class FitsLabelledImages(FittedMethod):
             progress: show a progress bar.
         """
         expected = len(images) if isinstance(images, Sized) else None
-        batches = encode_all(classifier, images, progress)
-        return self._fit(classifier, batches, sensitive_labels, expected)
+        encoded = _encoded(classifier, images, progress)
+        return self._fit(classifier, encoded, sensitive_labels, expected)
 
     def fit_encoded(
         self,
@@ -398,7 +352,7 @@ class FitsLabelledImages(FittedMethod):
                 such batches.
             sensitive_labels: as for `fit`.
         """
-        return self._fit(classifier, as_batches(classifier, features), sensitive_labels)
+        return self._fit(classifier, _as_batches(features), sensitive_labels)
 
 
 def load_one_of(path: str | os.PathLike[str], kinds: Iterable[type[T]]) -> T:
@@ -409,5 +363,8 @@ def load_one_of(path: str | os.PathLike[str], kinds: Iterable[type[T]]) -> T:
     try:
         loaded: T = by_name[reference.method](**settings, reference=reference)
     except (TypeError, ValueError, OverflowError) as error:
-        raise unknown_settings(path, reference.method, error) from error
+        raise FairTTAError(
+            f"{os.fspath(path)!r} has settings that {reference.method} does not know: fit again "
+            f"({error})."
+        ) from error
     return loaded

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fair_tta._prompts.task import Task
-from fair_tta.errors import FairTTAError, ModelError
-from fair_tta.methods._base import Adapter, Outcome
+from fair_tta.errors import FairTTAError
+from fair_tta.methods._base import Adapter, Outcome, not_finite
 from fair_tta.methods._tuning.entropy import normalised_entropy
 from fair_tta.metrics.simplex import distance, flip_margin
 from fair_tta.prediction import Prediction
@@ -90,14 +90,6 @@ def to_predictions(
 def is_user_defined(adapter: Adapter) -> bool:
     """Whether a method, or one of a chain, is not one of this library."""
     return any(not type(part).__module__.startswith("fair_tta.") for part in adapter.parts)
-
-
-def not_finite(task: Task) -> ModelError:
-    """What to raise if a model's own prediction is not finite."""
-    return ModelError(
-        f"{task.backend.name} gives features that are not finite; if it runs in half precision, "
-        "try float32."
-    )
 
 
 def fetch(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -69,10 +69,11 @@ class TaskIdentity:
         """
         other = task.remember(TaskIdentity, lambda: TaskIdentity.of(task))
         for name, own in self.prompts.items():
-            if _in_order(own) != _in_order(other.prompts.get(name)):
+            here = other.prompts.get(name)
+            if json.dumps(own) != json.dumps(here):  # the order of names counts
                 raise FairTTAError(
                     f"{what} was fitted with another `{name}`, {reprlib.repr(own)} (got "
-                    f"{reprlib.repr(other.prompts.get(name))}): fit it again."
+                    f"{reprlib.repr(here)}): fit it again."
                 )
         same_shape = self.features.shape == other.features.shape
         if not same_shape or cosine_similarity(self.features, other.features).min() < _ALIKE:
@@ -85,13 +86,6 @@ class TaskIdentity:
                 f"{what} was fitted with another `scale`, {self.scale:g} (got {other.scale:g}): "
                 "fit it again."
             )
-
-
-def _in_order(value: Any) -> Any:
-    """Mappings as lists, because the order of names counts."""
-    if isinstance(value, Mapping):
-        return [(key, _in_order(item)) for key, item in value.items()]
-    return value
 
 
 _FORMAT = "fair-tta/reference/1"
@@ -166,14 +160,15 @@ class Reference:
             identity = TaskIdentity(
                 about["model"], about["scale"], about["prompts"], tensors.pop("identity")
             )
-            method, settings = about["method"], _hashable(about["settings"])
+            method = about["method"]
+            settings = {  # JSON makes lists of tuples
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in about["settings"].items()
+            }
             tensors = {name.removeprefix("learnt."): value for name, value in tensors.items()}
             shaping = {name: settings[name] for name in learnt_with.get(method, ())}
             reference = cls(method, about["images"], identity, tensors, shaping)
-        except (
-            SafetensorError, OSError, LookupError, TypeError, ValueError, AttributeError,
-            RecursionError, RuntimeError,
-        ) as error:  # fmt: skip
+        except Exception as error:  # another's file may be wrong in any way
             raise FairTTAError(
                 f"{os.fspath(path)!r} is not a file that a fitted method has saved, or it is "
                 "damaged: fit again."
@@ -232,13 +227,6 @@ class Reference:
         return f"Reference(images={self.images}, sha256={self.digest[:16]!r})"
 
 
-def unknown_settings(path: str | os.PathLike[str], method: str, error: Exception) -> FairTTAError:
-    """A file whose settings a method refuses."""
-    return FairTTAError(
-        f"{os.fspath(path)!r} has settings that {method} does not know: fit again ({error})."
-    )
-
-
 def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     content = sha256(_json(about).encode())
     for name, value in sorted(tensors.items()):
@@ -253,11 +241,6 @@ def _check_types(about: Mapping[str, Any], features: Tensor) -> None:
     wrong = [key for key, kind in kinds.items() if not isinstance(about[key], kind)]
     if wrong or not isinstance(about["scale"], int | float) or not features.is_floating_point():
         raise TypeError(f"{wrong or 'scale or features'} of another type")
-
-
-def _hashable(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON makes lists of tuples."""
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
 
 
 def _json(value: Any) -> str:
