@@ -109,8 +109,10 @@ def _is_there(name: str) -> bool:
     return module is not None and bool(module.is_available())
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("adapter", [ZeroShot(), Zero(1.0), FairTPT()])
+@pytest.mark.parametrize(
+    ("dtype", "adapter"),
+    [("bfloat16", ZeroShot()), ("float16", Zero(1.0)), ("bfloat16", FairTPT())],
+)
 def test_half_precision_hardly_depends_on_the_batch(dtype: str, adapter: Any) -> None:
     settings: dict[str, Any] = {"adapter": adapter, "views": AugMix(4), "dtype": dtype}
     clf = FairTPTClassifier("miniature", *NAMES, **settings)
@@ -120,6 +122,7 @@ def test_half_precision_hardly_depends_on_the_batch(dtype: str, adapter: Any) ->
     assert abs(together - alone).max() < 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="torch.compile needs a compiler here")
 def test_a_compiled_vision_tower_gives_the_same_features() -> None:
     script = Path(__file__).parents[1] / "helpers" / "compiled_run.py"
@@ -168,11 +171,15 @@ def _in_place(model: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "compiled",
-    [lambda model: torch.compile(model, backend="eager"), _in_place, _inside],
-    ids=["the whole", "in place", "the vision tower"],
+    ("library", "compiled"),
+    [
+        ("transformers", lambda model: torch.compile(model, backend="eager")),
+        ("transformers", _in_place),
+        ("transformers", _inside),
+        ("open_clip", _inside),
+    ],
+    ids=["the whole", "in place", "the vision tower", "the vision tower of open_clip"],
 )
-@pytest.mark.parametrize("library", ["transformers", "open_clip"])
 def test_a_model_that_is_compiled_already(library: str, compiled: Any) -> None:
     """By a backend that calls no compiler: what one makes may crash, see above."""
     build = families.clip if library == "transformers" else device_models.BUILD["open_clip"]
