@@ -14,7 +14,10 @@ from fair_tta.miniature import TASKS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
-pytestmark = pytest.mark.filterwarnings("default")  # matplotlib, pandas, fairlearn have their own
+pytestmark = [
+    pytest.mark.usefixtures("loaded_once"),
+    pytest.mark.filterwarnings("default"),  # matplotlib, pandas, fairlearn have their own
+]
 
 
 def run(name: str) -> dict[str, Any]:

@@ -94,6 +94,7 @@ def test_nothing_but_the_command_and_the_app_needs_the_command() -> None:
     assert needing == ["__main__.py"]
 
 
+@pytest.mark.usefixtures("loaded_once")
 @pytest.mark.parametrize("package", sorted({m.__name__.rpartition(".")[0] for m in MODULES}))
 def test_docstrings_are_there_and_run(package: str) -> None:
     for module in MODULES:
@@ -125,7 +126,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-@pytest.mark.usefixtures("tiny_hub")
+@pytest.mark.usefixtures("loaded_once", "tiny_hub")
 @pytest.mark.parametrize("page", [p for p in PAGES if p.stem != "speed"], ids=lambda p: p.name)
 def test_python_on_pages_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of one page run in order, in one namespace; models of the hub are tiny stand-ins."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from functools import lru_cache
@@ -297,7 +298,17 @@ def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
 
 
 def seeded(build: Callable[[], Any]) -> Any:
-    """Build with a fixed seed and weights large enough that features differ visibly."""
+    """Build with a fixed seed and weights large enough that features differ visibly.
+
+    It is built once; every caller has a copy, but for tokenizers.
+    """
+    return tuple(
+        part if hasattr(part, "encode") else copy.deepcopy(part) for part in _built(build, SIZE)
+    )
+
+
+@lru_cache(maxsize=16)
+def _built(build: Callable[[], Any], _: int) -> Any:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         parts = build()
