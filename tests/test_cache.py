@@ -51,7 +51,7 @@ def test_each_owner_has_its_own() -> None:
 
 @pytest.mark.parametrize("limit", [-1, 0.5, None])
 def test_the_limit_is_a_number_of_bytes(limit: Any) -> None:
-    with pytest.raises(FairTTAError, match="`limit` should be a number of bytes"):
+    with pytest.raises(FairTTAError, match="`limit` should be a whole number from 0 on"):
         Cache(limit)
 
 

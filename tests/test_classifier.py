@@ -465,7 +465,7 @@ def test_progress_bar(clf: FairTPTClassifier, capfd: pytest.CaptureFixture[str])
 
 def test_with_adapter_shares_the_text_side(clf: FairTPTClassifier) -> None:
     calls = []
-    layer = clf.backend._layer  # type: ignore[attr-defined]
+    layer = clf.backend.layer  # type: ignore[attr-defined]
     clf.predict(picture())
     handle = layer.register_forward_hook(lambda *_: calls.append(1))
     other = clf.with_adapter(Moves())

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor
 
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import check_count
 
 T = TypeVar("T")
 
@@ -51,8 +51,7 @@ class Cache:
     _lock: ClassVar[Any] = RLock()  # held for moments, and never while something is made
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
-        if not isinstance(limit, int) or limit < 0:
-            raise FairTTAError(f"`limit` should be a number of bytes, 0 or more (got {limit!r}).")
+        check_count("limit", limit, least=0)
         self.limit = limit
         self._bytes = 0
         self._kept: OrderedDict[tuple[object, Hashable], tuple[Any, int]] = OrderedDict()

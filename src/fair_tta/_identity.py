@@ -30,15 +30,7 @@ from fair_tta._linalg import unit
 from fair_tta._models.load import model_name, model_origin
 from fair_tta._prompts.templates import Templates
 
-PACKAGES = (
-    "torch",
-    "transformers",
-    "open_clip_torch",
-    "torchjd",
-    "numpy",
-    "pillow",
-    "opencv-python-headless",
-)
+_PACKAGES = "torch transformers open_clip_torch torchjd numpy pillow opencv-python-headless"
 
 ORIGIN = ("model", "prompts", "views", "seed")
 """Entries that say where a run comes from, beside the environment; None if it is not known."""
@@ -241,7 +233,7 @@ def environment() -> dict[str, Any]:
     return {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "fair_tta": version("fair-tta"),
-        "packages": {name: version(name) for name in PACKAGES},
+        "packages": {name: version(name) for name in _PACKAGES.split()},
         "python": platform.python_version(),
         "machine": {
             "platform": platform.platform(),

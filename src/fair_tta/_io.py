@@ -68,11 +68,7 @@ _SIGNS = frozenset(_FORMULA + "\N{FULLWIDTH COMMERCIAL AT}\t\r\n")
 
 
 class CsvRows:
-    """Write rows in which no cell of text is a formula to a spreadsheet.
-
-    Args:
-        file: where to write them, opened with ``newline=""``.
-    """
+    """Write rows, to a file opened with ``newline=""``, in which no spreadsheet sees a formula."""
 
     def __init__(self, file: IO[str]) -> None:
         self._writer = csv.writer(file, lineterminator="\n")
@@ -108,12 +104,7 @@ class NotRegularError(OSError):
 
 @dataclass(frozen=True)
 class Unlisted:
-    """A folder that cannot be listed.
-
-    Attributes:
-        path: the folder.
-        reason: why, in few words.
-    """
+    """A folder that cannot be listed, and why, in few words."""
 
     path: str
     reason: str
@@ -137,33 +128,20 @@ class _Reader(io.BufferedReader):
 
 
 def walk(folder: str | os.PathLike[str], *, follow_links: bool = False) -> Iterator[str | Unlisted]:
-    """Paths of all files in a folder and its subfolders, by name; `Unlisted` does not stop it.
+    """Paths of all files in a folder and its subfolders, by name; then what could not be listed.
 
-    Args:
-        folder: where to begin.
-        follow_links: whether to follow links to folders, each folder once; if not they are left
-            out.
+    Links to folders are left out, or followed, each folder once.
     """
-    seen = {os.path.realpath(folder)}
-
-    def below(folder: str) -> Iterator[str | Unlisted]:
-        try:
-            with os.scandir(folder) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
-        except OSError as error:
-            yield Unlisted(folder, error.strerror or str(error))
-            return
-        for entry in entries:
-            is_link = entry.is_symlink()
-            if not (os.path.isdir(entry.path) if is_link else entry.is_dir()):
-                yield entry.path
-            elif not follow_links and not is_link:
-                yield from below(entry.path)
-            elif follow_links and (place := os.path.realpath(entry.path)) not in seen:
-                seen.add(place)
-                yield from below(entry.path)
-
-    return below(os.fspath(folder))
+    errors: list[OSError] = []
+    seen: set[str] = set()
+    for place, folders, files in os.walk(folder, onerror=errors.append, followlinks=follow_links):
+        if (real := os.path.realpath(place)) in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders.sort()
+        yield from (os.path.join(place, name) for name in sorted(files))
+    yield from (Unlisted(str(e.filename), e.strerror or str(e)) for e in errors)
 
 
 def images_below(folder: str | os.PathLike[str]) -> Iterator[str | Unlisted]:

@@ -31,7 +31,7 @@ from fair_tta._prompts.templates import (
     parse_sensitive,
     parse_template,
 )
-from fair_tta.errors import FairTTAError, ImageError, check_number
+from fair_tta.errors import FairTTAError, ImageError, check_count, check_number
 from fair_tta.methods import FairTPT, ZeroShot
 from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, needs_images, not_finite
 from fair_tta.methods._fitted import check_features
@@ -113,8 +113,7 @@ class FairTPTClassifier:
     ) -> None:
         names, attributes = parse_names("targets", targets), parse_sensitive(sensitive)
         templates = parse_template(template, bool(attributes))
-        if not isinstance(batch_size, int) or batch_size < 1:
-            raise FairTTAError(f"`batch_size` should be at least 1 (got {batch_size!r}).")
+        check_count("batch_size", batch_size)
         if isinstance(scale, Tensor) and scale.numel() == 1:
             scale = scale.item()  # as of model.logit_scale.exp()
         if scale is not None:

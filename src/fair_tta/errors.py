@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 __all__ = [
@@ -91,16 +91,15 @@ class DamagedRowWarning(UserWarning):
 
 
 def check_number(name: str, value: Any, should: str, fits: Callable[[Any], bool]) -> None:
-    """Raise unless an argument is a number, and one that fits.
-
-    Args:
-        name: of the argument.
-        value: what came.
-        should: "lie in [0, 1]", for the message.
-        fits: whether a number does.
-    """
+    """Raise unless an argument is a number that fits; it `should`, say, "lie in [0, 1]"."""
     if not isinstance(value, Real) or not fits(value):
         raise FairTTAError(f"`{name}` should {should} (got {value!r}).")
+
+
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """Raise unless an argument is a whole number, not below `least`."""
+    should = f"be a whole number from {least} on"
+    check_number(name, value, should, lambda x: isinstance(x, Integral) and int(x) >= least)
 
 
 def require(module: str, extra: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
 from http.client import HTTPException
 from time import monotonic
@@ -23,7 +23,6 @@ from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import ImageError, PromptError, check_number
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._registry import find_adapter
-from fair_tta.prediction import Score
 
 __all__ = ["FairPipeline"]
 
@@ -112,10 +111,16 @@ class FairPipeline:
         if isinstance(candidate_labels, Set):  # scores are sorted, so any order will do
             candidate_labels = sorted(candidate_labels, key=str)
         labels = tuple(parse_names("candidate_labels", candidate_labels))
-        classifier = self._classifier(labels, _sentence(hypothesis_template))
+        if not isinstance(hypothesis_template, str) or "{" not in hypothesis_template:
+            raise PromptError(
+                "`hypothesis_template` should have {} in place of a label "
+                f"(got {hypothesis_template!r})."
+            )
+        classifier = self._classifier(labels, hypothesis_template)
         if is_single_image(images):
             return classifier.predict(self._fetched(images)).to_dict()
-        stream = self._scores(classifier, checked_images(images))
+        fetched = (self._fetched(image) for image in checked_images(images))
+        stream = (prediction.to_dict() for prediction in classifier.predict(fetched))
         return list(stream) if isinstance(images, Sequence | np.ndarray | Tensor) else stream
 
     def _make(self, labels: tuple[str, ...], sentence: str) -> FairTPTClassifier:
@@ -123,12 +128,6 @@ class FairPipeline:
         return FairTPTClassifier(
             self.backend, labels, self.sensitive, template, adapter=self.adapter, **self._options
         )
-
-    def _scores(
-        self, classifier: FairTPTClassifier, images: Iterable[Any]
-    ) -> Iterator[list[Score]]:
-        for prediction in classifier.predict(self._fetched(image) for image in images):
-            yield prediction.to_dict()
 
     def _fetched(self, image: Any) -> Any:
         """The bytes behind an address, if that was asked for."""
@@ -153,11 +152,3 @@ def _read(answer: Any, end: float) -> bytes:
         if monotonic() > end:
             raise TimeoutError("it takes longer than `timeout`")
     return bytes(data)
-
-
-def _sentence(sentence: Any) -> str:
-    if not isinstance(sentence, str) or "{" not in sentence:
-        raise PromptError(
-            f"`hypothesis_template` should have {{}} in place of a label (got {sentence!r})."
-        )
-    return sentence

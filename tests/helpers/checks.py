@@ -79,7 +79,7 @@ def assert_cut_is(backend: Any, own: Any, expected: bool) -> None:
             unit(backend.encode_text(tokens)), unit(own(tokens)), rtol=0, atol=1e-5
         )
     seen: list[int] = []
-    layer = backend._layer
+    layer = backend.layer
     handle = layer.register_forward_hook(lambda _m, args, _o: seen.append(args[0].shape[1]))
     backend.encode_text(tokens)
     handle.remove()

@@ -64,7 +64,7 @@ def examine(config: str) -> Outcome:
         model, preprocess, tokenizer = seeded(lambda: build(json.loads(config)))
         structure = _structure(model)
         backend = OpenClipBackend(model, preprocess, tokenizer)
-        cuts_tail, shares = backend.cuts_tail, backend.shares_beginnings
+        cuts_tail, shares = backend.cuts_tail, backend.sharing is not None
         assert_splice_is_exact(backend, lambda t: model.encode_text(t.ids, normalize=False))
     except Exception as error:  # whatever it is, the page names it
         reason = (str(error).strip() or "no message").splitlines()[0]
@@ -158,9 +158,9 @@ def _families() -> Iterator[list[str]]:
             yield [
                 library,
                 family,
-                _yes(backend.can_splice),
+                _yes(backend.layer is not None),
                 _yes(backend.cuts_tail),
-                _yes(backend.shares_beginnings),
+                _yes(backend.sharing is not None),
                 _inverse_temperature(model, backend.scale),
             ]
 

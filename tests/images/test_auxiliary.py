@@ -60,7 +60,7 @@ def test_only_the_generator_decides() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: DistortedViews(0), "`n` should be at least 1"),
+        (lambda: DistortedViews(0), "`n` should be a whole number"),
         (lambda: DistortedViews(1.5), "`n` should be a whole number"),  # type: ignore[arg-type]
     ],
 )

@@ -204,7 +204,7 @@ def test_a_folder_that_the_disk_does_not_give(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(_: object) -> Any:
-        raise OSError(errno.EIO, "Input/output error")
+        raise OSError(errno.EIO, "Input/output error", str(tmp_path))
 
     monkeypatch.setattr(os, "scandir", failing)
     assert list(walk(tmp_path)) == [Unlisted(str(tmp_path), "Input/output error")]

@@ -116,5 +116,5 @@ def test_tiles_larger_than_the_picture_count() -> None:
 
 def test_programs_are_no_pictures() -> None:
     data = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
-    with pytest.raises(ImageError, match=r"EPS files are programs\. Convert it to PNG"):
+    with pytest.raises(ImageError, match="is an EPS file, which is a program: convert it to PNG"):
         load_image(data)

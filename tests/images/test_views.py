@@ -298,10 +298,10 @@ def test_width_is_the_number_of_chains() -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        (AugMix, {"n": 0}, "`n` should be at least 1 (got 0)."),
-        (AugMix, {"n": -3}, "`n` should be at least 1 (got -3)."),
-        (AugMix, {"n": 2.5}, "`n` should be a whole number (got 2.5)."),
-        (AugMix, {"width": 0}, "`width` should be at least 1 (got 0)."),
+        (AugMix, {"n": 0}, "`n` should be a whole number from 1 on (got 0)."),
+        (AugMix, {"n": -3}, "`n` should be a whole number from 1 on (got -3)."),
+        (AugMix, {"n": 2.5}, "`n` should be a whole number from 1 on (got 2.5)."),
+        (AugMix, {"width": 0}, "`width` should be a whole number from 1 on (got 0)."),
         (AugMix, {"severity": 0}, "`severity` should be above 0 and at most 10 (got 0)."),
         (AugMix, {"severity": 11.0}, "`severity` should be above 0 and at most 10 (got 11.0)."),
         (

@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import AutoProcessor, AutoTokenizer, CLIPModel
 
-from fair_tta import FairTPTClassifier, FairTTAError, ModelError, ZeroShot
+from fair_tta import FairTPTClassifier, FairTTAError, ZeroShot
 from fair_tta.lab.bench._demo import run_episodes
 from fair_tta.miniature import FOLDER, TASKS, MiniatureTask, WorldSplit, load_open_clip
 from miniature_vocabulary import templates, tokenizer, words
@@ -57,11 +57,6 @@ def test_its_logits_equal_those_of_open_clip_for_unknown_words_too() -> None:
         expected = model(**inputs).logits_per_image
         pictures, sentences, scale = twin(preprocess(image)[None], tokenize(texts))[:3]
     assert torch.allclose(expected, scale * pictures @ sentences.T, atol=1e-4)
-
-
-def test_the_string_takes_no_processor() -> None:
-    with pytest.raises(ModelError, match="`processor` goes with a transformers model only"):
-        FairTPTClassifier("miniature", ["a", "b"], processor=object())
 
 
 @EVERY_TASK

@@ -109,8 +109,8 @@ def test_a_mix_without_weight_is_refused(weight: float) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n": -1}, r"`n` should be a number of images, 0 or more \(got -1\)"),
-        ({"n": 1.5}, r"`n` should be a number of images, 0 or more \(got 1.5\)"),
+        ({"n": -1}, r"`n` should be a whole number from 0 on \(got -1\)"),
+        ({"n": 1.5}, r"`n` should be a whole number from 0 on \(got 1.5\)"),
         ({"n": 1, "seed": -1}, r"`seed` should be a whole number from 0 on \(got -1\)"),
         ({"n": 1, "seed": "a"}, r"`seed` should be a whole number from 0 on \(got 'a'\)"),
         ({"n": 1, "split": "train"}, r"`split` should be a WorldSplit, .* \(got 'train'\)"),

@@ -215,7 +215,7 @@ def test_bare_model_finds_its_preprocessing_and_tokenizer(name: str) -> None:
 @pytest.mark.parametrize("name", ["CLIPA", "SigLIP", "HFTextEncoder RoBERTa"])
 def test_bare_model_with_an_unknown_tokenizer(name: str) -> None:
     model, _, _ = OPEN_CLIP[name]()
-    with pytest.raises(ModelError, match="which tokenizer"):
+    with pytest.raises(ModelError, match="preprocessing and its tokenizer"):
         resolve(model)
 
 

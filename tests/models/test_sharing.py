@@ -20,7 +20,7 @@ from fair_tta import AugMix, FairTPTClassifier
 from fair_tta._models import OpenClipBackend, Tokens, TransformersBackend
 from fair_tta._models.prefix_sharing import Tree
 from fair_tta._models.text_tower import TextTower
-from fair_tta._prompts.encoder import concatenate
+from fair_tta._prompts.context import concatenate
 from fair_tta._prompts.task import Task
 
 # Causal, read off at the end of text, and made of blocks that take a mask. CoCa is causal too, but
@@ -81,7 +81,7 @@ def test_every_family_gives_the_same_features_and_gradients(
     """Against the model's own call, one prompt at a time, at full length (float64)."""
     model, *others = families.seeded(make)
     backend = kind(model.double(), *others)
-    assert backend.shares_beginnings is (name in SHARE)
+    assert (backend.sharing is not None) is (name in SHARE)
     task = make_task(backend)
     prompts = concatenate([task.target_prompts, task.joint_prompts("place")])
     contexts = episodes_of(task).requires_grad_()
@@ -110,7 +110,7 @@ def test_blocks_see_each_beginning_once(kind: Any) -> None:
     backend = kind(*families.seeded(make))
     task = make_task(backend)
     seen: list[torch.Size] = []
-    blocks = backend._sharing._blocks
+    blocks = backend.sharing._blocks
 
     def see(_block: nn.Module, _args: Any, output: Any) -> None:
         seen.append((output[0] if isinstance(output, tuple) else output).shape)
@@ -143,7 +143,7 @@ def test_contexts_that_differ_between_prompts_are_kept_apart() -> None:
 def test_hooks_are_gone_after_an_error() -> None:
     backend: Any = TransformersBackend(*families.seeded(families.clip))
     task = make_task(backend)
-    blocks = backend._sharing._blocks
+    blocks = backend.sharing._blocks
 
     def fail(*_: Any) -> None:
         raise MemoryError
@@ -210,7 +210,7 @@ def test_a_tower_that_does_not_play_along_runs_as_always(manner: str, shares: bo
     tokens = Tokens(ids, ids > 0)
     tower = TextTower(module, manner, module, tokens)
     assert tower.cuts_tail
-    assert tower.shares_beginnings is shares
+    assert (tower.sharing is not None) is shares
     short = tower.shorten(tokens)
     tree = Tree.of(short, torch.full(short.ids.shape, -1))
     leaf = tower.embed_tokens(short.ids)[None].requires_grad_()
@@ -243,7 +243,7 @@ def test_checkpointing_of_open_clip_gives_the_same_answers(when: str) -> None:
 def test_a_second_dtype_still_shares() -> None:
     for dtype in (torch.bfloat16, torch.float16):
         model, *others = families.seeded(families.clip)
-        assert TransformersBackend(model.to(dtype), *others).shares_beginnings
+        assert TransformersBackend(model.to(dtype), *others).sharing is not None
 
 
 @pytest.mark.parametrize("place", [0, -1])

@@ -85,7 +85,7 @@ def tower(manner: str) -> TextTower:
 )
 def test_towers_that_cannot_be_spliced(manner: str, reason: str) -> None:
     it: Any = tower(manner)
-    assert not it.can_splice
+    assert it.layer is None
     assert it.encode_text(PROBE).shape == (2, 4)  # the model's own features are there all the same
     with pytest.raises(TowerError, match=f"the text tower {manner} cannot be tuned: {reason}"):
         it.embed_tokens(PROBE.ids)
@@ -98,7 +98,7 @@ def test_towers_that_cannot_be_spliced(manner: str, reason: str) -> None:
 )
 def test_whether_the_tail_may_be_cut_is_found_out(manner: str, cuts: bool) -> None:
     it = tower(manner)
-    assert it.can_splice
+    assert it.layer is not None
     assert it.cuts_tail is cuts
     assert torch.allclose(
         it.encode_text(PROBE), it.encode_prompts(PROBE, it.embed_tokens(PROBE.ids))
@@ -142,7 +142,7 @@ def test_a_wrapped_table_is_replaced_as_a_whole(wrapper: type[Wrapped]) -> None:
     embeddings = model.text_model.embeddings
     embeddings.token_embedding = wrapper(embeddings.token_embedding)
     backend = TransformersBackend(model, images, tokenizer)
-    assert isinstance(backend._layer, Wrapped)
+    assert isinstance(backend.layer, Wrapped)
 
     def own(tokens: Tokens) -> Tensor:
         output = model.get_text_features(tokens.ids, attention_mask=tokens.mask.long())
@@ -200,6 +200,6 @@ def test_a_model_is_taken_once_to_find_out_about_it(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(guard, "lock_of", lambda _module: Counted())
     backend = TransformersBackend(*families.seeded(families.clip))
-    assert backend.shares_beginnings
+    assert backend.sharing is not None
     assert len(depths) > 20
     assert depths.count(0) == 2  # before and after

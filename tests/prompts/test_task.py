@@ -42,8 +42,7 @@ def test_a_thread_that_has_the_model_is_not_kept_from_its_features(
             getattr(other, name)
 
     waits, has = Thread(target=construct, daemon=True), Thread(target=predict, daemon=True)
-    for module in ("task", "encoder"):
-        monkeypatch.setattr(f"fair_tta._prompts.{module}.borrowed", watched)
+    monkeypatch.setattr("fair_tta._prompts.task.borrowed", watched)
     for thread in (has, waits):
         thread.start()
     for thread in (has, waits):

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
+Matrix: TypeAlias = tuple[tuple[float, float, float], tuple[float, float, float]]
 
 _LEVELS = np.arange(256)[:, None]
 _FLAGS = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
@@ -87,9 +88,9 @@ def rotate(image: Pixels, degrees: float) -> Pixels:
     """Turns the image counter-clockwise about its centre."""
     if degrees % 360 == 0:
         return image
-    matrix, outside = _rotation(*image.shape[:2], degrees)
-    turned = _warp(image, matrix)
-    turned.reshape(-1, 3)[outside] = 0
+    height, width, _ = image.shape
+    turned = _warp(image, rotation(height, width, degrees))
+    turned.reshape(-1, 3)[_outside(height, width, degrees)] = 0
     return turned
 
 
@@ -100,7 +101,7 @@ def _look_up(image: Pixels, table: npt.NDArray[Any], *, unless: npt.NDArray[np.b
     return np.asarray(cv2.LUT(image, table[None]), np.uint8)
 
 
-def _warp(image: Pixels, matrix: tuple[tuple[float, float, float], ...]) -> Pixels:
+def _warp(image: Pixels, matrix: Matrix) -> Pixels:
     """The colour at (x, y) comes from `matrix` times (x, y, 1); the edge goes on for ever.
 
     Coordinates are those of PIL, which has the centre of the first pixel at (0.5, 0.5).
@@ -123,16 +124,18 @@ def _blacken(sheared: Pixels, level: float) -> None:
     sheared[:, left : left + reach][(centre < 0) | (centre >= width)] = 0
 
 
-@functools.lru_cache(maxsize=8)  # severity 1 needs four angles
-def _rotation(
-    height: int, width: int, degrees: float
-) -> tuple[tuple[tuple[float, float, float], ...], npt.NDArray[np.intp]]:
-    """The matrix for `_warp`, and the places of the pixels whose source is outside."""
+def rotation(height: int, width: int, degrees: float) -> Matrix:
+    """Where each pixel of an image that is turned counter-clockwise comes from, as for `_warp`."""
     angle = -math.radians(degrees % 360)
     cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)  # rounded as PIL does
     right = cos * -(width / 2) + sin * -(height / 2) + width / 2
     down = -sin * -(width / 2) + cos * -(height / 2) + height / 2
+    return (cos, sin, right), (-sin, cos, down)
+
+
+@functools.lru_cache(maxsize=8)  # severity 1 needs four angles
+def _outside(height: int, width: int, degrees: float) -> npt.NDArray[np.intp]:
+    """The places of the pixels whose source is outside."""
     x, y = np.arange(width) + 0.5, np.arange(height)[:, None] + 0.5
-    from_x, from_y = cos * x + sin * y + right, -sin * x + cos * y + down
-    outside = (from_x < 0) | (from_x >= width) | (from_y < 0) | (from_y >= height)
-    return ((cos, sin, right), (-sin, cos, down)), np.flatnonzero(outside)
+    from_x, from_y = (a * x + b * y + c for a, b, c in rotation(height, width, degrees))
+    return np.flatnonzero((from_x < 0) | (from_x >= width) | (from_y < 0) | (from_y >= height))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from fair_tta._images.augment import Pixels
+from fair_tta._images.augment import Pixels, rotation
 
 _AT_ONCE = 2**25  # numbers between the two products
 
@@ -28,7 +28,7 @@ def crops(images: npt.NDArray[np.uint8], boxes: Tensor, size: tuple[int, int]) -
     """Bilinear with antialiasing, first along rows, then along columns, rounded after each as PIL.
 
     Args:
-        images: ``[images, height, width, 3]``, all of one size. They go to the device so.
+        images: ``[images, height, width, 3]``.
         boxes: ``[images, views, 5]``: top, left, height and width of the crop, and 1 if it is
             mirrored. On the device that is to do the work.
         size: height and width of the views.
@@ -55,20 +55,11 @@ def crops(images: npt.NDArray[np.uint8], boxes: Tensor, size: tuple[int, int]) -
 def resampling_weights(
     start: Tensor, extent: Tensor, length: int, size: int, flip: Tensor
 ) -> Tensor:
-    """How much each pixel of a line counts for each pixel of the resampled part of it.
+    """How much each pixel of a line counts for each of the `size` pixels of a resampled part of it.
 
     A triangle about the place where the new pixel's centre was, as wide as two pixels, new or old,
-    whichever are larger; what is outside of the part does not count.
-
-    Args:
-        start: ``[...]``, where the part begins.
-        extent: ``[...]``, how long it is.
-        length: of the line.
-        size: of the resampled part.
-        flip: ``[...]``, 1 to turn it round.
-
-    Returns:
-        ``[..., size, length]``; each row sums to one.
+    whichever are larger; what is outside of the part does not count. `start`, `extent` and `flip`
+    (1 to turn the part round) have any shape ``[...]``; the result is ``[..., size, length]``.
     """
     ratio = (extent / size)[..., None, None]
     new = torch.arange(size, device=start.device, dtype=start.dtype)[:, None] + 0.5
@@ -120,7 +111,7 @@ def warp(x: Tensor, numbers: Tensor) -> Tensor:
     The numbers are a to f. The centre of the first pixel is at (0.5, 0.5), as in PIL.
     """
     height, width = x.shape[2:]
-    a, b, c, d, e, f = (n[:, None, None] for n in numbers[:, :6].unbind(1))
+    a, b, c, d, e, f = (n[:, None, None] for n in numbers.unbind(1))
     across = torch.arange(width, device=x.device, dtype=numbers.dtype) + 0.5
     down = torch.arange(height, device=x.device, dtype=numbers.dtype)[:, None] + 0.5
     from_x, from_y = a * across + b * down + c, d * across + e * down + f
@@ -128,15 +119,6 @@ def warp(x: Tensor, numbers: Tensor) -> Tensor:
     moved = grid_sample(x.float(), grid, "bilinear", "border", align_corners=False).round()
     inside = (from_x >= 0) & (from_x < width) & (from_y >= 0) & (from_y < height)
     return (moved * inside.unsqueeze(1)).to(torch.uint8)
-
-
-def _rotation(height: int, width: int, degrees: float) -> tuple[float, ...]:
-    """For `warp`: counter-clockwise about the centre."""
-    angle = -math.radians(degrees % 360)
-    cos, sin = math.cos(angle), math.sin(angle)
-    right = width / 2 - cos * width / 2 - sin * height / 2
-    down = height / 2 + sin * width / 2 - cos * height / 2
-    return cos, sin, right, -sin, cos, down
 
 
 _SMALL = 2**21  # numbers in all views, below which threads cost more than they save
@@ -171,9 +153,6 @@ def render(
         crop = resize(pixels[top : top + height, left : left + width], size)
         if recipe.flip:
             crop = np.asarray(cv2.flip(crop, 1), np.uint8)
-        if not recipe.chains:
-            view[:] = crop
-            return
         mixed = crop.astype(np.float32)
         total = recipe.weights[0]
         for weight, chain in zip(recipe.weights[1:], recipe.chains, strict=True):
@@ -183,16 +162,9 @@ def render(
                 cv2.accumulateWeighted(changed, mixed, weight / total)
         np.minimum(mixed, 255, out=view)  # rounded weights may add up to more than one
 
-    def share(first: int) -> None:
-        for view, recipe in zip(views[first::threads], recipes[first::threads], strict=True):
-            make(view, recipe)
-
-    threads = 1 if views.size < _SMALL else torch.get_num_threads()
-    if threads == 1:
-        share(0)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(share, range(threads)))
+    threads = torch.get_num_threads() if views.size >= _SMALL else 1
+    with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
+        list((map if pool is None else pool.map)(make, views, recipes))
     return views
 
 
@@ -210,7 +182,6 @@ def rgb(image: Image.Image) -> Image.Image:
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-_NUMBERS = 6  # parameters of an operation, at most
 Operation = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -220,99 +191,79 @@ def render_batch(
     recipes: Sequence[Sequence[Recipe]],
     device: torch.device,
 ) -> Tensor:
-    """Makes the views of the recipes; each image goes to the device once, as it is.
+    """Makes the views of the recipes on the device, where each image goes once, as it is.
 
-    Args:
-        images: of any sizes; those of one size are cropped together.
-        size: height and width of the views.
-        recipes: for each image, as many for one as for another.
-        device: where to do it.
-
-    Returns:
-        ``[images, views, 3, height, width]``, from 0 to 255 in float32.
+    Images may have any sizes, but each as many recipes. The views are
+    ``[images, views, 3, height, width]``, from 0 to 255 in float32.
     """
     boxes = torch.tensor(
         [[(*recipe.box, recipe.flip) for recipe in own] for own in recipes], dtype=torch.float32
-    ).to(device)
+    )
     arrays = [np.asarray(rgb(image)) for image in images]
     by_size: dict[tuple[int, ...], list[int]] = {}
     for place, array in enumerate(arrays):
         by_size.setdefault(array.shape, []).append(place)
-    order = [place for places in by_size.values() for place in places]
     parts = [
-        crops(np.stack([arrays[i] for i in places]), _rows(boxes, places), size)
+        crops(np.stack([arrays[i] for i in places]), boxes[places].to(device), size)
         for places in by_size.values()
     ]
     cropped = torch.cat(parts)
-    if order != sorted(order):
-        cropped = _rows(cropped, sorted(range(len(order)), key=order.__getitem__))
+    if len(parts) > 1:
+        order = torch.tensor([place for places in by_size.values() for place in places])
+        cropped = cropped[order.argsort().to(device)]
     mixed = _mixed(cropped.flatten(0, 1), [recipe for own in recipes for recipe in own])
     return mixed.reshape(cropped.shape)
 
 
 def _mixed(cropped: Tensor, recipes: list[Recipe]) -> Tensor:
     """Chains of operations, and the weighted sum of crop and chains: ``[views, 3, h, w]``."""
-    if not any(recipe.chains for recipe in recipes):
-        return cropped.float()
-    device, width = cropped.device, max(len(recipe.chains) for recipe in recipes)
+    device, width = cropped.device, len(recipes[0].chains)
     height, broad = cropped.shape[2:]
     states = cropped.repeat_interleave(width, 0)
-    for rows, numbers, operation in _steps(recipes, width, (height, broad), device):
+    for rows, numbers, operation in _steps(recipes, (height, broad), device):
         states.index_copy_(0, rows, operation(states.index_select(0, rows), numbers))
-    weights = torch.tensor(
-        [recipe.weights + (0.0,) * (1 + width - len(recipe.weights)) for recipe in recipes]
-    ).to(device)
+    weights = torch.tensor([recipe.weights for recipe in recipes]).to(device)
     every = torch.cat([cropped.unsqueeze(1), states.unflatten(0, (-1, width))], 1)
     mixed = weights.unsqueeze(1) @ every.flatten(2).float()
     return mixed.clamp(max=255).reshape(cropped.shape)
 
 
 def _steps(
-    recipes: list[Recipe], width: int, size: tuple[int, int], device: torch.device
+    recipes: list[Recipe], size: tuple[int, int], device: torch.device
 ) -> list[tuple[Tensor, Tensor, Operation]]:
     """What to do with which rows, first steps first; rows and numbers go to the device at once."""
     found: dict[tuple[int, str], list[tuple[int, tuple[float, ...]]]] = {}
-    for view, recipe in enumerate(recipes):
-        for chain, steps in enumerate(recipe.chains):
-            if recipe.weights[1 + chain] > 0:
-                for depth, step in enumerate(steps):
-                    name, numbers = _in_numbers(step, size)
-                    if name:
-                        row = view * width + chain
-                        found.setdefault((depth, name), []).append((row, numbers))
+    chains = [
+        chain for recipe in recipes for chain in zip(recipe.weights[1:], recipe.chains, strict=True)
+    ]
+    for row, (weight, steps) in enumerate(chains):
+        for depth, step in enumerate(steps if weight > 0 else ()):
+            name, numbers = _in_numbers(step, size)
+            if name:
+                found.setdefault((depth, name), []).append((row, numbers))
     groups = sorted(found.items())
     rows = torch.tensor([row for _, some in groups for row, _ in some]).to(device)
-    table = torch.tensor(
-        [numbers + (0.0,) * (_NUMBERS - len(numbers)) for _, some in groups for _, numbers in some]
-    ).reshape(-1, _NUMBERS).to(device)  # fmt: skip
+    table = torch.tensor([numbers for _, some in groups for _, numbers in some])
     counts = [len(some) for _, some in groups]
     operations: list[Operation] = [globals()[name] for (_, name), _ in groups]
-    return list(zip(rows.split(counts), table.split(counts), operations, strict=True))
+    return list(zip(rows.split(counts), table.to(device).split(counts), operations, strict=True))
 
 
 def _in_numbers(step: partial[Any], size: tuple[int, int]) -> tuple[str, tuple[float, ...]]:
-    """Which of the operations above a step is, "" if it changes nothing, and its numbers."""
+    """Which of the operations above a step is, "" if it changes nothing, and its six numbers."""
     name, amount = step.func.__name__, float(next(iter(step.keywords.values()), 0))
     if name in ("autocontrast", "equalize"):
-        return name, ()
+        return name, (0.0,) * 6
     if name == "posterize":
-        return name, (float(0xFF & ~(0xFF >> int(amount))),)
+        return name, (float(0xFF & ~(0xFF >> int(amount))),) * 6
     if name == "solarize":
-        return name if amount < 256 else "", (amount,)
-    if amount == 0:
-        return "", ()
+        return name if amount < 256 else "", (amount,) * 6
     if name == "rotate":
-        return "warp", _rotation(*size, amount)
+        first, second = rotation(*size, amount)
+        return "warp" if amount else "", (*first, *second)
     matrix = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
     matrix[{"shear_x": 1, "translate_x": 2, "shear_y": 3, "translate_y": 5}[name]] = amount
-    return "warp", tuple(matrix)
-
-
-def _rows(tensor: Tensor, places: list[int]) -> Tensor:
-    """Some rows, without a copy if it is all of them in order."""
-    if places == list(range(len(tensor))):
-        return tensor
-    return tensor.index_select(0, torch.tensor(places).to(tensor.device))
+    return "warp" if amount else "", tuple(matrix)
 
 
 class Renderer(Enum):

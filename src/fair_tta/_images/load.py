@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -45,10 +44,6 @@ MOST_ENLARGED = 2**24
 
 class _NotAnImageError(Exception):
     """The message continues a sentence that begins with a description of the input."""
-
-
-class _UnreadableError(Exception):
-    """The message gives the reason, and what to do."""
 
 
 def load_image(image: ImageInput) -> Image.Image:
@@ -96,26 +91,15 @@ def check_enlarged(loaded: Image.Image, edge: int, image: object) -> None:
 
     Models enlarge the short edge of an image to the size of their input and cut out the middle
     afterwards, so a file of a hundred bytes with 12,000 x 1 pixels would become 2,688,000 x 224.
-
-    Args:
-        loaded: of `load_image`.
-        edge: the short edge that preprocessing makes.
-        image: what it was loaded from, for the message.
     """
-    if enlarged_pixels(loaded, edge) > MOST_ENLARGED:
-        short, long = sorted(loaded.size)
+    short, long = sorted(loaded.size)
+    if short < edge and edge * edge * long / short > MOST_ENLARGED:
         raise ImageError(
             f"cannot use {_describe(image)}: {loaded.width} x {loaded.height} pixels are too "
             f"long and narrow. Enlarging the short edge to {edge}, as the model's preprocessing "
             f"may do, would give {edge} x {round(edge * long / short)} pixels, more than "
             f"{MOST_ENLARGED}. Cut out the part that matters"
         )
-
-
-def enlarged_pixels(image: Image.Image, edge: int) -> float:
-    """The number of pixels once the short edge is enlarged, 0 if it is as large already."""
-    short, long = sorted(image.size)
-    return edge * edge * long / short if short < edge else 0.0
 
 
 def _read(image: Any) -> Image.Image:
@@ -170,8 +154,6 @@ def _describe(image: object) -> str:
 
 def _explain(error: Exception) -> str:
     """The reason, and what to do about it."""
-    if isinstance(error, _UnreadableError):
-        return str(error)
     if isinstance(error, FileNotFoundError):
         return "no such file. Check the path and the working directory"
     if isinstance(error, NotRegularError):
@@ -193,11 +175,11 @@ def _from_file(file: IO[bytes]) -> Image.Image:
         opened = Image.open(file)
     except UnidentifiedImageError as error:
         if file.seek(0, os.SEEK_END) == 0:
-            raise _UnreadableError("it is empty (0 bytes). Get it again") from error
+            raise _NotAnImageError("is empty (0 bytes): get it again") from error
         raise
     with opened:
         if opened.format == "EPS":
-            raise _UnreadableError("EPS files are programs. Convert it to PNG")
+            raise _NotAnImageError("is an EPS file, which is a program: convert it to PNG")
         limit = Image.MAX_IMAGE_PIXELS  # PIL itself only warns up to twice the limit
         tags = getattr(opened, "tag_v2", {})  # tiles of a TIFF may be larger than the image
         tile = [edge if isinstance(edge, int) else 0 for edge in (tags.get(322), tags.get(323))]
@@ -268,16 +250,12 @@ def _to_uint8(pixels: _Array, *, from_pil: bool = False) -> _Array:
     if low >= 0 and high <= 65535 and from_pil and not is_float:
         return _halve_depth(pixels)
 
-    if not (math.isfinite(low) and math.isfinite(high)):
-        hint = "values must be finite"
-    elif from_pil:
+    if from_pil:
         hint = f"rescale them to {'0..1 or 0..255' if is_float else '0..255 or 0..65535'}"
     elif not is_float:
         hint = "integers must be in 0..255, or be uint16 if the pixels are 16-bit"
-    elif low >= 0 and high <= 255:
-        hint = "floats must be in 0..1; pass 0..255 pixels as uint8, or divide them by 255"
     else:
-        hint = "floats must be in 0..1; pass the image's pixels, not a normalised tensor"
+        hint = "floats must be in 0..1, not normalised; divide pixels of 0..255 by 255"
     raise _NotAnImageError(f"has values from {low:g} to {high:g}: {hint}")
 
 
@@ -307,17 +285,13 @@ _THREADS = 8  # at most; decoders let others run meanwhile
 
 @dataclass(frozen=True)
 class LoadedBatch:
-    """Images to work on together.
-
-    Attributes:
-        images: in their order.
-        error: why the image after these cannot be read; None if it can, or is not known yet.
-        upcoming: the images of the next batch, on their way.
-    """
+    """Images to work on together, in their order."""
 
     images: list[Image.Image]
     error: ImageError | None = None
+    """Why the image after these cannot be read; None if it can, or is not known yet."""
     upcoming: Sequence[Future[Image.Image]] = ()
+    """The images of the next batch, on their way."""
 
     def settle(self) -> None:
         """Wait until no thread decodes, so that none runs while the caller's code does."""

@@ -15,7 +15,7 @@ from PIL import Image
 from fair_tta._images import augment
 from fair_tta._images.augment import Pixels
 from fair_tta._images.draw import Recipe, Renderer, render, rgb
-from fair_tta.errors import FairTTAError, check_number
+from fair_tta.errors import FairTTAError, check_count, check_number
 
 _AREA = (0.08, 1.0)  # of a crop, as a part of the image's
 _RATIO = (3 / 4, 4 / 3)  # of a crop, width to height
@@ -167,32 +167,21 @@ def _crops(
         yield tuple(box) if found else centre, flip
 
 
-def check_count(name: str, value: int) -> None:
-    """Raise unless `value` is a whole number from 1 on."""
-    if not isinstance(value, int):
-        raise FairTTAError(f"`{name}` should be a whole number (got {value!r}).")
-    if value < 1:
-        raise FairTTAError(f"`{name}` should be at least 1 (got {value!r}).")
-
-
 def check_arrays(
     name: str, views: Views, arrays: Any, size: tuple[int, int]
 ) -> npt.NDArray[np.float32]:
     """The array that `views`, the argument `name`, returned: ``[n - 1, height, width, 3]``."""
-    wanted = [views.n - 1, *size, 3]
-    is_array = isinstance(arrays, np.ndarray)
-    if not is_array or list(arrays.shape) != wanted or arrays.dtype.kind not in "fiu":
-        got = f"{list(arrays.shape)} of {arrays.dtype}" if is_array else type(arrays).__name__
-        raise FairTTAError(
-            f"`{name}` should give an array {wanted} of numbers, all views but the image itself "
-            f"(got {got} from {type(views).__name__})."
-        )
-    if arrays.size and not isinstance(views, AugMix):
-        low, high = float(arrays.min()), float(arrays.max())  # nan if there is one
-        if not (low >= -_SLACK and high <= 255 + _SLACK):
-            raise FairTTAError(
-                f"`{name}` should give values from 0 to 255 (got {low:g} to {high:g} from "
-                f"{type(views).__name__})."
-            )
-    checked: npt.NDArray[np.float32] = arrays
-    return checked
+    wanted, got = [views.n - 1, *size, 3], type(arrays).__name__
+    if isinstance(arrays, np.ndarray):
+        got = f"{list(arrays.shape)} of {arrays.dtype}"
+        if list(arrays.shape) == wanted and arrays.dtype.kind in "fiu":
+            if isinstance(views, AugMix):
+                return arrays
+            low, high = float(arrays.min(initial=0)), float(arrays.max(initial=0))
+            if low >= -_SLACK and high <= 255 + _SLACK:  # not if one is nan
+                return arrays
+            got = f"{low:g} to {high:g}"
+    raise FairTTAError(
+        f"`{name}` should give an array {wanted} of numbers from 0 to 255, all views but the image "
+        f"itself (got {got} from {type(views).__name__})."
+    )

@@ -16,18 +16,12 @@ from torch import Tensor
 
 from fair_tta._cache import Cache
 from fair_tta._images.draw import render_batch
-from fair_tta._images.load import (
-    MOST_ENLARGED,
-    ImageInput,
-    check_enlarged,
-    enlarged_pixels,
-    load_image,
-)
+from fair_tta._images.load import ImageInput, check_enlarged, load_image
 from fair_tta._images.views import AugMix, Views, check_arrays, content_generator
 from fair_tta._linalg import unit
 from fair_tta._models.borrow import made_once
 from fair_tta._models.protocol import Backend
-from fair_tta.errors import FairTTAError, ImageError, ModelError
+from fair_tta.errors import FairTTAError, ImageError, ModelError, check_count
 
 _PROBE_EDGE = 96  # of the images that show what preprocessing does
 _HALVES = (((200, 30, 60), (20, 180, 90)), ((128, 128, 128), (60, 60, 220)))
@@ -124,7 +118,7 @@ _SIZE = (224, 224)  # of views for a model without a fixed size
 _VIEWS_AT_ONCE = 32  # of that size, through the vision tower on a CPU
 _VIEWS_THERE = 256  # on a device, where they need some 1.5 GB; fewer would launch more kernels
 _EDGE = 512  # of such a model, at most
-_LARGEST_EDGE = 1024  # of any model
+_ANY_MODEL = 16  # times as long as wide, and no model has an edge that is too much
 
 
 class Vision:
@@ -149,7 +143,7 @@ class Vision:
     def load(self, image: ImageInput) -> Image.Image:
         """`load_image`, but refuse what the model's preprocessing would blow up."""
         loaded = load_image(image)
-        if enlarged_pixels(loaded, _LARGEST_EDGE) > MOST_ENLARGED:  # else any model will do
+        if max(loaded.size) > _ANY_MODEL * min(loaded.size):
             spec = self._pixel_spec
             check_enlarged(loaded, _EDGE if spec is None else max(spec.size), image)
         return loaded
@@ -208,8 +202,9 @@ class Vision:
             self.cache.keep(self._owner, key, own, own.nbytes)
         counts = {len(found[key]) for key in keys}
         if len(counts) > 1:
+            name = "views" if what is True else "auxiliary"
             raise FairTTAError(
-                f"`{_argument(what)}` should give as many views of each image of a batch (got "
+                f"`{name}` should give as many views of each image of a batch (got "
                 f"{' and '.join(map(str, sorted(counts)))} counting the image): use batch_size=1."
             )
         return torch.stack([found[key] for key in keys])
@@ -268,7 +263,8 @@ class Vision:
         if isinstance(views, Views):
             arrays = self._arrays(image, views, _SIZE).round().clip(0, 255).astype(np.uint8)
             return [image, *map(Image.fromarray, arrays)]
-        made, name = views(image, content_generator(image, self.seed)), self._name(views)
+        name = self._name(views)
+        made = views(image, content_generator(image, self.seed))
         if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
             raise FairTTAError(
                 f"`{name}` should return images, such as [image.rotate(90)] (got "
@@ -286,7 +282,7 @@ class Vision:
         return check_arrays(self._name(views), views, arrays, size)
 
     def _name(self, views: Views | CustomViews) -> str:
-        return _argument(views is self.views)
+        return "views" if views is self.views else "auxiliary"
 
     def _encode_images(self, images: list[Image.Image]) -> Tensor:
         step = pixels_at_once(_SIZE, self.backend.device)
@@ -302,10 +298,6 @@ class Vision:
     @made_once
     def _pixel_spec(self) -> PixelSpec | None:
         return PixelSpec.of(self.backend)
-
-
-def _argument(what: object) -> str:
-    return "views" if what is True else "auxiliary"
 
 
 def pixels_at_once(size: Sequence[int], device: torch.device | None = None) -> int:
@@ -326,12 +318,10 @@ def _fixed(
 
 def _parse_views(views: Any) -> Views | CustomViews:
     if isinstance(views, Views) and not isinstance(views, type):
-        if not isinstance(views.n, int) or views.n < 1:
-            raise FairTTAError(
-                f"`views` should have `n`, a whole number from 1 on (got {views.n!r} of "
-                f"{type(views).__name__})."
-            )
+        check_count("views.n", views.n)
         return views
+    if isinstance(views, Tensor) and views.is_nested:
+        views = views.unbind()
     is_array = isinstance(views, Tensor | np.ndarray) and views.ndim > 0
     if is_array and views.ndim == 3 and {*views.shape[::2]} & {1, 3, 4}:
         raise FairTTAError(

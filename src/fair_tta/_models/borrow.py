@@ -23,11 +23,7 @@ _lost: WeakSet[nn.Module] = WeakSet()  # in use by another thread when this proc
 
 
 def lock_of(module: nn.Module) -> Any:
-    """The lock of a model, which a thread may take again.
-
-    Raises:
-        ModelError: the process was forked in the middle of a call with the model.
-    """
+    """The lock of a model, which a thread may take again."""
     if module in _lost:
         raise ModelError(
             f"another thread was using `model` ({type(module).__name__}) when this process was "
@@ -98,7 +94,7 @@ def quiet(module: str = "") -> Iterator[None]:
         yield
 
 
-_NUMBERS = 8  # of each tensor
+_NUMBERS = 8  # of each tensor that are read
 
 
 @torch.no_grad()
@@ -204,50 +200,40 @@ def made_once(make: Callable[[Owner], Value]) -> Callable[[Owner], Value]:
 
     @wraps(make)
     def get(instance: Owner) -> Value:
-        kept = vars(instance)
-        if name not in kept:
-            kept.setdefault(name, make(instance))
-        value: Value = kept[name]
-        return value
+        kept: dict[str, Value] = vars(instance)
+        return kept[name] if name in kept else kept.setdefault(name, make(instance))
 
     return get
 
 
-ImageCall = Callable[[Any, Tensor], Tensor]
+TowerCall = Callable[[Any, Tensor], Tensor]
 
 
-class _ImageModule(nn.Module):
-    """`functional_call` needs a module whose forward is the image call."""
+class CallModule(nn.Module):
+    """`functional_call` needs a module whose forward is the call of a tower."""
 
-    def __init__(self, model: nn.Module, call: ImageCall) -> None:
+    def __init__(self, model: nn.Module, call: TowerCall) -> None:
         super().__init__()
         self.model = model
         self._call = call
 
-    def forward(self, pixels: Tensor) -> Tensor:
-        return self._call(self.model, pixels)
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self._call(self.model, inputs)
 
 
-def image_twin(model: nn.Module, call: ImageCall) -> nn.Module:
+def image_twin(model: nn.Module, call: TowerCall) -> nn.Module:
     """A module from pixels to features, in eval mode, that nobody else runs.
 
     `torch.func.functional_call` puts other weights into modules while it runs, which other threads
     would see. A twin has its own modules, and shares the numbers of the weights, so it takes next
     to no memory. Make one per call: it does not notice when the model gets other tensors.
-
-    Args:
-        model: the model.
-        call: its own image features.
-
-    Raises:
-        TowerError: its modules cannot be copied.
     """
     shared: dict[int, Any] = {id(buffer): buffer for buffer in model.buffers()}
     for weight in model.parameters():
         is_plain = type(weight) is nn.Parameter  # quantised ones are not
         shared[id(weight)] = nn.Parameter(weight.detach(), False) if is_plain else weight
     try:
-        return _ImageModule(copy.deepcopy(model, shared), call).eval()
+        return CallModule(copy.deepcopy(model, shared), call).eval()
     except Exception as error:  # modules may hold anything
         reason = f"{type(error).__name__}: {error}"
         raise TowerError(f"its modules cannot be copied ({reason})") from error

@@ -49,37 +49,32 @@ _MEMBERS = [name for name in vars(Backend) if not name.startswith("_")]
 
 
 def resolve(model: Any, processor: Any = None) -> Backend:
-    """Make a `Backend` of whatever the user has.
+    """Make a `Backend` of whatever the user has; see `_ACCEPTED`."""
+    backend = _resolve(model, processor)
+    if processor is not None and not isinstance(backend, TransformersBackend):
+        raise ModelError("`processor` goes with a transformers model only.")
+    return backend
 
-    Args:
-        model: see the error text for what is accepted.
-        processor: for a transformers model, its processor or ``(image_processor, tokenizer)``.
-    """
+
+def _resolve(model: Any, processor: Any) -> Backend:
     if isinstance(model, str | Path):
         with untouched():
             return _from_string(str(model), processor)
     if isinstance(model, tuple | list):
-        _no_processor(processor)
         return _from_tuple(tuple(map(_unwrapped, model)))
-    if isinstance(model, type):
-        raise ModelError(
-            f"`model` should be a model, not the class of one: make one, as in "
-            f"{model.__name__}(...) (got the class {model.__name__})."
-        )
     model = _unwrapped(model)
-    missing = [name for name in _MEMBERS if not hasattr(model, name)]
-    if not missing:  # isinstance of Python 3.12 does not see what __getattr__ gives
-        _no_processor(processor)
+    # isinstance of Python 3.12 does not see what __getattr__ gives
+    missing = [name for name in _MEMBERS if isinstance(model, type) or not hasattr(model, name)]
+    if not missing:
         backend: Backend = model
         return backend
-    if _is_pipeline(model):
+    if getattr(model, "task", None) == "zero-shot-image-classification":
         processor = processor or (model.image_processor, model.tokenizer)
         return _from_transformers(model.model, processor)
     if isinstance(model, nn.Module) and hasattr(model, "config") and hasattr(model, "dtype"):
         return _from_transformers(model, processor)
     if isinstance(model, nn.Module) and hasattr(model, "encode_image"):
-        _no_processor(processor)
-        return OpenClipBackend(model, _open_clip_preprocess(model), _open_clip_tokenizer(model))
+        return _from_open_clip(model)
     if "encode_images" not in missing or "encode_prompts" not in missing:
         raise ModelError(
             f"`model` should satisfy fair_tta.extend.Backend: {type(model).__name__} lacks "
@@ -90,23 +85,14 @@ def resolve(model: Any, processor: Any = None) -> Backend:
 
 def _from_string(name: str, processor: Any) -> Backend:
     if name == "miniature":
-        _no_processor(processor)
         name = str(FOLDER)
     if name.startswith("open_clip:"):
-        _no_processor(processor)
         return load_open_clip_string(name.removeprefix("open_clip:"))
     try:
-        os.stat(name)
         configs = [file.name for file in Path(name).glob("*config.json")]
-    except (FileNotFoundError, NotADirectoryError):
+    except (OSError, ValueError):  # a name that is too long, or has odd signs
         configs = []
-    except (OSError, ValueError) as error:  # a name that is too long, or has odd signs
-        raise ModelError(
-            f"`model={name[:80]!r}` could not be loaded ({str(error)[:40]}): it should be "
-            f"{_ACCEPTED}."
-        ) from error
     if configs == ["open_clip_config.json"]:
-        _no_processor(processor)
         return load_open_clip_string(f"local-dir:{name}")
     import transformers
 
@@ -124,14 +110,13 @@ def _from_string(name: str, processor: Any) -> Backend:
         raise
     except Exception as error:  # a broken file raises almost anything
         raise ModelError(
-            f"`model={name!r}` could not be loaded: {error} If it is an open_clip model, write "
-            "'open_clip:NAME/TAG'."
+            f"`model={name[:80]!r}` could not be loaded: {str(error)[:500]} If it is an open_clip "
+            "model, write 'open_clip:NAME/TAG'."
         ) from error
     if report["missing_keys"]:
-        some = sorted(report["missing_keys"])[0]
         raise ModelError(
             f"`model={name!r}` is not a whole {type(model).__name__}: weights are missing, such as "
-            f"{some!r}."
+            f"{min(report['missing_keys'])!r}."
         )
     return _from_transformers(model.eval(), processor or _load_processor(name, revision))
 
@@ -161,7 +146,7 @@ def _from_transformers(model: Any, processor: Any) -> Backend:
                 f"{type(model).__name__} does not state where it came from (`name_or_path` is "
                 "empty): pass `processor=` (a processor, or (image_processor, tokenizer))."
             )
-        processor = _find_processor(name)
+        processor = _load_processor(name)
     if isinstance(processor, tuple | list) and len(processor) == 2:
         image_processor, tokenizer = processor
     else:
@@ -175,75 +160,47 @@ def _from_transformers(model: Any, processor: Any) -> Backend:
     return TransformersBackend(model, image_processor, tokenizer)
 
 
-def _find_processor(name: str) -> Any:
-    """The processor of a model that the user loaded."""
-    try:
-        folder, revision = find(name)
-    except (OSError, ValueError) as error:
-        raise _no_processor_at(name, error) from error
-    check_folder(name, folder, is_model=False)
-    return _load_processor(name, revision)
-
-
-def _load_processor(name: str, revision: str | None) -> Any:
+def _load_processor(name: str, revision: str | None = None) -> Any:
+    """The processor of a model; without a revision its files are checked first."""
     import transformers
 
-    source: Any = {"revision": revision, "trust_remote_code": False}
     try:
+        if revision is None:
+            folder, revision = find(name)
+            check_folder(name, folder, is_model=False)
+        source: Any = {"revision": revision, "trust_remote_code": False}
         with untouched():
             return transformers.AutoProcessor.from_pretrained(name, **source)
-    except ImportError:
+    except (ImportError, ModelError):
         raise
     except Exception as error:  # a broken file raises almost anything
-        raise _no_processor_at(name, error) from error
+        raise ModelError(
+            f"no processor was found for `model={name!r}` ({error}): pass `processor=` (a "
+            "processor, or (image_processor, tokenizer))."
+        ) from error
 
 
-def _no_processor_at(name: str, error: Exception) -> ModelError:
-    return ModelError(
-        f"no processor was found for `model={name!r}` ({error}): pass `processor=` (a processor, "
-        "or (image_processor, tokenizer))."
-    )
-
-
-def _open_clip_preprocess(model: Any) -> Any:
+def _from_open_clip(model: Any) -> Backend:
+    import open_clip
     from open_clip.transform import PreprocessCfg, image_transform_v2
 
     settings = getattr(model.visual, "preprocess_cfg", None)
-    if settings is None:
-        raise ModelError(
-            "this open_clip model does not carry its preprocessing (`model.visual."
-            "preprocess_cfg`): pass `model=(model, preprocess, tokenizer)`."
-        )
-    return image_transform_v2(PreprocessCfg(**settings), is_train=False)
-
-
-def _open_clip_tokenizer(model: Any) -> Any:
-    import open_clip
-
     text = getattr(model, "text", model)
-    if getattr(text, "vocab_size", None) == _CLIP_VOCABULARY and hasattr(text, "token_embedding"):
-        return open_clip.SimpleTokenizer(context_length=text.context_length)
-    raise ModelError(
-        "this open_clip model does not state which tokenizer it was trained with: pass "
-        "`model=(model, preprocess, open_clip.get_tokenizer(name))`."
-    )
+    is_clip = getattr(text, "vocab_size", None) == _CLIP_VOCABULARY
+    if settings is None or not is_clip or not hasattr(text, "token_embedding"):
+        raise ModelError(
+            "this open_clip model does not state its preprocessing and its tokenizer: pass "
+            "`model=(model, preprocess, open_clip.get_tokenizer(name))`."
+        )
+    preprocess: Any = image_transform_v2(PreprocessCfg(**settings), is_train=False)
+    tokenizer = open_clip.SimpleTokenizer(context_length=text.context_length)
+    return OpenClipBackend(model, preprocess, tokenizer)
 
 
 def _unwrapped(model: Any) -> Any:
     """What `torch.compile` and `DataParallel` wrap."""
     model = getattr(model, "_orig_mod", model)
     return model.module if isinstance(model, nn.DataParallel) else model
-
-
-def _is_pipeline(model: Any) -> bool:
-    return getattr(model, "task", None) == "zero-shot-image-classification" and all(
-        hasattr(model, name) for name in ("model", "tokenizer", "image_processor")
-    )
-
-
-def _no_processor(processor: Any) -> None:
-    if processor is not None:
-        raise ModelError("`processor` goes with a transformers model only.")
 
 
 def _describe(value: Any) -> str:
@@ -262,19 +219,7 @@ def load(
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
 ) -> Backend:
-    """Make a `Backend` of whatever the user has, where and as it is wanted.
-
-    Args:
-        model: as for `resolve`.
-        processor: as for `resolve`.
-        device: such as ``"cuda"``; ``"auto"`` for an accelerator if there is one. None to leave the
-            model where it is loaded.
-        dtype: ``"bfloat16"``, ``"float16"``, ``"float32"`` or ``"float64"``, of torch too;
-            ``"auto"`` for what the device is fast in. None for that of the file.
-
-    Raises:
-        FairTTAError: the model is an object, which stays as it is, or it cannot be moved.
-    """
+    """`resolve`, where and as it is wanted; see `FairTPTClassifier`."""
     for name, value in (("device", device), ("dtype", dtype)):
         if value is not None and not isinstance(model, str | Path):
             raise FairTTAError(
@@ -359,15 +304,13 @@ def find_dtype(dtype: str | torch.dtype, device: torch.device | None) -> torch.d
 
     On a CPU "auto" is float32: few are faster in less.
     """
-    if isinstance(dtype, torch.dtype) and dtype in _DTYPES.values():
-        return dtype
     if dtype == "auto":
         if device is None or device.type == "cpu":
             return torch.float32
         has_bfloat16 = device.type != "cuda" or torch.cuda.is_bf16_supported(False)
         return torch.bfloat16 if has_bfloat16 else torch.float16
-    if isinstance(dtype, str) and dtype in _DTYPES:
-        found: torch.dtype = _DTYPES[dtype]
+    found: torch.dtype | None = _DTYPES.get(str(dtype).removeprefix("torch."))
+    if found is not None:
         return found
     raise FairTTAError(
         f"`dtype` should be 'auto', {', '.join(map(repr, _DTYPES))} (got {dtype!r})."

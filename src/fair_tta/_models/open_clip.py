@@ -14,7 +14,7 @@ from PIL.Image import Image
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fair_tta._models.borrow import check_present, explained, image_twin, untouched
+from fair_tta._models.borrow import CallModule, check_present, explained, image_twin, untouched
 from fair_tta._models.protocol import Tokens
 from fair_tta._models.text_tower import TextTower, check_length, tokenized_probe
 from fair_tta.errors import ModelError
@@ -48,7 +48,7 @@ class OpenClipBackend(TextTower):
         # CoCa's mask lets its appended class token see one position of padding; where padding and
         # end of text are the same token, the first of them is the end.
         slack = int(appends_cls or pads_with_end)
-        probe, call = tokenized_probe(self.tokenize), partial(_text, _TextModule(model))
+        probe, call = tokenized_probe(self.tokenize), partial(_text, CallModule(model, _own_text))
         super().__init__(model, f"of {self.name}", call, probe, slack)
 
     @property
@@ -127,24 +127,17 @@ class OpenClipBackend(TextTower):
         return length + real - kept
 
 
-class _TextModule(nn.Module):
-    """`functional_call` needs a module whose forward is the text call."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor) -> Tensor:
-        features: Tensor = self.model.encode_text(ids, normalize=False)
-        return features
-
-
 def _image(model: Any, pixels: Tensor) -> Tensor:
     features: Tensor = model.encode_image(pixels, normalize=False)
     return features
 
 
-def _text(module: _TextModule, ids: Tensor, _mask: Tensor | None) -> Tensor:
+def _own_text(model: Any, ids: Tensor) -> Tensor:
+    features: Tensor = model.encode_text(ids, normalize=False)
+    return features
+
+
+def _text(module: CallModule, ids: Tensor, _mask: Tensor | None) -> Tensor:
     """`encode_text`, with the tower's tables shortened for the call if the ids are shorter."""
     tables = _short_tables(module.model, ids.shape[1])
     features: Tensor = functional_call(module, tables, (ids,), tie_weights=False)

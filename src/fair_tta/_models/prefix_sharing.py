@@ -79,11 +79,8 @@ class Tree:
 class Sharing:
     """The blocks of a text tower, to be run on trees of prompts.
 
-    Args:
-        blocks: layers that are called one after another with hidden states and a mask; looked at
-            anew each time, as some may be exchanged.
-        mask: their name for the mask.
-        caller: the module that calls them.
+    Blocks are layers that `caller` calls one after another with hidden states and a mask, which
+    they call `mask`; they are looked at anew each time, as some may be exchanged.
     """
 
     def __init__(self, blocks: nn.ModuleList, mask: str, caller: nn.Module) -> None:
@@ -123,19 +120,13 @@ class Sharing:
 
         with ExitStack() as hooks:
             for block in blocks:
-                hooks.callback(block.register_forward_pre_hook(enter, with_kwargs=True).remove)
-            hooks.callback(blocks[-1].register_forward_hook(leave).remove)
+                hooks.enter_context(block.register_forward_pre_hook(enter, with_kwargs=True))
+            hooks.enter_context(blocks[-1].register_forward_hook(leave))
             yield
 
 
 def find_sharing(root: nn.Module, call: Callable[[], object], shape: torch.Size) -> Sharing | None:
-    """The blocks among the layers of a model, if there are any.
-
-    Args:
-        root: the model.
-        call: something that runs its text tower.
-        shape: ``[prompts, length]`` of that call.
-    """
+    """The blocks among the layers of a model; `call` runs its text tower on prompts of `shape`."""
     order: list[nn.Module] = []
 
     def watch(module: nn.Module, args: Any, output: Any) -> None:
@@ -144,10 +135,9 @@ def find_sharing(root: nn.Module, call: Callable[[], object], shape: torch.Size)
             order.append(module)
 
     lists = [module for module in root.modules() if isinstance(module, nn.ModuleList)]
-    layers = {layer for one in lists for layer in one}
     with ExitStack() as hooks:
-        for layer in layers:
-            hooks.callback(layer.register_forward_hook(watch).remove)
+        for layer in {layer for one in lists for layer in one}:
+            hooks.enter_context(layer.register_forward_hook(watch))
         call()
     for one in lists:
         blocks = list(one)

@@ -9,7 +9,7 @@ what the tower does with two sentences, not by its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -26,45 +26,33 @@ TextCall = Callable[[Tensor, Any], Tensor]
 
 
 @torch.no_grad()
-def find_embedding(root: nn.Module, call: TextCall, probe: Tokens) -> tuple[nn.Module | None, str]:
+def find_embedding(root: nn.Module, call: TextCall, probe: Tokens) -> nn.Module:
     """The layer that turns the ids, and nothing else, into ``[prompts, length, width]``."""
     found: list[nn.Module] = []
 
     def watch(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        takes_ids = (
-            bool(args)
-            and isinstance(args[0], Tensor)
-            and args[0].shape == probe.ids.shape
-            and not args[0].is_floating_point()
-            and bool((args[0] == probe.ids).all())
-        )
-        gives_vectors = isinstance(output, Tensor) and output.shape[:-1] == probe.ids.shape
-        if takes_ids and gives_vectors and output.is_floating_point():
-            found.append(module)
+        ids = args[0] if args else None
+        if isinstance(ids, Tensor) and isinstance(output, Tensor):
+            takes_ids = ids.shape == probe.ids.shape and bool((ids == probe.ids).all())
+            if takes_ids and output.shape[:-1] == ids.shape:
+                found.append(module)
 
-    handles = [module.register_forward_hook(watch) for module in root.modules()]
-    try:
+    with ExitStack() as hooks:
+        for module in root.modules():
+            hooks.enter_context(module.register_forward_hook(watch))
         call(probe.ids, probe.mask)
-    finally:
-        for handle in handles:
-            handle.remove()
     # NLLB's table of positions takes the ids too, and a wrapper (LoRA) contains the table it wraps.
-    tables = [layer for layer in dict.fromkeys(found) if _ignores_position(layer, probe.ids)]
+    tables = [
+        layer
+        for layer in dict.fromkeys(found)
+        if agree(layer(probe.ids), layer(probe.ids.flip(1)).flip(1))
+    ]
     outermost = [a for a in tables if not any(a is not b and a in b.modules() for b in tables)]
-    if len(outermost) == 1:
-        return outermost[0], ""
-    return None, (
-        "no layer turns its token ids into embeddings"
-        if not outermost
-        else f"{len(outermost)} layers turn its token ids into embeddings"
-    )
-
-
-def _ignores_position(layer: nn.Module, ids: Tensor) -> bool:
-    """Whether a token has the same vector wherever it stands, as in a table of tokens."""
-    here: Tensor = layer(ids)
-    there: Tensor = layer(ids.flip(1))
-    return agree(here, there.flip(1))
+    if not outermost:
+        raise TowerError("no layer turns its token ids into embeddings")
+    if len(outermost) > 1:
+        raise TowerError(f"{len(outermost)} layers turn its token ids into embeddings")
+    return outermost[0]
 
 
 def agree(a: Tensor, b: Tensor) -> bool:
@@ -86,20 +74,10 @@ def output_replaced(layer: nn.Module, ids: Tensor, value: Tensor) -> Iterator[No
         used = True
         return value.to(output.dtype, copy=True)  # BLIP adds positions in place
 
-    handle = layer.register_forward_hook(replace)
-    try:
+    with layer.register_forward_hook(replace):
         yield
-    finally:
-        handle.remove()
     if not used:
         raise TowerError("the text tower did not ask its embedding layer for the prompts")
-
-
-_PROBES = (
-    ("a dog", "a black cat."),
-    ("a", "a cat"),
-    ("a",),
-)  # the next, if the model is that short
 
 
 class TextTower:
@@ -111,6 +89,11 @@ class TextTower:
         call: the model's own text features from ids and mask; must also take shortened ids.
         probe: at least one tokenised sentence, shorter than the full length.
         slack: how many columns of padding to keep when the tail is cut.
+
+    Attributes:
+        layer: turns ids into embeddings, which can be replaced; if it is None, `reason` is why.
+        cuts_tail: whether padding after the last real token is left out (exact for this tower).
+        sharing: how prompts that begin alike share the work on their beginning, if they can.
     """
 
     def __init__(
@@ -120,9 +103,11 @@ class TextTower:
         self._tower = f"the text tower {tower}"
         self._own_call = call
         self._slack = slack
-        self._cut = False
         self._masked = True
-        self._sharing: Sharing | None = None
+        self.layer: nn.Module | None = None
+        self.reason = ""
+        self.cuts_tail = False
+        self.sharing: Sharing | None = None
         with untouched(model):  # ours alone, or hooks of two threads would see each other's calls
             self._explore(probe)
 
@@ -131,21 +116,6 @@ class TextTower:
         """Device of the weights."""
         device: torch.device = next(self.model.parameters()).device
         return device
-
-    @property
-    def can_splice(self) -> bool:
-        """Whether embeddings can be replaced; if not, `reason` is why."""
-        return self._layer is not None
-
-    @property
-    def cuts_tail(self) -> bool:
-        """Whether padding after the last real token is left out (exact for this tower)."""
-        return self._cut
-
-    @property
-    def shares_beginnings(self) -> bool:
-        """Whether prompts that begin alike share the work on their beginning (exact here)."""
-        return self._sharing is not None
 
     def embed_tokens(self, ids: Tensor) -> Tensor:
         """Token embeddings as the tower's own layer makes them, without gradient."""
@@ -157,7 +127,7 @@ class TextTower:
 
     def shorten(self, tokens: Tokens) -> Tokens:
         """Leave out the padded tail where that is exact."""
-        if not self._cut:
+        if not self.cuts_tail:
             return tokens
         length = used_length(tokens) + self._slack
         return Tokens(tokens.ids[:, :length], tokens.mask[:, :length])
@@ -175,20 +145,14 @@ class TextTower:
         return self._encode_from(tokens, embeddings[:, : tokens.ids.shape[1]])
 
     def encode_episodes(self, tokens: Tokens, tree: Tree, embeddings: Tensor) -> Tensor:
-        """Features of the same prompts under several contexts.
+        """Features ``[episodes, prompts, dim]`` of the same prompts under several contexts.
 
-        Args:
-            tokens: ``[prompts, length]``, shortened if they can be.
-            tree: what the prompts have in common in each episode.
-            embeddings: ``[episodes, prompts, length, width]``
-
-        Returns:
-            ``[episodes, prompts, dim]``
+        Tokens are shortened if they can be; `tree` is what the prompts have in common in each
+        episode, and `embeddings` are ``[episodes, prompts, length, width]``.
         """
-        episodes = len(embeddings)
-        shared = self._sharing
-        sharing = None if shared is None or shared.is_recomputed else shared.on(tree)
-        features = self._encode_from(tokens.repeat(episodes), embeddings.flatten(0, 1), sharing)
+        episodes, sharing = len(embeddings), self.sharing
+        on_tree = None if sharing is None or sharing.is_recomputed else sharing.on(tree)
+        features = self._encode_from(tokens.repeat(episodes), embeddings.flatten(0, 1), on_tree)
         return features.reshape(episodes, len(tokens.ids), -1)
 
     def _call(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -196,9 +160,9 @@ class TextTower:
             return self._own_call(ids, mask if self._masked else None)
 
     def _require_layer(self) -> nn.Module:
-        if self._layer is None:
+        if self.layer is None:
             raise TowerError(f"{self._tower} cannot be tuned: {self.reason}")
-        return self._layer
+        return self.layer
 
     def _encode_from(
         self,
@@ -215,20 +179,22 @@ class TextTower:
         # a tokenizer that was called under inference_mode gives tensors that autograd refuses
         probe = Tokens(probe.ids.clone(), probe.mask.clone())
         try:
-            self._layer, self.reason = find_embedding(self.model, self._call, probe)
+            self.layer = find_embedding(self.model, self._call, probe)
+            self._check_splice(probe)
+            self.cuts_tail = self._tail_is_free(probe)
+            self._check_gradient(self.shorten(probe))
+        except TowerError as error:
+            self.layer, self.reason = None, str(error)
+        except ModelError:
+            raise
         except (AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
             advice = remedy(self.model, str(error))
             if isinstance(error, IndexError):
                 advice = " (The tokenizer may be damaged, or that of another model.)"
             raise ModelError(f"{self._tower} does not take sentences: {error}{advice}") from error
-        if self._layer is not None:
-            self._check_splice(probe)
-        if self._layer is not None:
-            self._cut = self._tail_is_free(probe)
-            self._check_gradient(self.shorten(probe))
-        if self._cut and self._layer is not None:
+        if self.cuts_tail and self.layer is not None:
             self._masked = not self._mask_is_free(probe)
-            self._sharing = self._find_sharing(probe)
+            self.sharing = self._find_sharing(probe)
 
     @torch.no_grad()
     def _check_splice(self, probe: Tokens) -> None:
@@ -238,8 +204,7 @@ class TextTower:
         same = self._encode_from(probe, embeddings)
         other = self._encode_from(probe, embeddings.flip(-1))
         if not agree(same, own) or agree(other, own):
-            self._layer = None
-            self.reason = "its features do not follow its token embeddings"
+            raise TowerError("its features do not follow its token embeddings")
 
     def _check_gradient(self, probe: Tokens) -> None:
         """A gradient must come back from the features to the embeddings."""
@@ -248,18 +213,16 @@ class TextTower:
             try:
                 torch.autograd.grad(self._encode_from(probe, leaf).float().sum(), leaf)
             except (RuntimeError, Warning) as error:
-                self._layer = None
-                self.reason = f"no gradient comes through it ({str(error).partition('. ')[0]})"
-                if any(tensor.is_inference() for tensor in _tensors(self.model)):
-                    self.reason = (
-                        "its weights were made under torch.inference_mode: load it outside of that"
-                    )
-                elif _is_quantised(self.model):
-                    self.reason = "its layers are quantised and give no gradient: load it in float"
+                reason = f"no gradient comes through it ({str(error).partition('. ')[0]})"
+                if any(p.is_inference() for p in self.model.parameters()):
+                    reason = "its weights were made under torch.inference_mode: load it outside it"
+                elif any("quantized" in type(m).__module__ for m in self.model.modules()):
+                    reason = "its layers are quantised and give no gradient: load it in float"
+                raise TowerError(reason) from error
 
     def _check_known(self, ids: Tensor) -> None:
         """A damaged tokenizer, or that of another model, may name tokens that are not there."""
-        count = getattr(self._layer, "num_embeddings", None)
+        count = getattr(self.layer, "num_embeddings", None)
         if isinstance(count, int) and int(ids.max()) >= count:
             raise ModelError(
                 f"the tokenizer does not belong to {self._tower}: it names token "
@@ -329,28 +292,23 @@ class TextTower:
         return sharing if agree(shared.detach(), own) else None
 
 
-def _tensors(root: nn.Module) -> Iterator[Tensor]:
-    yield from root.parameters()
-    yield from root.buffers()
-
-
-def _is_quantised(root: nn.Module) -> bool:
-    return any("quantized" in type(module).__module__ for module in root.modules())
-
-
 def used_length(tokens: Tokens) -> int:
     """How many columns hold a real token in some row, counted from the left."""
     return int(tokens.mask.any(0).nonzero().max()) + 1
 
 
-def tokenized_probe(tokenize: Callable[[Sequence[str]], Tokens]) -> Tokens:
+def tokenized_probe(
+    tokenize: Callable[[Sequence[str]], Tokens],
+    sentences: Sequence[str] = ("a dog", "a black cat."),
+) -> Tokens:
     """Two short sentences of different length, to look at what a text tower does with them."""
-    for sentences in _PROBES[:-1]:
-        try:
-            return tokenize(sentences)
-        except PromptError:
-            continue
-    return tokenize(_PROBES[-1])
+    try:
+        return tokenize(sentences)
+    except PromptError:  # the model is that short
+        shorter = [sentence.rpartition(" ")[0] for sentence in sentences]
+        if not any(shorter):
+            raise
+        return tokenized_probe(tokenize, [sentence for sentence in shorter if sentence])
 
 
 def check_length(text: str, length: int, limit: int) -> None:

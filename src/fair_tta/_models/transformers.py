@@ -44,7 +44,7 @@ class TransformersBackend(TextTower):
         self._image_options = {"input_data_format": "channels_last"} if guesses else {}
         self._tokenizer = tokenizer
         self._image_arguments = _parameters(getattr(model, "get_image_features", None))
-        text = _text_module(model)
+        text = getattr(model, "text_model", getattr(model, "text_encoder", model))
         self._length = _context_length(model, text, tokenizer)
         name = f"{type(text).__name__} of {self.name}"
         super().__init__(model, name, text_call, tokenized_probe(self.tokenize))
@@ -177,11 +177,6 @@ def _blip_text(model: Any, ids: Tensor, mask: Tensor) -> Tensor:
 def _blip_image(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     features: Tensor = model.vision_proj(model.vision_model(**inputs).last_hidden_state[:, 0])
     return features
-
-
-def _text_module(model: Any) -> Any:
-    names = ("text_model", "text_encoder")
-    return next((getattr(model, name) for name in names if hasattr(model, name)), model)
 
 
 def _pooled(output: Any) -> Tensor:

@@ -1,17 +1,97 @@
-"""The shared context: the template's own tokens, found in every tokenised prompt."""
+"""Tokenised prompts, and the context they share: the template's own tokens, found in each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from itertools import islice, takewhile
+from dataclasses import dataclass
+from itertools import chain, islice, takewhile
 
 import torch
+from torch import Tensor
 
+from fair_tta._models.borrow import made_once
+from fair_tta._models.prefix_sharing import Tree
 from fair_tta._models.protocol import Tokens
-from fair_tta._prompts.encoder import PromptSet
 from fair_tta._prompts.templates import Prompt, Templates
 from fair_tta.errors import PromptError
+
+
+@dataclass(frozen=True, eq=False)
+class PromptSet:
+    """Tokenised prompts that know where the shared context sits in them.
+
+    Attributes:
+        texts: the sentences.
+        tokens: ids and mask, ``[prompts, length]``.
+        slots: ``[prompts, length]``, which vector of the context stands here, -1 for fixed tokens.
+    """
+
+    texts: tuple[str, ...]
+    tokens: Tokens
+    slots: Tensor
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    @made_once
+    def tree(self) -> Tree:
+        """What the prompts have in common at their beginnings, under any context."""
+        return Tree.of(self.tokens, self.slots)
+
+    @property
+    @made_once
+    def _parts(self) -> dict[int, list[PromptSet]]:
+        return {}
+
+    def parts(self, size: int) -> list[PromptSet]:
+        """The prompts in sets of at most `size`, always the same ones."""
+        if size >= len(self):
+            return [self]
+        if size not in self._parts:
+            self._parts[size] = [self[i : i + size] for i in range(0, len(self), size)]
+        return self._parts[size]
+
+    def __getitem__(self, rows: slice) -> PromptSet:
+        tokens = Tokens(self.tokens.ids[rows], self.tokens.mask[rows])
+        return PromptSet(self.texts[rows], tokens, self.slots[rows])
+
+    def trim(self, tokens: Tokens) -> PromptSet:
+        """The same prompts with fewer columns, as in `tokens`."""
+        return PromptSet(self.texts, tokens, self.slots[:, : tokens.ids.shape[1]])
+
+    def shift(self, offset: int | Tensor) -> PromptSet:
+        """The same prompts with vectors `offset` places further on, one offset or one per prompt.
+
+        So several copies of the context can lie one after another in one tensor.
+        """
+        by = torch.as_tensor(offset, device=self.slots.device).reshape(-1, 1)
+        return PromptSet(self.texts, self.tokens, torch.where(self.slots < 0, -1, self.slots + by))
+
+    def splice(self, embeddings: Tensor, context: Tensor) -> Tensor:
+        """Put context vectors into token embeddings.
+
+        Args:
+            embeddings: ``[prompts, length, width]``, those of `tokens`.
+            context: ``[..., vectors, width]``.
+
+        Returns:
+            ``[..., prompts, length, width]``, differentiable in both.
+        """
+        vectors = context[..., self.slots.clamp(min=0), :]
+        return torch.where((self.slots >= 0).unsqueeze(-1), vectors, embeddings)
+
+
+def concatenate(sets: Sequence[PromptSet]) -> PromptSet:
+    """One set of all prompts, in order."""
+    return PromptSet(
+        tuple(text for prompts in sets for text in prompts.texts),
+        Tokens(
+            torch.cat([prompts.tokens.ids for prompts in sets]),
+            torch.cat([prompts.tokens.mask for prompts in sets]),
+        ),
+        torch.cat([prompts.slots for prompts in sets]),
+    )
 
 
 def match(a: Sequence[int], b: Sequence[int]) -> list[int]:
@@ -53,17 +133,10 @@ _FILLERS = ("qqq", "xzx", "7")  # differ in their first and last token, merge wi
 
 
 class SharedContext:
-    """The tokens of the template, numbered once for all sets of prompts.
-
-    Args:
-        tokenize: the backend's tokenizer.
-        prompts: the sets that define the context, in order.
-    """
+    """The tokens of the template, numbered once for all sets of prompts, in their order."""
 
     def __init__(
-        self,
-        tokenize: Callable[[Sequence[str]], Tokens],
-        prompts: Sequence[Sequence[Prompt]],
+        self, tokenize: Callable[[Sequence[str]], Tokens], prompts: Sequence[Sequence[Prompt]]
     ) -> None:
         self._tokenize = tokenize
         self._ids: dict[str, list[int]] = {}
@@ -114,9 +187,8 @@ class SharedContext:
     def _find(self, prompts: Sequence[Prompt]) -> list[tuple[list[int], list[int]]]:
         """For each prompt the template's tokens: positions among the real tokens, and ids."""
         self._look_up(prompt.text for prompt in prompts)
-        self._look_up(_FILLERS, skip_long=True)
         variants = (text for i in range(len(prompts)) for _, text in _variants(prompts, i))
-        self._look_up(variants, skip_long=True)
+        self._look_up(chain(_FILLERS, variants), skip_long=True)
         found = []
         for index, prompt in enumerate(prompts):
             own = self._ids[prompt.text]
@@ -145,17 +217,16 @@ class SharedContext:
     def _look_up(self, texts: Iterable[str], skip_long: bool = False) -> None:
         """Tokenise what is new. A variant may be too long where the prompt itself is not."""
         new = [text for text in dict.fromkeys(texts) if text not in self._ids]
+        if not new:
+            return
         try:
-            tokens = self._tokenize(new) if new else None
+            tokens = self._tokenize(new)
+            self._ids.update((text, tokens.row(i)) for i, text in enumerate(new))
         except PromptError:
             if not skip_long:
                 raise
-            for text in new:
-                with suppress(PromptError):
-                    self._ids[text] = self._tokenize([text]).row(0)
-            return
-        if tokens is not None:
-            self._ids.update((text, tokens.row(i)) for i, text in enumerate(new))
+            for text in new if len(new) > 1 else ():
+                self._look_up([text], skip_long)
 
 
 def _variants(prompts: Sequence[Prompt], index: int) -> list[tuple[int, str]]:
@@ -171,16 +242,15 @@ def _variants(prompts: Sequence[Prompt], index: int) -> list[tuple[int, str]]:
     ]
 
 
-def _common(a: list[int], b: list[int]) -> int:
-    """Length of the common beginning."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
-
-
 def _changed(own: list[int], variants: list[list[int]]) -> tuple[int, int]:
     """The span of `own` outside which all variants agree with it."""
-    start = min(_common(own, other) for other in variants)
-    end = min(_common(own[::-1], other[::-1]) for other in variants)
-    return start, len(own) - end
+    every = [own, *variants]
+    return _common(every), len(own) - _common([ids[::-1] for ids in every])
+
+
+def _common(every: list[list[int]]) -> int:
+    """Length of the common beginning."""
+    return sum(1 for _ in takewhile(lambda ids: len({*ids}) == 1, zip(*every, strict=False)))
 
 
 def find_context(

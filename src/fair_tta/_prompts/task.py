@@ -1,26 +1,34 @@
-"""The text side of a classifier: a table of prompts and their features."""
+"""The text side of a classifier: its prompts, and their features under any context."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from fair_tta._cache import Cache
+from fair_tta._cache import Cache, size_of
+from fair_tta._linalg import unit
 from fair_tta._models.borrow import borrowed, fingerprint, made_once
 from fair_tta._models.protocol import Backend
-from fair_tta._prompts.context import SharedContext, find_context
-from fair_tta._prompts.encoder import PromptEncoder, PromptSet
+from fair_tta._prompts.context import PromptSet, SharedContext, find_context
 from fair_tta._prompts.templates import Templates
 from fair_tta.errors import ModelError
 
+T = TypeVar("T")
+
+TOKENS_AT_ONCE = 1024
+"""How many tokens run through the text tower at once when a gradient is wanted: bounds memory."""
+
+_TOGETHER = 64  # prompts that may share their beginnings: each one more costs some attention
+
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Task(PromptEncoder):
+class Task:
     """The classes and sensitive attributes as prompts of one model with its current weights.
 
     It never changes: for other weights there is another task. Features are computed when they are
@@ -40,6 +48,8 @@ class Task(PromptEncoder):
         sensitive_prompts: prompts of the attribute values, by attribute.
     """
 
+    backend: Backend
+    cache: Cache
     targets: Mapping[str, str]
     sensitive: Mapping[str, Mapping[str, str]]
     templates: Templates
@@ -47,6 +57,7 @@ class Task(PromptEncoder):
     sensitive_prompts: Mapping[str, PromptSet]
     _scale: float | None
     _shared: SharedContext
+    _owner: object
 
     def __init__(
         self,
@@ -79,8 +90,11 @@ class Task(PromptEncoder):
 
     def anew(self) -> Task:
         """The same task for the weights as they are now."""
+        return self._with(self.sensitive)
+
+    def _with(self, sensitive: Mapping[str, Mapping[str, str]]) -> Task:
         return Task(
-            self.backend, self.targets, self.sensitive, self.templates, self._scale, self._shared,
+            self.backend, self.targets, sensitive, self.templates, self._scale, self._shared,
             self.cache,
         )  # fmt: skip
 
@@ -146,10 +160,122 @@ class Task(PromptEncoder):
             " x ".join(label for label, _ in values): " ".join(phrase for _, phrase in values)
             for values in combinations
         }
-        return Task(
-            self.backend, self.targets, {" x ".join(self.sensitive): names}, self.templates,
-            self._scale, self._shared, self.cache,
-        )  # fmt: skip
+        return self._with({" x ".join(self.sensitive): names})
+
+    def remember(
+        self, key: Hashable, make: Callable[[], T], size: Callable[[T], int] = size_of
+    ) -> T:
+        """Make something once, as long as the cache has room for it.
+
+        Args:
+            key: identifies it, and the images it depends on if there are any.
+            make: makes it.
+            size: its bytes; by default those of its tensors.
+        """
+        return self.cache.recall(self._owner, key, make, size)
+
+    def own_features(self, prompts: PromptSet) -> Tensor:
+        """Unit features of prompts as they are, from the model's own call: ``[prompts, dim]``."""
+        rows = max(1, 8 * TOKENS_AT_ONCE // prompts.tokens.ids.shape[1])
+        with borrowed(self.backend):
+            parts = [self.backend.encode_text(part.tokens) for part in prompts.parts(rows)]
+            return unit(torch.cat(parts))
+
+    def encode(self, prompts: PromptSet, context: Tensor) -> Tensor:
+        """Unit features of prompts under another context, differentiable in it.
+
+        Args:
+            prompts: the prompts.
+            context: ``[..., vectors, width]``; leading dimensions are separate episodes.
+
+        Returns:
+            ``[..., prompts, dim]``
+        """
+        if len(prompts) > _TOGETHER:
+            parts = [self.encode(part, context) for part in prompts.parts(_TOGETHER)]
+            return torch.cat(parts, dim=-2)
+        short, embeddings = self._prepared(prompts)
+        spliced = short.splice(embeddings, context)
+        every = spliced.reshape(-1, *spliced.shape[-3:])
+        encode = getattr(self.backend, "encode_episodes", None)
+        if encode is not None:
+            features: Tensor = encode(short.tokens, short.tree, every)
+        else:
+            tokens = short.tokens.repeat(len(every))
+            features = self.backend.encode_prompts(tokens, every.flatten(0, 1))
+        return unit(features).reshape(*spliced.shape[:-2], -1)
+
+    def encode_many(self, prompts: PromptSet, context: Tensor) -> Tensor:
+        """`encode` without gradient, a bounded number of tokens at a time.
+
+        Args:
+            prompts: the prompts.
+            context: ``[episodes, vectors, width]``
+
+        Returns:
+            ``[episodes, prompts, dim]``
+        """
+        with torch.no_grad():
+            blocks = self._blocks(prompts, context, 8 * TOKENS_AT_ONCE)
+            return torch.cat(
+                [torch.cat([self.encode(p, c) for p, c, _, _ in row], 1) for row in blocks]
+            )
+
+    def pull_back(self, prompts: PromptSet, context: Tensor, cotangent: Tensor) -> Tensor:
+        """The gradient with respect to the context, from that with respect to the features.
+
+        Args:
+            prompts: the prompts.
+            context: ``[episodes, vectors, width]``
+            cotangent: ``[episodes, prompts, dim]``
+
+        Returns:
+            ``[episodes, vectors, width]``. Only a bounded number of tokens is worked on at a time.
+        """
+        gradient = torch.zeros_like(context)
+        for row in self._blocks(prompts, context, TOKENS_AT_ONCE):
+            for some, part, episodes, rows in row:
+                with torch.enable_grad():
+                    leaf = part.detach().requires_grad_()
+                    features = self.encode(some, leaf)
+                (pulled,) = torch.autograd.grad(features, leaf, cotangent[episodes, rows])
+                gradient[episodes] += pulled
+        return gradient
+
+    def count_tokens(self, prompts: PromptSet) -> int:
+        """How many tokens the text tower sees of these prompts."""
+        return self._shortened(prompts).tokens.ids.numel()
+
+    def _blocks(
+        self, prompts: PromptSet, context: Tensor, tokens: int
+    ) -> list[list[tuple[PromptSet, Tensor, slice, slice]]]:
+        """Cut episodes x prompts into blocks of about `tokens` tokens."""
+        at_once = max(1, tokens // self._shortened(prompts).tokens.ids.shape[1])
+        step = max(1, at_once // len(prompts))
+        episodes = [slice(e, e + step) for e in range(0, len(context), step)]
+        rows = [slice(i, i + at_once) for i in range(0, len(prompts), at_once)]
+        parts = list(zip(prompts.parts(at_once), rows, strict=True))
+        return [[(part, context[some], some, where) for part, where in parts] for some in episodes]
+
+    def _shortened(self, prompts: PromptSet) -> PromptSet:
+        """The prompts without padding that does not matter."""
+
+        def shorten() -> PromptSet:
+            cut = getattr(self.backend, "shorten", None)
+            return prompts.trim(prompts.tokens if cut is None else cut(prompts.tokens))
+
+        return self.remember(("short", prompts), shorten)
+
+    def _prepared(self, prompts: PromptSet) -> tuple[PromptSet, Tensor]:
+        """A few prompts without padding that does not matter, and their token embeddings."""
+
+        def prepare() -> tuple[PromptSet, Tensor]:
+            short = self._shortened(prompts)
+            return short, self.backend.embed_tokens(short.tokens.ids)
+
+        return self.remember(
+            prompts, prepare, lambda made: made[1].nbytes + made[0].tree.mask.nbytes
+        )
 
     def logits(self, images: Tensor, texts: Tensor) -> Tensor:
         """``scale * cosine``: ``[..., n, dim], [..., k, dim] -> [..., n, k]``."""
@@ -164,12 +290,6 @@ class CurrentTask:
     """A task, exchanged for a new one when the weights have changed.
 
     Classifiers that are made of one another hold the same one.
-
-    Args:
-        task: the first.
-
-    Attributes:
-        task: the latest.
     """
 
     def __init__(self, task: Task) -> None:

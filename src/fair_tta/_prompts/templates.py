@@ -23,7 +23,7 @@ _SLOT_NAMES = {
     "{sensitive}": SENSITIVE,
     "[S-CLS]": SENSITIVE,
 }
-_SLOT = re.compile(r"\{[^{}]*\}|\[T-CLS\]|\[S-CLS\]")
+_SLOT = re.compile(r"(\{[^{}]*\}|\[T-CLS\]|\[S-CLS\])")
 _CLOSING = ".,;:!?)]…。，、！？；："  # punctuation that takes no space before it
 SLOTS = "`{target}` (also `[T-CLS]` or a bare `{}`) and `{sensitive}` (also `[S-CLS]`)"
 
@@ -58,22 +58,14 @@ def parse_sentence(
     """Cut a sentence into parts; `required` slots must be there and no others."""
     if not isinstance(sentence, str):
         raise PromptError(f"`{argument}` should be a sentence (got {sentence!r}).")
-    if sentence != sentence.encode("utf-8", "ignore").decode():
-        raise PromptError(f"`{argument}` should be text in Unicode (got {sentence!r}).")
+    _check_unicode(f"`{argument}` should be text", sentence)
     parts: list[SentencePart] = []
-    end = 0
-    for match in _SLOT.finditer(sentence):
-        slot = _SLOT_NAMES.get(match.group())
-        if slot is None:
-            raise PromptError(
-                f"`{argument}` has the unknown slot {match.group()!r}; the slots are {SLOTS}."
-            )
-        if match.start() > end:
-            parts.append(SentencePart(sentence[end : match.start()]))
-        parts.append(SentencePart(match.group(), slot))
-        end = match.end()
-    if end < len(sentence):
-        parts.append(SentencePart(sentence[end:]))
+    for place, text in enumerate(_SLOT.split(sentence)):
+        is_slot = place % 2 == 1
+        if is_slot and text not in _SLOT_NAMES:
+            raise PromptError(f"`{argument}` has the unknown slot {text!r}; the slots are {SLOTS}.")
+        if text:
+            parts.append(SentencePart(text, _SLOT_NAMES[text] if is_slot else None))
     if any("{" in part.text or "}" in part.text for part in parts if part.slot is None):
         raise PromptError(f"`{argument}` has an unmatched brace (got {sentence!r}).")
     slots = {part.slot for part in parts if part.slot is not None}
@@ -104,12 +96,8 @@ def leave_out(sentence: tuple[SentencePart, ...], slot: str) -> str:
 
 def fill(sentence: tuple[SentencePart, ...], phrases: Mapping[str, str]) -> Prompt:
     """The sentence with phrases in its slots."""
-    return Prompt(
-        tuple(
-            part if part.slot is None else SentencePart(phrases[part.slot], part.slot)
-            for part in sentence
-        )
-    )
+    parts = (p if p.slot is None else SentencePart(phrases[p.slot], p.slot) for p in sentence)
+    return Prompt(tuple(parts))
 
 
 Names = Sequence[str] | Mapping[str, str]
@@ -134,14 +122,11 @@ class Templates:
 
     def __init__(self, target: str, sensitive: str | None = None, joint: str | None = None) -> None:
         self.target = parse_sentence("template.target", target, {TARGET})
-        self.sensitive = (
-            None
-            if sensitive is None
-            else parse_sentence("template.sensitive", sensitive, {SENSITIVE})
-        )
-        self.joint = (
-            None if joint is None else parse_sentence("template.joint", joint, {TARGET, SENSITIVE})
-        )
+        self.sensitive = self.joint = None
+        if sensitive is not None:
+            self.sensitive = parse_sentence("template.sensitive", sensitive, {SENSITIVE})
+        if joint is not None:
+            self.joint = parse_sentence("template.joint", joint, {TARGET, SENSITIVE})
 
     @classmethod
     def from_sentence(cls, template: str) -> Templates:
@@ -220,8 +205,7 @@ def parse_names(argument: str, names: Names) -> dict[str, str]:
     for text in (text for pair in pairs for text in pair):
         if not isinstance(text, str) or not text.strip():
             raise PromptError(f"`{argument}` should hold non-empty strings (got {text!r}).")
-        if text != text.encode("utf-8", "ignore").decode():
-            raise PromptError(f"`{argument}` should hold text in Unicode (got {text!r}).")
+        _check_unicode(f"`{argument}` should hold text", text)
     if len(pairs) < 2:
         got = [label for label, _ in pairs]
         raise PromptError(f"`{argument}` should name at least two values (got {got}).")
@@ -243,20 +227,24 @@ def parse_sensitive(
     """
     if sensitive is None:
         return {}
-    if isinstance(sensitive, Mapping):
-        if not sensitive:
-            raise PromptError("`sensitive` should name at least two values (got {}).")
-        if not any(isinstance(value, str) for value in sensitive.values()):
-            return {
-                _attribute(attribute): parse_names(f"sensitive[{attribute!r}]", names)
-                for attribute, names in sensitive.items()
-            }
-    return {"sensitive": parse_names("sensitive", sensitive)}  # type: ignore[arg-type]
+    if (
+        not isinstance(sensitive, Mapping)
+        or not sensitive
+        or any(isinstance(v, str) for v in sensitive.values())
+    ):
+        return {"sensitive": parse_names("sensitive", sensitive)}  # type: ignore[arg-type]
+    for attribute in sensitive:
+        if not isinstance(attribute, str):
+            raise PromptError(
+                f"the attributes of `sensitive` should be strings (got {attribute!r})."
+            )
+        _check_unicode("the attributes of `sensitive` should be", attribute)
+    return {
+        str.__str__(attribute): parse_names(f"sensitive[{attribute!r}]", names)
+        for attribute, names in sensitive.items()
+    }
 
 
-def _attribute(name: str) -> str:
-    if not isinstance(name, str):
-        raise PromptError(f"the attributes of `sensitive` should be strings (got {name!r}).")
-    if name != name.encode("utf-8", "ignore").decode():
-        raise PromptError(f"the attributes of `sensitive` should be in Unicode (got {name!r}).")
-    return str.__str__(name)
+def _check_unicode(start: str, text: str) -> None:
+    if text != text.encode("utf-8", "ignore").decode():
+        raise PromptError(f"{start} in Unicode (got {text!r}).")

@@ -17,7 +17,7 @@ SIZE = 64  # of a finished image, in pixels
 _BIG = 2 * SIZE
 
 Random: TypeAlias = np.random.Generator
-Colour: TypeAlias = tuple[int, int, int]
+Colour: TypeAlias = tuple[int, ...]  # red, green, blue
 Points: TypeAlias = Sequence[tuple[float, float]]
 
 
@@ -200,10 +200,7 @@ def _stamp(image: Image.Image, random: Random, body: Sequence[Points], beak: Poi
 
 
 def _stack(
-    image: Image.Image,
-    random: Random,
-    parts: Sequence[tuple[Points, Colour]],
-    tilt: float = 0.04,
+    image: Image.Image, random: Random, parts: Sequence[tuple[Points, Colour]], tilt: float = 0.04
 ) -> None:
     """Draw the parts with one common size, place, tilt and direction."""
     corners = [point for part, _ in parts for point in part]
@@ -242,20 +239,15 @@ def _gradient(top: Colour, bottom: Colour, horizon: int) -> Image.Image:
 
 def _near(random: Random, colour: Colour, spread: float = 14) -> Colour:
     common, own = random.normal(0, spread), random.normal(0, spread / 2, 3)
-    red, green, blue = (
-        int(np.clip(c + common + o, 0, 255)) for c, o in zip(colour, own, strict=True)
-    )
-    return red, green, blue
+    return tuple(int(c) for c in (np.asarray(colour) + common + own).clip(0, 255))
 
 
 def _lighter(colour: Colour, factor: float) -> Colour:
-    red, green, blue = (int(min(255, c * factor)) for c in colour)
-    return red, green, blue
+    return tuple(int(min(255, c * factor)) for c in colour)
 
 
 def _mixed(first: Colour, second: Colour, part: float) -> Colour:
-    red, green, blue = (int((1 - part) * a + part * b) for a, b in zip(first, second, strict=True))
-    return red, green, blue
+    return tuple(int((1 - part) * a + part * b) for a, b in zip(first, second, strict=True))
 
 
 def mixed_colour(random: Random, first: Colour, second: Colour, part: float) -> Colour:

@@ -52,44 +52,34 @@ def load_open_clip(folder: Path = FOLDER) -> tuple[Any, Any, Any]:
     return model.eval(), preprocess, tokenizer
 
 
-_PLACES = {  # transformers' name in a layer: open_clip's
+_NAMES = {  # parts of names of weights: transformers' and open_clip's
+    "vision_model.": "visual.",
+    "text_model.": "",
+    "encoder.layers": "transformer.resblocks",
     "layer_norm1": "ln_1",
     "layer_norm2": "ln_2",
+    "final_layer_norm": "ln_final",
+    "pre_layrnorm": "ln_pre",
+    "post_layernorm": "ln_post",
     "mlp.fc1": "mlp.c_fc",
     "mlp.fc2": "mlp.c_proj",
-    "self_attn.out_proj": "attn.out_proj",
-}
-_ENDS = {
-    "text_model.embeddings.token_embedding.weight": "token_embedding.weight",
-    "text_model.embeddings.position_embedding.weight": "positional_embedding",
-    "text_model.final_layer_norm.weight": "ln_final.weight",
-    "text_model.final_layer_norm.bias": "ln_final.bias",
-    "vision_model.embeddings.class_embedding": "visual.class_embedding",
-    "vision_model.embeddings.patch_embedding.weight": "visual.conv1.weight",
-    "vision_model.embeddings.position_embedding.weight": "visual.positional_embedding",
-    "vision_model.pre_layrnorm.weight": "visual.ln_pre.weight",
-    "vision_model.pre_layrnorm.bias": "visual.ln_pre.bias",
-    "vision_model.post_layernorm.weight": "visual.ln_post.weight",
-    "vision_model.post_layernorm.bias": "visual.ln_post.bias",
-    "logit_scale": "logit_scale",
+    "self_attn.": "attn.",
+    "embeddings.position_embedding.weight": "positional_embedding",
+    "embeddings.patch_embedding": "conv1",
+    "embeddings.": "",
 }
 
 
 def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """The weights under open_clip's names; it keeps q, k and v in one matrix."""
-    made = {_ENDS[name]: value for name, value in weights.items() if name in _ENDS}
-    made["text_projection"] = weights["text_projection.weight"].T
-    made["visual.proj"] = weights["visual_projection.weight"].T
+    made: dict[str, Tensor] = {}
     for name, value in weights.items():
-        tower, layers, rest = name.partition("_model.encoder.layers.")
-        if not layers:
-            continue
-        block = ("visual." if tower == "vision" else "") + "transformer.resblocks."
-        number, _, place = rest.partition(".")
-        place, _, kind = place.rpartition(".")
-        if place in _PLACES:
-            made[f"{block}{number}.{_PLACES[place]}.{kind}"] = value
-        elif place == "self_attn.q_proj":
-            parts = [weights[name.replace("q_proj", f"{p}_proj")] for p in "qkv"]
-            made[f"{block}{number}.attn.in_proj_{kind}"] = torch.cat(parts)
+        for theirs, other in _NAMES.items():
+            name = name.replace(theirs, other)
+        made[name] = value
+    for name in [name for name in made if "q_proj" in name]:
+        parts = [made.pop(name.replace("q_proj", f"{part}_proj")) for part in "qkv"]
+        made[name.replace("q_proj.", "in_proj_")] = torch.cat(parts)
+    made["text_projection"] = made.pop("text_projection.weight").T
+    made["visual.proj"] = made.pop("visual_projection.weight").T
     return made

@@ -10,14 +10,13 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from numbers import Integral
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, check_count
 from fair_tta.miniature import _drawing as drawing
 from fair_tta.miniature._drawing import Colour, Random
 
@@ -109,8 +108,7 @@ class MiniatureTask:
             split: `WorldSplit.TRAIN` is correlated; the others have groups of equal size.
             mix: ``{(target, value, ...): weight}`` of `groups` to draw other shares of groups.
         """
-        if not isinstance(n, Integral) or n < 0:
-            raise FairTTAError(f"`n` should be a number of images, 0 or more (got {n!r}).")
+        check_count("n", n, least=0)
         return list(itertools.islice(self.stream(seed, split=split, mix=mix), n))
 
     def stream(
@@ -121,8 +119,7 @@ class MiniatureTask:
         mix: Mapping[tuple[str, ...], float] | None = None,
     ) -> Iterator[DrawnImage]:
         """The images of `draw` without an end."""
-        if not isinstance(seed, Integral) or seed < 0:
-            raise FairTTAError(f"`seed` should be a whole number from 0 on (got {seed!r}).")
+        check_count("seed", seed, least=0)
         if not isinstance(split, WorldSplit):
             raise FairTTAError(
                 f"`split` should be a WorldSplit, such as WorldSplit.TEST (got {split!r})."
@@ -168,9 +165,8 @@ class MiniatureTask:
         for names, value in zip(self.sensitive.values(), values, strict=True):
             index = list(names).index(value)
             other = int(random.choice([k for k in range(len(names)) if k != index]))
-            part = (
-                random.uniform(0.1, 0.5) if random.random() < AMBIGUOUS else random.uniform(0, 0.1)
-            )
+            is_blend = random.random() < AMBIGUOUS
+            part = random.uniform(0.1, 0.5) if is_blend else random.uniform(0, 0.1)
             shades.append(Shade(index, other, part))
         image = self.render(random, list(self.targets).index(target), tuple(shades))
         labels = dict(zip(self.sensitive, values, strict=True))

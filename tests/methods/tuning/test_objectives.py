@@ -209,7 +209,7 @@ def test_blocks_change_nothing(task: Task, monkeypatch: pytest.MonkeyPatch) -> N
     (direct,) = torch.autograd.grad(task.encode(prompts, leaf), leaf, cotangent)
     torch.testing.assert_close(whole[1], direct, rtol=1e-4, atol=1e-4)
     for tokens in (1, 30, 100, 300):
-        monkeypatch.setattr("fair_tta._prompts.encoder.TOKENS_AT_ONCE", tokens)
+        monkeypatch.setattr("fair_tta._prompts.task.TOKENS_AT_ONCE", tokens)
         torch.testing.assert_close(task.encode_many(prompts, context), whole[0])
         pulled = task.pull_back(prompts, context, cotangent)
         torch.testing.assert_close(pulled, whole[1], rtol=1e-4, atol=1e-4)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from fair_tta._images.vision import Vision
-from fair_tta._prompts.encoder import PromptSet
+from fair_tta._prompts.context import PromptSet
 from fair_tta._prompts.task import Task
 from fair_tta.errors import check_number
 from fair_tta.methods._base import Needs, Outcome, PixelAdapter

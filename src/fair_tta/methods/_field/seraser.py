@@ -14,11 +14,11 @@ from torch import Tensor
 
 from fair_tta._images.augment import Pixels
 from fair_tta._images.draw import resize, rgb
-from fair_tta._images.views import GEOMETRIC, Views, check_count
+from fair_tta._images.views import GEOMETRIC, Views
 from fair_tta._images.vision import CustomViews, Vision
-from fair_tta._prompts.encoder import PromptSet
+from fair_tta._prompts.context import PromptSet
 from fair_tta._prompts.task import Task
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, check_count
 from fair_tta.methods._base import Needs, Outcome, PixelAdapter
 from fair_tta.methods._tuning.directions import WeightedSum
 from fair_tta.methods._tuning.entropy import entropy

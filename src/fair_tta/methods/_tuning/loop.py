@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fair_tta._linalg import length_and_direction, wide
-from fair_tta._prompts.encoder import TOKENS_AT_ONCE
-from fair_tta._prompts.task import Task
+from fair_tta._prompts.task import TOKENS_AT_ONCE, Task
 from fair_tta.methods._tuning.directions import Aggregated, Direction, combine
 from fair_tta.methods._tuning.entropy import most_confident
 from fair_tta.methods._tuning.losses import Loss, Objective, PromptLoss, objective_of

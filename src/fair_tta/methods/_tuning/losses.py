@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fair_tta._prompts.encoder import PromptSet, concatenate
+from fair_tta._prompts.context import PromptSet, concatenate
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._tuning.entropy import marginal, normalised_entropy

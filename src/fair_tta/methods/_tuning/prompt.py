@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fair_tta._prompts.encoder import concatenate
+from fair_tta._prompts.context import concatenate
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import FindsTexts, Needs, Outcome, Texts, probabilities
