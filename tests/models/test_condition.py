@@ -176,6 +176,6 @@ def test_a_token_that_the_model_does_not_have() -> None:
 
 @pytest.mark.parametrize("name", ["a" * 5000, "a/" * 5000])
 def test_names_that_are_too_long(name: str) -> None:
-    with pytest.raises(ModelError, match="`model='a.*could not be loaded: ") as got:
+    with pytest.raises(ModelError, match=r"`model='a.*could not be loaded: ") as got:
         classify(name)
     assert len(str(got.value)) < 1000
