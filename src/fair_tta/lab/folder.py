@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -30,7 +30,7 @@ from fair_tta.lab._runs.store import ROWS, Store, StoredRow
 from fair_tta.lab._runs.worker import ImageRows
 from fair_tta.lab.data._labels import Labels, LabelValues
 from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record, check_counts, choose
-from fair_tta.lab.report import GalleryImage, write_report
+from fair_tta.lab.report import write_report
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
@@ -47,6 +47,7 @@ AUDIT, REPORT, CARD = "audit.json", "report.html", "card.md"
 PREDICTIONS, PROBLEMS = "predictions.csv", "problems.csv"
 EXAMINATION, EXAMINATION_PAGE = "examine.json", "examine.html"
 WRITTEN = (ROWS, PROBLEMS, AUDIT, REPORT, CARD, PREDICTIONS)
+_LISTED = 5  # images of an examination that could not be used
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,108 +63,6 @@ class FolderAudit:
     audit: Audit
     problems: Problems
     out: Path
-
-
-def finish(
-    columns: Mapping[str, RunColumns],
-    problems: Problems,
-    out: Path,
-    *,
-    named: Mapping[str, Sequence[str]],
-    adapters: Mapping[str, Adapter],
-    interval: Bootstrap,
-    provenance: Mapping[str, Any],
-    harmful: HarmSets | None = None,
-    gallery: Sequence[GalleryImage] = (),
-    notes: Sequence[str] = (),
-    named_problems: bool = True,
-) -> FolderAudit:
-    """Measure answers and write all files; a file is there as a whole or not at all.
-
-    Args:
-        columns: the answers, by the names of the runs.
-        problems: what was left out.
-        out: where files go.
-        named: ``{column: all labels}``, of sensitive columns and others.
-        adapters: by the names of the runs.
-        interval: how intervals are made.
-        provenance: what to write down besides.
-        harmful: sets of classes, see `fair_tta.audit`.
-        gallery: images for the report.
-        notes: sentences to begin `Audit.warnings` with.
-        named_problems: whether the audit names images that were left out, or counts them only.
-    """
-    if not len(next(iter(columns.values()))):
-        listed = "\n".join(problems.lines())
-        raise FairTTAError(f"no row could be used.\n{listed}".rstrip())
-    audits = [
-        of.audit(
-            name,
-            adapters[name],
-            values=named,
-            harmful=harmful,
-            interval=interval,
-            provenance={**provenance, "problems": problems.to_dict(named=named_problems)},
-        )
-        for name, of in columns.items()
-    ]
-    together = audits[0] if len(audits) == 1 else compare(audits)
-    if notes:
-        noted = structs.replace(together.document, warnings=(*notes, *together.warnings))
-        together = replace(together, document=noted)
-    together.save(out / AUDIT)
-    write_report(together, out / REPORT, gallery=gallery)
-    write_report(together, out / CARD)
-    return FolderAudit(together, problems, out)
-
-
-class _Csv:
-    """A file that grows row by row."""
-
-    def __init__(self, path: Path, header: Sequence[str]) -> None:
-        self._file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115
-        self._rows = CsvRows(self._file)
-        self._rows.add(header)
-
-    def close(self) -> None:
-        """There are no more rows."""
-        self._file.close()
-
-
-class ProblemsFile(_Csv):
-    """What was left out, with the numbers of rows."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, ["row", "problem", "what"])
-
-    def add(self, row: int, problem: Problem) -> None:
-        """One more; what is about the whole label file has row 0."""
-        self._rows.add([row or "", problem.kind.value, problem.what])
-
-
-class PredictionsFile(_Csv):
-    """A row for each image: labels, and the prediction of each run.
-
-    Args:
-        path: where to write it.
-        runs: by their names.
-        attributes: the sensitive columns.
-    """
-
-    def __init__(
-        self, path: Path, runs: Mapping[str, RunColumns], attributes: Iterable[str]
-    ) -> None:
-        header = ["image", "row", "target", *(f"sensitive: {a}" for a in attributes)]
-        for name in runs:
-            header += [f"{name}: answer", f"{name}: confidence", f"{name}: probability of target"]
-        super().__init__(path, header)
-
-    def add(self, place: int, record: Record, rows: Sequence[StoredRow]) -> None:
-        """One more image."""
-        cells = [record.key, place, record.target, *record.sensitive.values()]
-        for label, p in ((r.prediction.label, r.prediction.probabilities) for r in rows):
-            cells += [label, p[label], p[record.target]]
-        self._rows.add(cells)
 
 
 NumberedRow = tuple[int, Record | Problem]
@@ -247,7 +146,6 @@ def audit_folder(
     if limit is not None:
         rows = takewhile(lambda row: row[0] <= limit, rows)  # what is about the file has 0
     chosen = list(choose(rows, None, sample, seed, key=_name, group=_group))
-
     fitted = fit_adapters(
         classifier,
         adapters,
@@ -259,9 +157,8 @@ def audit_folder(
     adapters = fitted.adapters
     folder.mkdir(parents=True, exist_ok=True)
     sweep(folder)
-    problems = Problems()
+    problems, gallery = Problems(), GroupGallery(list(adapters))
     columns = {name: RunColumns(classifier.targets, keep_beliefs=True) for name in adapters}
-    gallery = GroupGallery(list(adapters))
     total = min(values.rows, limit or values.rows, sample or values.rows)
     done = used = 0
     with (
@@ -271,56 +168,83 @@ def audit_folder(
     ):
         runner = Runner(job_of(classifier, adapters.values(), model), engine or Local(), store)
         size = classifier.batch_size
-        answered = runner.stream(chosen, _image, size=size, seed=seed, read_ahead=True)
         with (
-            closing(ProblemsFile(listed)) as listing,
-            closing(PredictionsFile(predicted, columns, labels.sensitive)) as predictions,
+            open(listed, "w", encoding="utf-8", newline="") as problems_file,
+            open(predicted, "w", encoding="utf-8", newline="") as predictions_file,
         ):
+            listing, predictions = CsvRows(problems_file), CsvRows(predictions_file)
+            listing.add(["row", "problem", "what"])
+            predictions.add(_header(labels.sensitive, adapters))
+            answered = runner.stream(chosen, _image, size=size, seed=seed, read_ahead=True)
             for (place, row), answers in answered:
                 problem = _problem(row, answers)
                 if problem is not None:
                     problems = problems.add(problem)
-                    listing.add(place, problem)
+                    listing.add([place or "", problem.kind.value, problem.what])
                 elif isinstance(row, Record) and not isinstance(answers, str):
                     for of, answer in zip(columns.values(), answers, strict=True):
                         of.add(row, answer)
-                    predictions.add(place, row, answers)
+                    predictions.add(_cells(place, row, answers))
                     gallery.add(row, answers)
                 done, used = done + (place > 0), used + isinstance(row, Record)
                 if progress is not None:
                     progress(done, max(done, total))
-        if not any(map(len, columns.values())) and not (folder / AUDIT).exists():
-            # for `finish` will fail; an earlier audit stays
-            replace_file(listed, folder / PROBLEMS)
-        said = [f"the first {limit}"] * (limit is not None)
-        said += [f"a sample of {used}"] * (sample is not None)
-        data = {
-            "labels": printable(labels.file.name),
-            "labels_sha256": values.sha256,
-            "images": printable(labels.images.resolve().name),
-            "target_column": labels.target,
-            "sensitive_columns": list(labels.sensitive),
-            "path_column": labels.path,
-            "rename": {column: dict(names) for column, names in labels.rename.items()},
-            "limit": limit,
-            "sample": sample,
+        if not any(map(len, columns.values())):
+            if not (folder / AUDIT).exists():  # an earlier audit stays, with its problems
+                replace_file(listed, folder / PROBLEMS)
+            raise FairTTAError("\n".join(["no row could be used.", *problems.lines()]))
+        provenance = {
+            **classifier_provenance(classifier),
+            "data": {
+                "labels": printable(labels.file.name),
+                "labels_sha256": values.sha256,
+                "images": printable(labels.images.resolve().name),
+                "target_column": labels.target,
+                "sensitive_columns": list(labels.sensitive),
+                "path_column": labels.path,
+                "rename": {column: dict(names) for column, names in labels.rename.items()},
+                "limit": limit,
+                "sample": sample,
+            },
+            **({"reference": fitted.provenance} if fitted.provenance else {}),
+            "problems": problems.to_dict(named=pictures),
         }
-        provenance = {**classifier_provenance(classifier), "data": data}
-        if fitted.provenance:
-            provenance["reference"] = fitted.provenance
-        return finish(
-            columns,
-            problems,
-            folder,
-            named=named,
-            adapters=adapters,
-            harmful=harmful,
-            interval=interval,
-            provenance=provenance,
-            gallery=gallery.images() if pictures else [],
-            named_problems=pictures,
-            notes=[*notes, *fitted.notes, *(f"Not all rows were used: {what}." for what in said)],
-        )
+        audits = [
+            of.audit(
+                name,
+                adapters[name],
+                values=named,
+                harmful=harmful,
+                interval=interval,
+                provenance=provenance,
+            )
+            for name, of in columns.items()
+        ]
+        audit = audits[0] if len(audits) == 1 else compare(audits)
+        some = [f"the first {limit}"] * (limit is not None)
+        some += [f"a sample of {used}"] * (sample is not None)
+        remarks = [*notes, *fitted.notes, *(f"Not all rows were used: {what}." for what in some)]
+        if remarks:
+            noted = structs.replace(audit.document, warnings=(*remarks, *audit.warnings))
+            audit = replace(audit, document=noted)
+        audit.save(folder / AUDIT)
+        write_report(audit, folder / REPORT, gallery=gallery.images() if pictures else [])
+        write_report(audit, folder / CARD)
+    return FolderAudit(audit, problems, folder)
+
+
+def _header(attributes: Iterable[str], runs: Iterable[str]) -> list[str]:
+    header = ["image", "row", "target", *(f"sensitive: {a}" for a in attributes)]
+    for name in runs:
+        header += [f"{name}: answer", f"{name}: confidence", f"{name}: probability of target"]
+    return header
+
+
+def _cells(place: int, record: Record, rows: Iterable[StoredRow]) -> list[object]:
+    cells = [record.key, place, record.target, *record.sensitive.values()]
+    for label, p in ((r.prediction.label, r.prediction.probabilities) for r in rows):
+        cells += [label, p[label], p[record.target]]
+    return cells
 
 
 def _numbered(rows: Iterable[Record | Problem]) -> Iterator[NumberedRow]:
@@ -332,25 +256,23 @@ def _numbered(rows: Iterable[Record | Problem]) -> Iterator[NumberedRow]:
 
 
 def _problem(row: Record | Problem, answers: ImageRows) -> Problem | None:
-    if isinstance(row, Problem) or not isinstance(answers, str):
-        return row if isinstance(row, Problem) else None
-    why = answers.replace(repr(_source(row)), "it")
-    return Problem(ProblemKind.UNREADABLE, f"{row.key}: {why}")
+    if isinstance(row, Record) and isinstance(answers, str):
+        why = answers.replace(repr(_source(row)), "it")
+        return Problem(ProblemKind.UNREADABLE, f"{row.key}: {why}")
+    return row if isinstance(row, Problem) else None
 
 
 def _name(row: NumberedRow) -> str:
-    of = row[1]
-    return of.what if isinstance(of, Problem) else of.key
+    return row[1].what if isinstance(row[1], Problem) else row[1].key
 
 
 def _group(row: NumberedRow) -> tuple[str, ...] | None:
-    of = row[1]
-    return None if isinstance(of, Problem) else of.group
+    return None if isinstance(row[1], Problem) else row[1].group
 
 
 def _image(row: NumberedRow) -> ImageSource | None:
-    of = row[1]
-    return None if isinstance(of, Problem) else ImageSource(of.key, _source(of))
+    record = row[1]
+    return None if isinstance(record, Problem) else ImageSource(record.key, _source(record))
 
 
 def _source(record: Record) -> str:
@@ -448,32 +370,37 @@ def examine_folder(
         progress=fitting,
     )
     fitted(methods)
-    failed, warnings = 0, [*notes, *methods.notes]
-    found = predict_images(
-        classifier,
-        [ZeroShot(), *methods.adapters.values()],
-        images(),
-        out,
-        engine=engine,
-        model=model,
-        restart=restart,
-        read_ahead=read_ahead,
-    )
+    warnings, reasons = [*notes, *methods.notes], list[str]()
 
     def answers() -> Iterator[tuple[str, str, list[Prediction]]]:
-        nonlocal failed
+        found = predict_images(
+            classifier,
+            [ZeroShot(), *methods.adapters.values()],
+            images(),
+            out,
+            engine=engine,
+            model=model,
+            restart=restart,
+            read_ahead=read_ahead,
+        )
         done = 0
         for done, (path, predictions) in enumerate(found, start=1):
+            name = printable(str(Path(*Path(path).parts[-2:])))
             if isinstance(predictions, str):
-                failed += 1
                 problem(predictions)
+                reasons.append(predictions.replace(repr(path), repr(name)))
             else:
-                yield printable(str(Path(*Path(path).parts[-2:]))), path, predictions
+                yield name, path, predictions
             progress(done, None)
-        if failed == done:
-            raise FairTTAError("no image could be used." if done else NO_IMAGE)
-        if failed:
-            warnings.append(f"{failed} of {done} images could not be used.")
+        if not done:
+            raise FairTTAError(NO_IMAGE)
+        if len(reasons) == done:
+            raise FairTTAError(f"no image could be used: {reasons[0]}")
+        if reasons:
+            warnings.append(f"{len(reasons)} of {done} images could not be used.")
+            warnings.extend(reasons[:_LISTED] if pictures else [])
+            if pictures and len(reasons) > _LISTED:
+                warnings.append(f"and {len(reasons) - _LISTED} more.")
 
     examination = examine_answers(
         classifier,
@@ -488,7 +415,7 @@ def examine_folder(
     if out is not None:
         examination.save(Path(out) / EXAMINATION)
         examination.save_html(Path(out) / EXAMINATION_PAGE)
-    return examination, failed
+    return examination, len(reasons)
 
 
 def image_sources(images: Iterable[str | Unlisted]) -> Iterator[ImageSource]:

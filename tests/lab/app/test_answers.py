@@ -16,6 +16,7 @@ from fair_tta.lab.app._answers import (
     certificate,
     draw_examples,
     draw_folder,
+    fields_of,
     kept_views,
 )
 from fair_tta.lab.app._questions import METHODS, Classifiers, Fields, chosen_methods, sandboxed
@@ -25,7 +26,7 @@ from fair_tta.miniature import BIRDS
 @pytest.fixture(scope="module")
 def birds() -> FairTPTClassifier:
     classifiers = Classifiers(views=8)
-    return classifiers.named(BIRDS.targets, BIRDS.sensitive, BIRDS.template)
+    return classifiers.of(fields_of(BIRDS))
 
 
 @pytest.fixture(scope="module")

@@ -7,17 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
-from fair_tta.lab.app._server import (
-    POLICY,
-    Gate,
-    Message,
-    Receive,
-    Scope,
-    Send,
-    UploadLimits,
-    used_bytes,
-)
+from fair_tta.lab.app._server import POLICY, Gate, UploadLimits, used_bytes
 
 
 async def behind(scope: Scope, receive: Receive, send: Send) -> None:

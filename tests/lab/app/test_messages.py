@@ -18,7 +18,7 @@ def failing(error: Exception) -> str:
 
 
 def test_errors_of_the_library_are_shown_with_the_names_of_fields() -> None:
-    text = failing(FairTTAError("`--targets` should name at least two values (got ['<b>'])."))
+    text = failing(FairTTAError("`targets` should name at least two values (got ['<b>'])."))
     assert text == note("`Classes` should name at least two values (got ['<b>']).")
     assert "<b>" not in text
     assert 'role="alert"' in text

@@ -11,10 +11,15 @@ import pytest
 from fair_tta import Audit, Examination, FairTTAError
 from fair_tta.lab.app._answers import draw_folder, fields_of
 from fair_tta.lab.app._questions import Classifiers, Fields, chosen_methods
-from fair_tta.lab.app._uploads import LabelColumns, UploadedFile, audit_uploads, examine_uploads
+from fair_tta.lab.app._uploads import UploadedFile, audit_uploads, examine_uploads
+from fair_tta.lab.folder import Labels
 from fair_tta.miniature import BIRDS
 
-COLUMNS = LabelColumns("class", ("background",))
+
+def labels(
+    out: Path, file: str, target: str = "class", sensitive: tuple[str, ...] = ("background",)
+) -> Labels:
+    return Labels(out / "images", Path(file), target, sensitive)
 
 
 def rows(predictions: Path) -> int:
@@ -69,7 +74,8 @@ def test_uploads_that_are_deleted_meanwhile_are_examined(
         classifiers.of(fields_of(BIRDS)), {}, files, tmp_path / "out", progress=delete
     )
     assert "could not be used" not in page.read_text("utf-8")
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["examine.html", "examine.json"]
+    left = sorted(p.name for p in (tmp_path / "out").iterdir())
+    assert left == ["examine.html", "examine.json", "rows.sqlite"]
 
 
 def test_broken_pictures_are_told_on_the_page_by_their_names(
@@ -89,7 +95,7 @@ def test_broken_pictures_are_told_on_the_page_by_their_names(
 
 
 def test_an_examination_needs_an_attribute(classifiers: Classifiers, tmp_path: Path) -> None:
-    with pytest.raises(FairTTAError, match="`What should not matter` should name at least two"):
+    with pytest.raises(FairTTAError, match="`sensitive` should name at least two"):
         examine_uploads(classifiers.of(Fields("cat, dog")), {}, [], tmp_path / "out")
 
 
@@ -101,8 +107,7 @@ def test_an_audit_has_the_figures_of_an_audit(
         classifiers,
         chosen_methods(["zero-shot", "orthcali"]),
         drawn[0],
-        drawn[1],
-        COLUMNS,
+        labels(tmp_path / "out", drawn[1]),
         fields_of(BIRDS),
         tmp_path / "out",
         notes=["A note."],
@@ -126,9 +131,9 @@ def test_an_audit_has_the_figures_of_an_audit(
 def test_names_come_from_the_columns_if_none_are_written(
     classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
 ) -> None:
-    files = audit_uploads(
-        classifiers, chosen_methods(["zero-shot"]), *drawn, COLUMNS, Fields(""), tmp_path / "out"
-    )
+    out = tmp_path / "out"
+    methods, found = chosen_methods(["zero-shot"]), labels(out, drawn[1])
+    files = audit_uploads(classifiers, methods, drawn[0], found, Fields(""), out)
     origin = Audit.load(files[1]).to_dict()["provenance"]["prompts"]
     assert origin["targets"] == {"land bird": "land bird", "water bird": "water bird"}
     assert origin["sensitive"] == {"background": {"land": "land", "water": "water"}}
@@ -140,15 +145,14 @@ def test_labels_that_lead_elsewhere_lead_nowhere(
     """A path of a picture on the server's disk, in a visitor's CSV file."""
     hidden = tmp_path / "hidden.png"
     hidden.write_bytes(Path(drawn[0][0].path).read_bytes())
-    labels = tmp_path / "evil.csv"
+    evil = tmp_path / "evil.csv"
     text = Path(drawn[1]).read_text()
-    labels.write_text(f"{text}{hidden},water bird,land\n../hidden.png,land bird,water\n")
+    evil.write_text(f"{text}{hidden},water bird,land\n../hidden.png,land bird,water\n")
     files = audit_uploads(
         classifiers,
         chosen_methods(["zero-shot"]),
         drawn[0],
-        str(labels),
-        COLUMNS,
+        labels(tmp_path / "out", str(evil)),
         fields_of(BIRDS),
         tmp_path / "out",
     )
@@ -161,16 +165,20 @@ def test_labels_that_lead_elsewhere_lead_nowhere(
 @pytest.mark.parametrize(
     ("columns", "fields", "message"),
     [
-        (LabelColumns("", ("background",)), Fields(""), "choose the column of classes"),
-        (LabelColumns("class", ()), Fields(""), "choose the column of classes"),
-        (LabelColumns("klass", ("background",)), Fields(""), "lacks ['klass']"),
-        (LabelColumns("class", ("class",)), Fields(""), "columns should differ"),
-        (COLUMNS, Fields("", "time: day, night"), "attributes are the chosen columns"),
-        (COLUMNS, Fields("cat"), "at least two"),
+        (("", ("background",)), Fields(""), "choose the column of classes"),
+        (("class", ()), Fields(""), "choose the column of classes"),
+        (("klass", ("background",)), Fields(""), "lacks ['klass']"),
+        (("class", ("class",)), Fields(""), "columns should differ"),
+        (
+            ("class", ("background",)),
+            Fields("", "time: day, night"),
+            "attributes are the sensitive columns",
+        ),
+        (("class", ("background",)), Fields("cat"), "at least two"),
     ],
 )
 def test_what_cannot_be_audited_is_told(
-    columns: LabelColumns,
+    columns: tuple[str, tuple[str, ...]],
     fields: Fields,
     message: str,
     classifiers: Classifiers,
@@ -178,14 +186,16 @@ def test_what_cannot_be_audited_is_told(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(FairTTAError, match=re.escape(message)):
-        audit_uploads(classifiers, {}, *drawn, columns, fields, tmp_path / "out")
+        found = labels(tmp_path / "out", drawn[1], *columns)
+        audit_uploads(classifiers, {}, drawn[0], found, fields, tmp_path / "out")
 
 
 def test_a_column_needs_two_values(
     classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
 ) -> None:
-    labels = tmp_path / "one.csv"
-    labels.write_text("file,class,background\nbird-00.png,water bird,water\n")
-    message = "column 'class' should hold at least two different values (it holds ['water bird'])."
+    one = tmp_path / "one.csv"
+    one.write_text("file,class,background\nbird-00.png,water bird,water\n")
+    message = "column 'class' should hold at least two different values (it holds ['water bird'])"
     with pytest.raises(FairTTAError, match=re.escape(message)):
-        audit_uploads(classifiers, {}, drawn[0], str(labels), COLUMNS, Fields(""), tmp_path / "out")
+        found = labels(tmp_path / "out", str(one))
+        audit_uploads(classifiers, {}, drawn[0], found, Fields(""), tmp_path / "out")

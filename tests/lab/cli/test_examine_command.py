@@ -70,7 +70,7 @@ def test_broken_pictures_do_not_stop_the_others(pictures: Path, tiny_model: str)
     assert out.stderr.count("cannot read") == 2
     assert "9 images without labels" in out.stdout
     out = call("examine", "gone.png", *options(tiny_model), code=3)
-    assert "Error: no image could be used." in out.stderr
+    assert "Error: no image could be used: " in out.stderr
     out = call("examine", str(pictures / "deep" / "nothing"), *options(tiny_model), code=3)
     (pictures / "empty").mkdir()
     out = call("examine", str(pictures / "empty"), *options(tiny_model), code=3)

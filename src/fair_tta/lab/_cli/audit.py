@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import options
 from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, progress_bars, usage
-from fair_tta.lab._cli.names import harmful_option, parse_renames, sensitive_option, targets_option
+from fair_tta.lab._cli.names import (
+    attributes_option,
+    column_names,
+    harmful_option,
+    parse_renames,
+    prompt_problems,
+    targets_option,
+)
 
 if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
-    from fair_tta.lab.data._labels import LabelValues
     from fair_tta.lab.data._records import Problem
 
 
@@ -126,18 +131,15 @@ def audit_command(
         ).scan()
         sets = usage("--harmful", harmful_option, harmful)
         asked = (
-            usage("--targets", targets_option, targets)
-            if targets
-            else _found(values, target_column)
+            column_names(values, target_column)
+            if not targets
+            else usage("--targets", targets_option, targets)
         )
         for classes in sets.values():
             asked |= {name: phrase for name, phrase in classes.items() if name not in asked}
-        written = usage("--sensitive", _attributes, sensitive, tuple(sensitive_column))
-        classifier = options.make_classifier(
-            context,
-            asked,
-            {c: written[c] if c in written else _found(values, c) for c in sensitive_column},
-        )
+        written = usage("--sensitive", attributes_option, sensitive, sensitive_column)
+        groups = {c: written.get(c) or column_names(values, c) for c in sensitive_column}
+        classifier = options.make_classifier(context, asked, groups)
         _log_prompts(classifier)
         with progress_bars(progress) as bars:
             rows = bars("rows")
@@ -174,7 +176,6 @@ def audit_command(
 def _log_prompts(classifier: FairTPTClassifier) -> None:
     """What the model is asked: names such as 0 and 1 make no sentence, and nobody would notice."""
     from fair_tta._io import printable
-    from fair_tta.lab._cli.names import prompt_problems
 
     task = classifier.task
     sets = {"targets": task.templates.target_prompts(task.targets)}
@@ -188,24 +189,3 @@ def _log_prompts(classifier: FairTPTClassifier) -> None:
         for phrase, why in prompt_problems(names.values()).items():
             text = f"{phrase!r} is {why} and is inserted into the prompt as is. Give it a phrase: "
             log(printable(f"{text}{option}{phrase}=...'."))
-
-
-def _attributes(texts: list[str], columns: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    written = sensitive_option(texts, columns[0] if len(columns) == 1 else "")
-    unknown = [name for name in written if name not in columns]
-    if unknown:
-        raise FairTTAError(
-            f"attributes are the sensitive columns, {list(columns)} (got {unknown}): write "
-            f"'{columns[0]}: name,name'."
-        )
-    return written
-
-
-def _found(values: LabelValues, column: str) -> dict[str, str]:
-    names = values.names(column)
-    if len(names) < 2:
-        raise FairTTAError(
-            f"column {column!r} should hold at least two different values (it holds {names}), or "
-            "name all of them with --targets or --sensitive."
-        )
-    return {name: name for name in names}

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from fair_tta._prompts.templates import parse_names
 from fair_tta.errors import FairTTAError
+
+if TYPE_CHECKING:
+    from fair_tta.lab.data._labels import LabelValues
 
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
 _PROBLEMS = (
@@ -72,6 +76,29 @@ def sensitive_option(texts: Sequence[str], attribute: str) -> dict[str, dict[str
         )
         for name, pairs in found.items()
     }
+
+
+def attributes_option(texts: Sequence[str], columns: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The same of attributes that are columns of labels; the only one need not be written."""
+    written = sensitive_option(texts, columns[0] if len(columns) == 1 else "")
+    unknown = [name for name in written if name not in columns]
+    if unknown:
+        raise FairTTAError(
+            f"attributes are the sensitive columns, {list(columns)} (got {unknown}): write "
+            f"'{columns[0]}: name,name'."
+        )
+    return written
+
+
+def column_names(values: LabelValues, column: str) -> dict[str, str]:
+    """The values of a column as names."""
+    names = values.names(column)
+    if len(names) < 2:
+        raise FairTTAError(
+            f"column {column!r} should hold at least two different values (it holds {names}), or "
+            "name all of them with `targets` or `sensitive`."
+        )
+    return {name: name for name in names}
 
 
 def harmful_option(texts: Sequence[str]) -> dict[str, dict[str, str]]:

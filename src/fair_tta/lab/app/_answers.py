@@ -14,7 +14,7 @@ from PIL import Image
 from fair_tta._images.views import Views, content_generator
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.app._questions import Fields, in_fields, note
+from fair_tta.lab.app._questions import FIELDS, Fields, note
 from fair_tta.lab.report._page import embedded
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._tuning.entropy import most_confident
@@ -24,14 +24,7 @@ from fair_tta.prediction import Prediction
 
 
 class KeptView(NamedTuple):
-    """A view that a method looked at.
-
-    Attributes:
-        place: 0 is the image itself.
-        image: as the model sees it.
-        label: the zero-shot prediction on it.
-        probability: of the label.
-    """
+    """A view that a method looked at, as the model sees it; place 0 is the image itself."""
 
     place: int
     image: Image.Image
@@ -42,13 +35,9 @@ class KeptView(NamedTuple):
 def kept_views(
     classifier: FairTPTClassifier, adapter: Adapter, image: Image.Image, prediction: Prediction
 ) -> list[KeptView]:
-    """The views with the most confident predictions first; none if all or none count.
+    """The share `rho` of the views that a method keeps, the most confident predictions first.
 
-    Args:
-        classifier: its adapter does not matter.
-        adapter: the method; it keeps a share `rho` of the views.
-        image: what `classifier.vision.load` gave.
-        prediction: the method's.
+    There are none if all or none count.
     """
     rho: Any = getattr(adapter, "rho", None)
     if rho is None or prediction.views_kept is None:
@@ -57,21 +46,15 @@ def kept_views(
     log_p = task.log_probabilities(classifier.encode([image]), task.target_features)
     places = most_confident(log_p, rho)[0].tolist()
     p = log_p[0].exp()
-    views = _views_of(classifier, image)
+    vision, backend = classifier.vision, cast(Any, classifier.vision.backend)
+    assert isinstance(vision.views, Views)
+    height, width = backend.preprocess([image]).shape[-2:]  # as large as the model's input
+    arrays = vision.views(image, (height, width), content_generator(image, vision.seed))
+    views = [image, *map(Image.fromarray, arrays.round().clip(0, 255).astype(np.uint8))]
     return [
         KeptView(i, views[i], classifier.targets[int(p[i].argmax())], float(p[i].max()))
         for i in places
     ]
-
-
-def _views_of(classifier: FairTPTClassifier, image: Image.Image) -> list[Image.Image]:
-    """As large as the model's input."""
-    vision, backend = classifier.vision, cast(Any, classifier.vision.backend)
-    assert isinstance(vision.views, Views)
-    height, width = backend.preprocess([image]).shape[-2:]
-    arrays = vision.views(image, (height, width), content_generator(image, vision.seed))
-    views = arrays.round().clip(0, 255).astype(np.uint8)
-    return [image, *map(Image.fromarray, views)]
 
 
 MOST_VIEWS = 12
@@ -81,13 +64,7 @@ MOST_VIEWS = 12
 def answers_html(
     classifier: FairTPTClassifier, methods: Mapping[str, Adapter], path: str | Path
 ) -> str:
-    """What each method predicts: bars before and after, what is perceived, views, certificate.
-
-    Args:
-        classifier: its adapter does not matter.
-        methods: by name.
-        path: of the image.
-    """
+    """What each method predicts: bars before and after, what is perceived, views, certificate."""
     if not methods:
         raise FairTTAError("choose at least one method.")
     image = classifier.vision.load(path)
@@ -123,7 +100,7 @@ def _answer(classifier: FairTPTClassifier, name: str, method: Adapter, image: Im
     try:
         prediction = classifier.with_adapter(method).predict(image)
     except FairTTAError as error:
-        return f"<section>{title}{note(in_fields(str(error)))}</section>"
+        return f"<section>{title}{note(error.named(FIELDS))}</section>"
     views = kept_views(classifier, method, image, prediction)
     return (
         f'<section data-method="{escape(name)}">{title}{prediction._repr_html_()}'

@@ -28,7 +28,6 @@ from fair_tta.lab.app._questions import (
     sandboxed,
 )
 from fair_tta.lab.app._uploads import (
-    LabelColumns,
     UploadedFile,
     audit_uploads,
     examine_uploads,
@@ -36,6 +35,7 @@ from fair_tta.lab.app._uploads import (
     images_among,
     path_column,
 )
+from fair_tta.lab.data._labels import Labels
 from fair_tta.miniature import BIRDS, FOLDER
 
 EMBEDDED = "the embedded miniature model, which knows drawn images only"
@@ -90,6 +90,12 @@ class AppContext:
 
         page, found = guarded(act, lambda text: (text, None), *self.hidden)
         return page, self.gr.File(found, visible=found is not None)
+
+    def images(self, files: list[UploadedFile]) -> list[UploadedFile]:
+        """The images of an upload, neither none nor too many."""
+        found = images_among(files)
+        self.classifiers.limits.check_files(found)
+        return found
 
     def draw_birds(self, box: Any) -> tuple[list[str], str]:
         """Drawn images and their labels, as uploads of a box."""
@@ -171,7 +177,7 @@ def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
 
     def take(place: int) -> list[str]:
         path, fields = examples[place]
-        return [str(path), fields.targets, fields.sensitive, fields.template]
+        return [str(path), *fields]
 
     asked = [image, *boxes, methods]
     button.click(answer, asked, answers, **_LOUD)
@@ -199,12 +205,10 @@ def examine_tab(context: AppContext) -> None:
         progress: Any = gr.Progress(),  # noqa: B008
     ) -> tuple[str, Any]:
         def make(out: Path) -> list[Path]:
-            found = images_among(files)
-            context.classifiers.limits.check_files(found)
             return examine_uploads(
                 context.classifiers.of(Fields(targets, sensitive, template)),
                 chosen_methods(names),
-                found,
+                context.images(files),
                 out,
                 notes=context.notes,
                 progress=lambda done, total: progress((done, total), unit="images"),
@@ -213,8 +217,7 @@ def examine_tab(context: AppContext) -> None:
         return context.report("Examination", downloads, make)
 
     def take() -> list[Any]:
-        fields = fields_of(BIRDS)
-        return [context.draw_birds(images)[0], fields.targets, fields.sensitive, fields.template]
+        return [context.draw_birds(images)[0], *fields_of(BIRDS)]
 
     button.click(examine, [images, *boxes, methods], [page, downloads], **_LOUD)
     drawn.click(take, None, [images, *boxes], **_QUIET)
@@ -260,16 +263,15 @@ def audit_tab(context: AppContext) -> None:
         progress: Any = gr.Progress(),  # noqa: B008
     ) -> tuple[str, Any]:
         def make(out: Path) -> list[Path]:
-            found = images_among(files)
-            context.classifiers.limits.check_files(found)
+            found = context.images(files)
             if not csv:
                 raise FairTTAError("there is no CSV file yet: drop one, or take the drawn birds.")
+            chosen = target or "", tuple(attributes or ()), where or None
             return audit_uploads(
                 context.classifiers,
                 chosen_methods(names),
                 found,
-                csv[0].path,
-                LabelColumns(target or "", tuple(attributes or ()), where or None),
+                Labels(out / "images", Path(csv[0].path), *chosen),
                 Fields(classes, values, template),
                 out,
                 notes=context.notes,
@@ -300,16 +302,14 @@ def audit_tab(context: AppContext) -> None:
 
     def take() -> list[Any]:
         drawings, file = context.draw_birds(images)
-        found, fields = header(file), fields_of(BIRDS)
+        found = header(file)
         return [
             drawings,
             file,
             gr.Dropdown(choices=found, value="class"),
             gr.Dropdown(choices=found, value=["background"]),
             gr.Dropdown(choices=found, value="file"),
-            fields.targets,
-            fields.sensitive,
-            fields.template,
+            *fields_of(BIRDS),
         ]
 
     chosen = [target, sensitive, paths]

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from html import escape
 from threading import Lock
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from fair_tta._cache import Cache
 from fair_tta._images.views import AugMix
@@ -19,30 +17,22 @@ from fair_tta._models.load import load
 from fair_tta._prompts.templates import Templates, default_template
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
-from fair_tta.lab._cli.names import sensitive_option, targets_option
+from fair_tta.lab._cli.names import (
+    attributes_option,
+    column_names,
+    sensitive_option,
+    targets_option,
+)
 from fair_tta.lab.app._server import UploadLimits
+from fair_tta.lab.data._labels import LabelValues
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._registry import ADAPTERS
 
-
-def sandboxed(page: str, title: str) -> str:
-    """A report as a frame without scripts, forms or links out of it.
-
-    Args:
-        page: a whole HTML page; its own policy forbids scripts too.
-        title: for screen readers.
-    """
-    return (
-        f'<iframe class="fair-tta-report" sandbox="" referrerpolicy="no-referrer" '
-        f'title="{escape(title)}" srcdoc="{escape(page)}"></iframe>'
-    )
-
+T = TypeVar("T")
 
 FIELDS = {
-    "--targets": "Classes",
     "targets": "Classes",
-    "--sensitive": "What should not matter",
     "sensitive": "What should not matter",
     "template": "Sentence",
     "labels_csv": "CSV file",
@@ -52,26 +42,29 @@ FIELDS = {
 }
 """What arguments are called on the page."""
 
+MOST_CLASSIFIERS = 8
+"""Kept at a time; the least recently used goes first."""
+
+METHODS = tuple(name for name, kind in ADAPTERS.items() if kind().is_fitted)
+"""What can be chosen: methods that need no reference images, with their defaults."""
+
 _INTERNAL = "Internal error in fair-tta; the terminal that runs the app shows the details."
 
-T = TypeVar("T")
+
+def sandboxed(page: str, title: str) -> str:
+    """A report as a frame without scripts, forms or links out of it; `title` is for screen readers.
+
+    The policy of the page itself forbids scripts too.
+    """
+    return (
+        f'<iframe class="fair-tta-report" sandbox="" referrerpolicy="no-referrer" '
+        f'title="{escape(title)}" srcdoc="{escape(page)}"></iframe>'
+    )
 
 
 def note(text: str) -> str:
     """A message as HTML, for people and for screen readers."""
     return f'<div class="fair-tta-note" role="alert">{escape(text)}</div>'
-
-
-def in_fields(text: str) -> str:
-    """An error of the library with the names that the page uses.
-
-    Example:
-        >>> in_fields("`--targets` should name at least two values (got []).")
-        '`Classes` should name at least two values (got []).'
-    """
-    for name, field in FIELDS.items():
-        text = text.replace(f"`{name}`", f"`{field}`")
-    return text
 
 
 def without_folders(text: str, *folders: str) -> str:
@@ -97,31 +90,17 @@ def guarded(act: Callable[[], T], failed: Callable[[str], T], *folders: str) -> 
     """
     try:
         return act()
-    except (FairTTAError, OSError) as error:
-        return failed(note(without_folders(in_fields(_text(error)), *folders)))
+    except FairTTAError as error:
+        text = error.named(FIELDS)
+    except OSError as error:
+        text = f"a file cannot be used: {error.strerror or 'reading failed'}."
     except Exception:
         logging.getLogger("fair_tta.lab.app").exception("internal error")
-        return failed(note(_INTERNAL))
+        text = _INTERNAL
+    return failed(note(without_folders(text, *folders)))
 
 
-def _text(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return f"a file cannot be used: {error.strerror or 'reading failed'}."
-    return str(error)
-
-
-MOST_CLASSIFIERS = 8
-"""Kept at a time; the least recently used goes first."""
-
-METHODS = tuple(name for name, kind in ADAPTERS.items() if kind().is_fitted)
-"""What can be chosen: methods that need no reference images, with their defaults."""
-
-Attributes = Mapping[str, Mapping[str, str]]
-"""``{attribute: {label: phrase}}``"""
-
-
-@dataclass(frozen=True)
-class Fields:
+class Fields(NamedTuple):
     """What a visitor has written.
 
     Attributes:
@@ -158,71 +137,49 @@ class Classifiers:
         self.backend: Backend = load(model, None, device=device, dtype=dtype)
         self.limits = limits
         self._views, self._cache = AugMix(views), Cache()
-        self._kept: OrderedDict[str, FairTPTClassifier] = OrderedDict()
+        self._kept: dict[str, FairTPTClassifier] = {}
         self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def of(self, fields: Fields) -> FairTPTClassifier:
-        """The classifier of these fields."""
-        return self.named(
-            read_targets(fields, self.limits), read_sensitive(fields, self.limits), fields.template
-        )
+    def of(self, fields: Fields, values: LabelValues | None = None) -> FairTPTClassifier:
+        """The classifier of these fields, made if there is none; its adapter is `ZeroShot`.
 
-    def named(
-        self, targets: Mapping[str, str], sensitive: Attributes, template: str
-    ) -> FairTPTClassifier:
-        """The classifier of these names, made if there is none; its adapter is `ZeroShot`."""
-        self.limits.check_text("Sentence", template)
-        self.limits.check_names("Classes", len(targets))
-        self.limits.check_names("What should not matter", sum(map(len, sensitive.values())))
-        sentence = template.strip()
-        key = json.dumps(
-            [[*targets.items()], [[a, [*v.items()]] for a, v in sensitive.items()], sentence]
-        )
+        Args:
+            fields: what was written.
+            values: of labels, whose columns have the names that were not written.
+        """
+        for argument, text in fields._asdict().items():
+            self.limits.check_text(FIELDS[argument], text)
+        classes = fields.targets.splitlines()
+        lines = [line for line in fields.sensitive.splitlines() if line.strip()]
+        if values is None:
+            targets, sensitive = targets_option(classes), sensitive_option(lines, "sensitive")
+        else:
+            target, *columns = values.labels.columns
+            is_written = bool(fields.targets.strip())
+            targets = targets_option(classes) if is_written else column_names(values, target)
+            written = attributes_option(lines, columns)
+            sensitive = {c: written.get(c) or column_names(values, c) for c in columns}
+        self.limits.check_names(FIELDS["targets"], len(targets))
+        self.limits.check_names(FIELDS["sensitive"], sum(map(len, sensitive.values())))
+        sentence, usual = fields.template.strip(), default_template(bool(sensitive))
+        key = json.dumps([targets, sensitive, sentence])
         with self._lock:
-            if key not in self._kept:
-                self._kept[key] = self._made(targets, sensitive, sentence)
-            self._kept.move_to_end(key)
-            while len(self._kept) > MOST_CLASSIFIERS:
-                self._kept.popitem(last=False)
-            return self._kept[key]
-
-    def _made(
-        self, targets: Mapping[str, str], sensitive: Attributes, sentence: str
-    ) -> FairTPTClassifier:
-        usual = default_template(bool(sensitive))
-        return FairTPTClassifier(
-            self.backend,
-            dict(targets),
-            {attribute: dict(names) for attribute, names in sensitive.items()} or None,
-            Templates.from_sentence(sentence) if sentence else usual,
-            adapter=ZeroShot(),
-            views=self._views,
-            cache=self._cache,
-        )
-
-
-def read_targets(fields: Fields, limits: UploadLimits) -> dict[str, str]:
-    """Classes as ``{label: phrase}``."""
-    limits.check_text("Classes", fields.targets)
-    return targets_option(fields.targets.splitlines())
-
-
-def read_sensitive(
-    fields: Fields, limits: UploadLimits, attribute: str = "sensitive"
-) -> dict[str, dict[str, str]]:
-    """What should not matter.
-
-    Args:
-        fields: what was written.
-        limits: of what is written.
-        attribute: the name of the attribute where none is written.
-    """
-    limits.check_text("What should not matter", fields.sensitive)
-    lines = [line for line in fields.sensitive.splitlines() if line.strip()]
-    return sensitive_option(lines, attribute)
+            made = self._kept.pop(key, None) or FairTPTClassifier(
+                self.backend,
+                targets,
+                sensitive or None,
+                Templates.from_sentence(sentence) if sentence else usual,
+                adapter=ZeroShot(),
+                views=self._views,
+                cache=self._cache,
+            )
+            self._kept[key] = made  # the last
+            if len(self._kept) > MOST_CLASSIFIERS:
+                del self._kept[next(iter(self._kept))]
+            return made
 
 
 def chosen_methods(names: list[str]) -> dict[str, Adapter]:

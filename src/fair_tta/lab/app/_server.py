@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from ipaddress import ip_address
 from pathlib import Path
 from threading import Event, current_thread, main_thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fair_tta.errors import FairTTAError, require
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MEGABYTE = 2**20
 
@@ -69,12 +71,6 @@ class UploadLimits:
             raise FairTTAError(f"`{field}` should have at most {self.names} names (got {count}).")
 
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
@@ -113,7 +109,7 @@ class Gate:
 
     def __init__(
         self,
-        app: Application,
+        app: ASGIApp,
         folder: Path,
         limits: UploadLimits,
         hosts: Sequence[str] | None = LOCAL,
@@ -132,7 +128,8 @@ class Gate:
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
         refusal = self._refusal(scope["path"], scope["method"], headers)
         if refusal is not None:
-            await _refuse(send, *refusal)
+            response = require("starlette.responses", "app").PlainTextResponse
+            await response(refusal[1], refusal[0])(scope, receive, send)
         elif not _is_upload(scope["path"]):
             await self._app(scope, receive, self._with_policy(send))
         else:
@@ -204,14 +201,6 @@ def _remove_partial(uploads: Path) -> None:
 
 def _is_upload(path: str) -> bool:
     return path.startswith("/gradio_api/upload")
-
-
-async def _refuse(send: Send, status: int, text: str) -> None:
-    body = text.encode()
-    headers = [(b"content-type", b"text/plain; charset=utf-8"),
-               (b"content-length", str(len(body)).encode())]  # fmt: skip
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 LOCALHOST = "127.0.0.1"
@@ -326,19 +315,17 @@ def is_loopback(host: str) -> bool:
 @contextmanager
 def private_folder() -> Iterator[Path]:
     """A folder that only this user can read, for uploads too; it is deleted at the end."""
-    folder = Path(tempfile.mkdtemp(prefix="fair-tta-app-"))
     before = os.environ.get("GRADIO_TEMP_DIR")
-    try:
-        for part in (UPLOADS, "runs", "examples"):
-            (folder / part).mkdir()
-        os.environ["GRADIO_TEMP_DIR"] = str(folder / UPLOADS)
-        yield folder
-    finally:
-        if before is None:
-            os.environ.pop("GRADIO_TEMP_DIR", None)
-        else:
-            os.environ["GRADIO_TEMP_DIR"] = before
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="fair-tta-app-", ignore_cleanup_errors=True) as name:
+        uploads = Path(name, UPLOADS)
+        uploads.mkdir()
+        os.environ["GRADIO_TEMP_DIR"] = str(uploads)
+        try:
+            yield Path(name)
+        finally:
+            del os.environ["GRADIO_TEMP_DIR"]
+            if before is not None:
+                os.environ["GRADIO_TEMP_DIR"] = before
 
 
 @contextmanager

@@ -13,9 +13,16 @@ from fair_tta.auditing._examination import (
     ExaminedAdapter,
     PerceivedAttribute,
 )
-from fair_tta.errors import FairTTAError
 from fair_tta.lab.report._drawings import ACROSS, Dot, difference_dots, dot_plot, heat_map
-from fair_tta.lab.report._numbers import count, images, of_hundred, percent, points, whole
+from fair_tta.lab.report._numbers import (
+    count,
+    headline,
+    model_name,
+    of_hundred,
+    percent,
+    points,
+    whole,
+)
 from fair_tta.lab.report._page import embedded, render
 from fair_tta.lab.report._sentences import MANY_CHANGED, Card
 from fair_tta.metrics._bootstrap import renamed
@@ -25,16 +32,6 @@ LITTLE = 0.1
 """Logits: smaller associations of prompts are called hardly any."""
 
 _SHOWN = 3  # values or classes that a sentence lists
-
-
-def examination_title(document: ExaminationDocument) -> str:
-    """Task, attribute, model and number of images."""
-    targets = document.targets
-    task = " or ".join(targets) if len(targets) <= _SHOWN else f"{len(targets)} classes"
-    model = document.origin.model
-    name = model.name if model is not None and model.name else "a model"
-    by = " and ".join(document.attributes)
-    return f"{task}, by {by}: {name} on {images(document.n)} without labels"
 
 
 def cards(document: ExaminationDocument, attribute: str) -> list[Card]:
@@ -83,23 +80,18 @@ def label_plan(document: ExaminationDocument, attribute: str) -> list[str]:
         if plan.at_random is not None
         else ": it is not there to be drawn."
     )
-    found = [text]
-    if document.adapters:
-        found.append(
-            "Whether a method makes answers right shows only on images whose answer changes. "
-            "The table takes it that two of three of them change the same way; of the other "
-            "images no label is needed."
-        )
-        found.append(
-            "Whether it changes the gap as much as perceived: the table takes it that the change "
-            "falls on one group, whose answers change as often as all."
-        )
-    found.append(
-        f"Level {100 * level:g} %, power 80 %, by the formulas of audits (Wald's for a "
-        "rate, Connor's for McNemar's test). They are plans: they take what is assumed for the "
-        "truth."
+    methods = [
+        "Whether a method makes answers right shows only on images whose answer changes. The table "
+        "takes it that two of three of them change the same way; of the other images no label is "
+        "needed.",
+        "Whether it changes the gap as much as perceived: the table takes it that the change falls "
+        "on one group, whose answers change as often as all.",
+    ]
+    formulas = (
+        f"Level {100 * level:g} %, power 80 %, by the formulas of audits (Wald's for a rate, "
+        "Connor's for McNemar's test). They are plans: they take what is assumed for the truth."
     )
-    return found
+    return [text, *(methods if document.adapters else []), formulas]
 
 
 def _seen(attribute: str, of: PerceivedAttribute) -> Card:
@@ -170,14 +162,12 @@ def examination_html(
         images: show those whose answer would change, if the examination has any. False leaves
             nothing of them in the page, neither image nor name.
     """
-    if not isinstance(examination, Examination):
-        raise FairTTAError(
-            f"`examination` should be an Examination (got {type(examination).__name__})."
-        )
     document = examination.document
+    name = model_name(document.origin) or "a model"
+    named = headline(document.targets, document.attributes, name, document.n)
     return render(
         "examination.html.jinja",
-        title=title or examination_title(document),
+        title=title or f"{named} without labels",
         d=document,
         p=document.origin,
         banners=banners(document),

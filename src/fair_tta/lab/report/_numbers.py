@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from fair_tta.auditing._document import EstimateFields
+from fair_tta.auditing._document import EstimateFields, Provenance
 
 MINUS = "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"
@@ -34,14 +34,22 @@ def interval(figure: EstimateFields, signed: bool = False, words: bool = False) 
     return f"{low} to {high}" if words else f"[{low}, {high}]"
 
 
-def figure_text(figure: EstimateFields, signed: bool = False) -> str:
+def figure_text(figure: EstimateFields, signed: bool = False, unit: str = "") -> str:
     """``81.2 [77.1, 84.6]``."""
-    return f"{percent(figure.value, signed)} {interval(figure, signed)}".rstrip()
+    return f"{percent(figure.value, signed)}{unit} {interval(figure, signed)}".rstrip()
 
 
 def points(figure: EstimateFields, signed: bool = False) -> str:
     """``3.2 points [1.0, 5.4]``."""
-    return f"{percent(figure.value, signed)} points {interval(figure, signed)}".strip()
+    return figure_text(figure, signed, " points")
+
+
+def in_words(figure: EstimateFields, unit: str, signed: bool = False, label: str = "") -> str:
+    """``3.2 points (1.0 to 5.4)``; `unit` begins with its space."""
+    if figure.value is None:
+        return f"{NONE} ({figure.reason})"
+    ends = interval(figure, signed, words=True)
+    return f"{percent(figure.value, signed)}{unit}" + (f" ({label}{ends})" if ends else "")
 
 
 def whole(share: float | None) -> str:
@@ -63,7 +71,7 @@ def plain_number(value: float, digits: int = 3) -> str:
         ['0.00123', '0.5', '1.23', '123', '1234568']
     """
     if not math.isfinite(value):
-        return "n/a"
+        return NONE
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
     text = f"{value:.{max(0, digits - 1 - exponent)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
@@ -89,9 +97,8 @@ def duration(seconds: float | None) -> str:
 
 def times(multiple: float | None) -> str:
     """``1.0`` or ``27`` times: a cost as a multiple of plain zero-shot."""
-    if multiple is None:
-        return NONE
-    return f"{number_of_times(multiple)}{SPACE}\N{MULTIPLICATION SIGN}"
+    sign = f"{SPACE}\N{MULTIPLICATION SIGN}"
+    return NONE if multiple is None else number_of_times(multiple) + sign
 
 
 def number_of_times(multiple: float) -> str:
@@ -112,6 +119,17 @@ def group_name(sensitive: Mapping[str, str], target: str | None = None) -> str:
 def images(n: int) -> str:
     """``1 image``, ``300 images``."""
     return f"{count(n)} image{'' if n == 1 else 's'}"
+
+
+def model_name(origin: Provenance) -> str:
+    """What the model is called, empty if that is not known."""
+    return (origin.model.name if origin.model else "") or ""
+
+
+def headline(targets: Collection[str], by: Iterable[str], model: str, n: int) -> str:
+    """Task, attribute, model and number of images."""
+    task = " or ".join(targets) if len(targets) <= 3 else f"{len(targets)} classes"
+    return f"{task}, by {' and '.join(by)}: {model} on {images(n)}"
 
 
 def of_hundred(share: float | None) -> str:

@@ -21,8 +21,8 @@ from fair_tta.lab.report import _drawings as charts
 from fair_tta.lab.report import _numbers as numbers
 from fair_tta.lab.report import _sentences as sentences
 from fair_tta.lab.report._first_screen import first_screen, screen_of_many
-from fair_tta.lab.report._numbers import count, percent
-from fair_tta.lab.report._verdict import headline, in_short
+from fair_tta.lab.report._numbers import count, model_name, percent
+from fair_tta.lab.report._verdict import audit_title, in_short
 from fair_tta.metrics._definitions import METRICS
 
 if TYPE_CHECKING:
@@ -143,14 +143,8 @@ def embedded(image: Image.Image) -> EmbeddedImage:
 
 def _in_gallery(item: GalleryImage | tuple[object, ...]) -> dict[str, Any]:
     """What the template needs of an image."""
-    if len(item) != len(GalleryImage._fields) or not isinstance(item[0], Image.Image):
-        raise FairTTAError(
-            f"an item of `gallery` should be ({', '.join(GalleryImage._fields)}) with a PIL image "
-            f"(got {len(item)} entries)."
-        )
-    image, caption, before, after, truth, p, q = item
-    assert isinstance(image, Image.Image)
-    was, now = (f"{name} ({percent(float(x))} %)" for name, x in ((before, p), (after, q)))  # type: ignore[arg-type]
+    image, caption, before, after, truth, p, q = GalleryImage(*item)
+    was, now = (f"{name} ({percent(float(x))} %)" for name, x in ((before, p), (after, q)))
     right = ["right" if answer == truth else "wrong" for answer in (before, after)]
     outcome = f"Unchanged, {right[1]}" if before == after else f"From {right[0]} to {right[1]}"
     alt = f"{caption}. Before: {was}. After: {now}. Truth: {truth}. {outcome}."
@@ -197,7 +191,7 @@ def html(
     """
     document = _document(audit)
     section = _section("audit", None, document, gallery)
-    return _page(title or headline(document), [section])
+    return _page(title or audit_title(document), [section])
 
 
 def html_many(
@@ -223,9 +217,8 @@ def html_many(
         _section(f"audit-{i}", heading, _document(audit), gallery)
         for i, (heading, audit, gallery) in enumerate(audits, start=1)
     ]
-    whole = [(section["heading"], section["document"]) for section in sections]
-    if tasks:
-        whole = [(name, audit.document) for name, audit in tasks]
+    whole = [(name, audit.document) for name, audit in tasks]
+    whole = whole or [(section["heading"], section["document"]) for section in sections]
     if len(sections) == 1:
         sections[0]["screen"] = None  # the page's own
     return _page(
@@ -240,20 +233,15 @@ def html_many(
 
 
 def _document(audit: Audit | Mapping[str, Any]) -> AuditDocument:
-    if isinstance(audit, Mapping):
-        audit = Audit.from_dict(audit)
-    if not isinstance(audit, Audit):
-        raise FairTTAError(
-            f"`audit` should be an Audit or its document (got {type(audit).__name__})."
-        )
-    return audit.document
+    if not isinstance(audit, Audit | Mapping):
+        raise FairTTAError(f"`audit` should be an Audit or its document (got {audit!r}).")
+    return (audit if isinstance(audit, Audit) else Audit.from_dict(audit)).document
 
 
 def _sub(documents: Sequence[AuditDocument]) -> str:
     """Model, tasks, images, methods and day."""
     first = documents[0]
-    model = first.origin.model
-    name = model.name if model is not None and model.name else "Answers"
+    name = model_name(first.origin) or "Answers"
     n = sum(d.data.n for d in documents)
     methods = len({c.run for d in documents for c in d.comparisons})
     tasks = f"{len(documents)} tasks, " if len(documents) > 1 else ""
@@ -313,12 +301,13 @@ def markdown(audit: Audit | Mapping[str, Any], *, title: str | None = None) -> s
     cells = sentences.cells_of_runs(document, CARD_ROWS)
     return render(
         "card.md.jinja",
-        title=title or headline(document),
+        title=title or audit_title(document),
         document=document,
         summary=sentences.summary(document),
         changes=sentences.changes(document),
         limits=[
-            (name, text.split(". ")[0].rstrip(".")) for name, text in sentences.limits(document)
+            (name, text.split(". ")[0].rstrip("."))
+            for name, text in sentences.limits(document).items()
         ],
         cells=cells[:CARD_ROWS],
         left_out=max(0, len(cells) - CARD_ROWS),

@@ -15,7 +15,6 @@ from fair_tta.auditing._document import (
     ComparedGroup,
     Comparison,
     Difference,
-    Measured,
     RunFigures,
 )
 from fair_tta.auditing._examine import HALF_WIDTH
@@ -24,7 +23,7 @@ from fair_tta.lab.report._numbers import (
     count,
     group_name,
     images,
-    interval,
+    in_words,
     p_value,
     percent,
 )
@@ -51,14 +50,7 @@ _LARGE = 1e12  # a setting that is larger is not a position on an axis
 
 
 class Card(NamedTuple):
-    """A finding in two sentences.
-
-    Attributes:
-        heading: which question it answers.
-        text: the answer.
-        more: what stands behind it, smaller.
-        tone: ``good``, ``bad`` or none.
-    """
+    """A question, its answer, what stands behind it in smaller letters; tone is good or bad."""
 
     heading: str
     text: str
@@ -79,77 +71,50 @@ def verdict(metric: str, difference: Difference | None) -> Verdict:
     return "better" if up == good else "worse"
 
 
-def limits(document: AuditDocument) -> list[tuple[str, str]]:
+def limits(document: AuditDocument) -> dict[str, str]:
     """What the figures do not show, each with a catchword."""
     settings, attributes = document.settings, " and ".join(document.data.sensitive)
-    others = len(document.comparisons)
-    found = [
-        (
-            "Only chance in drawing images",
-            f"Intervals are made to cover the truth in {100 * settings.level:g} of 100 samples "
-            "of images from the same source. They do not cover other data, wrong labels, other "
-            "wordings of the prompts, another model or a later time.",
-        ),
-        (
-            "Not distinguishable is not equal",
-            "An interval that contains 0 means that these images do not settle the matter. The "
-            "true change may lie anywhere inside it.",
-        ),
-    ]
-    if others:
-        marks = (
-            "Marks of a metric allow for the number of runs compared (Holm), not for that of "
-            "metrics; intervals by group, of sets of classes and of what is perceived, and "
-            "p-values are not corrected."
-            if document.compared
-            else "Marks and p-values are not corrected for the number of comparisons."
-        )
-        found.append(
-            (
-                "Many comparisons",
-                f"{marks} Whoever picks "
-                "the best of several methods on these images picks luck too: on new images it will "
-                "do less well on average. Confirm a choice on images that took no part in it.",
-            )
-        )
-    found += [
-        (
-            "The worst group is a minimum",
-            "The lowest of several measured accuracies is lower, on average, than the accuracy "
-            "which that group really has, the more so the smaller the groups. Intervals of "
-            "worst-group accuracy, of gaps and of their changes are therefore wide: they allow for "
-            "every group that these images do not rule out as the worst.",
-        ),
-        (
-            "Small groups",
-            f"Groups with fewer than {settings.small} images are flagged. An interval on so few "
-            "is wide, and one wrong label moves it.",
-        ),
-        (
-            "Groups that were not named",
-            f"Only {attributes} was looked at, with the values and labels given. Gaps along other "
-            "attributes, and inside a group, are not seen. Labels of people's attributes are often "
-            "somebody's impression.",
-        ),
-        (
-            "A smaller gap is not yet a better model",
-            "A gap also narrows when the better served group is served worse. Read the group table "
-            "next to it.",
-        ),
-        (
-            "Numbers of images are plans",
-            "How many images a claim would need takes the observed rates for the truth. They are "
-            "uncertain themselves.",
-        ),
-    ]
-    return found
+    marks = (
+        "Marks of a metric allow for the number of runs compared (Holm), not for that of "
+        "metrics; intervals by group, of sets of classes and of what is perceived, and "
+        "p-values are not corrected."
+        if document.compared
+        else "Marks and p-values are not corrected for the number of comparisons."
+    )
+    comparisons = {
+        "Many comparisons": f"{marks} Whoever picks "
+        "the best of several methods on these images picks luck too: on new images it will "
+        "do less well on average. Confirm a choice on images that took no part in it.",
+    }
+    return {
+        "Only chance in drawing images": "Intervals are made to cover the truth in "
+        f"{100 * settings.level:g} of 100 samples of images from the same source. They do not "
+        "cover other data, wrong labels, other wordings of the prompts, another model or a later "
+        "time.",
+        "Not distinguishable is not equal": "An interval that contains 0 means that these images "
+        "do not settle the matter. The true change may lie anywhere inside it.",
+        **(comparisons if document.comparisons else {}),
+        "The worst group is a minimum": "The lowest of several measured accuracies is lower, on "
+        "average, than the accuracy which that group really has, the more so the smaller the "
+        "groups. Intervals of worst-group accuracy, of gaps and of their changes are therefore "
+        "wide: they allow for every group that these images do not rule out as the worst.",
+        "Small groups": f"Groups with fewer than {settings.small} images are flagged. An interval "
+        "on so few is wide, and one wrong label moves it.",
+        "Groups that were not named": f"Only {attributes} was looked at, with the values and "
+        "labels given. Gaps along other attributes, and inside a group, are not seen. Labels of "
+        "people's attributes are often somebody's impression.",
+        "A smaller gap is not yet a better model": "A gap also narrows when the better served "
+        "group is served worse. Read the group table next to it.",
+        "Numbers of images are plans": "How many images a claim would need takes the observed "
+        "rates for the truth. They are uncertain themselves.",
+    }
 
 
 def every_limit(documents: list[AuditDocument]) -> list[tuple[str, str]]:
     """Limits of several audits on one page, with no sentence twice."""
     found = [limits(document) for document in documents]
-    order = [name for name, _ in max(found, key=len)]
-    every = dict.fromkeys(limit for some in found for limit in some)
+    order = max(map(list, found), key=len)
+    every = dict.fromkeys(limit for some in found for limit in some.items())
     return sorted(every, key=lambda limit: order.index(limit[0]))
 
 
@@ -159,7 +124,7 @@ def summary(document: AuditDocument) -> str:
     figures, level = run.metrics, 100 * document.settings.level
     text = (
         f"On {images(document.data.n)}, {run.name} gave the right answer in "
-        f"{_shown(figures.accuracy, '%', f'{level:g}{SPACE}% interval ')}."
+        f"{in_words(figures.accuracy, f'{SPACE}%', label=f'{level:g}{SPACE}% interval ')}."
     )
     worst = worst_group_of(run)
     if worst is None:
@@ -167,14 +132,10 @@ def summary(document: AuditDocument) -> str:
     name, cell = worst
     return (
         f"{text} Its worst group of class and {' and '.join(document.data.sensitive)} is "
-        f"{name}, with {images(cell.n)} and {_shown(figures.worst_group_accuracy, '%')} right. "
-        f"That is a gap of {_shown(figures.bias, 'points')} to the mean. {one_image(name, cell.n)}"
+        f"{name}, with {images(cell.n)} and {in_words(figures.worst_group_accuracy, f'{SPACE}%')} "
+        f"right. That is a gap of {in_words(figures.bias, f'{SPACE}points')} to the mean. "
+        f"One image of {name} is worth {percent(1 / cell.n)} points of that group's accuracy."
     )
-
-
-def one_image(name: str, n: int) -> str:
-    """What a single image of a group weighs."""
-    return f"One image of {name} is worth {percent(1 / n)} points of that group's accuracy."
 
 
 def changes(document: AuditDocument) -> list[str]:
@@ -183,17 +144,21 @@ def changes(document: AuditDocument) -> list[str]:
 
 
 def _change(comparison: Comparison, level: float) -> str:
-    differences, counts = comparison.adjusted, comparison.changes
-    accuracy_verdict = verdict("accuracy", differences.accuracy)
-    accuracy = _difference(differences.accuracy, accuracy_verdict)
-    gap = _difference(differences.bias, verdict("bias", differences.bias))
+    counts, found = comparison.changes, {}
+    for metric in ("accuracy", "bias"):
+        change = comparison.adjusted.by_name()[metric]
+        mark = verdict(metric, change)
+        known = "not distinguishable from no change" if mark == "unclear" else mark
+        shown = in_words(change, " points", signed=True)
+        found[metric] = shown if mark == "unknown" else f"{shown}, {known}"
     p = p_value(counts.mcnemar_p)
     p = f"p{SPACE}{p}" if p.startswith("<") else f"p{SPACE}={SPACE}{p}"
-    if accuracy_verdict in ("better", "worse") and (counts.mcnemar_p or 0) > 1 - level:
+    is_shown = verdict("accuracy", comparison.adjusted.accuracy) in ("better", "worse")
+    if is_shown and (counts.mcnemar_p or 0) > 1 - level:
         p += "; this test, stricter than the interval, does not reject"
     return (
         f"{comparison.run} against {comparison.reference}, on the same images: "
-        f"accuracy {accuracy}; gap {gap}. "
+        f"accuracy {found['accuracy']}; gap {found['bias']}. "
         f"{count(counts.changed)} of {count(counts.n)} answers changed: "
         f"{count(counts.wrong_to_right)} from wrong to right, {count(counts.right_to_wrong)} "
         f"from right to wrong, {count(counts.wrong_to_wrong)} from wrong to wrong "
@@ -201,33 +166,22 @@ def _change(comparison: Comparison, level: float) -> str:
     )
 
 
-def _difference(figure: Difference, found: Verdict) -> str:
-    if figure.value is None:
-        return f"n/a ({figure.reason})"
-    text = f"{percent(figure.value, signed=True)} points"
-    ends = interval(figure, signed=True, words=True)
-    words = "not distinguishable from no change" if found == "unclear" else found
-    return f"{text} ({ends}), {words}" if ends else text
-
-
-def _shown(figure: Measured, unit: str, label: str = "") -> str:
-    if figure.value is None:
-        return f"n/a ({figure.reason})"
-    ends = interval(figure, words=True)
-    return f"{percent(figure.value)}{SPACE}{unit}" + (f" ({label}{ends})" if ends else "")
-
-
 def worst_group_of(run: RunFigures) -> tuple[str, ClassInGroup] | None:
     """Name and figures of the worst group of class and sensitive value."""
     worst = run.worst_group.target_and_sensitive
     if worst is None:
         return None
-    for group in run.groups:
-        if group.sensitive == worst.sensitive:
-            for cell in group.classes:
-                if cell.target == worst.target and cell.n:
-                    return group_name(worst.sensitive, worst.target), cell
-    return None
+    cells = (cell for g in run.groups if g.sensitive == worst.sensitive for cell in g.classes)
+    found = next((cell for cell in cells if cell.target == worst.target and cell.n), None)
+    return None if found is None else (group_name(worst.sensitive, worst.target), found)
+
+
+def images_to_know(rate: float, level: float) -> int:
+    """Images that would show a rate to within `HALF_WIDTH`.
+
+    Near 0 and 1 the formula would be content with almost no images.
+    """
+    return images_for_half_width(min(max(rate, HALF_WIDTH), 1 - HALF_WIDTH), HALF_WIDTH, level)
 
 
 def weights(document: AuditDocument) -> list[dict[str, Any]]:
@@ -242,15 +196,12 @@ def weights(document: AuditDocument) -> list[dict[str, Any]]:
 def needs(document: AuditDocument) -> list[dict[str, Any]]:
     """For each run: its worst group, what one image of it weighs, how many it would take."""
     rows = []
-    level = document.settings.level
     for run in document.runs:
         worst = worst_group_of(run)
         if worst is None:
             continue
         name, cell = worst
         figure = cell.true_positive_rate
-        # near 0 and 1 the formula would be content with almost no images
-        rate = min(max(figure.value or 0.0, HALF_WIDTH), 1 - HALF_WIDTH)
         rows.append(
             {
                 "run": run.name,
@@ -258,7 +209,7 @@ def needs(document: AuditDocument) -> list[dict[str, Any]]:
                 "n": cell.n,
                 "figure": figure,
                 "one": 1 / cell.n,
-                "images": images_for_half_width(rate, HALF_WIDTH, level),
+                "images": images_to_know(figure.value or 0.0, document.settings.level),
                 "change": _change_of(document, run),
             }
         )
@@ -296,13 +247,7 @@ def cells_of_runs(document: AuditDocument, most: int) -> list[tuple[str, list[Cl
 
 
 class Sweep(NamedTuple):
-    """Several settings of one method.
-
-    Attributes:
-        method: its name.
-        setting: the number that differs, such as ``keep_prior`` or ``rate.beta``.
-        runs: ``{value: run}``, in the order of the values.
-    """
+    """Runs of one method by the value of the setting that differs, such as ``rate.beta``."""
 
     method: str
     setting: str

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,17 +14,18 @@ from fair_tta.auditing._examine import HALF_WIDTH
 from fair_tta.lab.report._numbers import (
     count,
     group_name,
+    headline,
     images,
     interval,
+    model_name,
     number_of_times,
     of_hundred,
     points,
     whole,
     whole_percent,
 )
-from fair_tta.lab.report._sentences import Card
+from fair_tta.lab.report._sentences import Card, images_to_know
 from fair_tta.metrics._estimate import direction, listed
-from fair_tta.metrics._intervals import images_for_half_width
 
 NamedAudit = tuple[str, AuditDocument]
 """What a task is called, and its audit."""
@@ -33,6 +36,8 @@ _SHARED = 0.9  # times the cost of zero-shot: less means that work was shared, n
 @dataclass(frozen=True)
 class MethodRow:
     """What a method does to the gap and to accuracy, beside the reference.
+
+    It narrows or widens the gap, costs or raises accuracy if the interval shows it.
 
     Attributes:
         name: of the run.
@@ -55,22 +60,18 @@ class MethodRow:
 
     @property
     def narrows(self) -> bool:
-        """Whether it is shown to narrow the gap."""
         return _direction(self.gap) < 0
 
     @property
     def widens(self) -> bool:
-        """Whether it is shown to widen the gap."""
         return _direction(self.gap) > 0
 
     @property
     def costs(self) -> bool:
-        """Whether it is shown to cost accuracy."""
         return _direction(self.accuracy) < 0
 
     @property
     def raises(self) -> bool:
-        """Whether it is shown to raise accuracy."""
         return _direction(self.accuracy) > 0
 
     @property
@@ -83,7 +84,6 @@ class MethodRow:
 
     @property
     def verdict(self) -> str:
-        """The verdict in a few words."""
         parts = ["narrows the gap"] * self.narrows + ["widens the gap"] * self.widens
         parts += ["helps the worst group"] * self.helps
         parts += ["raises accuracy"] * self.raises + ["costs accuracy"] * self.costs
@@ -98,19 +98,12 @@ class MethodRow:
 
     @property
     def gap_tone(self) -> str:
-        """The same of the gap alone."""
         return "good" if self.narrows else "bad" if self.widens else ""
 
 
 @dataclass(frozen=True)
 class MethodOnTasks:
-    """What a method does to the gap, task by task.
-
-    Attributes:
-        name: of the method.
-        rows: for each task what it does there, None if it was not run.
-        not_run: names of the tasks on which it was not.
-    """
+    """What a method does to the gap, task by task: None and a name where it was not run."""
 
     name: str
     rows: tuple[MethodRow | None, ...]
@@ -118,17 +111,14 @@ class MethodOnTasks:
 
     @property
     def known(self) -> list[MethodRow]:
-        """The rows of the tasks on which it was run."""
         return [row for row in self.rows if row is not None]
 
     @property
     def narrows(self) -> int:
-        """Tasks in which it is shown to narrow the gap."""
         return sum(row.narrows for row in self.known)
 
     @property
     def raises(self) -> int:
-        """Tasks in which it is shown to raise accuracy."""
         return sum(row.raises for row in self.known)
 
     @property
@@ -143,7 +133,6 @@ class MethodOnTasks:
 
     @property
     def verdict(self) -> str:
-        """The verdict in a few words."""
         parts = [f"narrows the gap in {self.narrows}"] if self.narrows else []
         parts += [f"raises accuracy in {self.raises}"] if self.raises else []
         parts += [f"does harm in {self.harms}"] if self.harms else []
@@ -151,7 +140,6 @@ class MethodOnTasks:
 
     @property
     def tone(self) -> str:
-        """A class of the style sheet."""
         if bool(self.narrows) == bool(self.harms):
             return ""
         return "good" if self.narrows else "bad"
@@ -235,8 +223,7 @@ CONFIRM = "Confirm it on images that took no part."
 MAY_COST = "By itself, not allowing for the number of methods, its accuracy is shown to fall."
 
 
-@dataclass(frozen=True)
-class CellOfGroup:
+class CellOfGroup(NamedTuple):
     """A class in a group, with its right answers and the interval of their share."""
 
     name: str
@@ -246,7 +233,6 @@ class CellOfGroup:
 
     @property
     def rate(self) -> float:
-        """The share of right answers."""
         return self.correct / self.n
 
 
@@ -281,24 +267,19 @@ def worst_shares(cells: Sequence[CellOfGroup], seed: int = 0) -> list[tuple[str,
 
 def commonest(run: RunFigures) -> tuple[str, float] | None:
     """The most frequent class and its share: what always answering it would get right."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for group in run.groups:
-        for cell in group.classes:
-            counts[cell.target] = counts.get(cell.target, 0) + cell.n
-    total = sum(counts.values())
-    if not total:
+        counts.update({cell.target: cell.n for cell in group.classes})
+    if not counts.total():
         return None
-    name = max(counts, key=counts.__getitem__)
-    return name, counts[name] / total
+    name, n = counts.most_common(1)[0]
+    return name, n / counts.total()
 
 
-def headline(document: AuditDocument) -> str:
+def audit_title(document: AuditDocument) -> str:
     """Task, attribute, model and number of images."""
-    targets, model = document.data.targets, document.origin.model
-    task = " or ".join(targets) if len(targets) <= _LISTED else f"{len(targets)} classes"
-    name = model.name if model is not None and model.name else "answers"
-    attributes = " and ".join(document.data.sensitive)
-    return f"{task}, by {attributes}: {name} on {images(document.data.n)}"
+    name = model_name(document.origin) or "answers"
+    return headline(document.data.targets, document.data.sensitive, name, document.data.n)
 
 
 def in_short(document: AuditDocument) -> str:
@@ -368,8 +349,7 @@ def _sure(run: RunFigures, cells: Sequence[CellOfGroup]) -> Card:
 
 def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> Card:
     heading, worst = "What to do", cells[0]
-    rate = min(max(worst.rate, HALF_WIDTH), 1 - HALF_WIDTH)
-    needed = images_for_half_width(rate, HALF_WIDTH, document.settings.level) - worst.n
+    needed = images_to_know(worst.rate, document.settings.level) - worst.n
     label = (
         f"Label about {count(needed)} more images of {worst.name} to know its accuracy to "
         f"within {whole(HALF_WIDTH)} points."
