@@ -302,7 +302,9 @@ def predict_images(
         restart: delete rows that are there.
         read_ahead: whether images may be read before the predictions of others are taken.
     """
-    with nullcontext() if out is None else Store(_rows_file(out), restart=restart) as store:
+    if out is not None:
+        Path(out).mkdir(parents=True, exist_ok=True)
+    with nullcontext() if out is None else Store(Path(out) / ROWS, restart=restart) as store:
         job = job_of(classifier, adapters, model, is_kept=out is not None)
         answered = Runner(job, engine or Local(), store).stream(
             images,
@@ -421,11 +423,6 @@ def examine_folder(
 def image_sources(images: Iterable[str | Unlisted]) -> Iterator[ImageSource]:
     """The images among them, for the runner."""
     return (asked for one in images if (asked := _asked(one)) is not None)
-
-
-def _rows_file(out: str | os.PathLike[str]) -> Path:
-    Path(out).mkdir(parents=True, exist_ok=True)
-    return Path(out) / ROWS
 
 
 def _asked(found: str | Unlisted) -> ImageSource | None:

@@ -25,56 +25,41 @@ if TYPE_CHECKING:
 
 def audit_command(
     context: typer.Context,
-    images: Annotated[Path, typer.Option("--images", help="Folder of the images.")],
+    images: Annotated[Path, typer.Option(help="Folder of the images.")],
     sensitive_column: Annotated[
         list[str],
         typer.Option(
-            "--sensitive-column",
             metavar="COLUMN",
             help="Column of what should not matter; repeat it for several (groups are then "
             "intersections).",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for rows, audit and report.")],
+    out: Annotated[Path, typer.Option(help="Folder for rows, audit and report.")],
     labels: Annotated[
         Path | None,
         typer.Option(
-            "--labels",
-            help="CSV file with a header.",
-            show_default="folders are labels: CLASS/VALUE/image.jpg",
+            help="CSV file with a header.", show_default="folders are labels: CLASS/VALUE/image.jpg"
         ),
     ] = None,
     target_column: Annotated[
-        str, typer.Option("--target-column", metavar="COLUMN", help="Column of the classes.")
+        str, typer.Option(metavar="COLUMN", help="Column of the classes.")
     ] = "class",
     path_column: Annotated[
         str | None,
-        typer.Option(
-            "--path-column",
-            metavar="COLUMN",
-            help="Column of the paths.",
-            show_default="by its name",
-        ),
+        typer.Option(metavar="COLUMN", help="Column of the paths.", show_default="by its name"),
     ] = None,
     targets: options.TargetsOption = [],  # noqa: B006
     sensitive: options.SensitiveOption = [],  # noqa: B006
     rename: Annotated[
         list[str],
-        typer.Option(
-            "--rename",
-            metavar="TEXT",
-            help="'column: value=label' for values of the file.",
-            show_default=False,
-        ),
+        typer.Option(metavar="TEXT", help="'column: value=label' for values of the file."),
     ] = [],  # noqa: B006
     harmful: Annotated[
         list[str],
         typer.Option(
-            "--harmful",
             metavar="TEXT",
             help="Classes that nobody should be answered with, 'crime: thief,criminal'; they are "
             "added to the targets. Reported by group.",
-            show_default=False,
         ),
     ] = [],  # noqa: B006
     skip_unknown: Annotated[
@@ -117,8 +102,9 @@ def audit_command(
         from fair_tta.lab._cli.tables import print_audit
         from fair_tta.lab.data._labels import Labels, write_labels_of_folders
         from fair_tta.lab.folder import audit_folder
+        from fair_tta.methods._registry import parse_adapters
 
-        methods = options.read_adapters(adapters)
+        methods = usage("--adapters", parse_adapters, adapters)
         options.check_reference("--adapters", methods, reference)
         renames = usage("--rename", parse_renames, rename)
         left_out: tuple[Problem, ...] = ()

@@ -53,37 +53,26 @@ def bench_command(
         Path | None, typer.Option("--table", help="A user-defined table: a TOML file.")
     ] = None,
     data: Annotated[
-        str,
-        typer.Option(help="Folder of the datasets, or 'miniature' for drawn images."),
+        str, typer.Option(help="Folder of the datasets, or 'miniature' for drawn images.")
     ] = "",
     model: options.Model = "openai/clip-vit-large-patch14",
     dataset: Annotated[
         list[str],
         typer.Option(
-            "--dataset",
-            metavar="NAME",
-            help="Only this dataset of the table, such as celeba; may be repeated.",
-            show_default=False,
+            metavar="NAME", help="Only this dataset of the table, such as celeba; may be repeated."
         ),
     ] = [],  # noqa: B006
     adapters: Annotated[
         list[str],
         typer.Option(
-            "--adapters",
             metavar="METHODS",
             help="Other methods, for field and clip-bias; zero-shot is always there.",
-            show_default=False,
             autocompletion=options.complete_adapters,
         ),
     ] = [],  # noqa: B006
     harmful: Annotated[
         list[str],
-        typer.Option(
-            "--harmful",
-            metavar="TEXT",
-            help="Other sets for clip-bias: 'crime: thief,criminal'.",
-            show_default=False,
-        ),
+        typer.Option(metavar="TEXT", help="Other sets for clip-bias: 'crime: thief,criminal'."),
     ] = [],  # noqa: B006
     reference_images: Annotated[
         int,
@@ -147,6 +136,7 @@ def bench_command(
         from fair_tta.lab.bench._sources import open_table
         from fair_tta.lab.bench._tables import HARM_CSV, run_table
         from fair_tta.lab.data import AgeCut, Split
+        from fair_tta.methods._registry import parse_adapters
 
         name = own or table
         if own is None:
@@ -158,7 +148,7 @@ def bench_command(
             out=home,
             images=images * seeds,
             reference_images=reference_images,
-            adapters=options.read_adapters(adapters) if adapters else None,
+            adapters=usage("--adapters", parse_adapters, adapters) if adapters else None,
             harmful=usage("--harmful", harmful_option, harmful) or None,
             split=None if split is SplitName.DEFAULT else Split(split.value),
             ages=AgeCut(young_below, old_from),

@@ -42,18 +42,10 @@ def embedded_notes(context: typer.Context) -> list[str]:
     return [NOTE] if source is None or source.name == "DEFAULT" else []
 
 
-CANNOT_USE = 3
-"""The input cannot be used."""
-
-LEFT_OUT = 4
-"""Done, but some rows or images were left out."""
-
-INTERRUPTED = 130
-"""Stopped by Ctrl-C."""
-
-PIPE_CLOSED = 141
-"""As the shell reports a program that SIGPIPE ended."""
-
+CANNOT_USE = 3  # the input
+LEFT_OUT = 4  # some rows or images, the rest is done
+INTERRUPTED = 130  # by Ctrl-C
+PIPE_CLOSED = 141  # as the shell reports a program that SIGPIPE ended
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 _SECONDS = 5.0  # between lines of progress in a log
 
@@ -176,7 +168,7 @@ def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Counting]]:
     if not (terminal if wanted is None else wanted):
         yield lambda unit: lambda done, total: None
     elif not terminal:
-        yield _Lines
+        yield _lines
     else:
         with _bar(Console(stderr=True)) as bar:
 
@@ -223,27 +215,24 @@ class _Rate(ProgressColumn):
         return Text("" if task.speed is None else f"{task.speed:.2f}/s")
 
 
-class _Lines:
+def _lines(unit: str) -> Counting:
     """Progress as lines, for logs."""
+    first: tuple[float, int] | None = None
+    last = 0.0
 
-    def __init__(self, unit: str) -> None:
-        self._unit = unit
-        self._first: tuple[float, int] | None = None
-        self._last = 0.0
-
-    def __call__(self, done: int, total: int | None) -> None:
+    def update(done: int, total: int | None) -> None:
+        nonlocal first, last
         now = time.monotonic()
-        if self._first is None:
-            self._first = now, done
-        is_end = done == total
-        if now - self._last < _SECONDS and not is_end:
+        start, before = first = first or (now, done)
+        if now - last < _SECONDS and done != total:
             return
-        self._last = now
-        start, before = self._first
-        line = f"{done}{'' if total is None else f' of {total}'} {self._unit}"
+        last = now
+        line = f"{done}{'' if total is None else f' of {total}'} {unit}"
         if done > before and now > start:
             rate = (done - before) / (now - start)
-            line += f", {rate:.2f} {self._unit}/s"
-            if total is not None and not is_end:
+            line += f", {rate:.2f} {unit}/s"
+            if total is not None and done != total:
                 line += f", {(total - done) / rate:.0f} s left"
         print(line, file=sys.stderr, flush=True)
+
+    return update

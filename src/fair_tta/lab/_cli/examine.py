@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, progress_bars
+from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, progress_bars, usage
 
 
 def examine_command(
@@ -21,7 +21,6 @@ def examine_command(
     adapters: Annotated[
         list[str],
         typer.Option(
-            "--adapters",
             metavar="METHODS",
             help="Methods to try, with commas between them, written as for `fair-tta predict "
             "--adapter`; each is compared with zero-shot.",
@@ -43,7 +42,6 @@ def examine_command(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
             help="Folder for examine.json, examine.html and finished answers; the same command "
             "goes on after a stop.",
             show_default="keep none",
@@ -73,8 +71,9 @@ def examine_command(
         from fair_tta.lab._runs.store import ROWS
         from fair_tta.lab.folder import EXAMINATION, EXAMINATION_PAGE, examine_folder
         from fair_tta.methods import ZeroShot
+        from fair_tta.methods._registry import parse_adapters
 
-        methods = options.read_adapters(adapters) if adapters else {}
+        methods = usage("--adapters", parse_adapters, adapters) if adapters else {}
         options.check_reference("--adapters", methods, reference)
         classifier = options.make_classifier(context, adapter=ZeroShot())
         some = [f"Not all images were used: {name} {number}." for name, number in

@@ -43,9 +43,6 @@ def prompt_problems(phrases: Iterable[str]) -> dict[str, str]:
     return found
 
 
-_HIDDEN = 0xE000  # where characters after a backslash are put for a while
-
-
 def targets_option(texts: Sequence[str]) -> dict[str, str]:
     r"""``{label: phrase}`` of all uses of an option.
 
@@ -53,7 +50,7 @@ def targets_option(texts: Sequence[str]) -> dict[str, str]:
         >>> targets_option(["cat,dog", "bird=of a bird, flying"])
         {'cat': 'cat', 'dog': 'dog', 'bird': 'of a bird, flying'}
     """
-    pairs = [pair for text in texts for pair in _pairs(_hide(text), text)]
+    pairs = [pair for text in texts for pair in _pairs(text, text)]
     return parse_names("targets", _together("targets", pairs))
 
 
@@ -71,8 +68,7 @@ def sensitive_option(texts: Sequence[str], attribute: str) -> dict[str, dict[str
     found, written = _by_name(texts, attribute, "an attribute", "place: water,land")
     return {
         name: parse_names(
-            f"sensitive {name}:" if name in written else "sensitive",
-            _together("sensitive", pairs),
+            f"sensitive {name}:" if name in written else "sensitive", _together("sensitive", pairs)
         )
         for name, pairs in found.items()
     }
@@ -124,10 +120,11 @@ def parse_renames(texts: Sequence[str]) -> dict[str, dict[str, str]]:
     """
     found: dict[str, dict[str, str]] = {}
     for text in texts:
-        match = re.fullmatch(r"([^:=]+):([^=]+)=([^=]+)", _hide(text), re.DOTALL)
-        if match is None:
+        column, *rest = _split(":", text, 1)
+        parts = [part for one in rest for part in _split("=", one)]
+        if len(parts) != 2 or not all((column, *parts)) or len(_split("=", column)) > 1:
             raise FairTTAError(f"a renaming is written 'column: value=label' (got {text!r}).")
-        column, value, label = (_show(part).strip() for part in match.groups())
+        column, value, label = map(_plain, (column, *parts))
         if value in found.setdefault(column, {}):
             raise FairTTAError(f"the value {value!r} of column {column!r} is renamed twice.")
         found[column][value] = label
@@ -141,27 +138,29 @@ def _by_name(
     found: dict[str, list[tuple[str, str]]] = {}
     written = set()
     for text in texts:
-        match = re.match(r"([^,:=]*):(.*)", _hide(text), re.DOTALL)
-        name, rest = match.groups() if match else (unnamed, _hide(text))
-        name = _show(name).strip()
-        if match and not name:
+        name, *rest = _split(":", text, 1)
+        if not rest or len(_split("[,=]", name)) > 1:
+            found.setdefault(unnamed, []).extend(_pairs(text, text))
+            continue
+        name = _plain(name)
+        if not name:
             raise FairTTAError(f"{what} is written before the colon: {example!r} (got {text!r}).")
-        found.setdefault(name, []).extend(_pairs(rest, text))
-        written |= {name} if match else set()
+        found.setdefault(name, []).extend(_pairs(rest[0], text))
+        written.add(name)
     return found, written
 
 
 def _pairs(text: str, written: str) -> list[tuple[str, str]]:
-    if "=" not in text:
-        names = [_show(name).strip() for name in text.split(",")]
-        return [(name, name) for name in names if name]
-    label, phrase = text.split("=", 1)
-    if "," in label or "=" in phrase:
+    label, *phrase = _split("=", text)
+    names = _split(",", label)
+    if not phrase:
+        return [(name, name) for name in map(_plain, names) if name]
+    if len(names) > 1 or len(phrase) > 1:
         raise FairTTAError(
             f"{written!r} looks like several names, some with phrases: repeat the option, once "
             "for each 'name=phrase'."
         )
-    return [(_show(label).strip(), _show(phrase).strip())]
+    return [(_plain(label), _plain(phrase[0]))]
 
 
 def _together(argument: str, pairs: list[tuple[str, str]]) -> dict[str, str]:
@@ -172,13 +171,10 @@ def _together(argument: str, pairs: list[tuple[str, str]]) -> dict[str, str]:
     return dict(pairs)
 
 
-def _hide(text: str) -> str:
-    return re.sub(r"\\([,:=])", lambda match: chr(_HIDDEN + ord(match.group(1))), text)
+def _split(sign: str, text: str, most: int = 0) -> list[str]:
+    """At signs that have no backslash before them."""
+    return re.split(rf"(?<!\\){sign}", text, maxsplit=most)
 
 
-def _show(text: str) -> str:
-    return re.sub(
-        "|".join(chr(_HIDDEN + ord(c)) for c in ",:="),
-        lambda match: chr(ord(match.group()) - _HIDDEN),
-        text,
-    )
+def _plain(text: str) -> str:
+    return re.sub(r"\\([,:=])", r"\1", text).strip()

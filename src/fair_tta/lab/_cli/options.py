@@ -49,26 +49,21 @@ Null = Annotated[
 TargetsOption = Annotated[
     list[str],
     typer.Option(
-        "--targets",
         metavar="NAMES",
         help="Classes: 'cat,dog', or repeated 'cat=of a cat' where the prompt uses other words.",
-        show_default=False,
     ),
 ]
 SensitiveOption = Annotated[
     list[str],
     typer.Option(
-        "--sensitive",
         metavar="NAMES",
         help="What should not matter: 'water,land', repeated 'water=on water', or with the name "
         "of an attribute first, 'place: water,land'.",
-        show_default=False,
     ),
 ]
 Template = Annotated[
     str | None,
     typer.Option(
-        "--template",
         metavar="TEXT",
         help="Sentence with the slots {target} and {sensitive}.",
         show_default="'a photo of a {sensitive} {target}.'",
@@ -77,7 +72,6 @@ Template = Annotated[
 Model = Annotated[
     str,
     typer.Option(
-        "--model",
         metavar="MODEL",
         help="'miniature' (embedded, offline), the folder or hub id of a transformers model, or "
         "'open_clip:NAME/TAG'.",
@@ -86,7 +80,6 @@ Model = Annotated[
 OneAdapter = Annotated[
     str | None,
     typer.Option(
-        "--adapter",
         metavar="METHOD",
         help="Method, such as 'fair-tpt:lam=10' (see `fair-tta adapters`), or user-defined in a "
         "file, which is run: 'my_file.py:MyMethod'.",
@@ -97,43 +90,36 @@ OneAdapter = Annotated[
 Adapters = Annotated[
     list[str],
     typer.Option(
-        "--adapters",
         metavar="METHODS",
         help="Methods with commas between them, written as for `fair-tta predict --adapter`; the "
         "first is what others are compared with.",
         autocompletion=complete_adapters,
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seeds the views of each image.")]
+Seed = Annotated[int, typer.Option(help="Seeds the views of each image.")]
 ViewCount = Annotated[
-    int, typer.Option("--views", min=1, help="How many views of each image, itself included.")
+    int, typer.Option(min=1, help="How many views of each image, itself included.")
 ]
-BatchSize = Annotated[
-    int, typer.Option("--batch-size", min=1, help="How many images at once: speed and memory.")
-]
+BatchSize = Annotated[int, typer.Option(min=1, help="How many images at once: speed and memory.")]
 Device = Annotated[
     str | None,
     typer.Option(
-        "--device",
-        help="Such as 'cuda'; 'auto' for an accelerator if there is one.",
-        show_default="the CPU",
+        help="Such as 'cuda'; 'auto' for an accelerator if there is one.", show_default="the CPU"
     ),
 ]
 Precision = Annotated[
     str | None,
     typer.Option(
-        "--dtype",
         help="Such as 'bfloat16'; 'auto' for what the device is fast in.",
         show_default="that of the weights' file",
     ),
 ]
 Limit = Annotated[
-    int | None, typer.Option("--limit", min=1, help="The first so many only.", show_default="all")
+    int | None, typer.Option(min=1, help="The first so many only.", show_default="all")
 ]
 Sample = Annotated[
     int | None,
     typer.Option(
-        "--sample",
         min=1,
         help="So many only, chosen by --seed; of each group its share and at least one.",
         show_default="all",
@@ -148,28 +134,22 @@ class EngineName(str, Enum):
     RAY = "ray"
 
 
-WhichEngine = Annotated[EngineName, typer.Option("--engine", help="Who does the work.")]
+WhichEngine = Annotated[EngineName, typer.Option(help="Who does the work.")]
 Workers = Annotated[
     int | None,
     typer.Option(
-        "--workers",
         min=1,
         help="Processes (local), or actors at most (ray).",
         show_default="1 (local), one per GPU or core (ray)",
     ),
 ]
-Cores = Annotated[int, typer.Option("--cores", min=1, help="For each actor (ray).")]
+Cores = Annotated[int, typer.Option(min=1, help="For each actor (ray).")]
 Address = Annotated[
     str | None,
-    typer.Option(
-        "--address", help="Of a Ray cluster; 'auto' finds one.", show_default="start one here"
-    ),
+    typer.Option(help="Of a Ray cluster; 'auto' finds one.", show_default="start one here"),
 ]
 NoPictures = Annotated[
-    bool,
-    typer.Option(
-        "--no-pictures", help="No images, nor their names, in the report.", show_default=False
-    ),
+    bool, typer.Option("--no-pictures", help="No images, nor their names, in the report.")
 ]
 Restart = Annotated[
     bool, typer.Option("--restart", help="Throw away the finished answers in --out.")
@@ -177,7 +157,6 @@ Restart = Annotated[
 ReferenceDir = Annotated[
     Path | None,
     typer.Option(
-        "--reference",
         metavar="DIR",
         help="Folder of images without labels, on which methods that need a reference are "
         "fitted first.",
@@ -199,16 +178,15 @@ ShowProgress = Annotated[
 def find_images(paths: Iterable[str], *, null: bool = False) -> Iterator[str | Unlisted]:
     """Paths of images, without holding all of them in memory, and folders that are closed.
 
-    Args:
-        paths: files, folders (read with their subfolders), and ``-`` for paths on stdin.
-        null: whether paths on stdin end with a null character instead of a line end.
+    The path ``-`` stands for paths on stdin, which end with a null character or a line.
     """
-    for path in paths:
-        if path == "-":
-            for given in _from_stdin(b"\0" if null else b"\n"):
-                yield from _expand(given)
-        else:
-            yield from _expand(path)
+    end = b"\0" if null else b"\n"
+    for given in paths:
+        for path in _from_stdin(end) if given == "-" else [given]:
+            if os.path.isdir(path):
+                yield from images_below(path)
+            else:
+                yield path
 
 
 def chosen_images(context: typer.Context) -> Callable[[], Iterable[str | Unlisted]]:
@@ -233,13 +211,6 @@ def chosen_images(context: typer.Context) -> Callable[[], Iterable[str | Unliste
         return found
     every = list(found())
     return lambda: every
-
-
-def _expand(path: str) -> Iterator[str | Unlisted]:
-    if os.path.isdir(path):
-        yield from images_below(path)
-    else:
-        yield path
 
 
 def _from_stdin(end: bytes) -> Iterator[str]:
@@ -273,9 +244,7 @@ def make_engine(context: typer.Context) -> Engine:
 def refuse_idle(context: typer.Context, **idle: str) -> None:
     """A usage error if an option was given that has nothing to act on.
 
-    Args:
-        context: of the command.
-        idle: parameters that have nothing to act on besides those known here, and why.
+    `idle` has such parameters besides those known here, and why.
     """
     given = context.params
     if given["engine"] is not EngineName.RAY:
@@ -291,20 +260,6 @@ def refuse_idle(context: typer.Context, **idle: str) -> None:
         source = context.get_parameter_source(parameter.name or "")
         if parameter.name in idle and source is not None and source.name == "COMMANDLINE":
             raise typer.BadParameter(idle[parameter.name], param_hint=parameter.opts[0])
-
-
-def read_adapter(text: str | None) -> Adapter | None:
-    """The adapter of `OneAdapter`."""
-    from fair_tta.methods._registry import parse_adapter
-
-    return None if text is None else usage("--adapter", parse_adapter, text)
-
-
-def read_adapters(texts: list[str]) -> dict[str, Adapter]:
-    """The adapters of `Adapters`."""
-    from fair_tta.methods._registry import parse_adapters
-
-    return usage("--adapters", parse_adapters, texts)
 
 
 def check_reference(option: str, methods: Mapping[str, Adapter], reference: Path | None) -> None:

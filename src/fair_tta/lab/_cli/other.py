@@ -66,7 +66,7 @@ def app_command(
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", min=1, max=65535, help="Of this machine.", show_default="a free one from 7860"
+            min=1, max=65535, help="Of this machine.", show_default="a free one from 7860"
         ),
     ] = None,
     share: Annotated[
@@ -192,17 +192,14 @@ def fit_command(
     adapter: Annotated[
         str,
         typer.Option(
-            "--adapter",
             metavar="METHOD",
             help="Method that needs a reference, with its settings: 'logit-balance:strength=1'.",
             autocompletion=options.complete_adapters,
         ),
     ],
-    images: Annotated[
-        Path, typer.Option("--images", metavar="DIR", help="Folder of the reference images.")
-    ],
+    images: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the reference images.")],
     targets: options.TargetsOption,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")],
     sensitive: options.SensitiveOption = [],  # noqa: B006
     template: options.Template = None,
     model: options.Model = "miniature",
@@ -219,6 +216,7 @@ def fit_command(
     with exits(context, reference="--images"):
         from fair_tta.lab._runs.reference import ReferenceFolder, check_fittable
         from fair_tta.methods._reference import Reference
+        from fair_tta.methods._registry import parse_adapter
 
         _check_file(out)
         if out.is_file() and out.stat().st_size and not Reference.is_in(out):
@@ -226,9 +224,7 @@ def fit_command(
                 f"`out` should be a new file, or one of `fair-tta fit` (got {str(out)!r}, which is "
                 "something else): choose another name."
             )
-
-        method = usage("--adapter", options.read_adapter, adapter)
-        assert method is not None
+        method = usage("--adapter", parse_adapter, adapter)
         usage("--adapter", check_fittable, {adapter: method})
         classifier = options.make_classifier(context, adapter=method)
         folder = ReferenceFolder.scan(images)
@@ -247,7 +243,6 @@ def report_command(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
             help="Where to: .html for a page, .md for a block of a model card.",
             show_default="beside the audit, .html",
         ),

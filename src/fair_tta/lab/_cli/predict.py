@@ -16,13 +16,7 @@ from rich.text import Text
 
 from fair_tta._io import CsvRows, printable
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import (
-    CANNOT_USE,
-    LEFT_OUT,
-    exits,
-    log,
-    progress_bar,
-)
+from fair_tta.lab._cli.console import CANNOT_USE, LEFT_OUT, exits, log, progress_bar, usage
 from fair_tta.lab._terminal import NarrowTable
 from fair_tta.prediction import Prediction
 
@@ -125,7 +119,6 @@ def predict_command(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
             help="Folder of finished answers: the same command goes on after a stop.",
             show_default="keep none",
         ),
@@ -154,9 +147,9 @@ def predict_command(
     with exits(context, stopped):
         from fair_tta.lab._runs.reference import fit_adapters
         from fair_tta.lab.folder import NO_IMAGE, image_sources, predict_images
-        from fair_tta.methods._registry import short_name
+        from fair_tta.methods._registry import parse_adapter, short_name
 
-        method = options.read_adapter(adapter)
+        method = None if adapter is None else usage("--adapter", parse_adapter, adapter)
         named = {} if adapter is None or method is None else {short_name(adapter): method}
         options.check_reference("--adapter", named, reference)
         classifier = options.make_classifier(context, adapter=method)

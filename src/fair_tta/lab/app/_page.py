@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files as resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fair_tta._models.load import model_name
 from fair_tta.errors import FairTTAError, require
@@ -38,6 +38,8 @@ from fair_tta.lab.app._uploads import (
 from fair_tta.lab.data._labels import Labels
 from fair_tta.miniature import BIRDS, FOLDER
 
+T = TypeVar("T")
+
 EMBEDDED = "the embedded miniature model, which knows drawn images only"
 STYLE = (resources("fair_tta.lab.app") / "app.css").read_text("utf-8")
 _START = '<p class="fair-tta-empty">{}</p>'
@@ -59,7 +61,7 @@ class AppContext:
         gr: the package gradio.
         classifiers: of the model.
         folder: where runs write; each deletes its files when Gradio has copies of the results.
-        is_embedded: whether the model is the embedded one.
+        is_embedded: whether the model is the embedded one, which reports should say.
     """
 
     gr: Any
@@ -69,13 +71,11 @@ class AppContext:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences that reports begin their warnings with."""
         return [f"This is {EMBEDDED}."] if self.is_embedded else []
 
-    @property
-    def hidden(self) -> tuple[str, ...]:
-        """Folders that messages should not name."""
-        return str(self.folder), str(self.folder.parent)
+    def guarded(self, act: Callable[[], T], failed: Callable[[str], T]) -> T:
+        """See `guarded`; messages do not name folders of the app."""
+        return guarded(act, failed, str(self.folder), str(self.folder.parent))
 
     def report(
         self, title: str, downloads: Any, make: Callable[[Path], list[Path]]
@@ -88,7 +88,7 @@ class AppContext:
                 page = sandboxed(made[0].read_text("utf-8"), title)
                 return page, [downloads.move_resource_to_block_cache(str(file)) for file in made]
 
-        page, found = guarded(act, lambda text: (text, None), *self.hidden)
+        page, found = self.guarded(act, lambda text: (text, None))
         return page, self.gr.File(found, visible=found is not None)
 
     def images(self, files: list[UploadedFile]) -> list[UploadedFile]:
@@ -110,11 +110,8 @@ def build_interface(
 ) -> Any:
     """The page as Gradio's `Blocks`, which delete uploads and results after an hour.
 
-    Args:
-        classifiers: of the model.
-        folder: where examples and runs are written.
-        embedded: whether it is the embedded model, which reports should say.
-        local: whether only this machine can reach the page; it says where images go.
+    Examples and runs are written to `folder`. The page of an app that is not local says that
+    images go to another machine.
     """
     gr = require("gradio", "app")
     runs = folder / "runs"
@@ -173,7 +170,7 @@ def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
             classifier = context.classifiers.of(Fields(targets, sensitive, template))
             return answers_html(classifier, chosen_methods(names), path)
 
-        return guarded(act, str, *context.hidden)
+        return context.guarded(act, str)
 
     def take(place: int) -> list[str]:
         path, fields = examples[place]
@@ -295,10 +292,8 @@ def audit_tab(context: AppContext) -> None:
                 _AUDIT,
             )
 
-        none = gr.Dropdown(choices=[], value=None)
-        return guarded(
-            act, lambda text: (none, gr.Dropdown(choices=[], value=[]), none, text), *context.hidden
-        )
+        none, nothing = gr.Dropdown(choices=[], value=None), gr.Dropdown(choices=[], value=[])
+        return context.guarded(act, lambda text: (none, nothing, none, text))
 
     def take() -> list[Any]:
         drawings, file = context.draw_birds(images)

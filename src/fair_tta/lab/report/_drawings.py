@@ -46,14 +46,7 @@ class Chart(NamedTuple):
 
 
 class Dot(NamedTuple):
-    """A figure of a dot plot.
-
-    Attributes:
-        name: what it is.
-        figure: value and interval.
-        tone: a class of the style sheet: ``good``, ``bad`` or none.
-        hollow: whether it rests on few images.
-    """
+    """A figure of a dot plot; tone is ``good``, ``bad`` or none, hollow rests on few images."""
 
     name: str
     figure: EstimateFields
@@ -70,13 +63,7 @@ class DotRow(NamedTuple):
 
 
 class ReferenceLine(NamedTuple):
-    """An upright line beside each dot of a dot plot, such as the accuracy of all images.
-
-    Attributes:
-        at: where, as a share.
-        name: what it is.
-        kind: a class of the style sheet.
-    """
+    """An upright line beside each dot, such as the accuracy of all images; kind is for CSS."""
 
     at: float
     name: str
@@ -84,12 +71,7 @@ class ReferenceLine(NamedTuple):
 
 
 def heat_map(table: Mapping[str, Mapping[str, float]], what: str) -> Chart:
-    """Values by classes, a number in each cell; the shorter side goes across.
-
-    Args:
-        table: ``{value: {class: logits}}``
-        what: begins the text alternative.
-    """
+    """``{value: {class: logits}}``, a number in each cell; the shorter side goes across."""
     in_words = [
         f"{value}: " + ", ".join(f"{name} {_logits(x)}" for name, x in row.items())
         for value, row in table.items()
@@ -149,14 +131,7 @@ def dot_plot(
     reach: Sequence[float] = (0.0,),
     lines: Sequence[ReferenceLine] = (),
 ) -> Chart:
-    """A dot with its interval for each name.
-
-    Args:
-        dots: from top to bottom.
-        what: begins the text alternative.
-        reach: values that the axis covers besides those of the dots.
-        lines: in every row.
-    """
+    """A dot with its interval for each name, see `dot_rows`."""
     rows = [DotRow(dot.name, [dot._replace(name="")]) for dot in dots]
     return dot_rows(rows, what, reach=reach, lines=lines)
 
@@ -169,7 +144,7 @@ def dot_rows(
     lines: Sequence[ReferenceLine] = (),
     first: int = 1,
 ) -> Chart:
-    """The same with several dots in a row, which are numbered; a legend has their names.
+    """Dots with their intervals; several in a row are numbered, and a legend has their names.
 
     Args:
         rows: from top to bottom, with the same names of dots in each.
@@ -264,11 +239,7 @@ def difference_dots(
 ) -> Chart:
     """Changes with their intervals around an upright line at no change, for a cell of a table.
 
-    Args:
-        changes: from top to bottom, each with its tone, a class of the style sheet; several are
-            numbered from 1 on.
-        most: end of the axis on both sides.
-        alt: the same in words.
+    Several, each with its tone, are numbered from 1 on. The axis ends at `most` on both sides.
     """
     several = len(changes) > 1
     step, radius = (14, 4) if several else (22, 5)

@@ -7,7 +7,6 @@ from typing import Any
 
 from fair_tta.auditing._document import EstimateFields
 from fair_tta.auditing._examination import (
-    ChangedImage,
     Examination,
     ExaminationDocument,
     ExaminedAdapter,
@@ -175,7 +174,11 @@ def examination_html(
             _attribute(document, name, f"attribute-{i}")
             for i, name in enumerate(document.attributes, start=1)
         ],
-        gallery=_gallery(examination.images) if images else [],
+        gallery=[
+            (adapter, [(one, embedded(one.image)) for one in some])
+            for adapter, some in groupby(examination.images, key=lambda image: image.adapter)
+            if images
+        ],
         counts={adapter.name: adapter.changed for adapter in document.adapters},
     )
 
@@ -217,24 +220,3 @@ def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str
             for method, change, (verdict, tone) in zip(methods, changes, verdicts, strict=True)
         ],
     }
-
-
-def _gallery(images: tuple[ChangedImage, ...]) -> list[dict[str, Any]]:
-    """Images by method, as the template needs them."""
-    found = []
-    for adapter, some in groupby(images, key=lambda image: image.adapter):
-        shown = []
-        for one in some:
-            before = f"{one.before} ({percent(one.before_probability)} %)"
-            after = f"{one.after} ({percent(one.after_probability)} %)"
-            shown.append(
-                {
-                    "image": embedded(one.image),
-                    "name": one.name,
-                    "before": before,
-                    "after": after,
-                    "alt": f"{one.name}. Before: {before}. After: {after}.",
-                }
-            )
-        found.append({"adapter": adapter, "images": shown})
-    return found

@@ -9,13 +9,7 @@ from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._examine import MOST_ENTROPY
 from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import Chart, Dot, ReferenceLine, difference_dots, dot_plot
-from fair_tta.lab.report._numbers import (
-    group_name,
-    interval,
-    of_hundred,
-    points,
-    whole_percent,
-)
+from fair_tta.lab.report._numbers import group_name, interval, of_hundred, points, whole_percent
 from fair_tta.lab.report._sentences import MANY_CHANGED
 from fair_tta.lab.report._verdict import MethodOnTasks, MethodRow, NamedAudit
 

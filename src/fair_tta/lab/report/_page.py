@@ -49,15 +49,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {
-        "percent": numbers.percent,
-        "interval": numbers.interval,
-        "p_value": numbers.p_value,
-        "duration": numbers.duration,
-        "count": numbers.count,
-        "times": numbers.times,
-        "md": for_markdown,
-    }
+    for name in ("percent", "interval", "p_value", "duration", "count", "times"):
+        made.filters[name] = getattr(numbers, name)
+    made.filters["md"] = for_markdown
     made.globals |= {
         "comparison_of": sentences.comparison_of,
         "flat": sentences.flat,

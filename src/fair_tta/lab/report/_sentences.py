@@ -84,7 +84,7 @@ def limits(document: AuditDocument) -> dict[str, str]:
     comparisons = {
         "Many comparisons": f"{marks} Whoever picks "
         "the best of several methods on these images picks luck too: on new images it will "
-        "do less well on average. Confirm a choice on images that took no part in it.",
+        "do less well on average. Confirm a choice on images that took no part in it."
     }
     return {
         "Only chance in drawing images": "Intervals are made to cover the truth in "
