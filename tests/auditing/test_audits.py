@@ -446,10 +446,6 @@ def other_rows() -> Audit:
         ),
         (lambda: compare(None), "`audits` should be a list of audits."),  # type: ignore[arg-type]
         (
-            lambda: Audit.from_json(None),  # type: ignore[arg-type]
-            "`text` should be JSON as a string (got NoneType).",
-        ),
-        (
             lambda: Audit.from_json("{"),
             "this is not JSON: Expecting property name enclosed in double quotes: "
             "line 1 column 2 (char 1).",

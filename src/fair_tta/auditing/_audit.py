@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,11 +82,7 @@ class Audit(Written):
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Audit:
         """Read and check what `to_dict` gave."""
-        try:
-            text = json.dumps(dict(document))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise FairTTAError(f"this is not what JSON can hold: {error}.") from error
-        return cls.from_json(text)
+        return cls._of(dict(document))
 
     def to_frame(self) -> Any:
         """A pandas DataFrame with a row for each figure and group, also of a loaded audit."""
@@ -223,21 +217,16 @@ class Audit(Written):
     def __str__(self) -> str:
         lines = [f"{self.document.data.n} images"]
         for run in self.document.runs:
-            figures = run.metrics.by_name()  # older audits lack some
             lines.append(run.name)
-            lines += [f"  {m:27}{_show(figures[m].estimate)}" for m in _PRINTED if m in figures]
+            for metric, figure in run.metrics.by_name().items():
+                if metric in _PRINTED:
+                    lines.append(f"  {metric:27}{figure.shown()}  n = {figure.n}")
         return "\n".join([*lines, *self.warnings])
 
 
 def _timeless(document: AuditDocument) -> AuditDocument:
     runs = tuple(replace(run, cost=None) for run in document.runs)
     return replace(document, provenance={**document.provenance, "time": ""}, runs=runs)
-
-
-def _show(figure: Estimate) -> str:
-    if figure.low is None or figure.high is None:
-        return f"{figure.reason}" if figure.value != figure.value else f"{figure.value:.1%}"
-    return f"{figure.value:6.1%}  [{figure.low:.1%}, {figure.high:.1%}]  n = {figure.n}"
 
 
 def _column(attribute: str) -> str:
@@ -250,12 +239,7 @@ def _numbers(figure: EstimateFields) -> dict[str, float | int | None]:
 
 
 def _percent(figure: EstimateFields) -> str:
-    if figure.value is None or math.isnan(figure.value):
-        return "n/a"
-    text = f"{100 * figure.value:.1f}"
-    if figure.low is None or figure.high is None:
-        return text
-    return f"{text} [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
+    return "n/a" if figure.value is None else figure.shown().replace("%", "")
 
 
 def _escaped(text: str) -> str:

@@ -63,6 +63,15 @@ class EstimateFields(Part, frozen=True):
         """The reverse of `of`."""
         return Estimate.from_dict(asdict(self))
 
+    def shown(self, sign: str = "") -> str:
+        """``81.2% [77.1%, 84.6%]``, or the reason why there is no value."""
+        if self.value is None:
+            return f"{self.reason}"
+        text = f"{self.value:{sign}.1%}"
+        if self.low is None or self.high is None:
+            return text
+        return f"{text} [{self.low:{sign}.1%}, {self.high:{sign}.1%}]"
+
 
 class Measured(EstimateFields, frozen=True):
     """n: the images it rests on. low and high: its interval, null if it has none."""
@@ -103,16 +112,7 @@ def _figures(name: str, doc: str, kind: Any, metrics: Iterable[Figure]) -> Any:
     ]
     late = [f"{metric.name} ({metric.since})" for metric in metrics if metric.since != "0.1"]
     about = {"__doc__": f"{doc} Not in audits of earlier versions: {', '.join(late)}."}
-    return defstruct(
-        name,
-        fields,
-        bases=(Figures,),
-        namespace=about,
-        frozen=True,
-        kw_only=True,
-        omit_defaults=True,
-        forbid_unknown_fields=True,
-    )
+    return defstruct(name, fields, bases=(Figures,), namespace=about, kw_only=True)
 
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class RunOrigin(Part, frozen=True):
     seed: int | None
 
 
-class RunFigures(Part, frozen=True, omit_defaults=True):
+class RunFigures(Part, frozen=True):
     """One run in figures. perceived: by attribute of the model; null if not recorded."""
 
     name: str
@@ -296,7 +296,7 @@ class ComparedGroup(GroupName, frozen=True):
     changes: AnswerChanges
 
 
-class Comparison(Part, frozen=True, omit_defaults=True):
+class Comparison(Part, frozen=True):
     """A run beside the reference, on the same images. perceived: by attribute of the model; null
     if not recorded.
     """
@@ -478,14 +478,16 @@ class Written:
         Raises:
             FairTTAError: it is not such a document, and where it fails.
         """
-        what = cls.__name__.lower()
-        schema_id = f"fair-tta/{what}/1"
-        if not isinstance(text, str | bytes):
-            raise FairTTAError(f"`text` should be JSON as a string (got {type(text).__name__}).")
         try:
             plain = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise FairTTAError(f"this is not JSON: {error}.") from error
+        return cls._of(plain)
+
+    @classmethod
+    def _of(cls, plain: Any) -> Self:
+        what = cls.__name__.lower()
+        schema_id = f"fair-tta/{what}/1"
         found = plain.get("schema", schema_id) if isinstance(plain, dict) else schema_id
         if found != schema_id:
             raise FairTTAError(

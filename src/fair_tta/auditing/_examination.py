@@ -16,7 +16,6 @@ from fair_tta._prompts.task import Task
 from fair_tta.auditing._document import (
     AdapterFields,
     Difference,
-    EstimateFields,
     Measured,
     NotNegative,
     Part,
@@ -343,23 +342,14 @@ class Examination(Written):
         document = self.document
         lines = [f"{document.n} images, without labels"]
         for attribute, of in document.attributes.items():
-            shares = ", ".join(f"{name} {_show(share)}" for name, share in of.shares.items())
-            lines += [f"{attribute}: perceived as {shares}; entropy {_show(of.entropy)}"]
-            lines += [f"  {'zero-shot':27}{_show(of.pseudo_eod)}"]
+            shares = ", ".join(f"{name} {share.shown()}" for name, share in of.shares.items())
+            lines += [f"{attribute}: perceived as {shares}; entropy {of.entropy.shown()}"]
+            lines += [f"  {'zero-shot':27}{of.pseudo_eod.shown()}"]
             by_name = {adapter.name: adapter for adapter in document.adapters}
             for adapter in (by_name[name] for name in document.ranking[attribute]):
                 change = adapter.pseudo_eod[attribute].change
-                lines += [f"  {adapter.name:27}{_show(change, '+')}  {adapter.changed} changed"]
+                lines += [f"  {adapter.name:27}{change.shown('+')}  {adapter.changed} changed"]
             lines += [f"  Stop: {sign}" for sign in of.stop_signs]
         if document.adapters:
             lines += ["Pseudo-EOD of zero-shot and its change, with intervals.", document.notice]
         return "\n".join([*lines, *document.warnings])
-
-
-def _show(figure: EstimateFields, sign: str = "") -> str:
-    if figure.value is None:
-        return f"{figure.reason}"
-    text = f"{figure.value:{sign}.1%}"
-    if figure.low is None or figure.high is None:
-        return text
-    return f"{text} [{figure.low:{sign}.1%}, {figure.high:{sign}.1%}]"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from array import array
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,11 @@ from fair_tta.methods._base import Adapter
 from fair_tta.methods._registry import find_adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
 from fair_tta.metrics._calibration import average_sensitive_indifference, mean
-from fair_tta.metrics._columns import Floats, Ints
+from fair_tta.metrics._columns import Floats
 from fair_tta.metrics._estimate import SMALL, listed
 from fair_tta.metrics._intervals import images_for_change, images_for_half_width, wilson
 from fair_tta.metrics._perceived import PseudoOdds, pseudo_odds, r_squared
+from fair_tta.metrics._scores import CollectedScores
 from fair_tta.prediction import Prediction
 
 HALF_WIDTH = 0.05
@@ -106,61 +107,74 @@ class Perceptions:
     def __init__(self, associations: Associations, adapters: Mapping[str, Adapter]) -> None:
         self._logits = associations.to_dict()
         self._adapters = adapters
-        first = next(iter(self._logits.values()))
-        self._targets = tuple(next(iter(first.values())))
-        self._place = {name: place for place, name in enumerate(self._targets)}
-        self._target = array("d")
-        self._sensitive = {attribute: array("d") for attribute in self._logits}
-        self._answers = [array("q") for _ in range(1 + len(adapters))]
-        self._warnings: dict[str, Counter[str]] = {name: Counter() for name in adapters}
-
-    def __len__(self) -> int:
-        return len(self._answers[0])
+        self._zero_shot = CollectedScores(beliefs=True)
+        self._labels: list[list[str]] = [[] for _ in range(1 + len(adapters))]
+        self._warnings: list[Counter[str]] = [Counter() for _ in adapters]
 
     def add(self, predictions: Sequence[Prediction]) -> None:
         """One more image: the prediction of `ZeroShot`, and that of each adapter."""
-        own = predictions[0]
-        self._target.extend(own.zero_shot.values())
-        for attribute, column in self._sensitive.items():
-            column.extend(own.sensitive_zero_shot[attribute].values())
-        for answers, prediction in zip(self._answers, predictions, strict=True):
-            answers.append(self._place[prediction.label])
-        for counter, prediction in zip(self._warnings.values(), predictions[1:], strict=True):
+        self._zero_shot.add(predictions[0])
+        for labels, prediction in zip(self._labels, predictions, strict=True):
+            labels.append(sys.intern(prediction.label))
+        for counter, prediction in zip(self._warnings, predictions[1:], strict=True):
             counter.update(prediction.warnings)
 
     def examine(
-        self, interval: Bootstrap, provenance: Mapping[str, Any], notes: Sequence[str] = ()
+        self, how: Bootstrap, provenance: Mapping[str, Any], notes: Sequence[str] = ()
     ) -> Examination:
         """All figures.
 
         Args:
-            interval: how intervals are made.
+            how: intervals are made.
             provenance: model, prompts and whatever else is to be written down.
             notes: sentences to begin the warnings with.
 
         Raises:
             FairTTAError: there are no images.
         """
-        n = len(self)
-        if not n:
+        n, scores = len(self._labels[0]), self._zero_shot.scores()
+        if scores.zero_shot is None or scores.sensitive_zero_shot is None:
             raise FairTTAError("`images` should be at least one image (got none).")
-        target = np.array(self._target).reshape(n, -1)
-        answers = [np.array(column) for column in self._answers]
-        perceived = {a: np.array(of).reshape(n, -1) for a, of in self._sensitive.items()}
-        odds = {a: pseudo_odds(answers, target, w, interval) for a, w in perceived.items()}
-        attributes = {
-            a: self._attribute(a, w, target, odds[a], interval.level) for a, w in perceived.items()
-        }
-        places = range(len(self._adapters))
-        adapters = tuple(self._adapter(i, answers, odds, interval.level) for i in places)
+        targets, target = tuple(scores.zero_shot), np.stack([*scores.zero_shot.values()], 1)
+        place = {name: index for index, name in enumerate(targets)}
+        answers = [np.array([place[label] for label in labels]) for labels in self._labels]
         few = [f"Fewer than {SMALL} images, so figures are uncertain."] if n < SMALL else []
-        few += [text for a, w in perceived.items() for text in self._rare(a, w, target)]
+        odds, attributes = {}, {}
+        for attribute, w in scores.sensitive_zero_shot.items():
+            odds[attribute] = pseudo_odds(answers, target, w, how)
+            groups = np.einsum("ns,ny->sy", w, target)
+            table = self._logits[attribute]
+            entropy = average_sensitive_indifference(probabilities=w, interval=how.level)
+            explained = r_squared(np.log(np.maximum(target, _LEAST)), w)
+            attributes[attribute] = doc.PerceivedAttribute(
+                {v: Measured.of(mean(w[:, k], how.level)) for k, v in enumerate(table)},
+                Measured.of(entropy),
+                Measured.of(mean(w.max(1), how.level)),
+                None if np.isnan(explained) else explained,
+                table,
+                Measured.of(odds[attribute].runs[0]),
+                tuple(stop_signs(attribute, entropy.value, explained)),
+                group_labels(groups / n, list(table), targets, how.level),
+            )
+            rare = [
+                f"{y} / {s} ({groups[k, c]:.1f})"
+                for k, s in enumerate(table)
+                for c, y in enumerate(targets)
+                if groups[k, c] < SMALL <= n
+            ]
+            if rare:
+                fewer = f"{attribute}: fewer than {SMALL} images each are perceived as"
+                few.append(f"{fewer} {listed(rare)}.")
+        changed = [int((after != answers[0]).sum()) for after in answers[1:]]
+        adapters = tuple(
+            self._adapter(i, some, n, odds, how.level) for i, some in enumerate(changed)
+        )
         return Examination(
             doc.ExaminationDocument(
                 "fair-tta/examination/1",
                 n,
-                self._targets,
-                doc.ResamplingSettings(interval.level, interval.resamples, interval.seed),
+                targets,
+                doc.ResamplingSettings(how.level, how.resamples, how.seed),
                 attributes,
                 adapters,
                 {a: _ranking(adapters, a) for a in attributes},
@@ -170,52 +184,24 @@ class Perceptions:
             )
         )
 
-    def _attribute(
-        self, attribute: str, w: Floats, target: Floats, odds: PseudoOdds, level: float
-    ) -> doc.PerceivedAttribute:
-        entropy = average_sensitive_indifference(probabilities=w, interval=level)
-        explained = r_squared(np.log(np.maximum(target, _LEAST)), w)
-        table = self._logits[attribute]
-        return doc.PerceivedAttribute(
-            {v: Measured.of(mean(w[:, k], level)) for k, v in enumerate(table)},
-            Measured.of(entropy),
-            Measured.of(mean(w.max(1), level)),
-            None if np.isnan(explained) else explained,
-            table,
-            Measured.of(odds.runs[0]),
-            tuple(stop_signs(attribute, entropy.value, explained)),
-            group_labels(
-                np.einsum("ns,ny->sy", w, target) / len(w), list(table), self._targets, level
-            ),
-        )
-
     def _adapter(
-        self, place: int, answers: list[Ints], odds: Mapping[str, PseudoOdds], level: float
+        self, place: int, changed: int, n: int, odds: Mapping[str, PseudoOdds], level: float
     ) -> doc.ExaminedAdapter:
         name, adapter = list(self._adapters.items())[place]
-        n, changed = len(self), int((answers[place + 1] != answers[0]).sum())
-        low, high = wilson(changed, n, level)
+        pseudo_eod = {}
+        for attribute, of in odds.items():
+            after, change = Measured.of(of.runs[place + 1]), Difference.of(of.changes[place])
+            needed = gap_labels(change.value, changed / n, level)
+            pseudo_eod[attribute] = doc.PseudoChange(after, change, needed)
         return doc.ExaminedAdapter(
             name,
             convert(describe_adapter(adapter), AdapterFields),
             changed,
-            Measured(changed / n, low, high, n, None),
-            {a: _pseudo_change(of, place, changed / n, level) for a, of in odds.items()},
+            Measured(changed / n, *wilson(changed, n, level), n, None),
+            pseudo_eod,
             change_labels(changed, n, level),
-            dict(self._warnings[name]),
+            dict(self._warnings[place]),
         )
-
-    def _rare(self, attribute: str, w: Floats, target: Floats) -> list[str]:
-        """A sentence on groups that are perceived on few images."""
-        sums = np.einsum("ns,ny->sy", w, target)
-        few = [
-            f"{y} / {s} ({sums[k, c]:.1f})"
-            for k, s in enumerate(self._logits[attribute])
-            for c, y in enumerate(self._targets)
-            if sums[k, c] < SMALL
-        ]
-        text = f"{attribute}: fewer than {SMALL} images each are perceived as {listed(few)}."
-        return [text] if few and len(self) >= SMALL else []
 
 
 def stop_signs(attribute: str, entropy: float, explained: float) -> list[str]:
@@ -238,12 +224,6 @@ def stop_signs(attribute: str, entropy: float, explained: float) -> list[str]:
             f"{MOST_R_SQUARED}): what corrects by one takes away the other."
         )
     return signs
-
-
-def _pseudo_change(odds: PseudoOdds, place: int, changed: float, level: float) -> doc.PseudoChange:
-    change = Difference.of(odds.changes[place])
-    needed = gap_labels(change.value, changed, level)
-    return doc.PseudoChange(Measured.of(odds.runs[place + 1]), change, needed)
 
 
 def _ranking(adapters: Sequence[doc.ExaminedAdapter], attribute: str) -> tuple[str, ...]:
@@ -294,12 +274,11 @@ def examine_classifier(
     loaded = _loaded(classifier, images)
 
     def answers() -> Iterator[tuple[str, Image, Sequence[Prediction]]]:
-        done = 0
+        number = count()
         while batch := list(islice(loaded, classifier.batch_size)):
             found = _predictions(classifier, batch, [ZeroShot(), *methods.values()])
             for image, predictions in zip(batch, found, strict=True):
-                yield f"image {done}", image, predictions
-                done += 1
+                yield f"image {next(number)}", image, predictions
 
     return examine_answers(classifier, methods, answers(), interval=interval)
 
@@ -345,9 +324,9 @@ def named_adapters(
     adapters: Iterable[Adapter | str] | Mapping[str, Adapter | str] | None,
 ) -> dict[str, Adapter]:
     """Adapters by name; that of the class if none is given."""
-    if adapters is None or isinstance(adapters, Mapping):
-        return {name: find_adapter(adapter) for name, adapter in (adapters or {}).items()}
-    several = [find_adapter(adapter) for adapter in adapters]
+    if isinstance(adapters, Mapping):
+        return {name: find_adapter(adapter) for name, adapter in adapters.items()}
+    several = [find_adapter(adapter) for adapter in adapters or ()]
     found = {type(adapter).__name__: adapter for adapter in several}
     if len(found) < len(several):
         raise FairTTAError(
