@@ -431,7 +431,6 @@ def other_rows() -> Audit:
         ),
         (lambda: make(seconds=-1), "`seconds` should be a number from 0 on (got -1)."),
         (lambda: make(seconds="3 s"), "`seconds` should be a number from 0 on (got '3 s')."),
-        (lambda: make(provenance=[1]), "`provenance` should be a dictionary (got [1])."),
         (
             lambda: make(interval=None),
             "`interval` should be a Bootstrap or a level such as 0.95 (got None).",

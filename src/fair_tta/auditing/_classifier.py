@@ -38,12 +38,7 @@ def predict_knowing(
 ) -> Iterator[Prediction]:
     """Predictions in the order of the images, each by the method for its own values.
 
-    Args:
-        classifier: its own adapter does not matter.
-        adapter: has `knowing`.
-        images: as many as the columns are long.
-        columns: the sensitive values by attribute, in the classifier's words.
-        progress: show a progress bar.
+    `columns` are the sensitive values by attribute, in the classifier's words.
     """
     attributes = classifier.sensitive
     for attribute, names in attributes.items():
@@ -56,23 +51,19 @@ def predict_knowing(
                 f"{', '.join(unknown[:5]) or list(columns)})."
             )
     rows = list(zip(*(columns[attribute] for attribute in attributes), strict=True))
-    methods = {
-        known: classifier.with_adapter(adapter.knowing(*known)) for known in dict.fromkeys(rows)
-    }
-    if progress:
-        images = tqdm(images, unit="image")
-    stream, values_of = iter(images), iter(rows)
+    methods = {known: classifier.with_adapter(adapter.knowing(*known)) for known in set(rows)}
+    stream, values_of = iter(tqdm(images, unit="image", disable=not progress)), iter(rows)
     while batch := list(islice(stream, classifier.batch_size)):
         features = classifier.encode(batch, with_views=adapter.needs.views)
         own = list(islice(values_of, len(batch)))
         if len(own) < len(batch):
             raise FairTTAError("`labels` should be as many as images (got fewer).")
         answers: dict[int, Prediction] = {}
-        for known in dict.fromkeys(own):
+        for known in set(own):
             places = [place for place, value in enumerate(own) if value == known]
             found = methods[known].predict_encoded(features[places])
             answers.update(zip(places, found, strict=True))
-        yield from (answers[place] for place in sorted(answers))
+        yield from (answers[place] for place in range(len(batch)))
 
 
 def audit_classifier(
@@ -110,12 +101,21 @@ def audit_classifier(
     """
     if is_single_image(images):
         raise FairTTAError("`images` should be several images, one per label.")
-    truth = _labels(labels, rename or {}, classifier.targets)
+    renamed, targets = rename or {}, classifier.targets
+    truth = [renamed.get(label, label) for label in read_column("labels", labels)]
+    unknown = sorted({repr(label) for label in truth if label not in targets})
+    if unknown:
+        raise FairTTAError(
+            f"`labels` should be the classifier's targets, {list(targets)} (got "
+            f"{', '.join(unknown[:5])}): pass `rename={{your label: target}}`."
+        )
     if hasattr(images, "__len__") and len(images) != len(truth):
         raise FairTTAError(
             f"`labels` should be as many as images, {len(images)} (got {len(truth)})."
         )
-    columns = _columns(sensitive, len(truth), classifier.sensitive)
+    columns, known = read_sensitive(sensitive, len(truth)), classifier.sensitive
+    if list(columns) == [ONE_ATTRIBUTE] and len(known) == 1:  # both have one, which is meant
+        columns = {next(iter(known)): columns[ONE_ATTRIBUTE]}
     start = perf_counter()
     stream: Iterable[Prediction]
     adapter = find_adapter(adapter)
@@ -137,8 +137,8 @@ def audit_classifier(
         [p.label for p in predictions],
         columns,
         name=type(adapter).__name__ if name is None else name,
-        targets=classifier.targets,
-        values=_values(columns, classifier.sensitive),
+        targets=targets,
+        values={a: known[a] for a in columns if a in known and set(columns[a]) <= set(known[a])},
         scores=Scores.from_predictions(predictions),
         seconds=seconds,
         harmful=harmful,
@@ -146,34 +146,3 @@ def audit_classifier(
         adapter=adapter,
         provenance=classifier_provenance(classifier),
     )
-
-
-def _labels(labels: Column, rename: Mapping[Any, str], targets: tuple[str, ...]) -> list[Hashable]:
-    truth = [rename.get(label, label) for label in read_column("labels", labels)]
-    unknown = sorted({repr(label) for label in truth if label not in targets})
-    if unknown:
-        raise FairTTAError(
-            f"`labels` should be the classifier's targets, {list(targets)} (got "
-            f"{', '.join(unknown[:5])}): pass `rename={{your label: target}}`."
-        )
-    return truth
-
-
-def _columns(
-    sensitive: Sensitive, length: int, known: Mapping[str, tuple[str, ...]]
-) -> dict[str, list[Hashable]]:
-    """A lone column of data is the lone attribute of the classifier."""
-    columns = read_sensitive(sensitive, length)
-    if list(columns) == [ONE_ATTRIBUTE] and len(known) == 1:
-        return {next(iter(known)): columns[ONE_ATTRIBUTE]}
-    return columns
-
-
-def _values(
-    columns: Mapping[str, list[Hashable]], known: Mapping[str, tuple[str, ...]]
-) -> dict[str, tuple[str, ...]]:
-    return {
-        attribute: known[attribute]
-        for attribute, column in columns.items()
-        if attribute in known and set(column) <= set(known[attribute])
-    }

@@ -189,16 +189,14 @@ class Associations:
         return {a: {v: dict(row) for v, row in rows.items()} for a, rows in self.logits.items()}
 
     def __str__(self) -> str:
-        return "\n\n".join(_table(attribute, rows) for attribute, rows in self.logits.items())
-
-
-def _table(attribute: str, rows: Mapping[str, Mapping[str, float]]) -> str:
-    head = [f"{attribute} (logits)", *next(iter(rows.values()))]
-    cells = [head, *([v, *(f"{x:+.2f}" for x in row.values())] for v, row in rows.items())]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in cells
-    )
+        lines: list[str] = []
+        for attribute, rows in self.logits.items():
+            head = [f"{attribute} (logits)", *next(iter(rows.values()))]
+            cells = [head, *([v, *(f"{x:+.2f}" for x in row.values())] for v, row in rows.items())]
+            wide, *widths = (max(map(len, column)) for column in zip(*cells, strict=True))
+            lines += ["  ".join([v.ljust(wide), *map(str.rjust, x, widths)]) for v, *x in cells]
+            lines.append("")
+        return "\n".join(lines[:-1])
 
 
 MOST_IMAGES = 36
@@ -235,13 +233,7 @@ class ChangedImage:
 
 
 class ChangedImages:
-    """Collects a few images of each method whose answer changed, each equally likely.
-
-    Args:
-        adapters: names of the methods.
-        most: images of all methods together.
-        seed: chooses them.
-    """
+    """Collects a few images of each method whose answer changed, each equally likely."""
 
     def __init__(self, adapters: Iterable[str], most: int = MOST_IMAGES, *, seed: int = 0) -> None:
         names = list(adapters)
@@ -274,11 +266,7 @@ class ChangedImages:
             kept[place : place + 1] = [found]
 
     def images(self, load: Callable[[str], Image]) -> tuple[ChangedImage, ...]:
-        """All that were kept; those that cannot be read any more are left out.
-
-        Args:
-            load: reads an image from its path.
-        """
+        """All that were kept; those that cannot be read from their paths any more are left out."""
         found = []
         for one in (one for kept in self._kept.values() for one in kept):
             try:

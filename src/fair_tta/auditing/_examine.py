@@ -122,16 +122,7 @@ class Perceptions:
     def examine(
         self, how: Bootstrap, provenance: Mapping[str, Any], notes: Sequence[str] = ()
     ) -> Examination:
-        """All figures.
-
-        Args:
-            how: intervals are made.
-            provenance: model, prompts and whatever else is to be written down.
-            notes: sentences to begin the warnings with.
-
-        Raises:
-            FairTTAError: there are no images.
-        """
+        """All figures; an error if there are no images. `notes` begin the warnings."""
         n, scores = len(self._labels[0]), self._zero_shot.scores()
         if scores.zero_shot is None or scores.sensitive_zero_shot is None:
             raise FairTTAError("`images` should be at least one image (got none).")
@@ -207,10 +198,7 @@ class Perceptions:
 def stop_signs(attribute: str, entropy: float, explained: float) -> list[str]:
     """Why an attribute should not be corrected by.
 
-    Args:
-        attribute: its name.
-        entropy: mean normalised entropy of what is perceived.
-        explained: R^2 of the target's logits on what is perceived, NaN if it is not defined.
+    From the mean normalised entropy of what is perceived, and the R^2 of the target's logits on it.
     """
     signs = []
     if entropy > MOST_ENTROPY:
@@ -296,19 +284,9 @@ def examine_answers(
 ) -> Examination:
     """Make an examination of predictions, wherever they come from.
 
-    Args:
-        classifier: with sensitive names.
-        adapters: ``{name: adapter}``
-        answers: for each image its name, the image or its path, and the predictions of `ZeroShot`
-            and of each adapter.
-        interval: how intervals are made.
-        provenance: what to write down besides model and prompts.
-        notes: sentences to begin the warnings with; read after the last of the answers.
-        images: keep small copies of some whose answer changes.
-        seed: chooses these.
-
-    Raises:
-        FairTTAError: there are no images.
+    `answers` has for each image its name, the image or its path, and the predictions of `ZeroShot`
+    and of each adapter. `notes` begin the warnings; they are read after the last of the answers.
+    With `images`, small copies of some whose answer changes are kept; `seed` chooses them.
     """
     found = Perceptions(classifier.associations(), adapters)
     changed = ChangedImages(adapters if images else (), seed=seed)

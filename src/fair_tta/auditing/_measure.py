@@ -72,8 +72,6 @@ def audit(
         raise FairTTAError(
             "`sensitive` should have a value per image, or be {attribute: values} (got None)."
         )
-    if not isinstance(provenance, Mapping | None):
-        raise FairTTAError(f"`provenance` should be a dictionary (got {provenance!r}).")
     columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
     n, classes = len(columns.truth), _strings(columns.targets)
     attributes = {attribute: _strings(names) for attribute, names in columns.values.items()}

@@ -89,23 +89,19 @@ def _perceived(columns: Columns, how: Bootstrap, after: int | None = None) -> di
     place = np.array([list(beliefs).index(str(name)) for name in columns.targets])
     answers = [place[columns.answers[run]] for run in ((0,) if after is None else (0, after))]
     target = np.stack(list(beliefs.values()), 1)
+    part: Any = doc.PerceivedOdds if after is None else doc.PerceivedOddsChange
+    kind = Measured if after is None else Difference
     found = {}
     for attribute, values in sensitive.items():
-        odds = pseudo_odds(answers, target, values, how)
-        eod = None
+        odds, eod = pseudo_odds(answers, target, values, how), None
         if attribute in columns.values:
             alone, metric = _by_attribute(columns, attribute), definitions.EQUALIZED_ODDS
             if after is None:
-                eod = metric.estimate(alone, 0, how)
+                eod = kind.of(metric.estimate(alone, 0, how))
             else:
-                eod = metric.difference(alone, 0, after, how)
-        found[attribute] = (odds.changes or odds.runs)[0], eod
-    part: Any = doc.PerceivedOdds if after is None else doc.PerceivedOddsChange
-    kind = Measured if after is None else Difference
-    return {
-        attribute: part(kind.of(pseudo), None if eod is None else kind.of(eod))
-        for attribute, (pseudo, eod) in found.items()
-    }
+                eod = kind.of(metric.difference(alone, 0, after, how))
+        found[attribute] = part(kind.of((odds.changes or odds.runs)[0]), eod)
+    return found
 
 
 def _by_attribute(columns: Columns, attribute: str) -> Columns:
@@ -180,9 +176,8 @@ def _worst_group(columns: Columns, over: Over) -> doc.GroupName:
 
 def _classes(columns: Columns, how: Bootstrap) -> Iterator[doc.GapsOfClass]:
     n = np.bincount(columns.truth, minlength=len(columns.targets)).tolist()
-    for target, count, gaps in zip(
-        columns.targets, n, gaps_of_classes(columns, 0, how), strict=True
-    ):
+    found = gaps_of_classes(columns, 0, how)
+    for target, count, gaps in zip(columns.targets, n, found, strict=True):
         yield doc.GapsOfClass(str(target), count, *map(Measured.of, vars(gaps).values()))
 
 
@@ -228,16 +223,7 @@ def against(
     harmful: Mapping[str, Sequence[str]],
     corrected: Sequence[doc.Differences],
 ) -> doc.Comparison:
-    """Run `after` minus the first run, overall and group by group.
-
-    Args:
-        columns: of all runs.
-        after: the run.
-        how: intervals are made.
-        names: of the first run and of this one.
-        harmful: sets of classes.
-        corrected: of `corrected_differences`, for all runs that are compared.
-    """
+    """Run `after` minus the first run, overall and group by group."""
     a, b = columns.scores[0], columns.scores[after]
     known = a.sensitive_entropy or {}
     harm = _harm(columns, harmful, how.level, after)

@@ -84,8 +84,7 @@ def mean_of_defined(values: Floats) -> Floats:
 
 
 def _diagonal(counts: Floats) -> Floats:
-    diagonal: Floats = np.einsum("...ii->...i", counts)
-    return diagonal
+    return np.asarray(np.einsum("...ii->...i", counts))
 
 
 def _odds(counts: Floats) -> Floats:
@@ -102,8 +101,7 @@ def _accuracy_and(rates: Callable[[Floats], Floats]) -> Callable[[Floats], Float
 
 
 def _worst(rates: Floats) -> Floats:
-    lowest: Floats = np.fmin.reduce(rates, -1)
-    return lowest
+    return np.asarray(np.fmin.reduce(rates, -1))
 
 
 def _shortfall(rates: Floats) -> Floats:
@@ -151,9 +149,9 @@ def mean_change(less: Floats | None, more: Floats | None, level: float) -> Estim
     return mean(more - less, level, least=-1.0)
 
 
-def confidence_of(entropy: Floats | None, level: float) -> Estimate:
-    """ATC, if entropies are known."""
-    return undefined(NOT_GIVEN) if entropy is None else mean(1 - entropy, level)
+def _confidence(columns: Columns, run: int, how: Bootstrap) -> Estimate:
+    entropy = columns.scores[run].entropy
+    return undefined(NOT_GIVEN) if entropy is None else mean(1 - entropy, how.level)
 
 
 def calibration_of(
@@ -286,7 +284,7 @@ DEMOGRAPHIC_PARITY = Metric(
 )
 AVERAGE_TARGET_CONFIDENCE = ScoreMetric(
     "average_target_confidence",
-    lambda columns, run, how: confidence_of(columns.scores[run].entropy, how.level),
+    _confidence,
     lambda columns, before, after, how: mean_change(
         columns.scores[after].entropy, columns.scores[before].entropy, how.level
     ),
@@ -326,3 +324,4 @@ METRICS: dict[str, Figure] = {
 TRUE_POSITIVE_GAPS = Metric("true_positive_rate_gaps", true_positive, gap, is_gap=True)
 FALSE_POSITIVE_GAPS = Metric("false_positive_rate_gaps", false_positive, gap, is_gap=True)
 SELECTION_GAPS = Metric("selection_rate_gaps", selection, gap, is_gap=True)
+CLASS_GAPS = (TRUE_POSITIVE_GAPS, FALSE_POSITIVE_GAPS, SELECTION_GAPS)

@@ -86,9 +86,9 @@ def group_accuracy(
     columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
     right, n = columns.right_and_all(0, over)
     warn_small(columns.sizes(over), stacklevel=4)
-    level = _level(interval)
+    how = _how(interval)
     return {
-        cell[0] if len(cell) == 1 else cell: rate(right[i], n[i], level, label(*cell))
+        cell[0] if len(cell) == 1 else cell: rate(right[i], n[i], how and how.level, label(*cell))
         for i, cell in enumerate(columns.cells(over))
     }
 
@@ -255,7 +255,8 @@ def group_rates(
     """For each ``(target, *values)`` TPR, FPR and selection rate with Wilson's intervals."""
     columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
     warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE), stacklevel=4)
-    table = rates_of_groups(columns, 0, _level(interval))
+    how = _how(interval)
+    table = rates_of_groups(columns, 0, how and how.level)
     cells = columns.cells(Over.TARGET_AND_SENSITIVE)
     return dict(zip(cells, (rates for row in table for rates in row), strict=True))
 
@@ -273,18 +274,10 @@ def paired_difference(
 ) -> Estimate:
     """How a metric changes from one run to another on the same images, ``after - before``.
 
-    Args:
-        metric: one of `fair_tta.metrics.definitions` that gives one number, or a user-defined
-            function of confusion counts.
-        y_true: true labels.
-        before: answers of the run to compare with.
-        after: answers of the other run.
-        sensitive: sensitive values.
-        targets: all classes.
-        values: all sensitive values.
-        interval: its level; for a user-defined metric also how images are resampled, each with
-            both its answers. What both runs get right or wrong together cancels, so the interval is
-            narrower than those of the runs suggest.
+    The metric is one of `fair_tta.metrics.definitions` that gives one number, or a user-defined
+    function of confusion counts, for which images are resampled, each with both its answers. What
+    both runs get right or wrong together cancels, so the interval is narrower than those of the
+    runs suggest.
     """
     if not isinstance(metric, Metric):
         raise FairTTAError(
@@ -325,12 +318,7 @@ def rates_of_groups(columns: Columns, run: int, level: float | None) -> list[lis
 
 def gaps_of_classes(columns: Columns, run: int, how: Bootstrap | None) -> list[Rates]:
     """Gaps between groups for each class."""
-    metrics = [
-        definitions.TRUE_POSITIVE_GAPS,
-        definitions.FALSE_POSITIVE_GAPS,
-        definitions.SELECTION_GAPS,
-    ]
-    counts = columns.counts(run)
+    metrics, counts = definitions.CLASS_GAPS, columns.counts(run)
     true = counts.sum(2)
     n = true.sum(1, keepdims=True)
     bases = true, n - true, n + 0 * true
@@ -359,10 +347,6 @@ def _measure(
 
 def _how(interval: Interval | None) -> Bootstrap | None:
     return None if interval is None else read_interval(interval)
-
-
-def _level(interval: Interval | None) -> float | None:
-    return None if interval is None else read_interval(interval).level
 
 
 def _over(over: Over, of_values: Metric, of_pairs: Metric) -> Metric:

@@ -44,12 +44,8 @@ def pseudo_equalized_odds_difference(answers: Any, target: Any, sensitive: Any) 
     """Pseudo-EOD: mean over classes of the larger gap between values of `pseudo_rates`.
 
     It lies between 0 and 1, and is NaN if no class has two values with rates. Where q and w are
-    certain and right it is `equalized_odds_difference`. `pseudo_odds` has intervals.
-
-    Args:
-        answers: ``[images]`` positions of the classes that were answered.
-        target: ``[images, classes]`` zero-shot probabilities q.
-        sensitive: ``[images, values]`` zero-shot probabilities w.
+    certain and right it is `equalized_odds_difference`. `pseudo_odds` has intervals. The arguments
+    are those of `pseudo_rates`.
 
     Example:
         >>> values = [[1, 0], [1, 0], [0, 1], [0, 1]]

@@ -83,16 +83,7 @@ class RunColumns:
         harmful: HarmSets | None = None,
         interval: Bootstrap = DEFAULT,
     ) -> Audit:
-        """The figures. Warnings of small groups are in `Audit.warnings` only.
-
-        Args:
-            name: what to call the run.
-            adapter: the method.
-            values: ``{attribute: all values}``
-            provenance: what to write down besides.
-            harmful: sets of classes, see `audit`.
-            interval: how intervals are made.
-        """
+        """The figures. Warnings of small groups are in `Audit.warnings` only."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallGroupWarning)
             return audit(
