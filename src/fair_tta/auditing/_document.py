@@ -7,17 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from os import PathLike, fspath
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    ClassVar,
-    Final,
-    Generic,
-    Literal,
-    TypeAlias,
-    TypeVar,
-)
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert, defstruct, field, to_builtins
 from msgspec.json import schema_components
@@ -32,7 +22,7 @@ from fair_tta.metrics._metric import Figure
 
 _MOST_BYTES = 2**28
 
-SCHEMA_ID: Final = "fair-tta/audit/1"
+SCHEMA_ID: Literal["fair-tta/audit/1"] = "fair-tta/audit/1"
 
 NotNegative = Annotated[int, Meta(ge=0)]
 Rate = Annotated[float, Meta(ge=0, le=1)]
@@ -267,8 +257,7 @@ class RunFigures(Part, frozen=True):
     ]
     cost: Cost | None
     provenance: Annotated[
-        RunOrigin | None,
-        Meta(description="Where it differs from that of the document, else null."),
+        RunOrigin | None, Meta(description="Where it differs from that of the document, else null.")
     ]
     harm: tuple[HarmRate, ...] = ()
     perceived: Mapping[str, PerceivedOdds] | None = None

@@ -9,14 +9,7 @@ import numpy as np
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._bootstrap import Interval, accepts_level, read_interval
-from fair_tta.metrics._columns import (
-    Column,
-    Floats,
-    Sensitive,
-    Values,
-    check_length,
-    parse_columns,
-)
+from fair_tta.metrics._columns import Column, Floats, Sensitive, Values, check_length, parse_columns
 from fair_tta.metrics._estimate import Estimate, undefined, warn_small
 from fair_tta.metrics._intervals import quantile_of_normal
 
