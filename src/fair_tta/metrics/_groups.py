@@ -86,9 +86,9 @@ def group_accuracy(
     columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
     right, n = columns.right_and_all(0, over)
     warn_small(columns.sizes(over), stacklevel=4)
-    how = _how(interval)
+    level = None if interval is None else read_interval(interval).level
     return {
-        cell[0] if len(cell) == 1 else cell: rate(right[i], n[i], how and how.level, label(*cell))
+        cell[0] if len(cell) == 1 else cell: rate(right[i], n[i], level, label(*cell))
         for i, cell in enumerate(columns.cells(over))
     }
 
@@ -255,8 +255,8 @@ def group_rates(
     """For each ``(target, *values)`` TPR, FPR and selection rate with Wilson's intervals."""
     columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
     warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE), stacklevel=4)
-    how = _how(interval)
-    table = rates_of_groups(columns, 0, how and how.level)
+    level = None if interval is None else read_interval(interval).level
+    table = rates_of_groups(columns, 0, level)
     cells = columns.cells(Over.TARGET_AND_SENSITIVE)
     return dict(zip(cells, (rates for row in table for rates in row), strict=True))
 
