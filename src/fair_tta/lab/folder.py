@@ -354,7 +354,8 @@ def examine_folder(
         model: how other processes load the model, see `audit_folder`.
         restart: delete rows that are there.
         read_ahead: see `predict_images`.
-        pictures: show a few images whose answer changes in the page.
+        pictures: show a few images whose answer changes in the page, and say why others could not
+            be used.
         reference: a folder of images on which methods that need a reference are fitted first.
         reference_is_data: allow the reference to have examined images.
         notes: sentences with which the warnings begin.

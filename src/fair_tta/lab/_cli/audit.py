@@ -117,9 +117,9 @@ def audit_command(
         ).scan()
         sets = usage("--harmful", harmful_option, harmful)
         asked = (
-            column_names(values, target_column)
-            if not targets
-            else usage("--targets", targets_option, targets)
+            usage("--targets", targets_option, targets)
+            if targets
+            else column_names(values, target_column)
         )
         for classes in sets.values():
             asked |= {name: phrase for name, phrase in classes.items() if name not in asked}

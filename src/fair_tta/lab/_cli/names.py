@@ -55,11 +55,7 @@ def targets_option(texts: Sequence[str]) -> dict[str, str]:
 
 
 def sensitive_option(texts: Sequence[str], attribute: str) -> dict[str, dict[str, str]]:
-    r"""``{attribute: {label: phrase}}`` of all uses of an option.
-
-    Args:
-        texts: what was written.
-        attribute: the name of the attribute where none is written.
+    r"""``{attribute: {label: phrase}}`` of all uses of an option; `attribute` if none is written.
 
     Example:
         >>> sensitive_option(["time: day,night", "place: water=on water", "place: land"], "")

@@ -81,13 +81,7 @@ def without_folders(text: str, *folders: str) -> str:
 
 
 def guarded(act: Callable[[], T], failed: Callable[[str], T], *folders: str) -> T:
-    """Do something; an error becomes a message, never a traceback.
-
-    Args:
-        act: what to do.
-        failed: makes the result from a message in HTML.
-        folders: not to be named.
-    """
+    """Do something; an error becomes a message in HTML that names no `folders`, no traceback."""
     try:
         return act()
     except FairTTAError as error:

@@ -38,12 +38,7 @@ _FAR, _DEEP = 4096, 16  # characters of a path, and parts
 
 
 class UploadedFile(NamedTuple):
-    """A file that was uploaded.
-
-    Attributes:
-        path: where the server has put it.
-        name: what the visitor calls it, perhaps with folders; any text at all.
-    """
+    """Where the server has put a file, and what the visitor calls it: any text, with folders."""
 
     path: str
     name: str
@@ -107,10 +102,6 @@ def read_uploaded(labels: Labels, staged: Mapping[str, UploadedFile]) -> LabelVa
 
     A path in it is just a name here: whatever folder it begins with, it stands for the uploaded
     image whose name it ends with, and for nothing else on this machine.
-
-    Args:
-        labels: the file, and the folder of the staged images.
-        staged: what `stage` returned.
     """
     known: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
     for name, file in staged.items():
@@ -159,16 +150,7 @@ def examine_uploads(
     notes: Sequence[str] = (),
     progress: Progress = lambda done, total: None,
 ) -> list[Path]:
-    """Examine images; the page first, then the document.
-
-    Args:
-        classifier: with sensitive names.
-        methods: to be compared with zero-shot, which is left out.
-        files: images. Those that cannot be used are listed on the page.
-        out: a new folder.
-        notes: sentences to begin the warnings with.
-        progress: called after each image.
-    """
+    """Examine images; the page first, which lists those that cannot be used, then the document."""
     if not classifier.sensitive:
         raise FairTTAError("`sensitive` should name at least two values (got none).")
     folder = out / "images"
@@ -200,15 +182,8 @@ def audit_uploads(
 ) -> list[Path]:
     """Audit images group by group; the report first, then the other files.
 
-    Args:
-        classifiers: of the model.
-        methods: the first is what others are compared with.
-        files: images.
-        labels: the CSV file and its columns, and a new folder for the images.
-        fields: names where they should not be the values of the columns, and the sentence.
-        out: a new folder.
-        notes: sentences to begin the warnings with.
-        progress: called after each row.
+    Images are staged in the folder of `labels`, which is new. Names that `fields` lacks are the
+    values of the columns.
     """
     if not labels.target or not labels.sensitive:
         raise FairTTAError("choose the column of classes and at least one that should not matter.")
