@@ -80,10 +80,6 @@ def test_a_plan_for_a_rate_has_its_width() -> None:
             "`correct` should lie from 0 to a positive `n` (got 3 of 2).",
         ),
         (
-            lambda: metrics.mcnemar(-1, 2),
-            "`right_to_wrong` and `wrong_to_right` should be counts (got -1 and 2).",
-        ),
-        (
             lambda: metrics.images_for_change(3, 2, 4),
             "changes should be counts of at most `n` images in all (got 3 and 2 of 4).",
         ),

@@ -248,22 +248,17 @@ def _escaped(text: str) -> str:
 
 def predictions_to_dataframe(predictions: Sequence[Prediction]) -> Any:
     """Predictions as a pandas DataFrame, one row each, one column per number."""
-    pandas = require("pandas", "fairlearn")
-    return pandas.DataFrame([_flat(p) for p in predictions])
+    rows = []
+    for prediction in predictions:
+        row: dict[str, Any] = {"label": prediction.label, "flipped": prediction.flipped}
+        for name, value in vars(prediction).items():
+            row |= _flat(name, value)
+        rows.append(row)
+    return require("pandas", "fairlearn").DataFrame(rows)
 
 
-def _flat(prediction: Prediction) -> dict[str, Any]:
-    row: dict[str, Any] = {"label": prediction.label, "flipped": prediction.flipped}
-    for name, value in vars(prediction).items():
-        if name == "label":
-            continue
-        if name == "warnings":
-            row[name] = "; ".join(value)
-        elif isinstance(value, dict):
-            for key, inner in value.items():
-                nested = inner if isinstance(inner, dict) else {None: inner}
-                for last, number in nested.items():
-                    row[": ".join(k for k in (name, key, last) if k is not None)] = number
-        else:
-            row[name] = value
-    return row
+def _flat(name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        parts = (_flat(f"{name}: {key}", inner) for key, inner in value.items())
+        return {key: number for part in parts for key, number in part.items()}
+    return {name: "; ".join(value) if name == "warnings" else value}

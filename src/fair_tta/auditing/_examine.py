@@ -216,12 +216,8 @@ def stop_signs(attribute: str, entropy: float, explained: float) -> list[str]:
 
 def _ranking(adapters: Sequence[doc.ExaminedAdapter], attribute: str) -> tuple[str, ...]:
     """The largest fall first; what has no figure comes last."""
-
-    def change(adapter: doc.ExaminedAdapter) -> float:
-        value = adapter.pseudo_eod[attribute].change.value
-        return np.inf if value is None else value
-
-    return tuple(adapter.name for adapter in sorted(adapters, key=change))
+    changes = {adapter.name: adapter.pseudo_eod[attribute].change.value for adapter in adapters}
+    return tuple(sorted(changes, key=lambda name: (changes[name] is None, changes[name] or 0.0)))
 
 
 def examine_classifier(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -87,7 +86,7 @@ def audit(
         how,
         name=name,
         adapter=None if adapter is None else doc.AdapterFields(**describe_adapter(adapter)),
-        cost=None if seconds is None else _cost(seconds, n),
+        cost=None if seconds is None else doc.Cost(float(seconds), seconds / n),
         harmful=sets,
     )
     document = doc.AuditDocument(
@@ -152,12 +151,6 @@ def compare(audits: Sequence[Audit]) -> Audit:
         warnings=small_groups(together.sizes(Over.TARGET_AND_SENSITIVE)),
     )
     return Audit(document, together)
-
-
-def _cost(seconds: float, n: int) -> doc.Cost:
-    if not isinstance(seconds, float | int) or not 0 <= seconds < math.inf:
-        raise FairTTAError(f"`seconds` should be a number from 0 on (got {seconds!r}).")
-    return doc.Cost(float(seconds), seconds / n)
 
 
 def _check_same(part: str, first: doc.Part, other: doc.Part, hint: str) -> None:

@@ -81,11 +81,6 @@ def mcnemar(right_to_wrong: int, wrong_to_right: int) -> float:
         >>> mcnemar(right_to_wrong=1, wrong_to_right=9)
         0.021484375
     """
-    if min(right_to_wrong, wrong_to_right) < 0:
-        raise FairTTAError(
-            "`right_to_wrong` and `wrong_to_right` should be counts "
-            f"(got {right_to_wrong} and {wrong_to_right})."
-        )
     changed, fewer = right_to_wrong + wrong_to_right, min(right_to_wrong, wrong_to_right)
     return min(1.0, 2 * float(bdtr(fewer, changed, 0.5)))
 
