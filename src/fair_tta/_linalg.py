@@ -6,6 +6,7 @@ Small linear algebra happens on the CPU in float64, wherever the model is.
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -81,6 +82,11 @@ def centred(values: Tensor, dim: int) -> Tensor:
 def unit(features: Tensor) -> Tensor:
     """Features of length one, in float32 (float64 stays)."""
     return normalize(features if features.dtype == torch.float64 else features.float(), dim=-1)
+
+
+def shape_of(value: Any) -> Any:
+    """The shape of a tensor, or else the type, for messages."""
+    return list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
 def of_length_one(features: Tensor) -> Tensor:

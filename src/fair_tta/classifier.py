@@ -33,7 +33,7 @@ from fair_tta._prompts.templates import (
 )
 from fair_tta.errors import FairTTAError, ImageError, check_count, check_number
 from fair_tta.methods import FairTPT, ZeroShot
-from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, needs_images, not_finite
+from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, not_finite
 from fair_tta.methods._fitted import check_features
 from fair_tta.methods._predictions import to_predictions
 from fair_tta.methods._registry import find_adapter
@@ -314,8 +314,6 @@ class FairTPTClassifier:
         Raises:
             FairTTAError: features of another shape, or an adapter that needs the images.
         """
-        if self.adapter.needs.pixels:
-            raise needs_images(self.adapter)
         with self._current.borrow() as task:
             own = task.target_features
             check_features(features, own.shape[1])
@@ -338,7 +336,7 @@ class FairTPTClassifier:
         adapter = self.adapter
         adapted = zero_shot = ZeroShot().adapt(task, features)
         try:
-            if isinstance(adapter, PixelAdapter):
+            if isinstance(adapter, PixelAdapter) and images:
                 adapted = adapter.adapt_pixels(task, self.vision, images)
             elif adapter != ZeroShot():
                 adapted = adapter.adapt(task, features)

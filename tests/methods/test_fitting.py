@@ -32,7 +32,6 @@ from fair_tta.extend import FitsImages, FitsLabelledImages, Outcome, Reference, 
 from fair_tta.methods._base import Adapter, Needs, UsesTexts, check_adapter
 from fair_tta.methods._paper.fair_tpt import FairTPT
 from fair_tta.methods._reference import _digest
-from fair_tta.methods._registry import fitted_kinds
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
 
@@ -202,7 +201,6 @@ def test_saved_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_any_method_of_the_library_is_loaded_by_its_file(tmp_path: Path) -> None:
-    assert LogitBalance in fitted_kinds()
     balance = LogitBalance(strength=1.25).fit_encoded(classifier(), FEATURES)
     balance.save(tmp_path / "balance.safetensors")
     assert load_adapter(tmp_path / "balance.safetensors") == balance

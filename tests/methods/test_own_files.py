@@ -155,7 +155,7 @@ def test_drives_are_no_names() -> None:
         ("own/more.py:dataclass", "'more.py:dataclass' is not a method"),
         (
             "own/more.py:Bare",
-            r"'more.py:Bare' should have a default for each .* \(share has none",
+            r"'more.py:Bare' cannot be run: TypeError: .* missing 1 required .* 'share' \(",
         ),
         ("own/more.py:Fails", r"'more.py:Fails' cannot be run: RuntimeError: no luck \(.*, line "),
         ("own/more.py:Plain:share=1", "'more.py:Plain' has no setting 'share': it has no settings"),
@@ -163,7 +163,7 @@ def test_drives_are_no_names() -> None:
         ("own/more.py:Rich:steps=1.5", r"`more.py:Rich:steps` should be a whole number"),
         ("own/more.py:Rich:steps=-1", r"'more.py:Rich' cannot be run: ValueError: steps! \(.*line"),
         ("own/more.py:Rich:sizes=3", r"`more.py:Rich:sizes` cannot be written \(its default is"),
-        ("own/more.py:Rich+orthcali", "nothing can come after 'own/more.py:Rich'"),
+        ("own/more.py:Rich+orthcali", "the first method of a chain should be a FindsTexts"),
         ("tpt+own/more.py:Rich", "the second method of a chain should be a UsesTexts"),
         ("fair", "or a class of a file, 'my_file.py:MyMethod'"),
     ],
@@ -234,8 +234,6 @@ def test_a_string_in_python_runs_no_file() -> None:
 
 
 def test_names_that_no_file_can_have() -> None:
-    with pytest.raises(FairTTAError, match="has no null characters in its name"):
-        parse_adapter("a\0b.py:X")
-    for text in ("a" * 5000 + ".py:X", "logit-balance:reference=" + "a" * 5000):
+    for text in ("a\0b.py:X", "a" * 5000 + ".py:X", "logit-balance:reference=" + "a" * 5000):
         with pytest.raises(FairTTAError, match="there is no file '"):
             parse_adapter(text)

@@ -95,7 +95,7 @@ def test_no_attribute_is_needed_and_none_changes_the_answer(
 
 
 def test_they_cannot_be_first_of_two() -> None:
-    with pytest.raises(FairTTAError, match="nothing can come after 'seraser'"):
+    with pytest.raises(FairTTAError, match="the first method of a chain should be a FindsTexts"):
         parse_adapter("seraser+orthcali:lam=0")
 
 

@@ -133,7 +133,7 @@ def test_adapters(text: str, adapter: Any) -> None:
         ("fair-tpt:loss=x", r"`fair-tpt:loss` should be one of s, ts, super-ts \(got x\)"),
         ("fair-tpt:loss.joint=1", r"`fair-tpt:loss:joint` should be true or false \(got 1\)"),
         ("zero:rho=2", r"`rho` should be a fraction of the views"),
-        ("zero+orthcali", "nothing can come after 'zero'"),
+        ("zero+orthcali", "the first method of a chain should be a FindsTexts"),
         ("tpt+zero", "the second method of a chain should be a UsesTexts"),
         ("tpt+logit-balance", "the second method of a chain should be a UsesTexts"),
         ("logit-balance:reference=x", "there is no file 'x': check the path"),

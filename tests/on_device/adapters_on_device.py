@@ -27,7 +27,7 @@ from fair_tta import (
 from fair_tta import methods as adapters
 from fair_tta.extend import Renderer
 from fair_tta.methods import SAR, SLoss, SuperTSLoss, TSLoss
-from fair_tta.methods._tuning.directions import UPGrad
+from fair_tta.methods._tuning.directions import UPGrad, combine
 
 pytest_plugins = ("device_models",)
 
@@ -146,9 +146,10 @@ def test_upgrad_weighs_terms_where_they_are(device: torch.device, terms: int) ->
     gradients[20:30, 1] = gradients[20:30, 0] + 0.02 * gradients[20:30, 1]
     gradients[30:35, 0] *= 1e-12
     gradients[35:, 1] = 0
-    expected = UPGrad(3.0).aggregate(gradients.double())
+    gradients = gradients.unsqueeze(2)
+    expected = combine(UPGrad(3.0), gradients.double()).squeeze(1)
     with devices.Traffic(device) as traffic:
-        there = UPGrad(3.0).aggregate(gradients.to(device))
+        there = combine(UPGrad(3.0), gradients.to(device)).squeeze(1)
     assert traffic.to_host <= 1, traffic.names
     error = (there.cpu().double() - expected).norm(dim=1) / expected.norm(dim=1)
     assert error[10:20].max() < 1e-3, "a direction that two opposed ones allow is hard to find"

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 import torch
@@ -130,7 +131,10 @@ class PixelAdapter(Adapter):
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """Raise an error: features are not enough."""
-        raise needs_images(self)
+        raise FairTTAError(
+            f"{type(self).__name__} needs the images themselves; call `predict`, not "
+            "`predict_encoded`."
+        )
 
     @abstractmethod
     def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image]) -> Outcome:
@@ -141,14 +145,6 @@ class PixelAdapter(Adapter):
             vision: makes views, their pixels and their features.
             images: in RGB.
         """
-
-
-def needs_images(adapter: Adapter) -> FairTTAError:
-    """What to raise when such a method is passed features."""
-    return FairTTAError(
-        f"{type(adapter).__name__} needs the images themselves; call `predict`, not "
-        "`predict_encoded`."
-    )
 
 
 def not_finite(task: Task) -> ModelError:
@@ -172,13 +168,7 @@ def probabilities(task: Task, features: Tensor, texts: Tensor) -> Tensor:
 def perceived_direction(task: Task, image: Tensor, values: Tensor) -> Tensor:
     """``d = sum_s p_s (z_s - mean z)``, the prompts of the attribute values that are perceived.
 
-    Args:
-        task: for the temperature.
-        image: ``[images, 1, dim]``
-        values: ``[(images,) values, dim]``
-
-    Returns:
-        ``[images, 1, dim]``
+    ``[images, 1, dim], [(images,) values, dim] -> [images, 1, dim]``
     """
     return task.logits(image, values).softmax(-1) @ centred(values, -2)
 
@@ -189,9 +179,11 @@ def contained_share(image: Tensor, direction: Tensor) -> Tensor:
     return ((image * direction).sum(-1, keepdim=True) / length).clamp(0, 1)
 
 
-def check_strength(strength: float) -> None:
-    """Raise unless `strength` is a number from 0 on."""
-    check_number("strength", strength, "be a number from 0 on", lambda x: 0 <= x < math.inf)
+def check_from_zero(method: Adapter, *names: str) -> None:
+    """Raise unless these settings are numbers from 0 on."""
+    for name in names:
+        value = getattr(method, name)
+        check_number(name, value, "be a number from 0 on", lambda x: 0 <= x < math.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,10 +260,8 @@ class Chained(Adapter):
     then: UsesTexts
 
     def __post_init__(self) -> None:
-        for place, part, kind, example in (
-            ("first", self.first, FindsTexts, "TPT()"),
-            ("second", self.then, UsesTexts, "OrthCali()"),
-        ):
+        kinds = ("first", FindsTexts, "TPT()"), ("second", UsesTexts, "OrthCali()")
+        for part, (place, kind, example) in zip(self.parts, kinds, strict=True):
             if not isinstance(part, kind):
                 raise FairTTAError(
                     f"the {place} method of a chain should be a {kind.__name__}, such as {example} "
@@ -312,10 +302,7 @@ class Chained(Adapter):
         """The outcome of the second, completed by that of the first."""
         texts, before = self.first.find_texts(task, features)
         after = self.then.adapt_texts(task, features, texts)
-        warnings = after.warnings or before.warnings
-        if after.warnings and before.warnings:
-            pairs = zip(before.warnings, after.warnings, strict=True)
-            warnings = tuple(one + two for one, two in pairs)
+        notes = zip_longest(before.warnings, after.warnings, fillvalue=())
         kept = {
             name: getattr(before, name)
             for name in ("learning_rate", "relative_step", "views_kept")
@@ -324,7 +311,7 @@ class Chained(Adapter):
         return replace(
             after,
             sensitive={**before.sensitive, **after.sensitive},
-            warnings=warnings,
+            warnings=tuple(first + second for first, second in notes),
             flags={**before.flags, **after.flags},
             **kept,
         )

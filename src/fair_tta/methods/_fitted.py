@@ -34,12 +34,7 @@ SensitiveLabels: TypeAlias = Iterable[str] | Mapping[str, Iterable[str]]
 def read_labels(
     labels: SensitiveLabels | None, sensitive: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Tensor]:
-    """``{attribute: [images]}``, the places of the values among those of the attribute.
-
-    Args:
-        labels: as the user has them.
-        sensitive: ``{attribute: {name: phrase}}`` of the task.
-    """
+    """``{attribute: [images]}``, the places of the values among those of the attribute."""
     if not isinstance(labels, Mapping) and len(sensitive) == 1:
         labels = dict.fromkeys(sensitive, labels)
     if not isinstance(labels, Mapping) or set(labels) != set(sensitive):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fair_tta._linalg import shape_of
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import Adapter, Outcome, not_finite
@@ -16,6 +17,8 @@ from fair_tta.metrics.simplex import distance, flip_margin
 from fair_tta.prediction import Prediction
 
 NOT_FINITE = "adaptation gave values that are not finite; this is the zero-shot answer"
+_TARGET = ""  # beside the names of attributes, which are not empty
+_NUMBERS = ("learning_rate", "relative_step", "views_kept")
 
 
 def to_predictions(
@@ -23,63 +26,60 @@ def to_predictions(
 ) -> list[Prediction]:
     """Set a method's outcome beside zero-shot's, which fills in what it leaves out.
 
-    Args:
-        task: the text side.
-        zero_shot: the outcome of `ZeroShot`.
-        adapted: that of the method.
-        adapter: the method; what a user-defined one returns is checked.
+    What a user-defined method returns is checked.
 
     Raises:
         ModelError: zero-shot's outcome is not finite.
-        FairTTAError: a user-defined method returns something else than probabilities.
     """
-    checked = is_user_defined(adapter)
-    if checked:
+    is_checked = any(not type(part).__module__.startswith("fair_tta.") for part in adapter.parts)
+    if is_checked:
         _check_outcome(adapter, adapted, task, len(zero_shot.probabilities))
-    host = fetch(_parts(zero_shot, adapted))
-    before, after = host["before"], host["after"]
-    if not bool(before.isfinite().all()):
+    names = {_TARGET: task.targets, **task.sensitive}
+    before = {_TARGET: zero_shot.probabilities, **zero_shot.sensitive}
+    after = {**before, _TARGET: adapted.probabilities, **adapted.sensitive}
+    numbers = {name: getattr(adapted, name) for name in _NUMBERS}
+    host = fetch(
+        {("before", name): p for name, p in before.items()}
+        | {("after", name): p for name, p in after.items()}
+        | {("flag", text): flag for text, flag in adapted.flags.items()}
+        | {name: values for name, values in numbers.items() if isinstance(values, Tensor)}
+    )
+    before = {name: host["before", name] for name in before}
+    if not bool(before[_TARGET].isfinite().all()):
         raise not_finite(task)
-    sensitive_before = {a: host[f"before {a}"] for a in zero_shot.sensitive}
-    sensitive = {a: host.get(f"after {a}", p) for a, p in sensitive_before.items()}
-    finite = torch.stack([p.isfinite().all(1) for p in (after, *sensitive.values())]).all(0)
-    if checked:
-        _check_probabilities(adapter, "probabilities", after[finite])
-        for name, p in sensitive.items():
-            _check_probabilities(adapter, f"sensitive[{name!r}]", p[finite])
-    rows = finite[:, None]
-    after = after.where(rows, before)
-    sensitive = {a: p.where(rows, sensitive_before[a]) for a, p in sensitive.items()}
-    moved, margin = distance(before, after).tolist(), flip_margin(before).tolist()
-    targets = list(task.targets)
-    labels = after.argmax(1).tolist()
-    named, named_before = _named(targets, after), _named(targets, before)
-    groups = {a: _named(task.sensitive[a], p) for a, p in sensitive.items()}
-    groups_before = {a: _named(task.sensitive[a], p) for a, p in sensitive_before.items()}
-    entropy, entropy_before = _entropy(after), _entropy(before)
-    entropies = {a: _entropy(p) for a, p in sensitive.items()}
-    entropies_before = {a: _entropy(p) for a, p in sensitive_before.items()}
-    kept = adapted.views_kept
+    after = {name: host["after", name] for name in before}
+    finite = torch.stack([p.isfinite().all(1) for p in after.values()]).all(0)
+    if is_checked:
+        for name, p in after.items():
+            _check_probabilities(adapter, name, p[finite])
+    after = {name: p.where(finite[:, None], before[name]) for name, p in after.items()}
+    moved, margin = (
+        distance(before[_TARGET], after[_TARGET]).tolist(),
+        flip_margin(before[_TARGET]).tolist(),
+    )
+    labels = [list(task.targets)[index] for index in after[_TARGET].argmax(1).tolist()]
+    named, named_before = ({a: _named(names[a], p[a]) for a in p} for p in (after, before))
+    entropies, entropies_before = ({a: _entropy(p[a]) for a in p} for p in (after, before))
     predictions = []
     for i, is_finite in enumerate(finite.tolist()):
         notes = adapted.warnings[i] if adapted.warnings else ()
-        notes += tuple(text for text in adapted.flags if host[f"flag {text}"][i, 0])
-        count = host["kept"][i, 0].item() if isinstance(kept, Tensor) else kept
+        notes += tuple(text for text in adapted.flags if host["flag", text][i, 0])
+        count = host["views_kept"][i, 0].item() if "views_kept" in host else adapted.views_kept
         prediction = Prediction(
-            label=targets[labels[i]],
-            probabilities=named[i],
-            zero_shot=named_before[i],
-            sensitive={a: each[i] for a, each in groups.items()},
-            sensitive_zero_shot={a: each[i] for a, each in groups_before.items()},
-            entropy=entropy[i],
-            entropy_zero_shot=entropy_before[i],
-            sensitive_entropy={a: each[i] for a, each in entropies.items()},
-            sensitive_entropy_zero_shot={a: each[i] for a, each in entropies_before.items()},
+            label=labels[i],
+            probabilities=named[_TARGET][i],
+            zero_shot=named_before[_TARGET][i],
+            sensitive={a: named[a][i] for a in task.sensitive},
+            sensitive_zero_shot={a: named_before[a][i] for a in task.sensitive},
+            entropy=entropies[_TARGET][i],
+            entropy_zero_shot=entropies_before[_TARGET][i],
+            sensitive_entropy={a: entropies[a][i] for a in task.sensitive},
+            sensitive_entropy_zero_shot={a: entropies_before[a][i] for a in task.sensitive},
             distance=moved[i],
             flip_margin=margin[i],
             certified_unchanged=moved[i] < margin[i],
-            learning_rate=_number(host.get("rate"), i) if is_finite else None,
-            relative_step=_number(host.get("step"), i) if is_finite else None,
+            learning_rate=_number(host.get("learning_rate"), i) if is_finite else None,
+            relative_step=_number(host.get("relative_step"), i) if is_finite else None,
             views_kept=int(count) if is_finite and count is not None else None,
             warnings=notes if is_finite else (*notes, NOT_FINITE),
         )
@@ -87,18 +87,13 @@ def to_predictions(
     return predictions
 
 
-def is_user_defined(adapter: Adapter) -> bool:
-    """Whether a method, or one of a chain, is not one of this library."""
-    return any(not type(part).__module__.startswith("fair_tta.") for part in adapter.parts)
-
-
-def fetch(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def fetch(parts: Mapping[Any, Tensor]) -> dict[Hashable, Tensor]:
     """``{name: [images, numbers]}`` on the CPU in float64; ``[images]`` becomes ``[images, 1]``.
 
     Each device is waited for once, whatever there is to fetch from it.
     """
     rows = {name: part.detach().reshape(len(part), -1) for name, part in parts.items()}
-    found: dict[str, Tensor] = {}
+    found: dict[Hashable, Tensor] = {}
     for device in dict.fromkeys(part.device for part in rows.values()):
         some = {name: part for name, part in rows.items() if part.device == device}
         wide = [p if p.dtype == torch.float64 else p.float() for p in some.values()]
@@ -106,23 +101,6 @@ def fetch(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
         sizes = [part.shape[1] for part in some.values()]
         found |= zip(some, together.split(sizes, 1), strict=True)
     return found
-
-
-def _parts(zero_shot: Outcome, adapted: Outcome) -> dict[str, Tensor]:
-    """All tensors of two outcomes by name."""
-    numbers = {
-        "rate": adapted.learning_rate,
-        "step": adapted.relative_step,
-        "kept": adapted.views_kept if isinstance(adapted.views_kept, Tensor) else None,
-    }
-    return {
-        "before": zero_shot.probabilities,
-        "after": adapted.probabilities,
-        **{f"before {a}": p for a, p in zero_shot.sensitive.items()},
-        **{f"after {a}": p for a, p in adapted.sensitive.items()},
-        **{f"flag {text}": flag for text, flag in adapted.flags.items()},
-        **{name: values for name, values in numbers.items() if values is not None},
-    }
 
 
 def _named(names: Iterable[str], p: Tensor) -> list[dict[str, float]]:
@@ -156,15 +134,16 @@ def _check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> N
     shapes = {"probabilities": (outcome.probabilities, [images, len(task.targets)])}
     for name, value in outcome.sensitive.items():
         shapes[f"sensitive[{name!r}]"] = value, [images, len(task.sensitive[name])]
-    for name in ("learning_rate", "relative_step", "views_kept"):
+    for name in _NUMBERS:
         if not isinstance(getattr(outcome, name), int | None):
             shapes[name] = getattr(outcome, name), [images]
     for name, flag in outcome.flags.items():
         shapes[f"flags[{name!r}]"] = flag, [images]
     for name, (value, shape) in shapes.items():
-        got = list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
-        if got != shape:
-            raise FairTTAError(f"{should} return `{name}` of shape {shape} (got {got}).")
+        if shape_of(value) != shape:
+            raise FairTTAError(
+                f"{should} return `{name}` of shape {shape} (got {shape_of(value)})."
+            )
     notes = outcome.warnings
     if len(notes) not in (0, images) or any(isinstance(each, str) for each in notes):
         raise FairTTAError(
@@ -173,8 +152,9 @@ def _check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> N
         )
 
 
-def _check_probabilities(adapter: Adapter, what: str, p: Tensor) -> None:
+def _check_probabilities(adapter: Adapter, attribute: str, p: Tensor) -> None:
     if not bool((p >= 0).all() and ((p.sum(1) - 1).abs() < 1e-3).all()):
+        what = "probabilities" if attribute == _TARGET else f"sensitive[{attribute!r}]"
         raise FairTTAError(
             f"{type(adapter).__name__}.adapt should return `{what}` that are not negative and sum "
             "to one: take the softmax of logits."

@@ -68,24 +68,18 @@ class TaskIdentity:
             what: is to be used; begins the message.
         """
         other = task.remember(TaskIdentity, lambda: TaskIdentity.of(task))
-        for name, own in self.prompts.items():
-            here = other.prompts.get(name)
-            if json.dumps(own) != json.dumps(here):  # the order of names counts
-                raise FairTTAError(
-                    f"{what} was fitted with another `{name}`, {reprlib.repr(own)} (got "
-                    f"{reprlib.repr(here)}): fit it again."
-                )
+        differences = [
+            (f"another `{name}`", reprlib.repr(own), reprlib.repr(other.prompts.get(name)))
+            for name, own in self.prompts.items()
+            if json.dumps(own) != json.dumps(other.prompts.get(name))  # the order of names counts
+        ]
         same_shape = self.features.shape == other.features.shape
         if not same_shape or cosine_similarity(self.features, other.features).min() < _ALIKE:
-            raise FairTTAError(
-                f"{what} was fitted with another model or other weights, {self.model} (got "
-                f"{other.model}): fit it again."
-            )
+            differences.append(("another model or other weights", self.model, other.model))
         if not math.isclose(self.scale, other.scale, rel_tol=_SAME_SCALE):
-            raise FairTTAError(
-                f"{what} was fitted with another `scale`, {self.scale:g} (got {other.scale:g}): "
-                "fit it again."
-            )
+            differences.append(("another `scale`", f"{self.scale:g}", f"{other.scale:g}"))
+        for kind, own, here in differences[:1]:
+            raise FairTTAError(f"{what} was fitted with {kind}, {own} (got {here}): fit it again.")
 
 
 _FORMAT = "fair-tta/reference/1"

@@ -16,6 +16,8 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
 from hashlib import sha256
 from pathlib import Path, PureWindowsPath
 from types import ModuleType
@@ -58,18 +60,16 @@ def read_settings(name: str, text: str) -> dict[str, str]:
 def with_settings(name: str, default: Any, settings: Mapping[str, str]) -> Any:
     """A copy of `default` with other settings."""
     fields = {field.name: field for field in _settable(default)}
-    own = {key: value for key, value in settings.items() if "." not in key}
+    values: dict[str, Any] = {}
     inner: dict[str, dict[str, str]] = {}
-    for key, value in settings.items():
-        if "." in key:
-            first, rest = key.split(".", 1)
-            inner.setdefault(first, {})[rest] = value
-    for key in (*own, *inner):
+    for written, text in settings.items():
+        key, dot, rest = written.partition(".")
         if key not in fields:
             allowed = f"its settings are {', '.join(fields)}" if fields else "it has no settings"
             raise FairTTAError(f"{name!r} has no setting {key!r}: {allowed}.")
-    values = {}
-    for key, text in own.items():
+        if dot:
+            inner.setdefault(key, {})[rest] = text
+            continue
         before = getattr(default, key)
         if fields[key].type in ("float", float) and isinstance(before, int):
             before = float(before)
@@ -135,11 +135,9 @@ _MODULE = "fair_tta_user_file_"  # and the SHA-256 of the content and of the pat
 
 
 def load_file(path: str, digest: str | None = None) -> ModuleType:
-    """Run a user file, once for each content. Nothing is written beside it.
+    """Run a user file, once for each content, which should have this SHA-256.
 
-    Args:
-        path: of the file.
-        digest: the SHA-256 that its content should have, None for any.
+    Nothing is written beside it.
     """
     source = Path(path).read_bytes()
     found = sha256(source).hexdigest()
@@ -168,7 +166,10 @@ class Packed:
         names = [name for name in sys.modules if name.startswith(_MODULE)]
         self._value = pickle.dumps(value) if names else value
         used = [name for name in names if name.encode() in self._value]
-        self._files = [(str(sys.modules[name].__file__), _digest_of(name)) for name in used]
+        self._files = [
+            (str(sys.modules[name].__file__), name.removeprefix(_MODULE).partition("_")[0])
+            for name in used
+        ]
 
     def unpack(self) -> Any:
         """The objects."""
@@ -177,26 +178,17 @@ class Packed:
         return pickle.loads(self._value) if isinstance(self._value, bytes) else self._value
 
 
-def _digest_of(module: str) -> str:
-    return module.removeprefix(_MODULE).partition("_")[0]
-
-
 def load_own(path: Path, name: str) -> Any:
     """A user-defined adapter with its defaults.
 
     Args:
         path: of the file, which is run.
-        name: in the file: a class, a function that makes an adapter, or an adapter.
-
-    Raises:
-        FairTTAError: there is no such file or name, the file cannot be run, or it is not a method.
+        name: in the file: an adapter, or a class or function that makes one without arguments.
     """
     if not os.path.isfile(path):
         raise FairTTAError(f"there is no file {str(path)!r}: check the path.")
-    try:
+    with _running(path.name, path):
         module = load_file(str(path))
-    except (Exception, SystemExit) as error:
-        raise cannot_run(path.name, path, error) from error
     if not hasattr(module, name):
         offers = ", ".join(_candidates(module)) or "nothing with a method `adapt`"
         raise FairTTAError(
@@ -206,36 +198,32 @@ def load_own(path: Path, name: str) -> Any:
         )
     what, found = f"{path.name}:{name}", getattr(module, name)
     if isinstance(found, type) or inspect.isroutine(found):
-        found = _make(what, found, path)
+        with _running(what, path):
+            found = found()
     try:
         return check_instance(found)
     except FairTTAError as error:
         raise FairTTAError(f"{what!r} is not a method: {error}") from None
 
 
-def cannot_run(what: str, path: Path, error: BaseException) -> FairTTAError:
-    """What to raise if a user file fails, with the line."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
-    line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
-    place = "" if line is None else f", line {line}"
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
-    return FairTTAError(f"{what!r} cannot be run: {type(error).__name__}: {text} ({path}{place}).")
-
-
-def _make(what: str, maker: Any, path: Path) -> Any:
+@contextmanager
+def _running(what: str, path: Path, passes: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Errors of a user file, but for those that pass, with the line where they come from."""
     try:
-        parameters = inspect.signature(maker).parameters.values()
-        optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        bare = [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
-        made = None if bare else maker()
-    except Exception as error:
-        raise cannot_run(what, path, error) from error
-    if bare:
+        yield
+    except passes:
+        raise
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        line, text = None, str(error)
+        if isinstance(error, SyntaxError):
+            line, text = error.lineno, error.msg
+        elif lines := [frame.lineno for frame in frames if frame.filename == str(path)]:
+            line = lines[-1]
+        place = "" if line is None else f", line {line}"
         raise FairTTAError(
-            f"{what!r} should have a default for each argument ({', '.join(bare)} has none)."
-        )
-    return made
+            f"{what!r} cannot be run: {type(error).__name__}: {text} ({path}{place})."
+        ) from error
 
 
 def _candidates(module: ModuleType) -> list[str]:
@@ -275,9 +263,11 @@ ADAPTERS: dict[str, type[Any]] = {
 }
 """Every method by its name on the command line; what needs least comes first."""
 
-_CHAIN = r">>|\+(?=\s*(?:[A-Za-z]|[^,=+:]*\.py\s*(?::|$)))"
+_PATH = r"(?:[A-Za-z]:[\\/])?[^,=+:]*\.py"
+_CHAIN = re.compile(
+    rf"(>>|\+(?=\s*(?:(?:{'|'.join(ADAPTERS)})\s*(?:[:+>]|$)|{_PATH}\s*(?::|$))))"
+)  # a plus may also stand in a number or in the path of a reference
 _REFERENCE = re.compile(r"[:,]\s*reference\s*=\s*([^,]+)")
-_IN_REFERENCE = re.compile(rf"{_REFERENCE.pattern}$")
 _FILE = re.compile(r"((?:[A-Za-z]:[\\/])?[^:]*\.py)\s*(?::([^:]*))?(?::(.*))?", re.DOTALL)
 
 
@@ -294,21 +284,16 @@ def parse_adapter(text: str, folder: Path = Path()) -> Adapter:
         >>> type(parse_adapter("fair-tpt+orthcali:lam=0")).__name__
         'Chained'
     """
-    first, *others = _stages(text)
-    adapter = _one(first, folder)
-    for other in others[1::2]:
-        if not hasattr(adapter, "find_texts"):
-            raise FairTTAError(f"nothing can come after {first.strip()!r} (got {text!r}).")
-        adapter = Chained(adapter, _one(other, folder))
-    checked: Adapter = adapter
-    return checked
+    first, *others = (_one(stage, folder) for stage in _CHAIN.split(text)[::2])
+    adapter: Adapter = reduce(Chained, others, first)
+    return adapter
 
 
 def find_adapter(adapter: Any) -> Any:
     """The method that a string names, as on the command line but for user files; else itself."""
     if not isinstance(adapter, str):
         return adapter
-    if any(_FILE.fullmatch(stage.strip()) for stage in _stages(adapter)[::2]):
+    if any(_FILE.fullmatch(stage.strip()) for stage in _CHAIN.split(adapter)[::2]):
         raise FairTTAError(
             f"`adapter` as a text should name a method of this library (got {adapter!r}): import "
             "the file and pass the object."
@@ -354,29 +339,17 @@ def short_name(text: str) -> str:
             piece = piece.replace(path, PureWindowsPath(path).name, 1)
         return piece
 
-    return "".join(map(short, _stages(text)))
-
-
-def _stages(text: str) -> list[str]:
-    """The methods of a chain with the signs between them; a sign in a reference's path is none."""
-    first, *others = re.split(f"({_CHAIN})", text)
-    stages = [first]
-    for sign, other in zip(others[::2], others[1::2], strict=True):
-        is_method = other.partition(":")[0].strip() in ADAPTERS or _FILE.fullmatch(other.strip())
-        if sign == "+" and _IN_REFERENCE.search(stages[-1]) and not is_method:
-            stages[-1] += sign + other
-        else:
-            stages += [sign, other]
-    return stages
+    return "".join(map(short, _CHAIN.split(text)))
 
 
 def _one(text: str, folder: Path) -> Any:
     file = _FILE.fullmatch(text.strip())
-    if "\0" in text:
-        raise FairTTAError(f"an adapter has no null characters in its name (got {text!r:.80}).")
     if file:
-        path, name = (folder / os.path.expanduser(file[1])).resolve(), (file[2] or "").strip()
-        return _own(path, name, file[3] or "", folder)
+        path = Path(os.path.abspath(folder / os.path.expanduser(file[1])))
+        name = (file[2] or "").strip()
+        default, what = load_own(path, name), f"{path.name}:{name}"
+        with _running(what, path, (FairTTAError,)):
+            return _set(what, default, file[3] or "", folder)
     name, _, settings = (part.strip() for part in text.partition(":"))
     if name not in ADAPTERS:
         raise FairTTAError(
@@ -397,22 +370,6 @@ def _set(name: str, default: Any, text: str, folder: Path) -> Any:
     return method
 
 
-def _own(path: Path, name: str, settings: str, folder: Path) -> Any:
-    what = f"{path.name}:{name}"
-    default = load_own(path, name)
-    try:
-        return _set(what, default, settings, folder)
-    except FairTTAError:
-        raise
-    except Exception as error:
-        raise cannot_run(what, path, error) from error
-
-
-def fitted_kinds() -> list[type[Any]]:
-    """The methods of this library that are fitted on reference images."""
-    return [kind for kind in ADAPTERS.values() if issubclass(kind, FittedMethod)]
-
-
 def load_adapter(path: str | os.PathLike[str]) -> Adapter:
     """A fitted method from the file that its `save` has written.
 
@@ -425,5 +382,6 @@ def load_adapter(path: str | os.PathLike[str]) -> Adapter:
     Raises:
         FairTTAError: there is no such file, it is damaged, or not of a method of this library.
     """
-    loaded: Adapter = load_one_of(path, fitted_kinds())
+    kinds = [kind for kind in ADAPTERS.values() if issubclass(kind, FittedMethod)]
+    loaded: Adapter = load_one_of(path, kinds)
     return loaded

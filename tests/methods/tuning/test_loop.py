@@ -16,8 +16,8 @@ from fair_tta import AugMix, FairTPTClassifier
 from fair_tta._models import OpenClipBackend, TransformersBackend
 from fair_tta._prompts.task import Task
 from fair_tta.methods import TPT, FairTPT, FairTPTMO
-from fair_tta.methods._tuning.loop import initial_gradient
 from fair_tta.methods._tuning.losses import PromptLoss, SLoss, SuperTSLoss, TargetLoss, TSLoss
+from fair_tta.methods._tuning.prompt import initial_gradient
 
 FAMILIES = [
     pytest.param(kind, make, id=f"{kind.__name__}-{name}", marks=families.marks(name))

@@ -47,9 +47,9 @@ class NotFrozen:
 @pytest.mark.parametrize(
     ("loss", "got"),
     [
-        (3, "3, which has no `objective`"),
+        (3, r"3\)"),
         (NoTerms(), r"Objective\(terms=\(\), copies=1\) of NoTerms"),
-        (NotFrozen(), r"NotFrozen\(\), which is not hashable"),
+        (NotFrozen(), r"NotFrozen\(\)\)"),
     ],
 )
 def test_a_loss_that_is_none(loss: Any, got: str) -> None:

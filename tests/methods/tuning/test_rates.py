@@ -85,7 +85,7 @@ def test_degenerate_cases_are_bounded_and_noted(gradient: float, target: float, 
     stepper = ELRA().start(CONTEXT, g, slope, linear(slope))
     assert notes(stepper) == [(note,), ()]
     for _ in range(3):
-        before = stepper._context  # type: ignore[attr-defined]
+        before = stepper.context  # type: ignore[attr-defined]
         after = stepper.step(g)
         assert after.isfinite().all()
         length = (after - before).flatten(1).norm(dim=1)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fair_tta._linalg import pair_differences, project_out, unit
 from fair_tta._prompts.task import Task
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import check_count
 from fair_tta.methods._base import Needs, Outcome, probabilities
 from fair_tta.methods._fitted import FitsLabelledImages, ReferenceBatch, gather_batches
 from fair_tta.methods._reference import Reference
@@ -52,8 +52,7 @@ class BendVLM(FitsLabelledImages):
     learnt_with: ClassVar[tuple[str, ...]] = ("neighbours",)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.neighbours, int) or self.neighbours < 1:
-            raise FairTTAError(f"`neighbours` should be at least 1 (got {self.neighbours!r}).")
+        check_count("neighbours", self.neighbours)
 
     def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """``texts``, the bent prompts: ``[targets, dim]``."""
@@ -85,14 +84,11 @@ def debiased(task: Task) -> Tensor:
     ]
     every = torch.cat(sensitive).expand(len(target), -1, -1)
     pairs = [pair_differences(z) / 2 for z in joint]
-    return unit(project_out(target.unsqueeze(1), torch.cat([every, *pairs], 1))).squeeze(1)
+    return bend(target, torch.cat([every, *pairs], 1))
 
 
 def bend(start: Tensor, differences: Tensor) -> Tensor:
-    """The unit vector nearest to each row of `start` that is orthogonal to its differences.
-
-    Args:
-        start: ``[targets, dim]``
-        differences: ``[targets, n, dim]``
+    """The unit vector nearest to each row of ``[targets, dim]`` that is orthogonal to its
+    differences, ``[targets, n, dim]``.
     """
     return unit(project_out(start.unsqueeze(1), differences)).squeeze(1)

@@ -17,12 +17,10 @@ from fair_tta._prompts.context import PromptSet
 from fair_tta._prompts.task import Task
 from fair_tta.errors import check_number
 from fair_tta.methods._base import Needs, Outcome, PixelAdapter
-from fair_tta.methods._tuning.directions import WeightedSum
 from fair_tta.methods._tuning.entropy import check_margin, entropy
-from fair_tta.methods._tuning.loop import Tuned, tune
 from fair_tta.methods._tuning.losses import Objective
-from fair_tta.methods._tuning.prompt import check_tuning, tuned_answer
-from fair_tta.methods._tuning.rates import FixedRate, RatePolicy
+from fair_tta.methods._tuning.prompt import tune, tuned_answer
+from fair_tta.methods._tuning.rates import Descent, FixedRate, RatePolicy, check_tuning
 from fair_tta.methods._tuning.weights import check_pixels
 
 
@@ -111,15 +109,10 @@ class DeYO(PixelAdapter):
     def __post_init__(self) -> None:
         check_tuning(self.rate, self.steps)
         check_margin(self.margin)
-        check_number(
-            "least_drop",
-            self.least_drop,
-            "be a difference of probabilities, from -1 to 1",
-            lambda x: -1 <= x <= 1,
-        )
-        check_number(
-            "weight_margin", self.weight_margin, "be a number", lambda x: abs(x) < math.inf
-        )
+        should = "be a difference of probabilities, from -1 to 1"
+        check_number("least_drop", self.least_drop, should, lambda x: -1 <= x <= 1)
+        should = "be a number"
+        check_number("weight_margin", self.weight_margin, should, lambda x: abs(x) < math.inf)
 
     def check_task(self, task: Task) -> None:
         check_pixels(type(self).__name__, task.backend)
@@ -131,9 +124,7 @@ class DeYO(PixelAdapter):
         features = vision.features(images, True)
         shuffled = vision.changed_features(images, PatchShuffle())
         both = torch.cat([features, shuffled], 1)
-        tuned = tune(
-            task, both, loss=self, direction=WeightedSum(0), rate=self.rate, steps=self.steps
-        )
+        tuned = tune(task, both, loss=self, rate=self.rate, steps=self.steps)
         kept = self.weights(task, both, task.target_features).count_nonzero(1)
         tuned = _undone(tuned, kept == 0, task.context)
         return replace(tuned_answer(task, features, tuned)[1], views_kept=kept)
@@ -168,16 +159,17 @@ class _Weighted:
         return (weights * h).sum(1) / weights.count_nonzero(1).clamp(min=1)
 
 
-def _undone(tuned: Tuned, where: Tensor, start: Tensor) -> Tuned:
+def _undone(tuned: Descent, where: Tensor, start: Tensor) -> Descent:
     """Contexts as they were at the start for the images that nothing passed."""
-    context = torch.where(where[:, None, None], start.to(tuned.context), tuned.context)
-    return replace(
-        tuned,
-        context=context,
-        learning_rate=tuned.learning_rate.masked_fill(where.to(tuned.learning_rate.device), 0),
-        relative_step=tuned.relative_step.masked_fill(where.to(tuned.relative_step.device), 0),
-        flags={
-            **{text: flag & ~where for text, flag in tuned.flags.items()},
-            NOTHING_PASSED: where,
-        },
+
+    def undo(values: Tensor, before: Tensor | float = 0) -> Tensor:
+        there = where.to(values.device).reshape(-1, *[1] * (values.ndim - 1))
+        return torch.where(there, before, values)
+
+    flags = {text: flag & ~where.to(flag.device) for text, flag in tuned.flags.items()}
+    return Descent(
+        undo(tuned.context, start.to(tuned.context)),
+        undo(tuned.learning_rate),
+        undo(tuned.relative_step),
+        {**flags, NOTHING_PASSED: where},
     )

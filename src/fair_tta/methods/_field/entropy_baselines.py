@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from fair_tta._prompts.task import Task
-from fair_tta.errors import check_number
+from fair_tta.methods._base import check_from_zero
 from fair_tta.methods._tuning.entropy import check_margin, entropy, marginal
 from fair_tta.methods._tuning.rates import FixedRate, RatePolicy
-from fair_tta.methods._tuning.weights import ImageTower, ViewGradient, WeightTuning
+from fair_tta.methods._tuning.weights import ImageTower, WeightTuning
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,17 @@ class Tent(WeightTuning):
 
     def gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
-    ) -> ViewGradient:
+    ) -> tuple[Tensor | None, int]:
+        return _gradient(task, tower, pixels, weights), len(pixels)
 
-        def loss(features: Tensor) -> Tensor:
-            return entropy(task.log_probabilities(features, task.target_features)).mean()
 
-        return ViewGradient(
-            tower.gradient(weights, pixels, loss), torch.tensor(len(pixels), device="cpu")
-        )
+def _gradient(task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor) -> Tensor:
+    """Of the mean entropy of views."""
+
+    def loss(features: Tensor) -> Tensor:
+        return entropy(task.log_probabilities(features, task.target_features)).mean()
+
+    return tower.gradient(weights, pixels, loss)
 
 
 @dataclass(frozen=True)
@@ -93,15 +96,13 @@ class MEMO(WeightTuning):
 
     def gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
-    ) -> ViewGradient:
+    ) -> tuple[Tensor | None, int]:
         views = pixels[1:] if len(pixels) > 1 else pixels
 
         def loss(features: Tensor) -> Tensor:
             return entropy(marginal(task.log_probabilities(features, task.target_features)))
 
-        return ViewGradient(
-            tower.gradient(weights, views, loss), torch.tensor(len(views), device="cpu")
-        )
+        return tower.gradient(weights, views, loss), len(views)
 
 
 @dataclass(frozen=True)
@@ -143,48 +144,20 @@ class SAR(WeightTuning):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_margin(self.margin)
-        check_number("radius", self.radius, "be a number from 0 on", lambda x: 0 <= x < math.inf)
+        check_from_zero(self, "radius")
 
     def gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
-    ) -> ViewGradient:
-        pixels, certain = self._certain(task, tower, pixels, weights)
-        kept = certain.sum()
-        uphill = _gradient(task, tower, weights, pixels, certain)
+    ) -> tuple[Tensor | None, int]:
+        certain = self._certain(task, tower, pixels, weights)
+        if not len(certain):
+            return None, 0
+        uphill = _gradient(task, tower, certain, weights)
         there = weights + self.radius * uphill / uphill.norm().clamp(min=1e-12)
-        pixels, still = self._certain(task, tower, pixels, there, certain)
-        return ViewGradient(_gradient(task, tower, there, pixels, still), kept, ~still.any())
+        still = self._certain(task, tower, certain, there)
+        return _gradient(task, tower, still, there) if len(still) else None, len(certain)
 
-    def _certain(
-        self,
-        task: Task,
-        tower: ImageTower,
-        pixels: Tensor,
-        weights: Tensor,
-        among: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Views, and which of them are below the margin with these weights: ``[views]`` of bool.
-
-        Views that are not are left out where that saves time. A device would have to be waited for
-        to know how many there are, so there all stay and count nothing.
-        """
-        if not len(pixels):
-            return pixels, torch.zeros(0, dtype=torch.bool, device=pixels.device)
+    def _certain(self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor) -> Tensor:
+        """The views that are below the margin with these weights."""
         log_p = task.log_probabilities(tower.encode(weights, pixels), task.target_features)
-        below = entropy(log_p) < self.margin * math.log(log_p.shape[-1])
-        below = below if among is None else below & among
-        return (pixels[below], below[below]) if below.device.type == "cpu" else (pixels, below)
-
-
-def _gradient(
-    task: Task, tower: ImageTower, weights: Tensor, pixels: Tensor, certain: Tensor
-) -> Tensor:
-    """Of the mean entropy of the views that are certain; zeros if there are none."""
-    if not len(pixels):
-        return torch.zeros_like(weights)
-
-    def loss(features: Tensor) -> Tensor:
-        h = entropy(task.log_probabilities(features, task.target_features))
-        return h.where(certain, 0.0).sum() / certain.sum().clamp(min=1)
-
-    return tower.gradient(weights, pixels, loss)
+        return pixels[entropy(log_p) < self.margin * math.log(log_p.shape[-1])]

@@ -49,12 +49,8 @@ class PartialProjection(UsesTexts):
             task.joint_prompts(attribute)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        texts = own_texts(task)
-
-        def prepare() -> tuple[Tensor, Tensor]:
-            return _prepared(task, texts)
-
-        return _answer(task, features, *task.remember(self, prepare))
+        prepared = task.remember(self, lambda: _prepared(task, own_texts(task)))
+        return _answer(task, features, *prepared)
 
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
         return _answer(task, features, *_prepared(task, texts))

@@ -47,10 +47,12 @@ class PerceptionCLIP(Adapter):
         check_number("temperature", self.temperature, "be a positive number", lambda x: x > 0)
 
     def check_task(self, task: Task) -> None:
-        _combined(task)
+        (attribute,) = task.product.sensitive
+        task.product.joint_prompts(attribute)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        combined, attribute = _combined(task)
+        combined = task.product
+        (attribute,) = combined.sensitive
         joint = task.remember(
             ("joint features", attribute),
             lambda: combined.own_features(combined.joint_prompts(attribute)),
@@ -78,11 +80,3 @@ def given_context(logits: Tensor, by_value: Tensor | None, temperature: float) -
     context = by_value.log_softmax(-1).unsqueeze(1)
     log_p: Tensor = (context + logits.log_softmax(1)).logsumexp(-1)
     return log_p.log_softmax(-1)  # sums to one but for rounding
-
-
-def _combined(task: Task) -> tuple[Task, str]:
-    """The task with one attribute, whose joint prompts are there."""
-    combined = task.product
-    (attribute,) = combined.sensitive
-    combined.joint_prompts(attribute)
-    return combined, attribute

@@ -76,12 +76,9 @@ class RoboShot(UsesTexts):
 
 
 def steer(image: Tensor, rejected: Tensor, accepted: Tensor) -> Tensor:
-    """``norm((I + Qa Qa')(I - Qs Qs') v)`` for each row v, in float64.
+    """``norm((I + Qa Qa')(I - Qs Qs') v)`` for each row v of ``[images, 1, dim]``, in float64.
 
-    Args:
-        image: ``[images, 1, dim]``
-        rejected: ``[(images,) n, dim]``, whose rows span what is taken.
-        accepted: ``[(images,) n, dim]``, whose rows span what is doubled.
+    What is rejected and accepted is spanned by rows, ``[(images,) n, dim]``.
     """
     rest = project_out(image, rejected)
     return unit(rest + part_within(rest, accepted))
@@ -101,13 +98,11 @@ def _directions(task: Task, pairs: Pairs) -> Tensor:
 
 
 def _checked(name: str, pairs: Any) -> Pairs:
-    def is_sentence(text: Any) -> bool:
-        return isinstance(text, str) and bool(text.strip())
-
     if isinstance(pairs, str) or not isinstance(pairs, Sequence):
         raise FairTTAError(f"`{name}` should be a list of pairs of sentences (got {pairs!r}).")
     for pair in pairs:
-        is_pair = isinstance(pair, tuple | list) and len(pair) == 2
-        if not is_pair or not all(map(is_sentence, pair)) or pair[0] == pair[1]:
+        sentences = pair if isinstance(pair, tuple | list) else ()
+        distinct = {text for text in sentences if isinstance(text, str) and text.strip()}
+        if len(sentences) != 2 or len(distinct) != 2:
             raise FairTTAError(f"`{name}` should hold pairs of two sentences (got {pair!r}).")
     return tuple((first, second) for first, second in pairs)

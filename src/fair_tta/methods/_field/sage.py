@@ -89,17 +89,9 @@ class SAGE(Adapter):
 
 
 def widest(logits: Tensor, keep: int) -> Tensor:
-    """The mean over the templates with the widest range of logits.
-
-    Args:
-        logits: ``[..., templates, targets]``
-        keep: over how many.
-
-    Returns:
-        ``[..., targets]``
+    """The mean over the `keep` templates with the widest range of logits:
+    ``[..., templates, targets] -> [..., targets]``.
     """
     width = logits.amax(-1) - logits.amin(-1)
     order = width.argsort(dim=-1, descending=True, stable=True)[..., :keep]
-    kept = logits.gather(-2, order.unsqueeze(-1).expand(*order.shape, logits.shape[-1]))
-    mean: Tensor = kept.mean(-2)
-    return mean
+    return logits.take_along_dim(order.unsqueeze(-1), -2).mean(-2)

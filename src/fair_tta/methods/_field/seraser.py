@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,12 +20,10 @@ from fair_tta._prompts.context import PromptSet
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, check_count
 from fair_tta.methods._base import Needs, Outcome, PixelAdapter
-from fair_tta.methods._tuning.directions import WeightedSum
 from fair_tta.methods._tuning.entropy import entropy
-from fair_tta.methods._tuning.loop import tune
-from fair_tta.methods._tuning.losses import Loss, Objective
-from fair_tta.methods._tuning.prompt import check_tuning, tuned_answer
-from fair_tta.methods._tuning.rates import FixedRate, RatePolicy
+from fair_tta.methods._tuning.losses import Loss, Objective, objective_of
+from fair_tta.methods._tuning.prompt import tune, tuned_answer
+from fair_tta.methods._tuning.rates import FixedRate, RatePolicy, check_tuning
 
 _OPERATIONS = 2  # of rotate, shear and translate, one after another
 _HOLE = 0.5  # of the shorter side, at most
@@ -109,11 +107,10 @@ class _Erased:
         log_p = task.log_probabilities(views, features)  # [images, views, targets]
         image, auxiliary = log_p[:, 0], log_p[:, 1:]
         away = -auxiliary.mean(-1) - math.log(log_p.shape[-1])
-        return away.mean(1) + (self._held(task, views, image) if self.hold else entropy(image))
-
-    def _held(self, task: Task, views: Tensor, image: Tensor) -> Tensor:
-        before = task.log_probabilities(views[:, :1], task.target_features).squeeze(1)
-        return (before.exp() * (before - image)).sum(-1)
+        if not self.hold:
+            return away.mean(1) + entropy(image)
+        before = task.log_probabilities(views[:, 0], task.target_features)
+        return away.mean(1) + (before.exp() * (before - image)).sum(-1)
 
 
 @dataclass(frozen=True)
@@ -158,24 +155,16 @@ class SEraser(PixelAdapter):
 
     def __post_init__(self) -> None:
         check_tuning(self.rate, self.steps)
-        if not callable(self.auxiliary) or isinstance(self.auxiliary, type):
+        is_function = callable(self.auxiliary) and not isinstance(self.auxiliary, type)
+        if not is_function or not isinstance(self.auxiliary, Hashable):
             raise FairTTAError(
                 "`auxiliary` should be a function of an image and a random generator that returns "
-                f"images, or DistortedViews() (got {self.auxiliary!r})."
+                "images, or DistortedViews(), and hashable as a frozen dataclass is (got "
+                f"{self.auxiliary!r})."
             )
-        try:
-            hash(self.auxiliary)
-        except TypeError as error:
-            raise FairTTAError(
-                f"`auxiliary` should be hashable (got {self.auxiliary!r}, which is not: is it a "
-                "frozen dataclass?)."
-            ) from error
-        if not hasattr(self.loss, "objective"):
-            raise FairTTAError(
-                f"`loss` should be a loss such as KLFromUniform() (got {self.loss!r})."
-            )
-        if getattr(self.auxiliary, "n", None) == 1 and not self.black:
-            raise FairTTAError("without auxiliary images (n=1) `black` should be True.")
+
+    def check_task(self, task: Task) -> None:
+        objective_of(self.loss, task)
 
     def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image.Image]) -> Outcome:
         features = vision.features(images, True, self.auxiliary)
@@ -184,8 +173,5 @@ class SEraser(PixelAdapter):
             features = torch.cat([features, black.expand(len(images), -1, -1)], 1)
         if features.shape[1] == 1:
             raise FairTTAError("`auxiliary` returns no images, and without `black` there are none.")
-        tuned = tune(
-            task, features, loss=self.loss, direction=WeightedSum(0), rate=self.rate,
-            steps=self.steps,
-        )  # fmt: skip
+        tuned = tune(task, features, loss=self.loss, rate=self.rate, steps=self.steps)
         return tuned_answer(task, features, tuned)[1]

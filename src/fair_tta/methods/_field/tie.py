@@ -27,9 +27,9 @@ class TIE(FitsLabelledImages):
     It has to know the true value, of reference images and of those to classify:
     ``tie.knowing("woman")`` is the method for images of women, with several attributes
     ``tie.knowing("woman", "old")`` in the order of the classifier's. An audit knows the values:
-    ``clf.audit(images, labels, values, adapter=tie)``. The command line's audits are not, because
-    what they keep of a picture does not depend on its labels. Where values are not known, take
-    `TIEStar`.
+    ``clf.audit(images, labels, values, adapter=tie)``. Those of the command line do not use them,
+    because what they keep of an image does not depend on its labels. Where values are not known,
+    take `TIEStar`.
 
     Lu et al., 2025; public code: lu876/TIE.
 
@@ -65,12 +65,11 @@ class TIE(FitsLabelledImages):
         return mean_scales(task, ((batch.features, batch.values) for batch in batches))
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        scales = self.prepared(task)
         places = {
             name: torch.full((len(features),), place, device=features.device)
             for name, place in self._places(task).items()
         }
-        return answer_without(task, features, scales, places)
+        return answer_without(task, features, self.prepared(task), places)
 
     def _places(self, task: Task) -> dict[str, int]:
         """Which value of each attribute is known."""
@@ -95,9 +94,7 @@ def mean_scales(
 ) -> dict[str, Tensor]:
     """``lam_s`` by attribute, ``[values]``; 0 for a value that no image has.
 
-    Args:
-        task: the text side.
-        batches: features ``[images, dim]``, and ``{attribute: [images]}`` which value each has.
+    Batches are features ``[images, dim]``, and ``{attribute: [images]}`` which value each has.
     """
     sums = {
         name: torch.zeros(2, len(z), dtype=torch.float64, device="cpu")
@@ -115,11 +112,7 @@ def answer_without(
 ) -> Outcome:
     """The answer for ``norm(v - sum lam_s z_s)``.
 
-    Args:
-        task: the text side.
-        features: ``[images, views, dim]``
-        scales: ``{attribute: [values]}``
-        places: ``{attribute: [images]}``, which value is taken from which image.
+    Scales are ``{attribute: [values]}``, places ``{attribute: [images]}``: which value is taken.
     """
     image = features[:, :1]
     for name, place in places.items():
@@ -160,13 +153,11 @@ class EpisodicTIE(UsesTexts):
 def nearest(image: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """The value whose prompt is nearest: its index ``[images]`` and feature ``[images, 1, dim]``.
 
-    Args:
-        image: ``[images, 1, dim]``
-        values: ``[(images,) values, dim]``
+    Images are ``[images, 1, dim]``, values ``[(images,) values, dim]``.
     """
     index = (image @ values.mT).squeeze(1).argmax(-1)
     of_images = values.expand(len(image), *values.shape[-2:])
-    return index, of_images[torch.arange(len(image), device=image.device), index].unsqueeze(1)
+    return index, of_images.take_along_dim(index[:, None, None], 1)
 
 
 @dataclass(frozen=True)
@@ -200,8 +191,8 @@ class TIEStar(FitsImages):
         return mean_scales(task, ((b.features, _perceived(task, b.features)) for b in batches))
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        scales = self.prepared(task)
-        return answer_without(task, features, scales, _perceived(task, features[:, 0]))
+        perceived = _perceived(task, features[:, 0])
+        return answer_without(task, features, self.prepared(task), perceived)
 
 
 def _perceived(task: Task, images: Tensor) -> dict[str, Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ from torch import Tensor
 
 from fair_tta._linalg import unit
 from fair_tta._prompts.task import Task
-from fair_tta.errors import FairTTAError, check_number
-from fair_tta.methods._base import Needs, Outcome, softmax
+from fair_tta.errors import FairTTAError, check_count
+from fair_tta.methods._base import Needs, Outcome, check_from_zero, softmax
 from fair_tta.methods._fitted import FitsImages, ReferenceBatch, gather_batches
 from fair_tta.methods._reference import Reference
 
@@ -32,12 +31,12 @@ def k_means(points: Tensor, clusters: int) -> Tensor:
     if len(distinct) <= clusters:
         few: Tensor = distinct[torch.arange(clusters) % len(distinct)]
         return few
-    values, starts = points.numpy(), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a cluster without points keeps its centre
-        for seed in range(_STARTS):
-            centres, _ = kmeans2(values, clusters, iter=_ROUNDS, minit="++", seed=seed)
-            starts.append(torch.from_numpy(centres))
+        starts = [
+            torch.from_numpy(kmeans2(points.numpy(), clusters, _ROUNDS, minit="++", seed=seed)[0])
+            for seed in range(_STARTS)
+        ]
     return min(starts, key=lambda found: float(torch.cdist(points, found).amin(1).square().sum()))
 
 
@@ -90,11 +89,8 @@ class UMFC(FitsImages):
     learnt_with: ClassVar[tuple[str, ...]] = ("clusters", "perceived")
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "beta"):
-            value = getattr(self, name)
-            check_number(name, value, "be a number from 0 on", lambda x: 0 <= x < math.inf)
-        if not isinstance(self.clusters, int) or self.clusters < 1:
-            raise FairTTAError(f"`clusters` should be at least 1 (got {self.clusters!r}).")
+        check_from_zero(self, "alpha", "beta")
+        check_count("clusters", self.clusters)
 
     @property
     def needs(self) -> Needs:  # type: ignore[override]
@@ -109,7 +105,9 @@ class UMFC(FitsImages):
             learnt = {"mean": mean}
             for name, values in task.sensitive_features.items():
                 group = (v @ values.to(v).mT).argmax(-1)
-                learnt[f"centres.{name}"] = _means(v, group, len(values), mean)
+                of_groups = (v[group == place] for place in range(len(values)))
+                means = [of.mean(0) if len(of) else mean for of in of_groups]
+                learnt[f"centres.{name}"] = torch.stack(means)
             return learnt
         if len(v) < self.clusters:
             raise FairTTAError(
@@ -143,9 +141,3 @@ class UMFC(FitsImages):
 def _direction(difference: Tensor) -> Tensor:
     """Of length one, or nothing where there is nothing but rounding."""
     return unit(torch.where(difference.norm(dim=-1, keepdim=True) > _ROUNDING, difference, 0))
-
-
-def _means(points: Tensor, group: Tensor, groups: int, otherwise: Tensor) -> Tensor:
-    """The mean of each group's points, or `otherwise` if it has none: ``[groups, dim]``."""
-    of_group = (points[group == place] for place in range(groups))
-    return torch.stack([of.mean(0) if len(of) else otherwise for of in of_group])

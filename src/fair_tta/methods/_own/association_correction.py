@@ -13,7 +13,7 @@ from fair_tta.methods._base import (
     Outcome,
     Texts,
     UsesTexts,
-    check_strength,
+    check_from_zero,
     contained_share,
     perceived_direction,
     softmax,
@@ -47,7 +47,7 @@ class AssociationCorrection(UsesTexts):
     needs = Needs(sensitive=True)
 
     def __post_init__(self) -> None:
-        check_strength(self.strength)
+        check_from_zero(self, "strength")
 
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
         image = features[:, :1]

@@ -12,39 +12,9 @@ from torch import Tensor
 from fair_tta._linalg import centred
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, check_number
-from fair_tta.methods._base import Needs, Outcome, check_strength, softmax
+from fair_tta.methods._base import Needs, Outcome, check_from_zero, softmax
 from fair_tta.methods._fitted import FitsImages, ReferenceBatch
 from fair_tta.methods._reference import Reference
-
-
-def group_sums(task: Task, features: Tensor) -> dict[str, Tensor]:
-    """Of images ``[images, dim]``; sums of several batches add up.
-
-    With w = p(s | image), q = p(y | image) and u the class-centred logits,
-    ``weights.ATTRIBUTE`` is the sum of w q, ``[values, targets]``, and ``logits.ATTRIBUTE`` that of
-    w q u, ``[values, targets, targets]``.
-    """
-    u = centred(task.logits(features, task.target_features.to(features)), -1)
-    q = u.softmax(-1)
-    sums = {}
-    for name, values in task.sensitive_features.items():
-        w = task.logits(features, values.to(features)).softmax(-1)
-        sums[f"weights.{name}"] = torch.einsum("ns,ny->sy", w, q)
-        sums[f"logits.{name}"] = torch.einsum("ns,ny,nc->syc", w, q, u)
-    return sums
-
-
-def means_of(sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """``means.ATTRIBUTE``, the mean logits of the images perceived with a value, each perceived
-    class counting the same, ``[values, targets]``, and ``shares.ATTRIBUTE``, ``[values]``.
-    """
-    tiny = torch.finfo(torch.float64).tiny
-    found = {}
-    for name in (key.removeprefix("weights.") for key in sums if key.startswith("weights.")):
-        weights, logits = sums[f"weights.{name}"], sums[f"logits.{name}"]
-        found[f"means.{name}"] = (logits / weights[..., None].clamp(min=tiny)).mean(1)
-        found[f"shares.{name}"] = weights.sum(1) / weights.sum()
-    return found
 
 
 @dataclass(frozen=True)
@@ -80,16 +50,26 @@ class LogitBalance(FitsImages):
     needs = Needs(sensitive=True, reference=True)
 
     def __post_init__(self) -> None:
-        check_strength(self.strength)
+        check_from_zero(self, "strength")
         check_number("keep_prior", self.keep_prior, "lie in [0, 1]", lambda x: 0 <= x <= 1)
 
     def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """``means.ATTRIBUTE`` is b, ``[values, targets]``, and ``shares.ATTRIBUTE`` pi."""
-        sums: dict[str, Tensor] = {}
+        weights: dict[str, Any] = dict.fromkeys(task.sensitive, 0)  # sums of w q
+        logits: dict[str, Any] = dict.fromkeys(task.sensitive, 0)  # sums of w q u
         for batch in batches:
-            new = group_sums(task, batch.features)
-            sums = {name: sums.get(name, 0) + value for name, value in new.items()}
-        return means_of(sums)
+            v = batch.features
+            u = centred(task.logits(v, task.target_features.to(v)), -1)
+            q = u.softmax(-1)
+            for name, values in task.sensitive_features.items():
+                w = task.logits(v, values.to(v)).softmax(-1)
+                weights[name] = weights[name] + torch.einsum("ns,ny->sy", w, q)
+                logits[name] = logits[name] + torch.einsum("ns,ny,nc->syc", w, q, u)
+        learnt, tiny = {}, torch.finfo(torch.float64).tiny
+        for name, total in weights.items():
+            learnt[f"means.{name}"] = (logits[name] / total[..., None].clamp(min=tiny)).mean(1)
+            learnt[f"shares.{name}"] = total.sum(1) / total.sum()
+        return learnt
 
     def prepare(self, task: Task, learnt: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """What is taken for each perceived value: ``{attribute: [values, targets]}``."""

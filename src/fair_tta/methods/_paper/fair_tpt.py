@@ -63,12 +63,12 @@ class FairTPT(PromptTuning):
         super().__post_init__()
         check_lambda(self.lam)
 
-    def recipe(self) -> tuple[Loss, Direction]:
+    def recipe(self) -> tuple[Loss, Direction | Aggregated]:
         return self.loss, WeightedSum(self.lam)
 
 
 @dataclass(frozen=True)
-class FairTPTMO(PromptTuning):
+class FairTPTMO(FairTPT):
     """Fairness-aware test-time prompt tuning with several objectives.
 
     ``min_t (l(Y; t), -l(S; t))`` by Jacobian descent: the two gradients become one direction that
@@ -94,17 +94,10 @@ class FairTPTMO(PromptTuning):
         100.0
     """
 
-    lam: float = 100.0
-    loss: Loss = SLoss()
-    rate: RatePolicy = ELRA()
-    rho: float = 0.75
-    steps: int = 1
     aggregator: Aggregator | Callable[[Tensor], Tensor] | Direction | None = None
-    needs = Needs(sensitive=True, prompt_gradient=True, views=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_lambda(self.lam)
         self.recipe()  # checks the aggregator
 
     def recipe(self) -> tuple[Loss, Direction | Aggregated]:

@@ -61,24 +61,16 @@ class OrthCali(UsesTexts):
         return Outcome(probabilities(task, features, self._project(task, texts)))
 
     def _project(self, task: Task, texts: Texts) -> Tensor:
-        joint = [texts.joint(attribute) for attribute in task.sensitive] if self.lam > 0 else []
-        return self.apply(texts.target, list(texts.sensitive.values()), joint)
-
-    def apply(self, target: Tensor, sensitive: list[Tensor], joint: list[Tensor]) -> Tensor:
-        """Project features; all are unit vectors in rows, with any leading dimensions.
-
-        Args:
-            target: ``[..., targets, dim]``
-            sensitive: ``[..., values, dim]`` for each attribute.
-            joint: ``[..., targets * values, dim]`` for each attribute, target by target; not
-                used if `lam` is 0.
-        """
-        q = wide(target)
+        q = wide(texts.target)
         if self.lam > 0:
-            differences = [_differences(wide(z), target.shape[-2]) for z in joint]
+            by_target = (
+                wide(texts.joint(attribute)).unflatten(-2, (len(task.targets), -1))
+                for attribute in task.sensitive
+            )
+            differences = [pair_differences(z).flatten(-3, -2) for z in by_target]
             q = calibrate(q, torch.cat(differences, -2), self.lam)
-        projected = project_out(q, wide(torch.cat(sensitive, -2)))
-        return (unit(projected) if self.renormalise else projected).to(target)
+        projected = project_out(q, wide(torch.cat([*texts.sensitive.values()], -2)))
+        return (unit(projected) if self.renormalise else projected).to(texts.target)
 
 
 def calibrate(q: Tensor, differences: Tensor, lam: float) -> Tensor:
@@ -91,9 +83,3 @@ def calibrate(q: Tensor, differences: Tensor, lam: float) -> Tensor:
     amounts = lam * torch.linalg.solve(itself + lam * (s @ s.mT), s @ q.mT)
     calibrated: Tensor = q - amounts.mT @ s
     return calibrated
-
-
-def _differences(joint: Tensor, targets: int) -> Tensor:
-    """All ``z_i - z_j`` of the same target: ``[.., targets * values, dim] -> [.., pairs, dim]``."""
-    by_target: Tensor = joint.unflatten(-2, (targets, -1))
-    return pair_differences(by_target).flatten(-3, -2)

@@ -46,7 +46,7 @@ class Zero(Adapter):
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         log_p = task.log_probabilities(features, task.target_features)
         kept = most_confident(log_p, self.rho)
-        p = log_p.gather(1, kept.unsqueeze(-1).expand(-1, -1, log_p.shape[-1])).exp()
+        p = log_p.take_along_dim(kept.unsqueeze(-1), 1).exp()
         votes = one_hot(p.argmax(-1), p.shape[-1]).sum(1)
         tied = votes == votes.amax(-1, keepdim=True)
         winner = p.sum(1).masked_fill(~tied, -1).argmax(-1)

@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
+from scipy.optimize import nnls
 from torch import Tensor
 
-from fair_tta._linalg import length_and_direction, wide
+from fair_tta._linalg import shape_of, wide
 from fair_tta.errors import FairTTAError, check_number
 
 if TYPE_CHECKING:
     from torchjd.aggregation import Aggregator
 
-_MOST_TERMS = 8  # UPGrad looks at all sets of terms
-_DEPENDENT = {torch.float64: 1e-10, torch.float32: 1e-5}
-"""Squared sine below which a gradient counts as a combination of others."""
+_ROUNDING = 1e-13  # of eigenvalues of cosines
 
 
 @runtime_checkable
@@ -29,7 +29,7 @@ class Direction(Protocol):
         """Weights of the terms from the inner products of their gradients.
 
         A direction that has a method `aggregate`, as `Aggregated` has it, is asked that instead,
-        and gets the gradients where they are.
+        and gets the gradients themselves.
 
         Args:
             gramian: ``[..., terms, terms]`` in float64 on the CPU, of each image.
@@ -54,26 +54,12 @@ class WeightedSum:
 
     lam: float
 
-    def __post_init__(self) -> None:
-        check_lambda(self.lam)
-
     def weights(self, gramian: Tensor) -> Tensor:
-        weights = gramian.new_tensor(self._weights(gramian.shape[-1]))
-        return weights.expand(gramian.shape[:-1])
-
-    def aggregate(self, gradients: Tensor) -> Tensor:
-        """``[images, terms, numbers] -> [images, numbers]``."""
-        weights = self._weights(gradients.shape[1])
-        return sum_of([w * gradients[:, k] for k, w in enumerate(weights) if w > 0])
+        preference = gramian.new_tensor(_preference(self.lam, gramian.shape[-1]))
+        return (preference / preference.sum()).expand(gramian.shape[:-1])
 
     def wants(self, terms: int) -> list[bool]:
-        return [weight > 0 for weight in self._weights(terms)]
-
-    def _weights(self, terms: int) -> list[float]:
-        if terms == 1:
-            return [1.0]
-        share = 1.0 if math.isinf(self.lam) else self.lam / (1 + self.lam)
-        return [1 - share] + [share / (terms - 1)] * (terms - 1)
+        return [weight > 0 for weight in _preference(self.lam, terms)]
 
 
 @dataclass(frozen=True)
@@ -84,15 +70,14 @@ class UPGrad:
     the shortest ``g_k + sum_j x_j g_j`` with ``x >= 0``. The projections are added with the
     preference as weights. Two terms with the Gramian ``[[a, c], [c, b]]`` and the preference p have
     ``w1 = p1 + max(0, -p2 c / a)`` and ``w2 = p2 + max(0, -p1 c / b)``. More terms share `lam`, so
-    that their mean has the preference that a single one would have; x is then the best of the
-    solutions on each set of other terms, which is exact, and quick for a handful.
+    that their mean has the preference that a single one would have; x is then found by
+    non-negative least squares.
 
     Quinton and Rey, *Jacobian Descent for Multi-Objective Optimization*, 2024.
 
     Differences from the reference implementation, TorchJD: it takes small gradients (squared norms
     that sum to less than 1e-4) for zero, and blurs a gradient that is a hundred times smaller than
-    the other; both then conflict unnoticed. Here scales do not matter. It needs a solver of
-    quadratic programmes, here there is none, so at most eight terms are taken.
+    the other; both then conflict unnoticed. Here scales do not matter.
 
     Args:
         lam: from 0 to infinity, where the target has the preference 0 and the rest 1.
@@ -100,44 +85,47 @@ class UPGrad:
 
     lam: float
 
-    def __post_init__(self) -> None:
-        check_lambda(self.lam)
-
     def weights(self, gramian: Tensor) -> Tensor:
         lengths = gramian.diagonal(dim1=-2, dim2=-1).sqrt()
         usable = lengths.isfinite() & (lengths > 0)  # a gradient of zero is in nobody's way
         lengths = lengths.where(usable, 1.0)
         cosines = gramian / lengths.unsqueeze(-1) / lengths.unsqueeze(-2)
         cosines = cosines.where(usable.unsqueeze(-1) & usable.unsqueeze(-2), 0.0).clamp(-1, 1)
-        return self._amounts(lengths, cosines) / lengths
-
-    def aggregate(self, gradients: Tensor) -> Tensor:
-        """``[images, terms, numbers] -> [images, numbers]``, each gradient by its direction."""
-        lengths, units = length_and_direction(gradients, dims=2)
-        amounts = self._amounts(lengths, units @ units.mT)
-        return (amounts.unsqueeze(-2) @ units).squeeze(-2)
-
-    def _amounts(self, lengths: Tensor, cosines: Tensor) -> Tensor:
-        """How much of each unit gradient: ``[..., terms], [..., terms, terms] -> [..., terms]``."""
-        shares = _projections(cosines.reshape(-1, *cosines.shape[-2:])).view_as(cosines)
+        preference = gramian.new_tensor(_preference(self.lam, gramian.shape[-1]))
         # a gradient is `lengths` times as long as its unit gradient, and so is its projection
-        preference = self._preference(lengths.shape[-1])
-        rows = (lengths.unsqueeze(-1) * shares).unbind(-2)
-        return sum_of([p * row for p, row in zip(preference, rows, strict=True)])
+        added = ((preference * lengths).unsqueeze(-2) @ _added(cosines)).squeeze(-2)
+        return preference + added / lengths
 
     def wants(self, terms: int) -> list[bool]:
-        return [True] * len(self._preference(terms))
+        return [True] * terms
 
-    def _preference(self, terms: int) -> list[float]:
-        if terms > _MOST_TERMS:
-            raise FairTTAError(
-                f"UPGrad takes at most {_MOST_TERMS} terms (got {terms}): average some of them in "
-                "one term, or use the weighted sum of FairTPT()."
-            )
-        if terms == 1:
-            return [1.0]
-        first, rest = (0.0, 1.0) if math.isinf(self.lam) else (1.0, self.lam)
-        return [first] + [rest / (terms - 1)] * (terms - 1)
+
+def _preference(lam: float, terms: int) -> list[float]:
+    """1 for the target, and `lam` for the others' mean."""
+    if terms == 1:
+        return [1.0]
+    first, rest = (0.0, 1.0) if math.isinf(lam) else (1.0, lam)
+    return [first] + [rest / (terms - 1)] * (terms - 1)
+
+
+def _added(cosines: Tensor) -> Tensor:
+    """How much of each unit gradient is added to project each: ``x_k`` of `UPGrad` in row k.
+
+    ``[..., terms, terms] -> [..., terms, terms]``
+    """
+    terms = cosines.shape[-1]
+    if terms <= 2:
+        return (-cosines).clamp(min=0)
+    flat = cosines.reshape(-1, terms, terms).numpy()
+    sizes, axes = np.linalg.eigh(flat)
+    sizes = np.where(sizes > _ROUNDING, sizes, 0)
+    units = np.sqrt(sizes)[:, :, None] * axes.swapaxes(1, 2)  # columns with these cosines
+    added = np.zeros_like(flat)
+    for row, unit in zip(added, units, strict=True):
+        for k in range(terms):
+            others = np.arange(terms) != k
+            row[k, others] = nnls(unit[:, others], -unit[:, k])[0]
+    return torch.from_numpy(added).view_as(cosines)
 
 
 @dataclass(frozen=True)
@@ -180,12 +168,7 @@ class Aggregated:
 def combine(direction: Direction | Aggregated, gradients: Tensor) -> Tensor:
     """Weigh the gradients of each image on its own.
 
-    Args:
-        direction: the rule.
-        gradients: ``[images, terms, vectors, width]``
-
-    Returns:
-        ``[images, vectors, width]``
+    ``[images, terms, vectors, width] -> [images, vectors, width]``
     """
     flat = wide(gradients.flatten(2))
     aggregate = getattr(direction, "aggregate", None)
@@ -198,73 +181,13 @@ def combine(direction: Direction | Aggregated, gradients: Tensor) -> Tensor:
     return combined.to(gradients).view_as(gradients[:, 0])
 
 
-def sum_of(parts: list[Tensor]) -> Tensor:
-    """The sum of one or more tensors."""
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
-
-
 def _shaped(value: Any, shape: Sequence[int], who: str) -> Tensor:
-    got = list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
-    if got != list(shape):
-        raise FairTTAError(f"{who} should give a tensor of shape {list(shape)} (got {got}).")
+    if shape_of(value) != list(shape):
+        raise FairTTAError(
+            f"{who} should give a tensor of shape {list(shape)} (got {shape_of(value)})."
+        )
     checked: Tensor = value
     return checked
-
-
-def _projections(cosines: Tensor) -> Tensor:
-    """How much of each unit gradient is added to each, itself included, to project it.
-
-    The shortest ``g_k + sum_j x_j g_j`` with ``x >= 0`` is that with the least length among those
-    of linearly independent sets of other gradients whose own least-squares x is not negative.
-
-    Args:
-        cosines: ``[images, terms, terms]``
-
-    Returns:
-        ``[images, terms, terms]``, row k for the projection of gradient k.
-    """
-    terms = cosines.shape[-1]
-    itself = cosines.new_ones(terms).diag()
-    if terms == 2:
-        return itself + (-cosines).clamp(min=0)
-    members = torch.arange(2**terms - 1, device=cosines.device)  # a bit for each; not all of them
-    inside = members.unsqueeze(-1).bitwise_right_shift(torch.arange(terms, device=members.device))
-    inside = (inside % 2).to(cosines.dtype)  # [sets, terms]
-    x, pivots = _least_squares(cosines.unsqueeze(1), inside)
-    length = 1 + (cosines.unsqueeze(1) * x).sum(-2)  # [images, sets, terms]
-    usable = (pivots.amin(-1, keepdim=True) > _DEPENDENT[cosines.dtype]) & (x >= 0).all(-2)
-    length = length.masked_fill(~usable | (inside > 0), torch.inf)
-    best = length.argmin(1)[:, None, None].expand(-1, 1, terms, -1)
-    return itself + x.gather(1, best).squeeze(1).mT
-
-
-def _least_squares(cosines: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
-    """The x of each set of gradients for each gradient, by elimination: all sets at once.
-
-    Args:
-        cosines: ``[images, 1, terms, terms]``
-        inside: ``[sets, terms]``, 1 for the members.
-
-    Returns:
-        ``[images, sets, terms, terms]``, a column for each gradient, 0 where there is no member;
-        ``[images, sets, terms]`` what is left of each member without those before it, squared.
-    """
-    terms = inside.shape[-1]
-    itself = cosines.new_ones(terms).diag()
-    rows = inside.unsqueeze(-1)
-    table = torch.cat([rows * inside.unsqueeze(-2) * (cosines - itself) + itself,
-                       -rows * cosines.expand(-1, len(inside), -1, -1)], -1)  # fmt: skip
-    pivots = []
-    for k in range(terms):
-        pivot = table[..., k : k + 1, k : k + 1]
-        pivots.append(pivot[..., 0])
-        row = table[..., k : k + 1, :] / torch.where(pivot == 0, 1.0, pivot)
-        unit_column = itself[:, k : k + 1]
-        table = table - (table[..., k : k + 1] - unit_column) * row
-    return table[..., terms:], torch.cat(pivots, -1)
 
 
 def check_lambda(lam: float) -> None:

@@ -11,15 +11,9 @@ from fair_tta.errors import check_number
 
 
 def normalised_entropy(log_probabilities: Tensor) -> Tensor:
-    """Entropy divided by its largest value: 0 is certain, 1 is indifferent.
+    """Entropy divided by its largest value, ``[..., K] -> [...]``: 0 is certain, 1 is indifferent.
 
     ``H(p) / log K = -sum_k p_k log p_k / log K``, with ``0 log 0 = 0``.
-
-    Args:
-        log_probabilities: ``[..., K]`` with ``K >= 2``; -inf stands for probability 0.
-
-    Returns:
-        ``[...]``
 
     Example:
         >>> normalised_entropy(torch.tensor([0.5, 0.5]).log())
@@ -52,14 +46,9 @@ def count_kept(views: int, rho: float) -> int:
 
 
 def most_confident(log_probabilities: Tensor, rho: float) -> Tensor:
-    """Indices of the views with the lowest entropy, ties in the order of the views.
+    """Indices of the fraction of views with the lowest entropy, ties in the order of the views.
 
-    Args:
-        log_probabilities: ``[..., views, K]``
-        rho: the fraction to keep.
-
-    Returns:
-        ``[..., kept]``
+    ``[..., views, K] -> [..., kept]``
     """
     order = normalised_entropy(log_probabilities).argsort(dim=-1, stable=True)
     return order[..., : count_kept(order.shape[-1], rho)]

@@ -48,15 +48,12 @@ class Term:
     sign: float
 
     def loss(self, task: Task, views: Tensor, features: Tensor) -> Tensor:
-        """The loss of each image.
+        """The loss of each image, ``[images]``.
 
         Args:
             task: for the temperature.
             views: ``[images, kept, dim]``
             features: of the prompts, ``[images or 1, prompts, dim]``
-
-        Returns:
-            ``[images]``
         """
         entropies = []
         parts = features.split([groups * classes for groups, classes in self.groups], dim=1)
@@ -86,14 +83,8 @@ class Loss(Hashable, Protocol):
 def objective_of(loss: Loss, task: Task) -> Objective:
     """The objective of a loss for a task, made once; raise if it is not a loss."""
     should = "`loss` should be hashable and have a method `objective` that returns an Objective"
-    if not callable(getattr(loss, "objective", None)):
-        raise FairTTAError(f"{should} (got {loss!r}, which has no `objective`).")
-    try:
-        hash(loss)
-    except TypeError as error:
-        raise FairTTAError(
-            f"{should} (got {loss!r}, which is not hashable: is it a frozen dataclass?)."
-        ) from error
+    if not isinstance(loss, Hashable) or not callable(getattr(loss, "objective", None)):
+        raise FairTTAError(f"{should} (got {loss!r}).")
     found = task.remember((loss, "objective"), lambda: loss.objective(task))
     if not isinstance(found, Objective) or not found.terms:
         raise FairTTAError(f"{should} with terms (got {found!r} of {type(loss).__name__}).")

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import length_and_direction, wide
+from fair_tta._linalg import length_and_direction, shape_of, wide
 from fair_tta.errors import FairTTAError, check_number
 
 ZERO_GRADIENT = "the gradient is zero: nothing was adapted"
@@ -180,11 +180,12 @@ class ELRA:
         return _ElraStepper(context, slope, length, self.max_relative_step * size, flags, bounded)
 
 
+@dataclass(eq=False)
 class _ElraStepper:
     """Gradient descent with one rate per image and no step longer than `longest`.
 
-    Args:
-        context: where it starts.
+    Attributes:
+        context: where it is.
         slope: ``[images]``, the length of the first gradient.
         first: ``[images]``, that of the first step: the rate is its ratio to `slope`.
         longest: ``[images]``, that of the longest step allowed.
@@ -192,54 +193,96 @@ class _ElraStepper:
         bounded: which of them means that a step was too long.
     """
 
-    def __init__(
-        self,
-        context: Tensor,
-        slope: Tensor,
-        first: Tensor,
-        longest: Tensor,
-        flags: dict[str, Tensor],
-        bounded: str,
-    ) -> None:
-        self._context = context
-        self._slope = slope
-        self._first = first
-        self._longest = longest
-        self._bounded = bounded
-        self.rate = torch.where(first > 0, first / slope, 0.0)
-        self.flags: Mapping[str, Tensor] = flags
+    context: Tensor
+    slope: Tensor
+    first: Tensor
+    longest: Tensor
+    flags: Mapping[str, Tensor]
+    bounded: str
+
+    def __post_init__(self) -> None:
+        self.rate = torch.where(self.first > 0, self.first / self.slope, 0.0)
 
     def step(self, gradient: Tensor) -> Tensor:
         slope, direction = length_and_direction(gradient)
         # not rate * gradient: a rate may be too large a number where a gradient is tiny
-        length = torch.where(self._first > 0, self._first * (slope / self._slope), 0.0)
-        too_long = length > self._longest * (1 + 1e-6)  # the first step may be just as long
-        self.flags = {**self.flags, self._bounded: self.flags[self._bounded] | too_long}
-        length = torch.minimum(length, self._longest)[:, None, None]
+        length = torch.where(self.first > 0, self.first * (slope / self.slope), 0.0)
+        too_long = length > self.longest * (1 + 1e-6)  # the first step may be just as long
+        self.flags = {**self.flags, self.bounded: self.flags[self.bounded] | too_long}
+        length = torch.minimum(length, self.longest)[:, None, None]
         move = torch.where(length > 0, length * direction, 0.0)  # 0 * nan
-        self._context = (wide(self._context) - move).to(self._context)
-        return self._context
+        self.context = (wide(self.context) - move).to(self.context)
+        return self.context
 
 
-def check_stepper(policy: RatePolicy, stepper: Any, images: int) -> None:
-    """Raise, with the policy's name, unless it has started as `Stepper` requires."""
-    rate, flags = getattr(stepper, "rate", None), getattr(stepper, "flags", None)
-    if (
-        not callable(getattr(stepper, "step", None))
-        or not (isinstance(rate, Tensor) and list(rate.shape) == [images])
-        or not isinstance(flags, Mapping)
-    ):
+def check_tuning(rate: RatePolicy, steps: int) -> None:
+    """Raise unless these are a policy and a number of steps."""
+    if not isinstance(steps, int) or steps < 0:
+        raise FairTTAError(f"`steps` should be 0 or more (got {steps!r}).")
+    if not hasattr(rate, "start"):
         raise FairTTAError(
-            f"{type(policy).__name__}.start should return an object with `step`, `rate` of shape "
-            f"[{images}] and `flags` {{sentence: [{images}]}} (got a {type(stepper).__name__})."
+            f"`rate` should be a policy such as ELRA() or FixedRate(5e-3) (got {rate!r})."
         )
 
 
-def check_context(policy: RatePolicy, context: Any, start: Tensor) -> None:
-    """Raise, with the policy's name, unless a step ends at contexts like those of the start."""
-    got = list(context.shape) if isinstance(context, Tensor) else f"a {type(context).__name__}"
-    if got != list(start.shape):
+@dataclass(frozen=True)
+class Descent:
+    """Where steps have led.
+
+    Attributes:
+        context: ``[images, vectors, width]``, the start itself if there was no step.
+        learning_rate: ``[images]``
+        relative_step: ``[images]``, how far all steps together went, relative to the start's norm.
+        flags: as in `Stepper`.
+    """
+
+    context: Tensor
+    learning_rate: Tensor
+    relative_step: Tensor
+    flags: Mapping[str, Tensor]
+
+
+def descend(
+    policy: RatePolicy,
+    steps: int,
+    start: Tensor,
+    gradients: Callable[[Tensor], tuple[Tensor, Tensor] | None],
+    target_at: Gradient,
+) -> Descent:
+    """Take steps along the gradient.
+
+    Args:
+        policy: how far to step.
+        steps: how often.
+        start: ``[images, vectors, width]``
+        gradients: of the whole objective and of the target's loss at a context; None to stop.
+        target_at: as in `RatePolicy.start`.
+    """
+    context, stepper = start, None
+    size, _ = length_and_direction(start)
+    for _ in range(steps):
+        found = gradients(context)
+        if found is None:
+            break
+        if stepper is None:
+            stepper = policy.start(start, *found, target_at)
+            _check_stepper(policy, stepper, len(start))
+        context = stepper.step(found[0])
+        if shape_of(context) != list(start.shape):
+            raise FairTTAError(
+                f"`step` of {type(policy).__name__} should return contexts of shape "
+                f"{list(start.shape)} (got {shape_of(context)})."
+            )
+    moved, _ = length_and_direction(wide(context) - wide(start))
+    rate, flags = (torch.zeros_like(size), {}) if stepper is None else (stepper.rate, stepper.flags)
+    return Descent(context, rate, moved / size, flags)
+
+
+def _check_stepper(policy: RatePolicy, stepper: Any, images: int) -> None:
+    has_rate = shape_of(getattr(stepper, "rate", None)) == [images]
+    has_flags = isinstance(getattr(stepper, "flags", None), Mapping)
+    if not has_rate or not has_flags or not callable(getattr(stepper, "step", None)):
         raise FairTTAError(
-            f"`step` of {type(policy).__name__} should return contexts of shape "
-            f"{list(start.shape)} (got {got})."
+            f"{type(policy).__name__}.start should return an object with `step`, `rate` of shape "
+            f"[{images}] and `flags` {{sentence: [{images}]}} (got a {type(stepper).__name__})."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,14 +13,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fair_tta._images.vision import Vision, pixels_at_once, probe_image, takes_images
-from fair_tta._linalg import length_and_direction, unit, wide
+from fair_tta._linalg import unit
 from fair_tta._models.protocol import Backend
 from fair_tta._models.text_tower import agree
 from fair_tta._prompts.task import Task
 from fair_tta.errors import TowerError
 from fair_tta.methods._base import Needs, Outcome, PixelAdapter, probabilities
-from fair_tta.methods._tuning.prompt import check_tuning
-from fair_tta.methods._tuning.rates import RatePolicy, Stepper, check_context, check_stepper
+from fair_tta.methods._tuning.rates import Descent, RatePolicy, check_tuning, descend
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,15 +40,7 @@ class ImageTower:
 
     @classmethod
     def of(cls, task: Task, every: bool) -> ImageTower:
-        """The vision tower of a task's model.
-
-        Args:
-            task: the text side.
-            every: tune all weights, otherwise those of norm layers.
-
-        Raises:
-            TowerError: the model does not let them be replaced.
-        """
+        """The vision tower of a task's model: all weights are given, or those of norm layers."""
         names, module = tuned_names(task, every), _tower(task.backend)
         parameters = dict(module.named_parameters())
         flat = torch.cat([parameters[name].detach().flatten() for name in names])
@@ -95,21 +86,15 @@ class ImageTower:
         return unit(functional_call(self.module, given, (pixels,)))
 
 
-def take_pixels(backend: Any) -> Tensor:
-    """Pixels of a test image; `TowerError` if the model takes something else."""
-    preprocess = getattr(backend, "preprocess", None)
-    if preprocess is None or not hasattr(backend, "encode_pixels"):
-        raise TowerError("it has no methods `preprocess` and `encode_pixels`")
-    pixels: Tensor | None = preprocess([probe_image()])
-    if pixels is None:
-        raise TowerError("it takes patches of any number, not pixels")
-    return pixels
+def _parts(pixels: Tensor) -> tuple[Tensor, ...]:
+    parts: tuple[Tensor, ...] = pixels.split(pixels_at_once(pixels.shape[-2:]))
+    return parts
 
 
 def check_pixels(method: str, backend: Backend) -> None:
     """Raise `TowerError` if a model takes something else than pixels."""
     try:
-        take_pixels(backend)
+        _take_pixels(backend)
     except TowerError as error:
         raise TowerError(
             f"{method} changes pixels after preprocessing, which {backend.name} does not allow: "
@@ -117,15 +102,21 @@ def check_pixels(method: str, backend: Backend) -> None:
         ) from error
 
 
-def check_tower(method: str, task: Task, every: bool) -> None:
-    """Raise `TowerError` if the weights of a task's vision tower cannot be tuned."""
-    try:
-        tuned_names(task, every)
-    except TowerError as error:
-        raise TowerError(
-            f"{method} tunes weights of the vision tower, which {task.backend.name} does not "
-            f"allow: {error}."
-        ) from error
+def _take_pixels(backend: Any) -> Tensor:
+    """Pixels of a test image; `TowerError` if the model takes something else."""
+    if not callable(getattr(backend, "preprocess", None)) or not hasattr(backend, "encode_pixels"):
+        raise TowerError("it has no methods `preprocess` and `encode_pixels`")
+    pixels: Tensor | None = backend.preprocess([probe_image()])
+    if pixels is None:
+        raise TowerError("it takes patches of any number, not pixels")
+    return pixels
+
+
+def _tower(backend: Any) -> nn.Module:
+    if getattr(backend, "image_tower", None) is None:
+        raise TowerError("there is no method `image_tower` that gives it")
+    tower: nn.Module = backend.image_tower()
+    return tower
 
 
 def tuned_names(task: Task, every: bool) -> tuple[str, ...]:
@@ -133,23 +124,10 @@ def tuned_names(task: Task, every: bool) -> tuple[str, ...]:
     return task.remember(("tuned weights", every), lambda: _find(task.backend, every))
 
 
-def _parts(pixels: Tensor) -> tuple[Tensor, ...]:
-    parts: tuple[Tensor, ...] = pixels.split(pixels_at_once(pixels.shape[-2:]))
-    return parts
-
-
-def _tower(backend: Any) -> nn.Module:
-    make = getattr(backend, "image_tower", None)
-    if make is None:
-        raise TowerError("there is no method `image_tower` that gives it")
-    tower: nn.Module = make()
-    return tower
-
-
 def _find(backend: Any, every: bool) -> tuple[str, ...]:
     tower = _tower(backend)
     with takes_images(backend):  # the model's own way first: its errors explain what is wrong
-        pixels = take_pixels(backend)
+        pixels = _take_pixels(backend)
         own = unit(backend.encode_pixels(pixels))
     owners = {name for name, module in tower.named_modules() if every or is_norm(module)}
     candidates = {
@@ -180,32 +158,6 @@ def is_norm(module: nn.Module) -> bool:
 NO_VIEW_PASSED = "no view is certain enough to learn from: this is the zero-shot answer"
 
 
-@dataclass(frozen=True, eq=False)
-class ViewGradient:
-    """The gradient of what a method minimises over views of one image, without waiting for it.
-
-    Attributes:
-        gradient: ``[numbers]``, zeros if it is of no view.
-        kept: ``[]``, how many views the method has chosen.
-        is_of_none: ``[]`` of bool, whether there is no view to learn from; None if that cannot be.
-    """
-
-    gradient: Tensor
-    kept: Tensor
-    is_of_none: Tensor | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    """What became of one image: ``[1, dim]`` features of it, and how they came about."""
-
-    features: Tensor
-    rate: Tensor
-    relative_step: Tensor
-    kept: Tensor
-    flags: Mapping[str, Tensor]
-
-
 class WeightTuning(PixelAdapter):
     """A method that fits weights of the vision tower to each image, and then forgets them.
 
@@ -227,8 +179,8 @@ class WeightTuning(PixelAdapter):
     @abstractmethod
     def gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
-    ) -> ViewGradient:
-        """The gradient at these weights.
+    ) -> tuple[Tensor | None, int]:
+        """The gradient at these weights, None without a view to learn from, and how many were kept.
 
         Args:
             task: the text side.
@@ -238,65 +190,56 @@ class WeightTuning(PixelAdapter):
         """
 
     def check_task(self, task: Task) -> None:
-        check_tower(type(self).__name__, task, self.tunes_every_weight)
+        try:
+            tuned_names(task, self.tunes_every_weight)
+        except TowerError as error:
+            raise TowerError(
+                f"{type(self).__name__} tunes weights of the vision tower, which "
+                f"{task.backend.name} does not allow: {error}."
+            ) from error
 
     def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image]) -> Outcome:
         tower = ImageTower.of(task, self.tunes_every_weight)
-        own = vision.features(images, False)
         place = task.backend.device, task.backend.dtype
-        fitted = [
+        each = [
             self._fit(task, tower, vision.pixels(image).to(*place), zero_shot)
-            for image, zero_shot in zip(images, own, strict=True)
+            for image, zero_shot in zip(images, vision.features(images, False), strict=True)
         ]
-        features = torch.stack([one.features for one in fitted])
-        texts = task.sensitive_features.items()
+        of_images, descents, kept = zip(*each, strict=True)
+        features = torch.stack(of_images)
         return Outcome(
             probabilities(task, features, task.target_features),
-            {a: probabilities(task, features, values) for a, values in texts},
-            learning_rate=torch.cat([one.rate for one in fitted]),
-            relative_step=torch.cat([one.relative_step for one in fitted]),
-            views_kept=torch.stack([one.kept for one in fitted]),
-            flags=_together([one.flags for one in fitted]),
+            {a: probabilities(task, features, z) for a, z in task.sensitive_features.items()},
+            learning_rate=torch.cat([one.learning_rate.to(tower.start) for one in descents]),
+            relative_step=torch.cat([one.relative_step for one in descents]),
+            views_kept=torch.tensor(kept, device="cpu"),
+            flags=_together([one.flags for one in descents]),
         )
 
-    def _fit(self, task: Task, tower: ImageTower, pixels: Tensor, zero_shot: Tensor) -> _Fitted:
-        start, weights, features = tower.start, tower.start, zero_shot
-        first: ViewGradient | None = None
-        stepper: Stepper | None = None
+    def _fit(
+        self, task: Task, tower: ImageTower, pixels: Tensor, zero_shot: Tensor
+    ) -> tuple[Tensor, Descent, int]:
+        """Of one image its features ``[1, dim]``, the steps, and how many views were chosen."""
+        start = tower.start[None, None]  # as of one image with one vector
+        counts: list[int] = []
+
+        def gradients(weights: Tensor) -> tuple[Tensor, Tensor] | None:
+            gradient, count = self.gradient(task, tower, pixels, weights.flatten())
+            counts.append(count)
+            return None if gradient is None else (gradient.view_as(start),) * 2
 
         def at(points: Tensor) -> Tensor:
             """Gradients at other weights, for policies that ask for them."""
-            found = [self.gradient(task, tower, pixels, point.flatten()) for point in points]
-            return torch.stack([one.gradient for one in found]).view_as(points)
+            found = map(gradients, points)
+            return torch.stack([torch.zeros_like(start) if g is None else g[0] for g in found])
 
-        for _ in range(self.steps):
-            found = self.gradient(task, tower, pixels, weights)
-            gradient = found.gradient[None, None]  # as of one image with one vector
-            if first is None or stepper is None:
-                first, stepper = found, self.rate.start(start[None, None], gradient, gradient, at)
-                check_stepper(self.rate, stepper, 1)
-            context = stepper.step(gradient)
-            check_context(self.rate, context, start[None, None])
-            weights = _unless(found.is_of_none, context[0, 0], weights)
-        moved, _ = length_and_direction(wide(weights - start)[None])
-        size, _ = length_and_direction(start[None])
-        move = moved / size
-        if first is None or stepper is None:
-            return _Fitted(
-                features, torch.zeros_like(move), move, torch.tensor(len(pixels), device="cpu"), {}
-            )
-        features = _unless(first.is_of_none, tower.encode(weights, pixels[:1]), zero_shot)
-        rate, flags = stepper.rate.to(start), dict(stepper.flags)
-        if first.is_of_none is not None:
-            rate = _unless(first.is_of_none, rate, torch.zeros_like(rate))
-            flags = {text: flag & ~first.is_of_none for text, flag in flags.items()}
-            flags[NO_VIEW_PASSED] = first.is_of_none[None]
-        return _Fitted(features, rate, move, first.kept, flags)
-
-
-def _unless(condition: Tensor | None, value: Tensor, other: Tensor) -> Tensor:
-    """The other value where the condition holds; no condition does not."""
-    return value if condition is None else torch.where(condition, other.to(value), value)
+        descent = descend(self.rate, self.steps, start, gradients, at)
+        if descent.context is not start:
+            return tower.encode(descent.context.flatten(), pixels[:1]), descent, counts[0]
+        if not counts:
+            return zero_shot, descent, len(pixels)
+        none = {NO_VIEW_PASSED: torch.tensor([True], device="cpu")}
+        return zero_shot, replace(descent, flags=none), counts[0]
 
 
 def _together(flags: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
