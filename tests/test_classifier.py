@@ -217,8 +217,6 @@ def test_no_images_have_features_too(backend: TransformersBackend, views: Any) -
         (torch.zeros(2, 0, 16), "[2, 0, 16]"),
         (torch.zeros(2, 1, 5), "[2, 1, 5]"),
         ([[1.0]], "list"),
-        (torch.zeros(2, 1, 16, device="meta"), "Tensor that is not dense"),
-        (torch.zeros(2, 1, 16).to_sparse(), "Tensor that is not dense"),
     ],
 )
 def test_features_that_are_none_of_ours(clf: FairTPTClassifier, features: Any, got: str) -> None:
@@ -527,7 +525,7 @@ def test_scaling_image_features_changes_nothing(backend: TransformersBackend) ->
         ({"adapter": ZeroShot}, FairTTAError, r"`adapter` should be an instance"),
         ({"adapter": "nothing"}, FairTTAError, "there is no adapter 'nothing'"),
         ({"adapter": Moves(), "sensitive": None}, PromptError, "Moves needs sensitive attr"),
-        ({"batch_size": 0}, FairTTAError, "`batch_size` should be at least 1"),
+        ({"batch_size": 0}, FairTTAError, "`batch_size` should be a whole number from 1 on"),
         ({"scale": 0}, FairTTAError, "`scale` should be a positive number"),
         ({"scale": math.nan}, FairTTAError, "`scale` should be a positive number"),
         ({"scale": 10**400}, FairTTAError, "`scale` should be a positive number"),
@@ -609,19 +607,3 @@ def test_images_encoded_together_have_the_features_of_each_alone(
     clf.vision.forget()
     alone = torch.cat([clf.vision.features([image], True) for image in images])
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)  # of length 1, float32
-
-
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_nested_features_are_refused(clf: FairTPTClassifier) -> None:
-    nested = torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(3, 3)])
-    with pytest.raises(FairTTAError, match=r"`features` should be what `encode` returns"):
-        clf.predict_encoded(nested)
-    with pytest.raises(FairTTAError, match=r"`features` should be what `encode` returns"):
-        LogitBalance().fit_encoded(clf, nested)
-
-
-def test_features_without_numbers_to_read_are_refused(clf: FairTPTClassifier) -> None:
-    features = clf.encode([picture()])
-    for other in (features.to_sparse(), features.to("meta")):
-        with pytest.raises(FairTTAError, match=r"`features` should be what `encode` returns"):
-            clf.predict_encoded(other)

@@ -328,25 +328,26 @@ def in_turn(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatc
 
 def ahead(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatch]:
     """The same, with one more batch in memory: the next, which threads decode meanwhile."""
-    stream, start = iter(images), 0
-    with contextlib.ExitStack() as end:
-        pool = decoding_threads()
-        end.callback(pool.shutdown, wait=True, cancel_futures=True)
-        taken = list(islice(stream, size))
-        upcoming = [pool.submit(load, image) for image in taken]
+    stream, pool = enumerate(images), decoding_threads()
+
+    def submit() -> list[tuple[int, Any, Future[Image.Image]]]:
+        return [(i, image, pool.submit(load, image)) for i, image in islice(stream, size)]
+
+    try:
+        upcoming = submit()
         while upcoming:
             loaded: list[Image.Image] = []
-            for index, future in enumerate(upcoming):
+            for index, image, future in upcoming:
                 try:
-                    loaded.append(_result(future, load, taken[index]))
+                    loaded.append(_result(future, load, image))
                 except ImageError as error:
-                    wait(upcoming)
-                    yield LoadedBatch(loaded, _at(start + index, error))
+                    wait([future for _, _, future in upcoming])
+                    yield LoadedBatch(loaded, _at(index, error))
                     return
-            start += len(upcoming)
-            taken = list(islice(stream, size))
-            upcoming = [pool.submit(load, image) for image in taken]
-            yield LoadedBatch(loaded, None, upcoming)
+            upcoming = submit()
+            yield LoadedBatch(loaded, None, [future for _, _, future in upcoming])
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _result(future: Future[Image.Image], load: Load, image: Any) -> Image.Image:
