@@ -15,12 +15,11 @@ from fair_tta.lab.app._uploads import (
     UploadedFile,
     header,
     images_among,
-    path_column,
     plain_name,
     read_uploaded,
     stage,
 )
-from fair_tta.lab.data._labels import Labels
+from fair_tta.lab.data._labels import Labels, known_path_column
 from fair_tta.lab.data._records import Problem
 
 
@@ -186,5 +185,5 @@ def test_the_header_is_found_with_any_separator(separator: str, tmp_path: Path) 
     file = tmp_path / "labels.csv"
     file.write_text(separator.join(["Class", "File"]) + "\n" + separator.join("ab") + "\n")
     assert header(file) == ["Class", "File"]
-    assert path_column(header(file)) == "File"
-    assert path_column(["class"]) is None
+    assert known_path_column(header(file)) == "File"
+    assert known_path_column(["class"]) is None

@@ -253,7 +253,7 @@ def test_faults_are_counted_row_by_row(root: Path) -> None:
         ProblemKind.MALFORMED_ROW: 2,
         ProblemKind.EMPTY_IMAGE: 1,
         ProblemKind.DUPLICATE: 1,
-        ProblemKind.CONFLICT: 2,
+        ProblemKind.CONFLICT: 3,
     }
     assert dataset.problems.examples[ProblemKind.MISSING_VALUE] == (
         "labels.csv line 4 (animal)",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fair_tta._io import printable
 from fair_tta.errors import DatasetError
-from fair_tta.lab.data._label_files import read_text
+from fair_tta.lab.data._label_files import LabelTable
 from fair_tta.lab.data._labels import Labels, iter_folder
 from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record, collect
 
@@ -96,7 +96,7 @@ def test_shown_text_is_printable(text: str) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="no such device")
 def test_a_label_file_that_never_ends() -> None:
     with pytest.raises(DatasetError, match=r"cannot read '/dev/zero': not a regular file"):
-        read_text(Path("/dev/zero"))
+        LabelTable(Path("/dev/zero"), [])
 
 
 def test_paths_that_are_too_long(tmp_path: Path) -> None:

@@ -122,5 +122,5 @@ def test_twins_and_conflicts() -> None:
     for odd in (other, third):
         records, problems = collect([a, b, odd, a])
         assert records == (b,)
-        assert problems.counts == {ProblemKind.CONFLICT: 2}
-        assert problems.examples == {ProblemKind.CONFLICT: ("a", "a")}
+        assert problems.counts == {ProblemKind.CONFLICT: 3}
+        assert problems.examples == {ProblemKind.CONFLICT: ("a", "a", "a")}

@@ -17,7 +17,7 @@ from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, LogitBalance, Zer
 from fair_tta.extend import FitsImages, FitsLabelledImages, Outcome, Reference, ReferenceBatch, Task
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import WorkUnit, job_of
-from fair_tta.lab._runs.reference import ReferenceFolder, fit_adapters
+from fair_tta.lab._runs.reference import fit_adapters, fit_on_folder
 from fair_tta.lab._runs.worker import start_worker
 from fair_tta.methods._base import Adapter, Needs, UsesTexts
 
@@ -82,8 +82,8 @@ def test_pictures_are_encoded_once_for_all_methods(clf: FairTPTClassifier, folde
     adapters: dict[str, Any] = {
         "zero-shot": ZeroShot(), "balance": LogitBalance(), "chain": FairTPT() >> Centre(),
     }  # fmt: skip
-    found = ReferenceFolder.scan(folder).fit(
-        clf, adapters, progress=lambda done, total: told.append((done, total))
+    found = fit_on_folder(
+        clf, adapters, folder, progress=lambda done, total: told.append((done, total))
     )
     hook.remove()
     assert len(seen) <= 3 + 2  # batches, and the picture by which each method knows the model
@@ -107,8 +107,7 @@ def test_the_digest_is_of_contents_whatever_their_names(
     for i in range(7):
         (other / f"{9 - i}.png").write_bytes((folder / f"{i}.png").read_bytes())
     digests = {
-        ReferenceFolder.scan(f).fit(clf, {"b": LogitBalance()}).provenance["sha256"]
-        for f in (folder, other)
+        fit_on_folder(clf, {"b": LogitBalance()}, f).provenance["sha256"] for f in (folder, other)
     }
     assert len(digests) == 1
 
@@ -130,15 +129,16 @@ def test_what_was_learnt_goes_to_other_processes(clf: FairTPTClassifier, folder:
     assert other.digests[2] != job.digests[2]
 
 
-def test_shared_pictures_are_known_by_content(folder: Path) -> None:
-    found = ReferenceFolder.scan(folder)
+def test_shared_pictures_are_known_by_content(clf: FairTPTClassifier, folder: Path) -> None:
     path = folder / "3.png"
     padded = folder / "padded"  # as long as another, and not the same
     padded.write_bytes(path.read_bytes()[:-1] + b"?")
     asked = [ImageSource("x", str(p)) for p in (path, padded, folder / "missing")]
-    assert found.shared(asked, is_allowed=True) == 1
+    methods = {"b": LogitBalance()}
+    found = fit_on_folder(clf, methods, folder, asked, reference_is_data=True)
+    assert found.provenance["shared"] == 1
     with pytest.raises(FairTTAError, match=r"has 1 of the images to be classified"):
-        found.shared(asked, is_allowed=False)
+        fit_on_folder(clf, methods, folder, asked)
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def fit_command(
     An image that cannot be read is listed and does not stop the others; the exit code is then 4.
     """
     with exits(context, reference="--images"):
-        from fair_tta.lab._runs.reference import ReferenceFolder, check_fittable
+        from fair_tta.lab._runs.reference import check_fittable, fit_on_folder
         from fair_tta.methods._reference import Reference
         from fair_tta.methods._registry import parse_adapter
 
@@ -227,9 +227,8 @@ def fit_command(
         method = usage("--adapter", parse_adapter, adapter)
         usage("--adapter", check_fittable, {adapter: method})
         classifier = options.make_classifier(context, adapter=method)
-        folder = ReferenceFolder.scan(images)
         with progress_bar(progress, "images") as update:
-            fitted = folder.fit(classifier, {adapter: method}, progress=update)
+            fitted = fit_on_folder(classifier, {adapter: method}, images, progress=update)
         (found,) = fitted.adapters.values()
         found.save(out)  # type: ignore[attr-defined]
         options.log_fitted(fitted)

@@ -8,11 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, Any, Generic, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-import numpy as np
-import torch
+from PIL.Image import Image
 from torch import Tensor
 
 from fair_tta._io import Unlisted, images_below, printable
@@ -20,7 +18,7 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.lab._runs.bank import ImageSource, read_image
 from fair_tta.lab._runs.runner import batched
-from fair_tta.lab._runs.worker import LoadedImage, load_source
+from fair_tta.lab._runs.worker import load_source
 from fair_tta.methods import Chained
 from fair_tta.methods._base import Adapter, check_adapter
 from fair_tta.methods._fitted import FittedMethod
@@ -31,20 +29,6 @@ Counting = Callable[[int, int | None], None]
 K = TypeVar("K")
 
 
-class Fitted(NamedTuple, Generic[K]):
-    """What `fit_on_images` returns.
-
-    Attributes:
-        adapters: the methods, fitted.
-        contents: digests of the images that were used.
-        problems: why the others were not.
-    """
-
-    adapters: dict[K, Adapter]
-    contents: list[str]
-    problems: list[str]
-
-
 def fit_on_images(
     classifier: FairTPTClassifier,
     adapters: Mapping[K, Adapter],
@@ -52,10 +36,10 @@ def fit_on_images(
     sensitive: Sequence[Mapping[str, str]] = (),
     *,
     progress: Counting = lambda *_: None,
-) -> Fitted[K]:
+) -> tuple[dict[K, Adapter], list[str], list[str]]:
     """Fit the methods that need a reference; others stay as they are.
 
-    Features are made once for all methods and lie in a temporary file.
+    Features are made once for all methods.
 
     Args:
         classifier: whose model and prompts they are for; its adapter does not matter.
@@ -63,16 +47,18 @@ def fit_on_images(
         images: the reference.
         sensitive: the attribute values of each image, for methods that need them.
         progress: receives how many images are finished.
+
+    Returns:
+        The methods, the digests of the images that were used, and why the others were not.
     """
     if all(adapter.is_fitted for adapter in adapters.values()):
-        return Fitted(dict(adapters), [], [])
+        return dict(adapters), [], []
     contents: list[str] = []
     problems: list[str] = []
     labels: dict[str, list[str]] = {}
-    sizes: list[int] = []
 
-    def loaded(some: Iterable[tuple[int, ImageSource]]) -> Iterator[LoadedImage]:
-        for place, image in some:
+    def loaded() -> Iterator[Image]:
+        for place, image in enumerate(images):
             try:
                 one = load_source(classifier, image)
             except ImageError as error:
@@ -81,35 +67,22 @@ def fit_on_images(
             contents.append(one.content)
             for attribute, value in sensitive[place].items() if sensitive else ():
                 labels.setdefault(attribute, []).append(value)
-            yield one
+            yield one.image
 
-    with TemporaryFile() as file:
-        for some in batched(loaded(enumerate(images)), classifier.batch_size):
-            features = classifier.encode([one.image for one in some], with_views=False)[:, 0]
-            classifier.vision.forget()  # nobody asks for these images again
-            file.write(features.float().cpu().numpy().tobytes())
-            sizes.append(len(features))
-            progress(len(contents), None)
-        dim = classifier.task.target_features.shape[1]
+    features: list[Tensor] = []
+    for some in batched(loaded(), classifier.batch_size):
+        features.append(classifier.encode(list(some), with_views=False).float().cpu())
+        classifier.vision.forget()  # nobody asks for these images again
+        progress(len(contents), None)
 
-        def fit(method: Any) -> Any:
-            if isinstance(method, Chained):
-                return Chained(fit(method.first), fit(method.then))
-            if method.is_fitted or not contents:
-                return method
-            features = _read_back(file, sizes, dim)
-            if method.needs.labels:
-                return method.fit_encoded(classifier, features, labels)
-            return method.fit_encoded(classifier, features)
+    def fit(method: Any) -> Any:
+        if isinstance(method, Chained):
+            return Chained(fit(method.first), fit(method.then))
+        if method.is_fitted or not contents:
+            return method
+        return method.fit_encoded(classifier, features, *([labels] * method.needs.labels))
 
-        return Fitted({name: fit(one) for name, one in adapters.items()}, contents, problems)
-
-
-def _read_back(file: IO[bytes], sizes: Iterable[int], dim: int) -> Iterator[Tensor]:
-    file.seek(0)
-    for size in sizes:
-        data = np.frombuffer(file.read(4 * size * dim), dtype=np.float32)
-        yield torch.from_numpy(data.reshape(size, 1, dim).copy())
+    return {name: fit(one) for name, one in adapters.items()}, contents, problems
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,120 +102,81 @@ class FittedAdapters:
     left_out: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class ReferenceFolder:
-    """Which images there are, by content.
+def fit_on_folder(
+    classifier: FairTPTClassifier,
+    adapters: Mapping[str, Adapter],
+    reference: str | os.PathLike[str],
+    images: Iterable[ImageSource] | None = None,
+    *,
+    reference_is_data: bool = False,
+    progress: Counting = lambda *_: None,
+) -> FittedAdapters:
+    """Fit the methods that need it on the images of a folder; others stay as they are.
 
-    Attributes:
-        folder: where.
-        contents: digests of the files.
-        sizes: how many bytes files have; those of other sizes need not be read to know that they
-            are not among them.
+    Args:
+        classifier: whose model and prompts they are for; its adapter does not matter.
+        adapters: by their names.
+        reference: the folder, read with its subfolders.
+        images: to be classified; None if they are not known.
+        reference_is_data: whether some of them may be in the reference too.
+        progress: receives how many images are finished.
+
+    Raises:
+        FairTTAError: it is not a folder, it has no image that can be used, or some of `images`.
     """
-
-    folder: Path
-    contents: frozenset[str] = field(repr=False)
-    sizes: frozenset[int] = field(repr=False)
-
-    @classmethod
-    def scan(cls, folder: str | os.PathLike[str]) -> ReferenceFolder:
-        """Read a folder with its subfolders once.
-
-        Raises:
-            FairTTAError: it is not a folder, or there is no image in it.
-        """
-        if not os.path.isdir(folder):
-            raise FairTTAError(
-                f"`reference` should be a folder of images (got {os.fspath(folder)!r})."
-            )
-        contents, sizes = set(), set()
-        for path in images_below(folder):
-            with suppress(OSError, ValueError, ImageError):  # reported when it is used
-                if not isinstance(path, Unlisted):
-                    file = read_image(ImageSource(path, path))
-                    contents.add(file.content)
-                    sizes.add(len(file.data))
-        if not contents:
-            raise FairTTAError(f"`reference` {os.fspath(folder)!r} has no image that can be read.")
-        return cls(Path(folder), frozenset(contents), frozenset(sizes))
-
-    @property
-    def name(self) -> str:
-        """Of the folder, without its path."""
-        return printable(self.folder.resolve().name)
-
-    def shared(self, images: Iterable[ImageSource], *, is_allowed: bool) -> int:
-        """How many images are in the folder too, byte for byte.
-
-        Args:
-            images: to be classified.
-            is_allowed: whether there may be any.
-
-        Raises:
-            FairTTAError: there are some, and they may not be.
-        """
-        found = sum(map(self._has, images))
-        if found and not is_allowed:
-            raise FairTTAError(
-                f"`reference` {self.name!r} has {found} of the images to be classified, "
-                "which flatters the methods fitted on it. Take others, or allow it with "
-                "`reference_is_data`."
-            )
-        return found
-
-    def fit(
-        self,
-        classifier: FairTPTClassifier,
-        adapters: Mapping[str, Adapter],
-        *,
-        shared: int | None = None,
-        progress: Counting = lambda *_: None,
-    ) -> FittedAdapters:
-        """Fit the methods that need it on the images of the folder; others stay as they are.
-
-        Args:
-            classifier: whose model and prompts they are for; its adapter does not matter.
-            adapters: by their names.
-            shared: of `shared`; None if it is not known which images will be classified.
-            progress: receives how many images are finished.
-        """
-        names = [name for name, adapter in adapters.items() if not adapter.is_fitted]
-        check_fittable(adapters)
-        closed: list[str] = []
-
-        def images() -> Iterator[ImageSource]:
-            for path in images_below(self.folder):
-                if isinstance(path, Unlisted):
-                    closed.append(f"cannot look into the folder {path.path!r}: {path.reason}")
-                else:
-                    yield ImageSource(path, path)
-
-        fitted, contents, problems = fit_on_images(
-            classifier, adapters, images(), progress=progress
+    check_fittable(adapters)
+    if not os.path.isdir(reference):
+        raise FairTTAError(
+            f"`reference` should be a folder of images (got {os.fspath(reference)!r})."
         )
-        left_out = [*closed, *problems]
-        about = {
-            "folder": self.name,
-            "images": len(contents),
-            "sha256": sha256(" ".join(sorted(contents)).encode()).hexdigest(),
-            "left_out": len(left_out),
-            "shared": shared,
-            "methods": names,
-        }
-        note = f"{', '.join(names)}: fitted on {len(contents)} images of {self.name!r}"
-        if shared is not None:
-            note += f"; {shared or 'none'} of the images classified here are among them"
-        if left_out:
-            note += f"; {len(left_out)} could not be used"
-        return FittedAdapters(fitted, (f"{note}.",), about, tuple(left_out))
+    name = printable(Path(reference).resolve().name)
+    left_out, paths = [], []
+    for path in images_below(reference):
+        if isinstance(path, Unlisted):
+            left_out.append(f"cannot look into the folder {path.path!r}: {path.reason}")
+        else:
+            paths.append(ImageSource(path, path))
+    shared = None if images is None else _shared(paths, images)
+    if shared and not reference_is_data:
+        raise FairTTAError(
+            f"`reference` {name!r} has {shared} of the images to be classified, which flatters "
+            "the methods fitted on it. Take others, or allow it with `reference_is_data`."
+        )
+    fitted, contents, problems = fit_on_images(classifier, adapters, paths, progress=progress)
+    if not contents:
+        raise FairTTAError(f"`reference` {os.fspath(reference)!r} has no image that can be read.")
+    left_out += problems
+    methods = [method for method, adapter in adapters.items() if not adapter.is_fitted]
+    about = {
+        "folder": name,
+        "images": len(contents),
+        "sha256": sha256(" ".join(sorted(contents)).encode()).hexdigest(),
+        "left_out": len(left_out),
+        "shared": shared,
+        "methods": methods,
+    }
+    note = f"{', '.join(methods)}: fitted on {len(contents)} images of {name!r}"
+    if shared is not None:
+        note += f"; {shared or 'none'} of the images classified here are among them"
+    if left_out:
+        note += f"; {len(left_out)} could not be used"
+    return FittedAdapters(fitted, (f"{note}.",), about, tuple(left_out))
 
-    def _has(self, image: ImageSource) -> bool:
-        try:
-            if os.stat(image.source).st_size not in self.sizes:
-                return False
-            return read_image(image).content in self.contents
-        except (OSError, ValueError, ImageError):
-            return False
+
+def _shared(reference: Iterable[ImageSource], images: Iterable[ImageSource]) -> int:
+    """How many images are in the reference too, byte for byte; others of its sizes are read."""
+    contents, sizes = set(), set()
+    for image in reference:
+        with suppress(OSError, ValueError, ImageError):  # reported when it is used
+            file = read_image(image)
+            contents.add(file.content)
+            sizes.add(len(file.data))
+    found = 0
+    for image in images:
+        with suppress(OSError, ValueError, ImageError):
+            if os.stat(image.source).st_size in sizes:
+                found += read_image(image).content in contents
+    return found
 
 
 def check_fittable(adapters: Mapping[str, Adapter]) -> None:
@@ -299,10 +233,14 @@ def fit_adapters(
     if reference is None:
         found = FittedAdapters(dict(adapters), elsewhere)
     else:
-        check_fittable(adapters)
-        folder = ReferenceFolder.scan(reference)
-        shared = folder.shared(images(), is_allowed=reference_is_data)
-        found = folder.fit(classifier, adapters, shared=shared, progress=progress)
+        found = fit_on_folder(
+            classifier,
+            adapters,
+            reference,
+            images(),
+            reference_is_data=reference_is_data,
+            progress=progress,
+        )
         found = replace(found, notes=(*found.notes, *elsewhere))
     for adapter in found.adapters.values():
         check_adapter(adapter, classifier.task)

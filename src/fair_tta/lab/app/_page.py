@@ -33,9 +33,8 @@ from fair_tta.lab.app._uploads import (
     examine_uploads,
     header,
     images_among,
-    path_column,
 )
-from fair_tta.lab.data._labels import Labels
+from fair_tta.lab.data._labels import Labels, known_path_column
 from fair_tta.miniature import BIRDS, FOLDER
 
 T = TypeVar("T")
@@ -282,7 +281,7 @@ def audit_tab(context: AppContext) -> None:
 
         def act() -> tuple[Any, Any, Any, str]:
             found = header(csv[0].path) if csv else []
-            where = path_column(found)
+            where = known_path_column(found)
             others = [name for name in found if name != where]
             guess = next((n for n in others if n.lower() in ("class", "label", "target")), None)
             return (

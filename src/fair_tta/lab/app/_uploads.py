@@ -18,7 +18,7 @@ from fair_tta.errors import FairTTAError
 from fair_tta.lab._runs.runner import Progress
 from fair_tta.lab.app._questions import Classifiers, Fields
 from fair_tta.lab.data._label_files import LabelTable, Row
-from fair_tta.lab.data._labels import PATH_COLUMNS, Labels, LabelValues
+from fair_tta.lab.data._labels import Labels, LabelValues
 from fair_tta.lab.folder import (
     AUDIT,
     CARD,
@@ -89,12 +89,6 @@ def stage(files: Sequence[UploadedFile], folder: Path) -> dict[str, UploadedFile
 def header(labels: str | Path) -> list[str]:
     """The columns of a label file."""
     return LabelTable(Path(labels), []).header
-
-
-def path_column(columns: Sequence[str]) -> str | None:
-    """The column that has the names of images, if one is known by its name."""
-    names = {name.lower(): name for name in reversed(columns)}
-    return next((names[known] for known in PATH_COLUMNS if known in names), None)
 
 
 def read_uploaded(labels: Labels, staged: Mapping[str, UploadedFile]) -> LabelValues:

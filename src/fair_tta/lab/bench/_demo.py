@@ -126,7 +126,7 @@ def run_episodes(
         wording = Question(task.targets, task.sensitive, task.template)
         clf = FairTPTClassifier(backend, task.targets, task.sensitive, task.template)
         reference = task.draw(REFERENCE_IMAGES, REFERENCE_SEED, split=WorldSplit.VALIDATION)
-        fitted = fit_on_images(clf, methods, map(_asked, reference)).adapters
+        fitted, _, _ = fit_on_images(clf, methods, map(_asked, reference))
         job = Job(backend, (wording,), tuple(fitted.values()), is_kept=False)
         drawn = {}
         for seed in seeds:

@@ -227,16 +227,17 @@ class TableReference:
             return [*adapters]
         chosen, origin = self._choose(part)
         images = [ImageSource(record.key, str(record.path)) for record in chosen]
-        fitted = fit_on_images(classifier, waiting, images, [r.sensitive for r in chosen])
-        if not fitted.contents:
+        values = [record.sensitive for record in chosen]
+        fitted, contents, _ = fit_on_images(classifier, waiting, images, values)
+        if not contents:
             names = ", ".join(type(adapter).__name__ for adapter in waiting.values())
             raise FairTTAError(
                 f"{part.task}: there are no images left for a reference, which {names} need: ask "
                 "for fewer `images`, or leave these methods out."
             )
-        self.said[str(part.task)] = f"{len(fitted.contents)} images of {origin}"
+        self.said[str(part.task)] = f"{len(contents)} images of {origin}"
         self.say(f"{part.task}: reference, {self.said[str(part.task)]}")
-        return [fitted.adapters.get(place, one) for place, one in enumerate(adapters)]
+        return [fitted.get(place, one) for place, one in enumerate(adapters)]
 
     def _choose(self, part: TaskSamples) -> tuple[Sequence[Record], str]:
         used = {record.path for records in part.samples.values() for record in records}

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from fair_tta.lab.data._label_files import Row, Source, labelled, unknown_split
+from fair_tta.lab.data._label_files import Row, Source, labelled, unexpected
 from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Record, Split
 from fair_tta.lab.data._tasks import BenchmarkTask
 
@@ -53,106 +53,71 @@ def read_celeba(
     """
     CELEBA.check_task(task, _ATTRIBUTES)
     base = CELEBA.check_root(root)
-    labels = CELEBA.need(base, _below("Anno"), _LABELS)
+    columns = {name: _ATTRIBUTES[name] for name in (task.target, *task.sensitive)}
+    needed = [_NAME, *(column for column, _, _ in columns.values())]
+    labels = CELEBA.table(base, _below("Anno"), _LABELS, needed, _labels_to_csv)
     images = CELEBA.find(base, _below("Img"), [_IMAGES])
     if images is None:
         if check_images:
             zipped = CELEBA.find(base, _below("Img"), [f"{_IMAGES}.zip"])
             hint = " (there is an archive of that name: unpack it)" if zipped else ""
             raise CELEBA.error(f"{str(base)!r} has no folder {_IMAGES}{hint}.")
-        images = labels.parent / _IMAGES
+        images = labels.path.parent / _IMAGES
     inner = images / _IMAGES  # Kaggle's archive has the folder twice
     images = inner if inner.is_dir() else images
-    wanted = None
-    if split is not Split.ALL:
-        wanted = _members(CELEBA.need(base, _below("Eval"), _PARTS))
-    rows = _rows(labels, images, task, wanted, _SPLITS.get(split))
-    parameters = {"split": split.value, "labels": labels.name}
-    return CELEBA.dataset(task, base, rows, parameters, check_images)
+    members = None if split is Split.ALL else _members(base)
+
+    def rows() -> Iterator[Record | Problem]:
+        for row in labels.rows(needed, official=_OFFICIAL):
+            if isinstance(row, Problem):
+                yield row
+                continue
+            name = row.cells[_NAME]
+            if members is not None:
+                if name not in members:
+                    yield Problem(ProblemKind.NO_SPLIT, name)
+                elif members[name] not in _SPLITS.values():
+                    yield unexpected(name, "split", members[name])
+                if members.get(name) != _SPLITS[split]:
+                    continue
+            values = {}
+            for attribute, (column, yes, no) in columns.items():
+                cell = row.cells[column]
+                values[attribute] = {"1": yes, "-1": no, "0": no}.get(cell, cell)
+            yield labelled(task, values, images / name, name)
+
+    parameters = {"split": split.value, "labels": labels.path.name}
+    return CELEBA.dataset(task, base, rows(), parameters, check_images)
 
 
 def _below(folder: str) -> list[str]:
     return [os.path.join(base, inner) for base in _BASES for inner in ("", folder)]
 
 
-def _members(path: Path) -> dict[str, str]:
+def _members(base: Path) -> dict[str, str]:
     """The split of each image, as the file codes it; both if it is said to be in two."""
+    columns = (_NAME, "partition")
     members: dict[str, str] = {}
-    for name, part in _parts(path):
-        first = members.setdefault(name, part)
-        if part not in first.split(" and "):
-            members[name] = f"{first} and {part}"
+    for row in CELEBA.table(base, _below("Eval"), _PARTS, columns, _splits_to_csv).rows(columns):
+        if isinstance(row, Row):
+            name, part = row.cells.values()
+            first = members.setdefault(name, part)
+            if part not in first.split(" and "):
+                members[name] = f"{first} and {part}"
     return members
 
 
-def _parts(path: Path) -> Iterator[tuple[str, str]]:
-    if path.suffix == ".csv":
-        table = CELEBA.table(path, (_NAME, "partition"))
-        for row in table.rows((_NAME, "partition")):
-            if isinstance(row, Row):
-                yield row.cells[_NAME], row.cells["partition"]
-        return
-    for line in CELEBA.text(path).splitlines():
-        fields = line.split()
-        if len(fields) == 2:
-            yield fields[0], fields[1]
+def _labels_to_csv(text: str) -> str:
+    """Of the official format: a count, the attribute names, then ``file v1 .. v40``, by spaces."""
+    first, *lines = (",".join(line.split()) for line in text.splitlines())
+    if first.isdigit():
+        names, *lines = lines or [""]
+        return "\n".join(["", f"{_NAME},{names}", *lines])
+    return "\n".join([f"{_NAME},{first}", *lines])
 
 
-def _rows(
-    labels: Path,
-    images: Path,
-    task: BenchmarkTask,
-    members: dict[str, str] | None,
-    wanted: str | None,
-) -> Iterator[Record | Problem]:
-    columns = {name: _ATTRIBUTES[name] for name in (task.target, *task.sensitive)}
-    needed = [_NAME, *(column for column, _, _ in columns.values())]
-    for row in _table(labels, needed) if labels.suffix == ".csv" else _text(labels, needed):
-        if isinstance(row, Problem):
-            yield row
-            continue
-        name = row.cells[_NAME]
-        if members is not None:
-            if name not in members:
-                yield Problem(ProblemKind.NO_SPLIT, name)
-            elif members[name] not in _SPLITS.values():
-                yield unknown_split(members[name], name)
-            if members.get(name) != wanted:
-                continue
-        values = {}
-        for attribute, (column, yes, no) in columns.items():
-            cell = row.cells[column]
-            values[attribute] = {"1": yes, "-1": no, "0": no}.get(cell, cell)
-        yield labelled(task, values, images / name, name)
-
-
-def _table(path: Path, needed: list[str]) -> Iterator[Row | Problem]:
-    yield from CELEBA.table(path, needed).rows(needed, official=_OFFICIAL)
-
-
-def _text(path: Path, needed: list[str]) -> Iterator[Row | Problem]:
-    """The official format: a count, the attribute names, then ``file v1 .. v40``, by spaces."""
-    numbered = (
-        (i, line.split())
-        for i, line in enumerate(CELEBA.text(path).splitlines(), 1)
-        if line.strip()
+def _splits_to_csv(text: str) -> str:
+    """Of the official format: ``file split``, without a header."""
+    return "\n".join(
+        [f"{_NAME},partition", *(",".join(line.split()) for line in text.splitlines())]
     )
-    announced = None
-    _, header = next(numbered)
-    if len(header) == 1 and header[0].isdigit():
-        announced = int(header[0])
-        _, header = next(numbered, (0, []))
-    header = [_NAME, *header]
-    missing = [name for name in needed if name not in header]
-    if missing:
-        raise CELEBA.error(f"{str(path)!r} has no column {' and no '.join(missing)}.")
-    places = [(name, header.index(name)) for name in needed]
-    count = 0
-    for line, fields in numbered:
-        count += 1
-        if len(fields) == len(header):
-            yield Row(line, {name: fields[place] for name, place in places})
-        else:
-            yield Problem(ProblemKind.MALFORMED_ROW, f"{path.name} line {line}")
-    if announced is not None and announced != count:
-        yield Problem(ProblemKind.PARTIAL, f"{path.name}: {count} instead of {announced}")

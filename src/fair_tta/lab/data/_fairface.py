@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 
 from fair_tta.errors import DatasetError
-from fair_tta.lab.data._label_files import LabelTable, Source, labelled
+from fair_tta.lab.data._label_files import LabelTable, Source, labelled, unexpected
 from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Record, Split
 from fair_tta.lab.data._tasks import DEFAULT_AGES, RACES_7, AgeCut, BenchmarkTask
 
@@ -100,16 +100,21 @@ def read_fairface(
                 )
         parameters.update(ages.limits)
     parts = [_FILES[s] for s in _FILES if split in (s, Split.ALL)]
-    tables = [FAIRFACE.table(FAIRFACE.need(base, _BASES, names), _COLUMNS) for _, names in parts]
-    images = _images(base, parts[0][0], padding)
-    if images is None and check_images:
-        raise FAIRFACE.error(f"{str(base)!r} has no folder {_wanted(padding, parts[0][0])}.")
-    if images is not None:
-        parameters["images"] = images.relative_to(base).as_posix()
+    tables = [FAIRFACE.table(base, _BASES, names, _COLUMNS) for _, names in parts]
+    first = parts[0][0]
+    choices = [Padding.NARROW.value, "", Padding.WIDE.value] if padding is None else [padding.value]
+    places = [os.path.join(start, choice, first) for choice in choices for start in _BASES]
+    found = FAIRFACE.find(base, [""], places)
+    if found is not None:
+        parameters["images"] = found.parent.relative_to(base).as_posix()
+    elif check_images:
+        wanted = first if padding is None else f"{padding.value}/{first}"
+        raise FAIRFACE.error(f"{str(base)!r} has no folder {wanted}.")
+    images = base if found is None else found.parent
     rows = (
         row
         for (folder, _), table in zip(parts, tables, strict=True)
-        for row in _rows(table, task, ages, images or base, folder)
+        for row in _rows(table, task, ages, images, folder)
     )
     return FAIRFACE.dataset(task, base, rows, parameters, check_images)
 
@@ -134,25 +139,11 @@ def _asks_for_brackets(task: BenchmarkTask) -> bool:
     return set(names) == set(BRACKETS)
 
 
-def _images(base: Path, folder: str, padding: Padding | None) -> Path | None:
-    """The folder that holds `train/` and `val/`."""
-    if padding is None:
-        choices = [Padding.NARROW.value, "", Padding.WIDE.value]
-    else:
-        choices = [padding.value]
-    places = [os.path.join(start, choice, folder) for choice in choices for start in _BASES]
-    found = FAIRFACE.find(base, [""], places)
-    return None if found is None else found.parent
-
-
-def _wanted(padding: Padding | None, folder: str) -> str:
-    return folder if padding is None else f"{padding.value}/{folder}"
-
-
 def _rows(
     table: LabelTable, task: BenchmarkTask, ages: AgeCut, images: Path, folder: str
 ) -> Iterator[Record | Problem]:
     needs_age = "age" in (task.target, *task.sensitive)
+    brackets = _asks_for_brackets(task)
     races = {race.lower(): race for race in RACES_7}
     for row in table.rows(_COLUMNS, official=_OFFICIAL[folder]):
         if isinstance(row, Problem):
@@ -172,13 +163,11 @@ def _rows(
         if needs_age:
             bracket = bracket_of(cell)
             if bracket is None:
-                kind = ProblemKind.UNKNOWN_VALUE if cell else ProblemKind.MISSING_VALUE
-                yield Problem(kind, f"{key} (age {cell!r})")
+                yield unexpected(key, "age", cell)
                 continue
             if bracket != cell.lower():
                 yield Problem(ProblemKind.REPAIRED_AGE, f"{key} ({cell} is {bracket})")
-            asked = _asks_for_brackets(task)
-            age = bracket if asked else ages.label(BRACKETS[bracket][0])
+            age = bracket if brackets else ages.label(BRACKETS[bracket][0])
             if age is None:
                 yield Problem(ProblemKind.BETWEEN_AGES, f"{key} ({bracket})")
                 continue

@@ -8,12 +8,12 @@ import io
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from fair_tta._io import open_file
 from fair_tta.errors import DatasetError
@@ -32,16 +32,90 @@ class Row:
     cells: dict[str, str]
 
 
-class LabelText(NamedTuple):
+class LabelTable:
+    """A CSV file with a header, in memory.
+
+    The separator is the one that finds the wanted columns. A row that has not as many cells as
+    the header is a problem, for its cells may stand under the wrong names; empty cells at its
+    end do not count.
+
+    Args:
+        path: the file.
+        wanted: columns that it should have.
+        to_csv: makes CSV of its text, line by line, if it has another format.
+    """
+
+    def __init__(
+        self, path: Path, wanted: Sequence[str], to_csv: Callable[[str], str] = str
+    ) -> None:
+        self.path = path
+        text, self._encoding, self.sha256 = _read_text(path)
+        self._text = re.sub(r'\A"?sep=.*', "", to_csv(text), flags=re.I)  # Excel's separator
+        self.header, self._separator = self._find_header(wanted)
+        missing = [name for name in wanted if name not in self.header]
+        if missing:
+            raise DatasetError(
+                f"{str(path)!r} should have the columns {list(wanted)}, but lacks {missing} "
+                f"(it has {self.header})."
+            )
+        twice = sorted({name for name in wanted if self.header.count(name) > 1})
+        if twice:
+            raise DatasetError(f"{str(path)!r} has more than one column called {twice}.")
+
+    def rows(self, columns: Sequence[str], official: int | None = None) -> Iterator[Row | Problem]:
+        """Row by row the cells of some columns, or what is wrong with the row.
+
+        Args:
+            columns: the names of the columns.
+            official: how many rows there should be, if that is known.
+        """
+        if self._encoding == "cp1252":
+            yield Problem(ProblemKind.ENCODING, self.path.name)
+        count = 0
+        places = [(name, self.header.index(name)) for name in columns]
+        width = len(self.header)
+        for line, cells in islice(self._raw(self._separator), 1, None):
+            if not any(cell.strip() for cell in cells):
+                continue  # spreadsheets leave such rows at the end
+            while len(cells) > width and not cells[-1].strip():
+                cells.pop()
+            count += 1
+            if len(cells) == width:
+                yield Row(line, {name: cells[place].strip() for name, place in places})
+            else:
+                yield Problem(ProblemKind.MALFORMED_ROW, f"{self.path.name} line {line}")
+        if official is not None and count != official:
+            yield Problem(ProblemKind.PARTIAL, f"{self.path.name}: {count} instead of {official}")
+
+    def _raw(self, separator: str) -> Iterator[tuple[int, list[str]]]:
+        """Rows that are not blank, with their lines."""
+        lines = io.StringIO(self._text, newline="")
+        reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
+        try:
+            yield from ((reader.line_num, cells) for cells in reader if cells)
+        except csv.Error as error:
+            raise DatasetError(
+                f"{str(self.path)!r} cannot be read from line {reader.line_num} on: {error} "
+                "(a quotation mark that is not closed?)."
+            ) from error
+
+    def _find_header(self, wanted: Sequence[str]) -> tuple[list[str], str]:
+        """The column names and the separator."""
+        found = []
+        for separator in _SEPARATORS:
+            with suppress(DatasetError):  # names in quotes, with another separator between them
+                _, cells = next(self._raw(separator), (0, []))
+                names = [name.strip() for name in cells]
+                while names and not names[-1]:
+                    names.pop()
+                found.append((names, separator))
+        if not found:
+            next(self._raw(_SEPARATORS[0]))  # raises
+        return max(found, key=lambda one: (set(wanted) <= set(one[0]), len(one[0])))
+
+
+def _read_text(path: Path) -> tuple[str, str, str]:
     """A label file as text, its encoding, and the SHA-256 of its bytes."""
-
-    text: str
-    encoding: str
-    sha256: str
-
-
-def read_text(path: Path) -> LabelText:
-    """Read a label file, or refuse what cannot be one."""
     try:
         with open_file(path) as file:
             data = file.read()
@@ -69,97 +143,7 @@ def read_text(path: Path) -> LabelText:
         raise DatasetError(f"{str(path)!r} is a Git LFS pointer: run `git lfs pull`.")
     if b"\0" in data[:_START] and encoding != "utf-16":
         raise DatasetError(f"{str(path)!r} is not text (an archive or a spreadsheet?).")
-    return LabelText(text, encoding, sha256(data).hexdigest())
-
-
-class LabelTable:
-    """A CSV file with a header, in memory.
-
-    The separator is the one that finds the wanted columns. A row that has not as many cells as
-    the header is a problem, for its cells may stand under the wrong names; empty cells at its
-    end do not count.
-    """
-
-    def __init__(self, path: Path, wanted: Sequence[str]) -> None:
-        self.path = path
-        self.text, self.encoding, self.sha256 = read_text(path)
-        self.header, self._separator, self._skip = self._find_header(wanted)
-        missing = [name for name in wanted if name not in self.header]
-        if missing:
-            raise DatasetError(
-                f"{str(path)!r} should have the columns {list(wanted)}, but lacks {missing} "
-                f"(it has {self.header})."
-            )
-        twice = sorted({name for name in wanted if self.header.count(name) > 1})
-        if twice:
-            raise DatasetError(f"{str(path)!r} has more than one column called {twice}.")
-
-    def rows(self, columns: Sequence[str], official: int | None = None) -> Iterator[Row | Problem]:
-        """Row by row the cells of some columns, or what is wrong with the row.
-
-        Args:
-            columns: the names of the columns.
-            official: how many rows there should be, if that is known.
-        """
-        if self.encoding == "cp1252":
-            yield Problem(ProblemKind.ENCODING, self.path.name)
-        count = 0
-        places = [(name, self.header.index(name)) for name in columns]
-        width = len(self.header)
-        for line, cells in islice(self._raw(self._separator), self._skip + 1, None):
-            if not any(cell.strip() for cell in cells):
-                continue  # spreadsheets leave such rows at the end
-            while len(cells) > width and not cells[-1].strip():
-                cells.pop()
-            count += 1
-            if len(cells) == width:
-                yield Row(line, {name: cells[place].strip() for name, place in places})
-            else:
-                yield Problem(ProblemKind.MALFORMED_ROW, f"{self.path.name} line {line}")
-        if official is not None and count != official:
-            yield Problem(ProblemKind.PARTIAL, f"{self.path.name}: {count} instead of {official}")
-
-    def _raw(self, separator: str) -> Iterator[tuple[int, list[str]]]:
-        """Rows that are not blank, with their lines."""
-        lines = io.StringIO(self.text, newline="")
-        reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
-        try:
-            yield from ((reader.line_num, cells) for cells in reader if cells)
-        except csv.Error as error:
-            raise DatasetError(
-                f"{str(self.path)!r} cannot be read from line {reader.line_num} on: {error} "
-                "(a quotation mark that is not closed?)."
-            ) from error
-
-    def _find_header(self, wanted: Sequence[str]) -> tuple[list[str], str, int]:
-        """The column names, the separator, and how many rows come before."""
-        best: tuple[list[str], str, int] = ([], ",", 0)
-        failure: DatasetError | None = None
-        for separator in _SEPARATORS:
-            try:
-                names, skip = self._first_row(separator)
-            except DatasetError as error:  # names in quotes, with another separator between them
-                failure = error
-                continue
-            if wanted and set(wanted) <= set(names):
-                return names, separator, skip
-            if len(names) > len(best[0]):
-                best = names, separator, skip
-        if failure is not None and not best[0]:
-            raise failure
-        return best
-
-    def _first_row(self, separator: str) -> tuple[list[str], int]:
-        rows = self._raw(separator)
-        _, cells = next(rows)
-        skip = 0
-        if cells[0].lower().startswith("sep="):  # by which Excel names the separator
-            skip = 1
-            _, cells = next(rows, (0, []))
-        names = [name.strip() for name in cells]
-        while names and not names[-1]:
-            names.pop()
-        return names, skip
+    return text, encoding, sha256(data).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -198,24 +182,23 @@ class Source:
         places = (root / folder / name for folder in folders for name in names)
         return next((place for place in places if place.exists()), None)
 
-    def need(self, root: Path, folders: Sequence[str], names: Sequence[str]) -> Path:
-        """The same, or an error."""
-        found = self.find(root, folders, names)
-        if found is None:
-            raise self.error(f"{str(root)!r} has no {' or '.join(names)} ({_inside(root)}).")
-        return found
-
-    def table(self, path: Path, wanted: Sequence[str]) -> LabelTable:
-        """A label file with these columns."""
+    def table(
+        self,
+        root: Path,
+        folders: Sequence[str],
+        names: Sequence[str],
+        wanted: Sequence[str],
+        to_csv: Callable[[str], str] = str,
+    ) -> LabelTable:
+        """The label file that `find` finds, see `LabelTable`; `to_csv` is for names in .txt."""
+        path = self.find(root, folders, names)
+        if path is None:
+            inside = sorted(entry.name for entry in root.iterdir())
+            more = ", ..." if len(inside) > 5 else ""
+            has = f"it has {', '.join(inside[:5])}{more}" if inside else "it is empty"
+            raise self.error(f"{str(root)!r} has no {' or '.join(names)} ({has}).")
         try:
-            return LabelTable(path, wanted)
-        except DatasetError as error:
-            raise self.error(str(error)) from error
-
-    def text(self, path: Path) -> str:
-        """A label file that is not CSV."""
-        try:
-            return read_text(path).text
+            return LabelTable(path, wanted, to_csv if path.suffix == ".txt" else str)
         except DatasetError as error:
             raise self.error(str(error)) from error
 
@@ -239,7 +222,9 @@ class Source:
         check_images: bool,
     ) -> Dataset:
         """Gather what a reader found; an error if no record can be used."""
-        records, problems = collect(with_images(rows) if check_images else rows)
+        if check_images:
+            rows = map(_with_image, rows)
+        records, problems = collect(rows)
         if not records:
             raise self.error(f"no usable record in {str(root)!r}.\n{problems}")
         return Dataset(self.name, records, problems, parameters, task)
@@ -251,27 +236,22 @@ def labelled(
     """The record of an image, or a problem if the task does not know one of its values."""
     if not key:
         return Problem(ProblemKind.MISSING_VALUE, "the name of an image")
-    asked = {task.target: task.targets, **task.sensitive}
-    for attribute, labels in asked.items():
+    for attribute, labels in {task.target: task.targets, **task.sensitive}.items():
         if values[attribute] not in labels:
-            what = f"{key} ({attribute} {values[attribute]!r})"
-            kind = ProblemKind.UNKNOWN_VALUE if values[attribute] else ProblemKind.MISSING_VALUE
-            return Problem(kind, what)
+            return unexpected(key, attribute, values[attribute])
     sensitive = {attribute: values[attribute] for attribute in task.sensitive}
     return Record(path, values[task.target], sensitive, key)
 
 
-def unknown_split(part: str, key: str) -> Problem:
-    """That an image is in a split which is none."""
-    kind = ProblemKind.UNKNOWN_VALUE if part else ProblemKind.MISSING_VALUE
-    return Problem(kind, f"{key} (split {part!r})")
+def unexpected(key: str, attribute: str, value: str) -> Problem:
+    """That an image has a value which is none, or none at all."""
+    kind = ProblemKind.UNKNOWN_VALUE if value else ProblemKind.MISSING_VALUE
+    return Problem(kind, f"{key} ({attribute} {value!r})")
 
 
-def with_images(rows: Iterable[Record | Problem]) -> Iterator[Record | Problem]:
-    """The same rows, with a problem for each record whose image is not there."""
-    for row in rows:
-        missing = image_problem(row.path, row.key) if isinstance(row, Record) else None
-        yield row if missing is None else missing
+def _with_image(row: Record | Problem) -> Record | Problem:
+    missing = image_problem(row.path, row.key) if isinstance(row, Record) else None
+    return missing or row
 
 
 def image_problem(path: Path, name: str) -> Problem | None:
@@ -287,9 +267,3 @@ def image_problem(path: Path, name: str) -> Problem | None:
     if not stat.S_ISREG(found.st_mode):
         return Problem(ProblemKind.NOT_A_FILE, name)
     return None if found.st_size else Problem(ProblemKind.EMPTY_IMAGE, name)
-
-
-def _inside(folder: Path) -> str:
-    names = sorted(entry.name for entry in folder.iterdir())
-    more = ", ..." if len(names) > 5 else ""
-    return f"it has {', '.join(names[:5])}{more}" if names else "it is empty"

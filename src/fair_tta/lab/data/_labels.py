@@ -17,7 +17,14 @@ from typing import Any, NamedTuple
 from fair_tta._io import Unlisted, images_below, write_whole
 from fair_tta.errors import DatasetError
 from fair_tta.lab.data._label_files import LabelTable, Row, image_problem
-from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Record, collect
+from fair_tta.lab.data._records import (
+    Dataset,
+    Problem,
+    ProblemKind,
+    Record,
+    collect,
+    settle_repeats,
+)
 from fair_tta.lab.data._tasks import BenchmarkTask
 
 PATH_COLUMNS = (
@@ -123,15 +130,19 @@ def _open(
     if not os.path.isfile(labels):
         raise DatasetError(f"`labels_csv` should be a file (got {str(labels)!r}).")
     table = LabelTable(labels, [*([] if path_column is None else [path_column]), *columns])
-    if path_column is None:
-        names = {name.lower(): name for name in reversed(table.header)}
-        path_column = next((names[known] for known in PATH_COLUMNS if known in names), None)
+    path_column = path_column or known_path_column(table.header)
     if path_column is None:
         raise DatasetError(
             f"{str(labels)!r} has no column of paths that is known by its name: give it as "
             f"`path_column` (it has {table.header})."
         )
     return table, [path_column, *columns]
+
+
+def known_path_column(header: Sequence[str]) -> str | None:
+    """The first of `PATH_COLUMNS` that is there, as it is spelt there."""
+    names = {name.lower(): name for name in reversed(header)}
+    return next((names[known] for known in PATH_COLUMNS if known in names), None)
 
 
 def _rows(
@@ -156,7 +167,7 @@ def _rows(
         name = cells[name_column]
         path, problem = images / name, None
         if check_images:
-            path, problem = _find(name, images, table.path.parent)
+            path, problem = _find(name, (images, table.path.parent))
         odd = [name for name in columns if cells[name] not in allowed.get(name, cells.values())]
         if odd:
             what = ", ".join(f"{name} {cells[name]!r}" for name in odd)
@@ -191,21 +202,18 @@ def _real(folder: str) -> str:
         return folder
 
 
-def _find(name: str, images: Path, beside: Path) -> tuple[Path, Problem | None]:
+def _find(name: str, folders: Sequence[Path]) -> tuple[Path, Problem | None]:
     """The file that a cell means: as written, or with the slashes and accents of this machine."""
     plain = name.replace("\\", "/")
-    forms = dict.fromkeys(
-        (name, plain, *(unicodedata.normalize(form, plain) for form in ("NFC", "NFD")))
-    )
-    places = [folder / form for folder in (images, beside) for form in forms]
+    forms = (name, plain, *(unicodedata.normalize(form, plain) for form in ("NFC", "NFD")))
+    places = list(dict.fromkeys(folder / form for folder in folders for form in forms))
     problems = []
     for path in places:
         problem = image_problem(path, name)
         if problem is None:
             return path, None
         problems.append(problem)
-    there = [problem for problem in problems if problem.kind is not ProblemKind.MISSING_IMAGE]
-    return places[0], (there or problems)[0]
+    return places[0], min(problems, key=lambda one: one.kind is ProblemKind.MISSING_IMAGE)
 
 
 MOST_VALUES = 1000
@@ -344,22 +352,8 @@ class LabelValues:
         """
         labels, columns = self.labels, self._columns
         read = _rows(self._table, self._rows, labels.images, columns, allowed or {}, check_images)
-        found: list[Record | Problem] = []
-        places: dict[str, list[int]] = {}  # of each image
-        groups: dict[str, set[tuple[str, ...]]] = {}
-        for place, (record, problem) in enumerate(read):
-            if record is not None:
-                record, file = labels._renamed(record), file_of(record)
-                groups.setdefault(file, set()).add(record.group)
-                if problem is None:
-                    places.setdefault(file, []).append(place)
-            found.append(problem or record)  # type: ignore[arg-type]
-        for file, rows in places.items():
-            is_clear = len(groups[file]) == 1
-            kind = ProblemKind.DUPLICATE if is_clear else ProblemKind.CONFLICT
-            for place in rows[is_clear:]:
-                found[place] = Problem(kind, found[place].key)  # type: ignore[union-attr]
-        return [*found, *labels.left_out]
+        renamed = ((None if of is None else labels._renamed(of), why) for of, why in read)
+        return [*settle_repeats(renamed, file_of), *labels.left_out]
 
 
 FOLDER_LABELS = "folder-labels.csv"
@@ -397,19 +391,15 @@ def write_labels_of_folders(
     root = Path(images)
     if not os.path.isdir(root):
         raise DatasetError(f"`images` should be a folder (got {str(root)!r}).")
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["path", *columns])
-    header = text.getvalue()
-    count, problems = 0, []
+    rows: list[list[str]] = []
+    problems: list[Problem] = []
     for found in images_below(str(root)):
         row = _row(found, root, len(columns))
         if isinstance(row, Problem):
             problems.append(row)
         else:
-            count += 1
-            writer.writerow(row)
-    if not count:
+            rows.append(row)
+    if not rows:
         layout = "/".join(column.upper() for column in columns)
         higher = sum(problem.kind is ProblemKind.TOO_HIGH for problem in problems)
         raise DatasetError(
@@ -417,11 +407,20 @@ def write_labels_of_folders(
             f"{root.name}/{layout}/image.jpg ({higher} images lie higher, none so deep): give "
             "`labels_csv`, or sort the images into folders."
         )
+    header = ["path", *columns]
     file = Path(out) / FOLDER_LABELS
     file.parent.mkdir(parents=True, exist_ok=True)
-    _check_is_ours(file, header.encode())
+    if file.exists():
+        with file.open(encoding="utf-8", errors="replace", newline="") as there:
+            if next(csv.reader(there), None) != header:
+                raise DatasetError(
+                    f"{str(file)!r} is there and has other columns than it would get: move it "
+                    "away, or choose another place (--out)."
+                )
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
     write_whole(file, text.getvalue().encode())
-    return FolderLabels(file, count, tuple(problems))
+    return FolderLabels(file, len(rows), tuple(problems))
 
 
 def _row(found: str | Unlisted, root: Path, depth: int) -> list[str] | Problem:
@@ -437,15 +436,3 @@ def _row(found: str | Unlisted, root: Path, depth: int) -> list[str] | Problem:
     if len(path.parts) <= depth:
         return Problem(ProblemKind.TOO_HIGH, path.as_posix())
     return [path.as_posix(), *path.parts[:depth]]
-
-
-def _check_is_ours(file: Path, header: bytes) -> None:
-    if not file.exists():
-        return
-    with file.open("rb") as there:
-        begins = there.readline()
-    if begins != header:
-        raise DatasetError(
-            f"{str(file)!r} is there and has other columns than it would get: move it away, or "
-            "choose another place (--out)."
-        )

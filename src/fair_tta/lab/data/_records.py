@@ -12,7 +12,7 @@ from enum import Enum
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fair_tta._io import printable
 from fair_tta.errors import DatasetError, FairTTAError
@@ -217,29 +217,43 @@ class Dataset:
 def collect(
     rows: Iterable[Record | Problem], name: Callable[[Record], str] = attrgetter("key")
 ) -> tuple[tuple[Record, ...], Problems]:
-    """Gather records and problems. An image that comes twice with other labels is left out.
+    """Gather records and problems, each image once: see `settle_repeats`."""
+    pairs = ((row, None) if isinstance(row, Record) else (None, row) for row in rows)
+    records, problems = [], Problems()
+    for row in settle_repeats(pairs, name):
+        if isinstance(row, Record):
+            records.append(row)
+        else:
+            problems = problems.add(row)
+    return tuple(records), problems
+
+
+def settle_repeats(
+    rows: Iterable[tuple[Record | None, Problem | None]], name: Callable[[Record], str]
+) -> list[Record | Problem]:
+    """For each row a record or a problem. Of an image that comes again with the same labels the
+    first row is kept, of one that comes again with other labels none.
 
     Args:
-        rows: what a reader found.
-        name: by which an image is known; by its key if not given.
+        rows: for each the record, if its cells are there, and why it cannot be used, if so.
+        name: by which an image is known.
     """
-    records: dict[str, Record | None] = {}
-    problems = Problems()
-    for row in rows:
-        if isinstance(row, Problem):
-            problems = problems.add(row)
-            continue
-        image = name(row)
-        if image not in records:
-            records[image] = row
-            continue
-        first = records[image]
-        if first is not None and (first.target, first.sensitive) == (row.target, row.sensitive):
-            problems = problems.add(Problem(ProblemKind.DUPLICATE, row.key))
-        else:
-            records[image] = None
-            problems = problems.add(Problem(ProblemKind.CONFLICT, row.key))
-    return tuple(record for record in records.values() if record is not None), problems
+    found: list[Any] = []
+    places: dict[str, list[int]] = {}  # of each image
+    groups: dict[str, set[tuple[str, ...]]] = {}
+    for place, (record, problem) in enumerate(rows):
+        if record is not None:
+            image = name(record)
+            groups.setdefault(image, set()).add(record.group)
+            if problem is None:
+                places.setdefault(image, []).append(place)
+        found.append(problem or record)
+    for image, same in places.items():
+        is_clear = len(groups[image]) == 1
+        kind = ProblemKind.DUPLICATE if is_clear else ProblemKind.CONFLICT
+        for place in same[is_clear:]:
+            found[place] = Problem(kind, found[place].key)
+    return found
 
 
 def choose(
@@ -278,8 +292,7 @@ def sample_groups(
 ) -> list[T]:
     """So many items, of each group its share and at least one; in the order of the stream.
 
-    Taken are the items whose digest of seed and key is smallest in their group. In memory are
-    groups times size items, and those without a group.
+    Taken are the items whose digest of seed and key is smallest in their group.
 
     Args:
         items: the stream.
@@ -288,33 +301,21 @@ def sample_groups(
         key: the name of an item.
         group: what an item belongs to; None for one that is passed on and not counted.
     """
-    counts: Counter[Hashable] = Counter()
-    heaps: dict[Hashable, list[tuple[int, int, T]]] = {}
-    others: list[tuple[int, T]] = []
-    for place, item in enumerate(items):
+    every = list(items)
+    chosen: list[int] = []
+    members: dict[Hashable, list[int]] = {}
+    for place, item in enumerate(every):
         of = group(item)
-        if of is None:
-            others.append((place, item))
-            continue
-        counts[of] += 1
-        heap = heaps.setdefault(of, [])
-        entry = -seeded_order(seed, key(item)), place, item  # the largest digest is on top
-        if len(heap) < size:
-            heapq.heappush(heap, entry)
-        elif entry[0] > heap[0][0]:
-            heapq.heapreplace(heap, entry)
-    shares = _shares(counts, size)
-    chosen = [
-        (place, item)
-        for of, heap in heaps.items()
-        for _, place, item in heapq.nlargest(shares[of], heap, key=lambda entry: entry[0])
-    ]
-    return [item for _, item in sorted([*chosen, *others], key=lambda pair: pair[0])]
+        (chosen if of is None else members.setdefault(of, [])).append(place)
+    shares = _shares({of: len(places) for of, places in members.items()}, size)
+    for of, places in members.items():
+        chosen += sorted(places, key=lambda i: seeded_order(seed, key(every[i])))[: shares[of]]
+    return [every[place] for place in sorted(chosen)]
 
 
-def _shares(counts: Counter[Hashable], size: int) -> dict[Hashable, int]:
+def _shares(counts: Mapping[Hashable, int], size: int) -> dict[Hashable, int]:
     """In proportion, by largest remainders, and at least one of each."""
-    total = counts.total()
+    total = sum(counts.values())
     if size >= total:
         return dict(counts)
     shares = {of: max(1, size * n // total) for of, n in counts.items()}

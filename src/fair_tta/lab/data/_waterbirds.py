@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from fair_tta.lab.data._label_files import LabelTable, Source, labelled, unknown_split
+from fair_tta.lab.data._label_files import Source, labelled, unexpected
 from fair_tta.lab.data._records import Dataset, Problem, Record, Split
 from fair_tta.lab.data._tasks import BenchmarkTask, find_task
 
@@ -49,26 +49,24 @@ def read_waterbirds(
     task = task or find_task("Waterbirds", "bird type", "background")
     WATERBIRDS.check_task(task, ("bird type", "background"))
     base = WATERBIRDS.check_root(root)
-    table = WATERBIRDS.table(WATERBIRDS.need(base, _FOLDERS, ["metadata.csv"]), _COLUMNS)
-    rows = _rows(table, task, split)
-    return WATERBIRDS.dataset(task, base, rows, {"split": split.value}, check_images)
+    table = WATERBIRDS.table(base, _FOLDERS, ["metadata.csv"], _COLUMNS)
 
+    def rows() -> Iterator[Record | Problem]:
+        for row in table.rows(_COLUMNS, official=_OFFICIAL):
+            if isinstance(row, Problem):
+                yield row
+                continue
+            name, y, part, place = (row.cells[column] for column in _COLUMNS)
+            if split is not Split.ALL and _whole(part) not in _SPLITS.values():
+                yield unexpected(name, "split", part)
+            elif split is Split.ALL or _whole(part) == _SPLITS[split]:
+                values = {
+                    "bird type": _BIRD.get(_whole(y), y),
+                    "background": _PLACE.get(_whole(place), place),
+                }
+                yield labelled(task, values, table.path.parent / name, name)
 
-def _rows(table: LabelTable, task: BenchmarkTask, split: Split) -> Iterator[Record | Problem]:
-    wanted = _SPLITS.get(split)
-    for row in table.rows(_COLUMNS, official=_OFFICIAL):
-        if isinstance(row, Problem):
-            yield row
-            continue
-        name, y, part, place = (row.cells[column] for column in _COLUMNS)
-        if wanted is not None and _whole(part) not in _SPLITS.values():
-            yield unknown_split(part, name)
-        elif wanted is None or _whole(part) == wanted:
-            values = {
-                "bird type": _BIRD.get(_whole(y), y),
-                "background": _PLACE.get(_whole(place), place),
-            }
-            yield labelled(task, values, table.path.parent / name, name)
+    return WATERBIRDS.dataset(task, base, rows(), {"split": split.value}, check_images)
 
 
 def _whole(number: str) -> str:
