@@ -20,11 +20,11 @@ from fair_tta.lab._cli import predict as predict_output
 from fair_tta.lab._cli.bench import _print
 from fair_tta.lab._cli.tables import SHOWN_METRICS, _table
 from fair_tta.lab._terminal import NarrowTable
-from fair_tta.lab.bench._demo import SHOWN_COLUMNS, to_rich
+from fair_tta.lab.bench._demo import SHOWN_COLUMNS
 from fair_tta.lab.bench._figures import COLUMNS, SECONDS, Cell, Figure, shown_figure
 from fair_tta.lab.bench._grids import GRIDS, Setting
 from fair_tta.lab.bench._printed import Printed
-from fair_tta.lab.bench._tables import TableResult, shown_cell
+from fair_tta.lab.bench._tables import TableResult, shown_cell, to_rich
 from fair_tta.lab.report import Overview
 from fair_tta.lab.report._numbers import duration, plain_number, times
 from fair_tta.metrics._estimate import Estimate, undefined

@@ -13,7 +13,9 @@ import torch
 from transformers import AutoProcessor, AutoTokenizer, CLIPModel
 
 from fair_tta import FairTPTClassifier, FairTTAError, ZeroShot
+from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab.bench._demo import run_episodes
+from fair_tta.lab.bench._figures import measure
 from fair_tta.miniature import FOLDER, TASKS, MiniatureTask, WorldSplit, load_open_clip
 from miniature_vocabulary import templates, tokenizer, words
 from train_miniature import TrainingRecipe, train
@@ -64,7 +66,7 @@ def test_zero_shot_figures_lie_in_the_papers_range(task: MiniatureTask) -> None:
     episodes = run_episodes(
         [task], {"": ZeroShot()}, seeds=range(3), images=180, split=WorldSplit.VALIDATION
     )
-    found = [episode.metrics for episode in episodes]
+    found = [measure(RunColumns.of(task.targets, episode.rows)) for episode in episodes]
     figures = {key: float(np.mean([row[key] for row in found])) for key in found[0]}
     assert 70 <= figures["accuracy"] <= 97
     assert 5 <= figures["bias"] <= 45

@@ -28,9 +28,9 @@ from fair_tta.lab.bench._demo import (
     run_episodes,
     to_audits,
     to_html,
-    to_rich,
 )
 from fair_tta.lab.bench._figures import COLUMNS, cell, shown_figure
+from fair_tta.lab.bench._tables import to_rich
 from fair_tta.lab.report._numbers import times
 from fair_tta.metrics import Estimate
 from fair_tta.metrics._estimate import undefined

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fair_tta.lab.data._records import choose, sample_groups
+from fair_tta.lab.data._records import choose
 
 Item = tuple[str, str]
 streams = st.lists(st.sampled_from("aaaaabbc"), max_size=60).map(
@@ -17,11 +17,12 @@ streams = st.lists(st.sampled_from("aaaaabbc"), max_size=60).map(
 
 
 def sample(items: list[Item], size: int, seed: int = 0) -> list[Item]:
-    return sample_groups(items, size, seed, key=lambda i: i[1], group=lambda i: i[0])
+    return [*choose(items, None, size, seed, key=lambda i: i[1], group=lambda i: i[0])]
 
 
 @settings(deadline=None)
 @given(streams, st.integers(1, 70), st.integers(0, 3))
+@example([(group, f"{i}") for i, group in enumerate("a" * 16 + "bbbcc")], 10, 0)
 def test_shares(items: list[Item], size: int, seed: int) -> None:
     found = sample(items, size, seed)
     counts, taken = (Counter(group for group, _ in some) for some in (items, found))
@@ -53,8 +54,7 @@ def test_seeds_choose() -> None:
 
 def test_what_has_no_group_is_passed_on() -> None:
     items = ["x", "a1", "a2", "y", "b1"]
-    found = sample_groups(
-        items, 2, 0, key=str, group=lambda item: item[0] if len(item) > 1 else None
-    )
+    group = lambda item: item[0] if len(item) > 1 else None  # noqa: E731
+    found = [*choose(items, None, 2, 0, key=str, group=group)]
     assert [i for i in found if len(i) == 1] == ["x", "y"]
     assert {i[0] for i in found if len(i) > 1} == {"a", "b"}

@@ -270,20 +270,31 @@ def test_an_actor_without_room_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) 
         assert all(actor.killed.is_set() for actor in ray.actors)
 
 
+class NotConnected:
+    def is_initialized(self) -> bool:
+        return False
+
+    def shutdown(self) -> None:
+        pass
+
+
 def test_no_cluster_is_told() -> None:
-    class Ray:
+    class Ray(NotConnected):
         def init(self, *_: object, **__: object) -> None:
             raise ConnectionError("nobody there")
 
-    with pytest.raises(FairTTAError, match=r"there is no Ray cluster at 'auto': start one"):
-        on_ray._connect(Ray(), "auto")
+    with (
+        pytest.raises(FairTTAError, match=r"there is no Ray cluster at 'auto': start one"),
+        on_ray._connected(Ray(), "auto"),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://localhost:{}"])
 def test_where_nobody_listens_ray_is_not_asked(address: str) -> None:
     """It would try again and again, for minutes."""
 
-    class Ray:
+    class Ray(NotConnected):
         asked: ClassVar[list[object]] = []
 
         def init(self, *address: object, **_: object) -> None:
@@ -291,8 +302,10 @@ def test_where_nobody_listens_ray_is_not_asked(address: str) -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = address.format(server.getsockname()[1])
-        on_ray._connect(Ray(), address)
+        with on_ray._connected(Ray(), address):
+            pass
     assert Ray.asked == [address]
-    with pytest.raises(FairTTAError, match=f"there is no Ray cluster at '{address}': start one"):
-        on_ray._connect(Ray(), address)
+    message = f"there is no Ray cluster at '{address}': start one"
+    with pytest.raises(FairTTAError, match=message), on_ray._connected(Ray(), address):
+        pass
     assert Ray.asked == [address]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import contextmanager
@@ -94,7 +95,7 @@ def test_answers_come_in_order_and_are_kept(job: Job, tmp_path: Path) -> None:
         assert len(late.asked) == 1, "only the unit of the picture that is not there"
         other = list(Runner(job, late, store).stream(pictures, lambda p: p, size=2, seed=1))
         assert [a[0].key.seed for _, a in other if a and not isinstance(a, str)] == [1] * 9
-        assert len(store) == 2 * 2 * 9
+        assert len([*store]) == 2 * 2 * 9
 
 
 def test_a_picture_is_its_content(
@@ -134,7 +135,7 @@ def test_names_that_print_alike_are_two_pictures(job: Job, tmp_path: Path) -> No
             ((_, found),) = Runner(job, Local(), store).run([unit])
             a, b = ([x.key.content for x in answers] for answers in found)  # type: ignore[union-attr]
             assert a[0] != b[0]
-            assert len(store) == 4
+            assert len([*store]) == 4
 
 
 def test_a_picture_that_changes_under_our_hands_is_told(
@@ -196,29 +197,30 @@ def test_the_next_unit_is_decoded_while_one_is_worked_on(
             decoded.append(one.name)
         return load_source(clf, one)
 
-    finish = Worker.finish
-
-    def finished(self: Worker, begun: Any) -> list[ImageRows]:
-        futures.wait([f for some in at_begin for f in some.loading.values()])
-        at_work.append(sorted(decoded))
-        return finish(self, begun)
-
-    begin, at_begin = Worker.begin, []
+    finish = Worker._finish
+    begin, at_begin = Worker.begin, list[int]()
 
     def begun(self: Worker, unit: WorkUnit) -> Any:
-        at_begin.append(begin(self, unit))
-        return at_begin[-1]
+        at_begin.append(len(unit.images))
+        return begin(self, unit)
+
+    def finished(self: Worker, unit: WorkUnit, loading: Any) -> list[ImageRows]:
+        futures.wait([*loading.values()])
+        while len(decoded) < sum(at_begin):  # other units that are begun
+            time.sleep(0.01)
+        at_work.append(sorted(decoded))
+        return finish(self, unit, loading)
 
     monkeypatch.setattr("fair_tta.lab._runs.worker.load_source", load)
     monkeypatch.setattr(Worker, "begin", begun)
-    monkeypatch.setattr(Worker, "finish", finished)
+    monkeypatch.setattr(Worker, "_finish", finished)
     pictures = asked(tmp_path, 8)
     names = [one.name for one in pictures]
     runner = Runner(job, Local())
     read_ahead = list(runner.stream(pictures, lambda p: p, size=2, seed=0, read_ahead=True))
     assert at_work == [names[:4], names[:6], names, names]
-    decoded.clear()
-    at_work.clear()
+    for seen in (decoded, at_work, at_begin):
+        seen.clear()
     in_turn = list(runner.stream(pictures, lambda p: p, size=2, seed=0))
     assert at_work == [names[:2], names[:4], names[:6], names]
     assert [one for one, _ in read_ahead] == [one for one, _ in in_turn] == pictures
@@ -234,15 +236,15 @@ def test_threads_end_with_the_run(
     pictures = asked(tmp_path, 6)
     before = set(threading.enumerate())  # other tests may have left some
     calls = []
-    finish = Worker.finish
+    finish = Worker._finish
 
-    def stopped(self: Worker, begun: Any) -> list[ImageRows]:
-        calls.append(begun)
+    def stopped(self: Worker, unit: WorkUnit, loading: Any) -> list[ImageRows]:
+        calls.append(unit)
         if len(calls) == 2:
             raise error
-        return finish(self, begun)
+        return finish(self, unit, loading)
 
-    monkeypatch.setattr(Worker, "finish", stopped)
+    monkeypatch.setattr(Worker, "_finish", stopped)
     with Store(tmp_path / "rows.sqlite") as store:
         runner = Runner(job, Local(), store)
         seen = []

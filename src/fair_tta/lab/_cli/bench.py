@@ -191,13 +191,12 @@ def bench_command(
 
 def _print(found: TableResult) -> None:
     from fair_tta.lab._cli.tables import harm_table, print_verdict
-    from fair_tta.lab._terminal import NarrowTable
-    from fair_tta.lab.bench._tables import legend, tables_by_task
+    from fair_tta.lab.bench._tables import legend, tables_by_task, to_rich
 
     console = Console()
     print_verdict(console, [(title, audit.document) for title, audit in found.tasks])
     for table in tables_by_task(found.figures):
-        console.print(NarrowTable(table.header, table.rows, table.title))
+        console.print(to_rich(table))
     for title, audit in found.audits:
         for name in audit.document.data.harmful:
             console.print(Text(title))

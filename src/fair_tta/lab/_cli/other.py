@@ -157,6 +157,7 @@ def demo_command(
         from fair_tta._io import write_whole
         from fair_tta.lab._cli.tables import print_verdict
         from fair_tta.lab.bench import _demo as demo
+        from fair_tta.lab.bench._tables import to_rich
         from fair_tta.miniature import TASKS
 
         console, errors = Console(), Console(stderr=True)
@@ -173,7 +174,7 @@ def demo_command(
         print_verdict(console, [(name, audit.document) for name, audit in audits.items()])
         effect = demo.effect_table(effects)
         for table in (*demo.demo_tables(episodes, audits, digits=0), effect):
-            console.print(demo.to_rich(table))
+            console.print(to_rich(table))
         console.print(demo.DEMO_LEGEND)
         write_whole(out, demo.to_html(episodes, audits, [effect]).encode())
         console.print(Text(f"The report is in {out}: open it in a browser."))

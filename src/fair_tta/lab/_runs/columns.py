@@ -27,7 +27,6 @@ class RunColumns:
             could have been estimated without labels.
 
     Attributes:
-        images: the names of the images within their dataset.
         truth: the true targets.
         sensitive: ``{attribute: true values}``
         labels: the predicted targets.
@@ -38,7 +37,6 @@ class RunColumns:
     def __init__(self, targets: Iterable[str], *, keep_beliefs: bool = False) -> None:
         self.targets = list(targets)
         self._scores = CollectedScores(beliefs=keep_beliefs)
-        self.images: list[str] = []
         self.truth: list[str] = []
         self.sensitive: dict[str, list[str]] = {}
         self.labels: list[str] = []
@@ -59,7 +57,6 @@ class RunColumns:
     def add(self, record: Record, row: StoredRow) -> None:
         """One more image."""
         prediction = row.prediction
-        self.images.append(record.key)
         self.truth.append(sys.intern(record.target))
         for attribute, value in record.sensitive.items():
             self.sensitive.setdefault(attribute, []).append(sys.intern(value))
@@ -83,7 +80,7 @@ class RunColumns:
         harmful: HarmSets | None = None,
         interval: Bootstrap = DEFAULT,
     ) -> Audit:
-        """The figures. Warnings of small groups are in `Audit.warnings` only."""
+        """The figures, see `audit`. Warnings of small groups are in `Audit.warnings` only."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallGroupWarning)
             return audit(

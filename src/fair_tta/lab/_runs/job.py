@@ -145,14 +145,8 @@ class Job:
         self.__dict__.update(state, adapters=state["adapters"].unpack())
 
     def load_here(self, device: str | None = None) -> None:
-        """Load the model in another process than the driver's.
-
-        Args:
-            device: where, unless the job has one.
-
-        Raises:
-            FairTTAError: it is not the driver's model.
-        """
+        """Load the model in another process than the driver's; on this device, unless the job has
+        one. It is an error if it is not the driver's model."""
         self.__dict__["backend"] = load_backend(self.model, self.device or device, self.dtype)
         if not self.is_kept:
             return
@@ -214,13 +208,9 @@ def load_backend(
 def job_of(
     classifier: FairTPTClassifier, adapters: Iterable[Adapter], model: Any = None, **others: Any
 ) -> Job:
-    """A job with the model, names and views of a classifier.
+    """A job with the model, names and views of a classifier, and other settings of `Job`.
 
-    Args:
-        classifier: its adapter does not matter.
-        adapters: the methods.
-        model: how other processes load the model; if None it is sent to them.
-        others: of `Job`.
+    Other processes load `model`; if it is None, the classifier's is sent to them.
     """
     task = classifier.task
     question = Question(task.targets, task.sensitive, task.templates, task.scale)

@@ -70,8 +70,7 @@ class Local:
             torch.set_num_threads(job.threads or before)
             worker = Worker(job)
             try:
-                # A unit is processed when it is waited for; its images are decoded before.
-                yield _Pool(lambda unit: partial(worker.finish, worker.begin(unit)))
+                yield _Pool(worker.begin)  # a unit is processed when it is waited for
             finally:
                 worker.close()
                 torch.set_num_threads(before)
@@ -85,13 +84,7 @@ class _Pool:
 
 def _submit(pool: ProcessPoolExecutor, unit: WorkUnit) -> Callable[[], list[ImageRows]]:
     with _no_ctrl_c(), _alive():
-        future = pool.submit(_work, unit)
-
-    def wait() -> list[ImageRows]:
-        with _alive():
-            return future.result()
-
-    return wait
+        return _alive()(pool.submit(_work, unit).result)
 
 
 @contextmanager

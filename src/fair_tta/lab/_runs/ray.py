@@ -59,8 +59,11 @@ class OnRay:
                 cannot use what it is given; the message is the one of `Local`.
         """
         require("ray", "ray")
-        with _Actors(self, job) as actors:
+        actors = _Actors(self, job)
+        try:
             yield actors
+        finally:
+            actors.close()
 
 
 class _Actors:
@@ -77,10 +80,7 @@ class _Actors:
         self._lock, self._is_over = Lock(), False
         self._stack = ExitStack()
 
-    def __enter__(self) -> _Actors:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
         with self._lock:
             self._is_over = True
             for actor in self._actors:
@@ -162,14 +162,25 @@ class _Actor:
 @contextmanager
 def _connected(ray: Any, address: str | None) -> Iterator[None]:
     """A cluster; one that we started is shut down afterwards."""
-    ours = not ray.is_initialized()
+    if ray.is_initialized():
+        yield
+        return
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        if ours:
-            _connect(ray, address)
+        try:
+            if address is None:
+                ray.init(include_dashboard=False, **quiet)
+            else:
+                _check_reachable(address)
+                ray.init(address, **quiet)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise FairTTAError(
+                f"there is no Ray cluster at {address!r}: start one with `ray start --head`, or "
+                f"leave the address out to use this machine alone ({error})."
+            ) from error
         yield
     finally:
-        if ours:
-            ray.shutdown()
+        ray.shutdown()
 
 
 def _check_cores(nodes: Sequence[dict[str, Any]], cores: int) -> None:
@@ -180,20 +191,6 @@ def _check_cores(nodes: Sequence[dict[str, Any]], cores: int) -> None:
             f"`cores` should be at most {most:g}, which is what the largest machine of the cluster "
             f"has (got {cores})."
         )
-
-
-def _connect(ray: Any, address: str | None) -> None:
-    try:
-        if address is None:
-            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-        else:
-            _check_reachable(address)
-            ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise FairTTAError(
-            f"there is no Ray cluster at {address!r}: start one with `ray start --head`, or leave "
-            f"the address out to use this machine alone ({error})."
-        ) from error
 
 
 def _check_reachable(address: str) -> None:

@@ -76,10 +76,10 @@ def fit_on_images(
         progress(len(contents), None)
 
     def fit(method: Any) -> Any:
-        if isinstance(method, Chained):
-            return Chained(fit(method.first), fit(method.then))
         if method.is_fitted or not contents:
             return method
+        if isinstance(method, Chained):
+            return Chained(fit(method.first), fit(method.then))
         return method.fit_encoded(classifier, features, *([labels] * method.needs.labels))
 
     return {name: fit(one) for name, one in adapters.items()}, contents, problems
@@ -211,13 +211,8 @@ def fit_adapters(
 ) -> FittedAdapters:
     """Methods that are ready, or an error before any image is classified.
 
-    Args:
-        classifier: its adapter does not matter.
-        adapters: by their names; those that need a reference and have none are fitted.
+    Args other than those of `fit_on_folder`:
         reference: a folder of images, None if all have what they need.
-        images: to be classified.
-        reference_is_data: whether some of them may be in the reference too.
-        progress: receives how many images of the reference are finished.
     """
     fitted = [
         (name, part.checked_reference())

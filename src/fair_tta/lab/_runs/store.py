@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -69,10 +68,10 @@ class StoredRow:
     by: str = ""
 
 
-_APPLICATION, _FORMAT = 0x66747461, 1  # `PRAGMA application_id` ("ftta") and `user_version`
+_APPLICATION, _FORMAT = b"ftta", 1  # `PRAGMA application_id` and `user_version`
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
-PRAGMA application_id = {_APPLICATION};
+PRAGMA application_id = 0x{_APPLICATION.hex()};
 PRAGMA user_version = {_FORMAT};
 CREATE TABLE rows (
     content TEXT, model TEXT, task TEXT, method TEXT, seed INTEGER, image TEXT, file TEXT,
@@ -82,12 +81,8 @@ CREATE TABLE rows (
 CREATE TABLE files (file TEXT PRIMARY KEY, content TEXT);
 COMMIT;
 """
-_SELECT = (
-    "SELECT content, model, task, method, seed, image, file, prediction, seconds, by, checksum "
-    "FROM rows"
-)
 _INSERT = f"INSERT OR REPLACE INTO rows VALUES ({', '.join('?' * 11)})"
-_FIND = f"{_SELECT} WHERE (content, model, task, method, seed) = (?, ?, ?, ?, ?)"
+_FIND = "SELECT * FROM rows WHERE (content, model, task, method, seed) = (?, ?, ?, ?, ?)"
 _OLD_ROWS = (b'{"image":', b'{"journal":')  # how `rows.jsonl` of versions 0.2 and 0.1 begins
 _PATIENCE = 30.0  # seconds that a commit waits for readers
 _decoder = msgspec.json.Decoder(Prediction)
@@ -129,18 +124,10 @@ class Store:
             self.close()
             raise
 
-    def __contains__(self, key: Key) -> bool:
-        with self._explained():
-            return self._db.execute(_FIND, key).fetchone() is not None
-
-    def __len__(self) -> int:
-        with self._explained():
-            return int(self._value("SELECT count(*) FROM rows"))
-
     def __iter__(self) -> Iterator[StoredRow]:
         """All rows in the order in which they were written."""
         with self._explained():
-            yield from self._read(self._db.execute(f"{_SELECT} ORDER BY rowid"))
+            yield from self._read(self._db.execute("SELECT * FROM rows ORDER BY rowid"))
 
     def find(self, keys: Iterable[Key]) -> dict[Key, StoredRow]:
         """The rows there are of these keys. A damaged one is reported, and is not there."""
@@ -177,12 +164,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @property
@@ -204,21 +186,18 @@ class Store:
     def _check_is_ours(self) -> None:
         """Nothing is written to a file of somebody else, and SQLite does not open it."""
         header = _beginning(self.path)
+        written, application = header[60:64], header[68:72]
         old = self.path.with_suffix(".jsonl")
+        what, last = "", "discard it (--restart)"
         if not header and _beginning(old).startswith(_OLD_ROWS):
             what = f"{str(old)!r} holds rows of fair-tta 0.2 or older, which cannot be resumed"
             last = "compute them again beside it (--restart)"
-        elif header and (header[:16], header[68:72]) != (
-            b"SQLite format 3\0",
-            _APPLICATION.to_bytes(4, "big"),
-        ):
-            what, last = f"{str(self.path)!r} is not a file of fair-tta", "discard it (--restart)"
-        elif header and header[60:64] != _FORMAT.to_bytes(4, "big"):
+        elif header and (header[:16], application) != (b"SQLite format 3\0", _APPLICATION):
+            what = f"{str(self.path)!r} is not a file of fair-tta"
+        elif header and written != _FORMAT.to_bytes(4, "big"):
             what = f"{str(self.path)!r} was written by another version of fair-tta"
-            last = "discard it (--restart)"
-        else:
-            return
-        raise StoreError(f"{what}: choose another place (--out), or {last}.")
+        if what:
+            raise StoreError(f"{what}: choose another place (--out), or {last}.")
 
     def _read(self, records: Iterable[tuple[Any, ...]]) -> Iterator[StoredRow]:
         damaged = 0

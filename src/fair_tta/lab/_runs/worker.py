@@ -45,20 +45,8 @@ class LoadedImage:
     signature: str
 
 
-@dataclass(frozen=True)
-class _Encoded:
-    """Unit features ``[views, dim]`` of an image, and what they took."""
-
-    features: Tensor
-    seconds: float
-
-
-@dataclass(frozen=True)
-class BegunUnit:
-    """A unit whose images are being decoded, those that miss rows: place by place."""
-
-    unit: WorkUnit
-    loading: Mapping[int, Future[LoadedImage]]
+_Encoded = tuple[Tensor, float]
+"""Unit features ``[views, dim]`` of an image, and the seconds that they took."""
 
 
 class Worker:
@@ -76,15 +64,20 @@ class Worker:
         self._threads = decoding_threads()
 
     def __call__(self, unit: WorkUnit) -> list[ImageRows]:
-        """See `finish`."""
-        return self.finish(self.begin(unit))
+        """See `begin`."""
+        return self.begin(unit)()
 
     def close(self) -> None:
         """End the threads; what they have not begun to decode is left."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def begin(self, unit: WorkUnit) -> BegunUnit:
-        """Decode in threads while another unit is processed: this holds the images in memory."""
+    def begin(self, unit: WorkUnit) -> Callable[[], list[ImageRows]]:
+        """Decode in threads while another unit is processed: this holds the images in memory.
+
+        What is returned processes the unit: for each image the rows, or why there are none. An
+        image that the model's own code fails on is left out alone. What fails with each of several
+        images, or for want of memory, is not the fault of an image and is raised.
+        """
         clf = self._classifier(*unit.asked[0], unit.seed)
         missing = unit.missing or (True,) * len(unit.images)
         loading = {
@@ -92,15 +85,11 @@ class Worker:
             for place, image in enumerate(unit.images)
             if missing[place]
         }
-        return BegunUnit(unit, loading)
+        return lambda: self._finish(unit, loading)
 
-    def finish(self, begun: BegunUnit) -> list[ImageRows]:
-        """For each image the rows, or why there are none.
-
-        An image that the model's own code fails on is left out alone. What fails with each of
-        several images, or for want of memory, is not the fault of an image and is raised.
-        """
-        unit, loading = begun.unit, begun.loading
+    def _finish(
+        self, unit: WorkUnit, loading: Mapping[int, Future[LoadedImage]]
+    ) -> list[ImageRows]:
         clf = self._classifier(*unit.asked[0], unit.seed)
         loaded: dict[int, LoadedImage] = {}
         problems: dict[int, str] = {}
@@ -149,7 +138,7 @@ class Worker:
         if is_own:
             predictions = clf.predict([one.image for one in usable.values()])
         else:
-            predictions = clf.predict_encoded(torch.stack([encoded[i].features for i in usable]))
+            predictions = clf.predict_encoded(torch.stack([encoded[i][0] for i in usable]))
         own = (time.perf_counter() - start) / len(usable)
         return [
             StoredRow(
@@ -157,7 +146,7 @@ class Worker:
                 unit.images[i].name,
                 one.signature,
                 prediction,
-                own if is_own else own + encoded[i].seconds,
+                own if is_own else own + encoded[i][1],
             )
             for (i, one), prediction in zip(usable.items(), predictions, strict=True)
         ]
@@ -175,7 +164,11 @@ class Worker:
         def encode(some: Sequence[int]) -> list[_Encoded]:
             if self._job.bank is not None:
                 return self._from_bank(clf, [loaded[i] for i in some], views)
-            return _timed(lambda: clf.encode([loaded[i].image for i in some], with_views=views))
+            start = time.perf_counter()
+            features = clf.encode([loaded[i].image for i in some], with_views=views)
+            _ = features.sum().item()  # an accelerator is done when it answers
+            seconds = (time.perf_counter() - start) / max(1, len(some))
+            return [(one, seconds) for one in features]
 
         found, failed = {}, {}
         try:
@@ -192,7 +185,7 @@ class Worker:
                     failed[place] = f"{type(error).__name__}: {error}"
             if len(failed) == len(places) > 1:
                 raise  # not the images but the program
-        finite = {p: bool(one.features.isfinite().all()) for p, one in found.items()}
+        finite = {p: bool(features.isfinite().all()) for p, (features, _) in found.items()}
         if any(finite.values()):  # else the classifier raises
             failed |= {p: "its features are not finite" for p, good in finite.items() if not good}
         for place, why in failed.items():
@@ -213,7 +206,7 @@ class Worker:
         )
         features = features.to(self._job.backend.device)
         share = 1.0 if views else 1.0 / features.shape[1]
-        return [_Encoded(f, share * s) for f, s in zip(features, seconds, strict=True)]
+        return [(one, share * took) for one, took in zip(features, seconds, strict=True)]
 
     def _classifier(self, question: int, adapter: int, seed: int) -> FairTPTClassifier:
         key = question, adapter if self._job.alone else 0
@@ -235,22 +228,18 @@ def _looks(adapter: Adapter) -> bool:
 def start_worker(
     job: Job, threads: int, device: str | None = None
 ) -> Callable[[WorkUnit], list[ImageRows]]:
-    """A worker of another process. What keeps it from starting is raised when it is asked to work:
-    raised before, it would be lost.
+    """A worker of another process; `threads` of torch and `device` are for jobs that have none.
 
-    Args:
-        job: what is common to all units.
-        threads: of torch, unless the job has some.
-        device: of the model, unless the job has one.
+    What keeps it from starting is raised when it is asked to work: raised before, it would be lost.
     """
     try:
         torch.set_num_threads(job.threads or threads)
         job.load_here(device)
         return Worker(job)
+    except FairTTAError as error:
+        reason = str(error)
     except Exception as error:
-        reason = (
-            str(error) if isinstance(error, FairTTAError) else f"{type(error).__name__}: {error}"
-        )
+        reason = f"{type(error).__name__}: {error}"
 
     def fail(_: WorkUnit) -> list[ImageRows]:
         raise FairTTAError(f"a worker process cannot start: {reason}")
@@ -270,11 +259,3 @@ def load_source(clf: FairTPTClassifier, image: ImageSource) -> LoadedImage:
     except (OSError, ImageError):
         clf.vision.load(image.source)  # raises too, with the path of the file
         raise
-
-
-def _timed(encode: Callable[[], Tensor]) -> list[_Encoded]:
-    start = time.perf_counter()
-    features = encode()
-    _ = float(features[0, 0, 0]) if len(features) else 0.0  # an accelerator is done when it answers
-    seconds = (time.perf_counter() - start) / max(1, len(features))
-    return [_Encoded(one, seconds) for one in features]

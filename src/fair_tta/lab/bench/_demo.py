@@ -7,9 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
-
-from rich.text import Text
 
 from fair_tta._identity import classifier_provenance
 from fair_tta._models import resolve
@@ -20,10 +17,9 @@ from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab._runs.job import Job, Question, WorkUnit
 from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.reference import fit_on_images
-from fair_tta.lab._runs.runner import Runner, batched
+from fair_tta.lab._runs.runner import Runner
 from fair_tta.lab._runs.store import StoredRow
-from fair_tta.lab._terminal import NarrowTable
-from fair_tta.lab.bench._figures import COLUMNS, in_audit, mark, measure, shown_figure
+from fair_tta.lab.bench._figures import COLUMNS, in_audit, mark, shown_figure
 from fair_tta.lab.data import Record
 from fair_tta.lab.data._records import choose
 from fair_tta.lab.report import GalleryImage, Overview, html_many
@@ -92,11 +88,6 @@ class Episode:
         for drawn, answer in zip(self.images, self.answers, strict=True):
             yield Record(Path(), drawn.target, drawn.sensitive, answer.image), answer
 
-    @property
-    def metrics(self) -> dict[str, float]:
-        """In percent, see `measure`."""
-        return measure(RunColumns.of(self.task.targets, self.rows))
-
 
 def run_episodes(
     tasks: Iterable[MiniatureTask],
@@ -107,7 +98,6 @@ def run_episodes(
     limit: int | None = None,
     sample: int | None = None,
     split: WorldSplit = WorldSplit.TEST,
-    model: Any = "miniature",
 ) -> Iterator[Episode]:
     """Every method on every task and seed; the views of an image are encoded once for all.
 
@@ -116,38 +106,30 @@ def run_episodes(
         methods: ``{name: adapter}``; one that is not fitted yet is fitted for each task.
         seeds: of images and of their views.
         images: how many for each seed.
-        limit: use only the first images.
-        sample: how many images to use, of each group its share.
+        limit, sample: see `choose`.
         split: `WorldSplit.TEST` to report, `WorldSplit.VALIDATION` to choose.
-        model: what `FairTPTClassifier` takes.
     """
-    backend = resolve(model)  # once for all tasks
+    backend = resolve("miniature")  # once for all tasks
     for task in tasks:
         wording = Question(task.targets, task.sensitive, task.template)
         clf = FairTPTClassifier(backend, task.targets, task.sensitive, task.template)
         reference = task.draw(REFERENCE_IMAGES, REFERENCE_SEED, split=WorldSplit.VALIDATION)
         fitted, _, _ = fit_on_images(clf, methods, map(_asked, reference))
         job = Job(backend, (wording,), tuple(fitted.values()), is_kept=False)
-        drawn = {}
+        runner = Runner(job, Local())
+        warm_up = map(_asked, task.draw(min(images, 4), 0, split=split))
+        next(runner.run([WorkUnit(tuple(warm_up), 0, job.asked())]))  # is not timed
         for seed in seeds:
             numbered = enumerate(task.draw(images, seed, split=split))
             some = choose(
                 numbered, limit, sample, seed, key=lambda one: str(one[0]),
                 group=lambda one: (one[1].target, *one[1].sensitive.values()),
             )  # fmt: skip
-            drawn[seed] = [one for _, one in some]
-        units = [
-            WorkUnit(tuple(map(_asked, some)), seed, job.asked())
-            for seed, every in drawn.items()
-            for some in batched(every, _AT_ONCE)
-        ]
-        answered = Runner(job, Local()).run([units[0], *units])
-        next(answered)  # a warm-up, not timed
-        for seed, every in drawn.items():
-            found = [of for _ in batched(every, _AT_ONCE) for of in next(answered)[1]]
+            drawn = [one for _, one in some]
+            found = [rows for _, rows in runner.stream(drawn, _asked, size=_AT_ONCE, seed=seed)]
             for place, (name, adapter) in enumerate(fitted.items()):
-                answers = [of[place] for of in found if not isinstance(of, str)]
-                yield Episode(task, seed, name, adapter, every, answers)
+                answers = [rows[place] for rows in found if not isinstance(rows, str)]
+                yield Episode(task, seed, name, adapter, drawn, answers)
 
 
 def _asked(drawn: DrawnImage) -> ImageSource:
@@ -160,7 +142,6 @@ ONE_VIEW = {name: adapter for name, adapter in METHODS.items() if not adapter.ne
 
 _SHOWN = "LogitBalance"  # whose changed answers the report shows
 _IMAGES_SHOWN = 12  # for each task
-_STYLES = {1: "green", -1: "red", 0: ""}
 SHOWN_COLUMNS = tuple(column for column in COLUMNS if column.key != "bias")  # Acc - WGA
 _EFFECT_COLUMNS = tuple(column for column in COLUMNS if column.title in ("Acc", "WGA", "EOD"))
 
@@ -199,13 +180,8 @@ def to_audits(episodes: Sequence[Episode]) -> dict[str, Audit]:
 def demo_tables(
     episodes: Sequence[Episode], audits: Mapping[str, Audit], digits: int = 1
 ) -> list[Overview]:
-    """The figures of each task, marked as its audit has them, and costs.
-
-    Args:
-        episodes: of `run_episodes`.
-        audits: of `to_audits`.
-        digits: of intervals after the point.
-    """
+    """The figures of each task, marked as its audit has them, and costs; intervals have so many
+    digits after the point."""
     made = []
     for task in TASKS.values():
         seconds: defaultdict[str, float] = defaultdict(float)
@@ -229,11 +205,7 @@ def demo_tables(
 
 
 def effect_table(audits: Mapping[str, Audit]) -> Overview:
-    """What each method changes from zero-shot on each task.
-
-    Args:
-        audits: by task, of methods with one view.
-    """
+    """What each method with one view changes from zero-shot on each task."""
     rows = []
     for name, audit in audits.items():
         for comparison in audit.document.comparisons:
@@ -258,12 +230,6 @@ def effect(change: Estimate, side: int = 0) -> str:
         return "n/a"
     ends = f"[{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
     return f"{100 * change.value:+.1f} {ends}" + ("", " +", " -")[side]
-
-
-def to_rich(table: Overview) -> NarrowTable:
-    """For the terminal."""
-    rows = [[Text(text, _STYLES[side]) for text, side in row] for row in table.rows]
-    return NarrowTable(table.header, rows, table.title, (0, 1) if "task" in table.header else (0,))
 
 
 def gallery(episodes: Sequence[Episode], task: MiniatureTask) -> list[GalleryImage]:

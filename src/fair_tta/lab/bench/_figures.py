@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,16 +11,16 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
-from fair_tta import metrics
 from fair_tta.auditing import Audit, compare
 from fair_tta.auditing._document import Comparison, RunFigures
-from fair_tta.errors import SmallGroupWarning
 from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab.bench._grids import GRIDS, Grid, Setting
 from fair_tta.lab.bench._printed import AVERAGE, Printed, figures
 from fair_tta.lab.data import BenchmarkTask
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics import Estimate
+from fair_tta.metrics._columns import parse_columns
+from fair_tta.metrics._definitions import ACCURACY, BIAS, EQUALIZED_ODDS, WORST_GROUP_ACCURACY
 from fair_tta.metrics._estimate import direction, undefined
 
 
@@ -50,6 +49,7 @@ COLUMNS = (
     MetricColumn("target_confidence", "ATC", 0),
 )
 
+_OF_COUNTS = (ACCURACY, WORST_GROUP_ACCURACY, BIAS, EQUALIZED_ODDS)
 _IN_AUDITS = {"target_confidence": "average_target_confidence"}  # other names
 
 
@@ -84,23 +84,14 @@ def measure(columns: RunColumns) -> dict[str, float]:
     Groups are those of class and sensitive values. With several attributes groups are
     their intersections and ASI is the mean over attributes.
     """
-    scores, given = columns.scores(), (columns.truth, columns.labels)
+    labels = parse_columns(columns.truth, [columns.labels], columns.sensitive, None, None)
+    scores, counts = columns.scores(), labels.counts()
     indifference = [np.mean(of) for of in (scores.sensitive_entropy or {}).values()]
-    with warnings.catch_warnings():  # what few images mean shows in the error over seeds
-        warnings.simplefilter("ignore", SmallGroupWarning)
-        found = {
-            "accuracy": metrics.accuracy(*given).value,
-            **{
-                of.__name__: of(*given, columns.sensitive).value
-                for of in (
-                    metrics.worst_group_accuracy,
-                    metrics.bias,
-                    metrics.equalized_odds_difference,
-                )
-            },
-            INDIFFERENCE_KEY: np.mean(indifference) if indifference else math.nan,
-            "target_confidence": 1 - np.mean(scores.entropy),
-        }
+    found = {
+        **{metric.name: metric(counts) for metric in _OF_COUNTS},
+        INDIFFERENCE_KEY: np.mean(indifference) if indifference else math.nan,
+        "target_confidence": 1 - np.mean(scores.entropy),
+    }
     return {key: 100 * float(value) for key, value in found.items()}
 
 
@@ -132,13 +123,8 @@ def mark(column: MetricColumn, difference: Estimate) -> int:
 
 
 def shown_figure(estimate: Estimate, mark: int = 0, digits: int = 1) -> str:
-    """In percent with its interval: ``62.5 [48.1, 75.0] +``.
-
-    Args:
-        estimate: a share.
-        mark: 1 if it is better than zero-shot's, -1 if worse.
-        digits: of the interval after the point.
-    """
+    """A share in percent, its interval with so many digits after the point, and whether it is
+    better (1) or worse (-1) than zero-shot's: ``62.5 [48.1, 75.0] +``."""
     if math.isnan(estimate.value):
         return "n/a"
     text = f"{100 * estimate.value:.1f}"
@@ -208,15 +194,8 @@ def tabulate(
     values: BySetting,
     audit: Audit,
 ) -> list[Figure]:
-    """The figures of one task.
-
-    Args:
-        grid: the table.
-        task: the task.
-        found: for each setting ``{seed: RunColumns}``
-        values: what `measure` makes of each of them.
-        audit: of `audit_task`.
-    """
+    """The figures of one task, of the columns of each setting and seed, what `measure` makes of
+    them, and their audit."""
     comparisons = {c.run: c for c in audit.document.comparisons}
     made = []
     for i, setting in enumerate(grid.settings):
@@ -262,17 +241,9 @@ def audit_task(
     provenance: Mapping[str, Any],
 ) -> Audit:
     """The images of all seeds together, each once, every setting beside zero-shot."""
-    made = [
-        columns.audit(
-            setting.name,
-            adapter,
-            values=task.sensitive,
-            harmful=task.harmful or None,
-            provenance=provenance,
-        )
-        for setting, adapter, columns in zip(grid.settings, adapters, pooled, strict=True)
-    ]
-    return compare(made)
+    shared: Any = {"values": task.sensitive, "harmful": task.harmful, "provenance": provenance}
+    made = zip(grid.settings, adapters, pooled, strict=True)
+    return compare([of.audit(setting.name, adapter, **shared) for setting, adapter, of in made])
 
 
 def parts_of(grid: Grid, task: BenchmarkTask, audit: Audit) -> list[tuple[str, Audit]]:

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from fair_tta._identity import describe_adapter
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.bench._printed import OTHER_TABLES
@@ -95,23 +97,14 @@ TEMPLATE = "a photo of a {sensitive} {target}."
 def clip_bias_tasks(
     harmful: Mapping[str, Mapping[str, str]] | None = None,
 ) -> tuple[BenchmarkTask, ...]:
-    """By race, gender and age, each without and with the class "child".
-
-    Args:
-        harmful: user-defined sets, ``{name: {class: phrase}}``; the paper's if None.
-    """
+    """By race, gender and age, each without and with the class "child"; see `find_grid`."""
     sets = HARMFUL if harmful is None else harmful
     people = {f"{race} {adult}": f"{race} {adult}" for race in RACES_7 for adult in _ADULTS}
     bad = {name: phrase for classes in sets.values() for name, phrase in classes.items()}
     names = {name: tuple(classes) for name, classes in sets.items()}
     return tuple(
         BenchmarkTask(
-            "FairFace",
-            asked,
-            {**people, **extra, **bad},
-            {attribute: phrases},
-            TEMPLATE,
-            names,
+            "FairFace", asked, people | extra | bad, {attribute: phrases}, TEMPLATE, names
         )
         for asked, extra in zip(PEOPLE, ({}, {"child": "child"}), strict=True)
         for attribute, phrases in _SENSITIVE.items()
@@ -124,9 +117,8 @@ _FIXED = FixedRate(5e-3)
 _LOSSES: dict[str, Loss] = {"S": SLoss(), "TS": TSLoss(), "Super TS": SuperTSLoss()}
 
 
-_ADAPTING, _DEBIASING = (
-    f"Episodic test-time {what} methods" for what in ("adaptation", "debiasing")
-)
+_ADAPTING = "Episodic test-time adaptation methods"
+_DEBIASING = "Episodic test-time debiasing methods"
 
 
 def _zero_shot(row: str = "Zero Shot") -> Setting:
@@ -253,8 +245,6 @@ def of_datasets(grid: Grid, names: Sequence[str]) -> Grid:
 
 
 FIELD, CLIP_BIAS = OTHER_TABLES
-
-
 _SECTIONS = (
     "One view",
     "Views",
@@ -278,11 +268,10 @@ def every_method(adapters: Mapping[str, Adapter] | None = None) -> tuple[Setting
     for name, adapter in adapters.items():
         needs = adapter.needs
         has = True, needs.views, needs.pixels, needs.reference, needs.labels
-        place = max(i for i, needed in enumerate(has) if needed)
         if adapter != ZeroShot():
-            others.append((place, Setting(name, adapter, _SECTIONS[place])))
-    others.sort(key=lambda placed: placed[0])
-    return Setting("ZeroShot", ZeroShot()), *(setting for _, setting in others)
+            others.append(Setting(name, adapter, _SECTIONS[max(np.flatnonzero(has))]))
+    others.sort(key=lambda setting: _SECTIONS.index(setting.section))
+    return Setting("ZeroShot", ZeroShot()), *others
 
 
 def find_grid(
@@ -290,16 +279,13 @@ def find_grid(
     adapters: Mapping[str, Adapter] | None = None,
     harmful: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Grid:
-    """The table of this name.
+    """A table of the paper; "field" for every method; "clip-bias" for every method that needs no
+    labels on the bias experiment of the CLIP paper.
 
     Args:
-        name: of the paper; "field" for every method; "clip-bias" for every method that needs no
-            labels on the bias experiment of the CLIP paper.
+        name: what it is called.
         adapters: user-defined rows of the last two, by their names.
         harmful: user-defined sets of the last, ``{name: {class: phrase}}``.
-
-    Raises:
-        FairTTAError: there is none, or it takes no user-defined methods or sets.
     """
     check_name(name)
     if harmful and name != CLIP_BIAS:

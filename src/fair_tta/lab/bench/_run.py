@@ -21,10 +21,11 @@ from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.reference import fit_on_images
 from fair_tta.lab._runs.runner import Engine, Progress, Runner, batched
 from fair_tta.lab._runs.store import ROWS, Store, StoredRow
-from fair_tta.lab.bench._grids import Grid, Setting
+from fair_tta.lab.bench._grids import Grid
 from fair_tta.lab.bench._sources import Reader, TaskSamples
 from fair_tta.lab.data import Record
 from fair_tta.methods._base import Adapter, check_adapter
+from fair_tta.prediction import Prediction
 
 _BYTES_PER_ANSWER = 1000  # in the store and in the table of rows, about
 
@@ -81,11 +82,7 @@ class TableRun:
         return Store(self.out / ROWS, restart=restart)
 
     def run(self, *, restart: bool = False, progress: Progress = lambda *_: None) -> None:
-        """Do all the work that is not done yet.
-
-        Raises:
-            FairTTAError: the disk is too small.
-        """
+        """Do all the work that is not done yet."""
         with self.open(restart) as store:
             self.check_disk(self.left(store))
             self.go(store, progress)
@@ -170,11 +167,8 @@ class TableRun:
 
     def check_disk(self, remaining: Remaining) -> None:
         """Raise if the disk is too small for what is left."""
-        bank, features, rows = (
-            Path(str(self.job.bank)),
-            remaining.feature_bytes,
-            remaining.row_bytes,
-        )
+        bank = Path(str(self.job.bank))
+        features, rows = remaining.feature_bytes, remaining.row_bytes
         bank.mkdir(parents=True, exist_ok=True)
         if bank.stat().st_dev == self.out.stat().st_dev:
             features += rows  # they share a disk
@@ -193,12 +187,10 @@ RowsBySetting = list[list[tuple[Record, StoredRow]]]
 
 @dataclass(frozen=True)
 class TableReference:
-    """Reference images of a table: of the training split, or what was not sampled.
+    """Reference images of a table: so many of the training split, or of what was not sampled.
 
     Args:
-        read: reads the dataset that the samples are of.
-        train: reads images that are never sampled, None if there are none; where it finds nothing,
-            what was not sampled is used.
+        read, train: see `Table`.
         images: how many.
         seed: chooses them.
         say: receives which were taken, and how many.
@@ -216,39 +208,36 @@ class TableReference:
 
     def fit(
         self, adapters: Sequence[Adapter], part: TaskSamples, classifier: FairTPTClassifier
-    ) -> list[Adapter]:
-        """The methods, those fitted that were not.
-
-        Raises:
-            FairTTAError: there are no images.
-        """
-        waiting = {place: one for place, one in enumerate(adapters) if not one.is_fitted}
+    ) -> Sequence[Adapter]:
+        """The methods, those fitted that were not."""
+        waiting = [type(adapter).__name__ for adapter in adapters if not adapter.is_fitted]
         if not waiting:
-            return [*adapters]
+            return adapters
         chosen, origin = self._choose(part)
         images = [ImageSource(record.key, str(record.path)) for record in chosen]
         values = [record.sensitive for record in chosen]
-        fitted, contents, _ = fit_on_images(classifier, waiting, images, values)
+        fitted, contents, _ = fit_on_images(classifier, dict(enumerate(adapters)), images, values)
         if not contents:
-            names = ", ".join(type(adapter).__name__ for adapter in waiting.values())
             raise FairTTAError(
-                f"{part.task}: there are no images left for a reference, which {names} need: ask "
-                "for fewer `images`, or leave these methods out."
+                f"{part.task}: there are no images left for a reference, which "
+                f"{', '.join(waiting)} need: ask for fewer `images`, or leave these methods out."
             )
         self.said[str(part.task)] = f"{len(contents)} images of {origin}"
         self.say(f"{part.task}: reference, {self.said[str(part.task)]}")
-        return [fitted.get(place, one) for place, one in enumerate(adapters)]
+        return list(fitted.values())
 
     def _choose(self, part: TaskSamples) -> tuple[Sequence[Record], str]:
         used = {record.path for records in part.samples.values() for record in records}
-        for reader, origin in ((self.train, "another split"), (self.read, "what was not sampled")):
+        for reader in filter(None, (self.train, self.read)):
             with suppress(DatasetError):  # no such split here
-                found = None if reader is None else reader(part.task)
-                rest = [] if found is None else [r for r in found.records if r.path not in used]
-                if found is not None and rest:
-                    split = found.parameters.get("split") if reader is self.train else None
-                    some = replace(found, records=tuple(rest)).sample(self.images, self.seed)
-                    return some.records, f"the split {split!r}" if split else origin
+                found = reader(part.task)
+                rest = tuple(record for record in found.records if record.path not in used)
+                if rest:
+                    some = replace(found, records=rest).sample(self.images, self.seed)
+                    if reader is self.read:
+                        return some.records, "what was not sampled"
+                    split = found.parameters.get("split")
+                    return some.records, f"the split {split!r}" if split else "another split"
         return (), ""
 
 
@@ -270,15 +259,10 @@ def prepare(
     """Load the model and plan the work; other arguments are those of `run_table`.
 
     Args:
-        grid: the table.
         parts: of `gather`.
-        model: what `FairTPTClassifier` takes.
-        out: the folder of the results.
         threads: of torch while the work is done, None to leave them.
         reference: fits methods that need a reference and are not fitted.
     """
-    if not isinstance(batch_size, int) or batch_size < 1:
-        raise FairTTAError(f"`batch_size` should be at least 1 (got {batch_size!r}).")
     who = engine or Local()
     costs = {}
     if grid.alone:
@@ -297,7 +281,6 @@ def prepare(
         threads=threads,
         costs=costs,
     )
-    _ = job.backend  # an error of the model comes before any work
     adapters, places = list(job.adapters), []
     for task, part in enumerate(parts):
         clf, unfitted = job.classifier(task), job.adapters
@@ -311,16 +294,8 @@ def prepare(
                 check_adapter(adapter, clf.task)
         places.append(tuple(place))
     said = {} if reference is None else reference.said
-    return TableRun(
-        grid,
-        tuple(parts),
-        Path(out),
-        job.with_adapters(adapters),
-        who,
-        batch_size,
-        tuple(places),
-        said,
-    )
+    job = job.with_adapters(adapters)
+    return TableRun(grid, tuple(parts), Path(out), job, who, batch_size, tuple(places), said)
 
 
 def read_columns(
@@ -330,9 +305,6 @@ def read_columns(
 
     All seeds together have every image once, with its first seed: several answers on one image are
     not independent. Each chunk is passed to `write` on the way.
-
-    Raises:
-        FairTTAError: no image of a seed can be read.
     """
     targets = list(table.parts[task].task.targets)
     by_seed: list[dict[int, RunColumns]] = [{} for _ in table.grid.settings]
@@ -381,42 +353,37 @@ def parquet_file(
     ):
 
         def write(chunk: Chunk, by_setting: RowsBySetting) -> None:
-            rows = [
-                row
-                for setting, found in zip(table.grid.settings, by_setting, strict=True)
-                for row in _rows(table, chunk, setting, found)
-            ]
-            columns = {name: [row[name] for row in rows] for name in kinds}
-            writer.write_table(pyarrow.table(columns, schema=schema))
+            task = table.parts[chunk.task].task
+            rows = []
+            for setting, found in zip(table.grid.settings, by_setting, strict=True):
+                shared = {
+                    "dataset": task.dataset,
+                    "target": task.target,
+                    "sensitive": " x ".join(task.sensitive),
+                    "seed": chunk.seed,
+                    "setting": setting.name,
+                    "adapter": repr(setting.adapter),
+                }
+                rows += [{**shared, **_row(record, row.prediction)} for record, row in found]
+            writer.write_table(pyarrow.Table.from_pylist(rows, schema))
 
         yield write
 
 
-def _rows(
-    table: TableRun, chunk: Chunk, setting: Setting, found: list[tuple[Record, StoredRow]]
-) -> Iterator[dict[str, Any]]:
-    task, adapter = table.parts[chunk.task].task, repr(setting.adapter)
-    for record, row in found:
-        answer = row.prediction
-        entropies = list(answer.sensitive_entropy.values())
-        yield {
-            "dataset": task.dataset,
-            "target": task.target,
-            "sensitive": " x ".join(task.sensitive),
-            "seed": chunk.seed,
-            "setting": setting.name,
-            "adapter": adapter,
-            "image": record.key,
-            "truth": record.target,
-            "group": " x ".join(record.sensitive.values()),
-            "answer": answer.label,
-            "probabilities": list(answer.probabilities.values()),
-            "sensitive_probabilities": [
-                p for values in answer.sensitive.values() for p in values.values()
-            ],
-            "entropy": answer.entropy,
-            "sensitive_entropy": sum(entropies) / len(entropies) if entropies else None,
-            "learning_rate": answer.learning_rate,
-            "relative_step": answer.relative_step,
-            "warnings": "; ".join(answer.warnings),
-        }
+def _row(record: Record, answer: Prediction) -> dict[str, Any]:
+    entropies = list(answer.sensitive_entropy.values())
+    return {
+        "image": record.key,
+        "truth": record.target,
+        "group": " x ".join(record.sensitive.values()),
+        "answer": answer.label,
+        "probabilities": list(answer.probabilities.values()),
+        "sensitive_probabilities": [
+            p for values in answer.sensitive.values() for p in values.values()
+        ],
+        "entropy": answer.entropy,
+        "sensitive_entropy": sum(entropies) / len(entropies) if entropies else None,
+        "learning_rate": answer.learning_rate,
+        "relative_step": answer.relative_step,
+        "warnings": "; ".join(answer.warnings),
+    }

@@ -107,22 +107,11 @@ def gather(
     limit: int | None = None,
     sample: int | None = None,
 ) -> tuple[list[TaskSamples], list[str]]:
-    """Read what is there and sample it.
-
-    Args:
-        tasks: what is asked.
-        read: reads the dataset of a task.
-        images: how many are sampled for each seed, whatever their groups.
-        seeds: of the samples.
-        limit: use only the first images of each sample.
-        sample: how many images of each sample to use, of each group its share.
+    """Read what is there and sample it; arguments are those of `run_table`.
 
     Returns:
         The tasks whose dataset was found, and remarks: datasets that are not there, and what was
-        left out of those that are, each on one line.
-
-    Raises:
-        DatasetError: there is none at all.
+        left out of those that are, each on one line. If there is no dataset at all, an error.
     """
     parts, remarks, errors = [], [], []
     left_out: dict[tuple[str, str], list[BenchmarkTask]] = {}
@@ -212,18 +201,13 @@ def open_table(
     split: Split | None = None,
     ages: AgeCut = DEFAULT_AGES,
 ) -> Table:
-    """A table by its name, or in a TOML file.
+    """A table by its name, or in a TOML file; other arguments are those of `run_table`.
 
     Args:
-        table: a name of `paper_tables`, "field", "clip-bias", or the path of a file ``*.toml``.
-        data: folder of the paper's datasets; "miniature" for drawn images, which need no download.
-        out: folder of the results; drawn images go there.
         images: how many to draw, where they are drawn.
-        reference_images: likewise, of those that methods are fitted on.
         adapters: user-defined rows of "field" and "clip-bias".
         harmful: user-defined sets of "clip-bias", ``{name: {class: phrase}}``.
         split: of the datasets; None for what each is tested on.
-        ages: who is young and who is old.
     """
     home = Path(out)
     folders: dict[str, Reader] = {}
@@ -283,6 +267,15 @@ class _SettingEntry(msgspec.Struct, forbid_unknown_fields=True):
     adapter: str
     name: str | None = None
 
+    def setting(self, folder: Path) -> Setting:
+        adapter = parse_adapter(self.adapter, folder)
+        if not adapter.is_fitted:
+            raise FairTTAError(
+                f"the adapter {self.adapter!r} has to be fitted: write "
+                f"'{self.adapter.partition(':')[0]}:reference=FILE' with a file of `fair-tta fit`."
+            )
+        return Setting(short_name(self.adapter) if self.name is None else self.name, adapter)
+
 
 class _FolderEntry(msgspec.Struct, forbid_unknown_fields=True):
     name: str
@@ -301,13 +294,9 @@ class _FolderEntry(msgspec.Struct, forbid_unknown_fields=True):
 
     def reader(self, home: Path) -> Reader:
         return lambda task: read_folder(
-            home / self.images,
-            home / self.labels,
-            target_column=self.target_column,
-            sensitive_columns=list(task.sensitive),
-            path_column=self.path_column,
-            task=task,
-        )
+            home / self.images, home / self.labels, target_column=self.target_column,
+            sensitive_columns=[*task.sensitive], path_column=self.path_column, task=task,
+        )  # fmt: skip
 
 
 class _TableFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -329,34 +318,21 @@ def read_toml(path: str | os.PathLike[str]) -> tuple[Grid, dict[str, Reader]]:
     except (OSError, ValueError, RecursionError) as error:
         why = "it is nested too deep" if isinstance(error, RecursionError) else error
         raise FairTTAError(f"cannot read the table {str(file)!r}: {why}.") from error
-    tasks = [_pair(name) for name in content.pairs]
+    paper = {str(task): task for task in PAPER_TASKS}
+    unknown = [name for name in content.pairs if name not in paper]
+    if unknown:
+        known = "; ".join(paper)
+        raise FairTTAError(f"`pairs` should be of the paper's pairs: {known} (got {unknown[0]!r}).")
+    tasks = [paper[name] for name in content.pairs]
     folders: dict[str, Reader] = {}
     for entry in content.folder:
         task = entry.task()
         tasks.append(task)
         folders[str(task)] = entry.reader(file.parent)
-    settings = [_setting(entry, file.parent) for entry in content.setting]
+    settings = [entry.setting(file.parent) for entry in content.setting]
     for shown in (*map(str, tasks), *(setting.name for setting in settings)):
         if not shown.isprintable():  # in a terminal it may be a command
             raise FairTTAError(f"names in a table should be printable text (got {shown!r}).")
     first = Setting("ZeroShot", ZeroShot())
     others = [s for s in settings if s.adapter != first.adapter]
     return Grid(file.stem, "", (first, *others), tuple(tasks)), folders
-
-
-def _setting(entry: _SettingEntry, folder: Path) -> Setting:
-    adapter = parse_adapter(entry.adapter, folder)
-    if not adapter.is_fitted:
-        raise FairTTAError(
-            f"the adapter {entry.adapter!r} has to be fitted: write "
-            f"'{entry.adapter.partition(':')[0]}:reference=FILE' with a file of `fair-tta fit`."
-        )
-    return Setting(short_name(entry.adapter) if entry.name is None else entry.name, adapter)
-
-
-def _pair(name: str) -> BenchmarkTask:
-    for task in PAPER_TASKS:
-        if str(task) == name:
-            return task
-    known = "; ".join(map(str, PAPER_TASKS))
-    raise FairTTAError(f"`pairs` should be of the paper's pairs: {known} (got {name!r}).")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from rich.text import Text
 
 from fair_tta._identity import classifier_provenance
 from fair_tta._images.views import AugMix
@@ -18,6 +20,7 @@ from fair_tta.errors import FairTTAError, require
 from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab._runs.runner import Engine, Progress
 from fair_tta.lab._runs.store import Store
+from fair_tta.lab._terminal import NarrowTable
 from fair_tta.lab.bench._figures import (
     COLUMNS,
     SECONDS,
@@ -32,6 +35,7 @@ from fair_tta.lab.bench._figures import (
     tabulate,
 )
 from fair_tta.lab.bench._grids import Grid, of_datasets
+from fair_tta.lab.bench._printed import AVERAGE
 from fair_tta.lab.bench._run import TableReference, TableRun, parquet_file, prepare, read_columns
 from fair_tta.lab.bench._sources import Table, gather, open_table
 from fair_tta.lab.data import AgeCut
@@ -55,28 +59,18 @@ PAPER_LEGEND = (
     "and minus the paper's, are in table.md and table.csv. A question mark: it contradicts its own "
     "row in the paper and is most likely a slip."
 )
+_STYLES = {1: "green", -1: "red", 0: ""}
 TITLES = {**{column.key: column.title for column in COLUMNS}, SECONDS: "s"}
 """Metrics and what their columns are called."""
 
 
-@dataclass(frozen=True)
-class FigureTable:
-    """The table of one task, or of the average: cells as text."""
-
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-
-
-def tables_by_task(figures: Sequence[Figure]) -> Iterator[FigureTable]:
+def tables_by_task(figures: Sequence[Figure]) -> Iterator[Overview]:
     """A table for each task; where the paper has figures of a metric, they have a column."""
-    for task in dict.fromkeys(str(f.task or "Average") for f in figures):
-        mine = [f for f in figures if str(f.task or "Average") == task]
-        cells = {(f.setting.name, f.metric): f for f in mine}
-        settings = list(dict.fromkeys(f.setting.name for f in mine))
-        header, columns = ["setting"], [settings]
+    for task in dict.fromkeys(str(f.task or AVERAGE) for f in figures):
+        mine = [f for f in figures if str(f.task or AVERAGE) == task]
+        header, columns = ["setting"], [list(dict.fromkeys(f.setting.name for f in mine))]
         for key, title in TITLES.items():
-            found = [cells[name, key] for name in settings if (name, key) in cells]
+            found = [f for f in mine if f.metric == key]
             if not found:
                 continue  # averages have no cost
             if key == SECONDS:
@@ -87,7 +81,14 @@ def tables_by_task(figures: Sequence[Figure]) -> Iterator[FigureTable]:
             if any(f.printed is not None for f in found):
                 header.append(f"{title}, paper")
                 columns.append([_paper(f) for f in found])
-        yield FigureTable(task, header, [list(row) for row in zip(*columns, strict=True)])
+        rows = [[(text, 0) for text in row] for row in zip(*columns, strict=True)]
+        yield Overview(task, header, rows)
+
+
+def to_rich(table: Overview) -> NarrowTable:
+    """For the terminal."""
+    rows = [[Text(text, _STYLES[side]) for text, side in row] for row in table.rows]
+    return NarrowTable(table.header, rows, table.title, (0, 1) if "task" in table.header else (0,))
 
 
 def to_markdown(grid: Grid, figures: Sequence[Figure]) -> str:
@@ -96,25 +97,26 @@ def to_markdown(grid: Grid, figures: Sequence[Figure]) -> str:
     if grid.model:
         parts += [f"The paper's model is {for_markdown(grid.model)}.", ""]
     for table in tables_by_task(figures):
-        parts += [f"## {for_markdown(table.title)}", "", *_markdown_table(table), ""]
-    over_seeds = [
-        [str(f.task or "Average"), f.setting.name, TITLES[f.metric], str(f.cell), *_beside(f)]
-        for f in figures
-        if f.printed is not None and f.metric != SECONDS
-    ]
+        rows = [[text for text, _ in row] for row in table.rows]
+        parts += [f"## {for_markdown(table.title)}", "", *_markdown_table(table.header, rows), ""]
+    over_seeds = []
+    for f in figures:
+        if f.minus_paper is not None and f.metric != SECONDS:
+            minus = "" if math.isnan(f.minus_paper) else f"{f.minus_paper:+.1f}"
+            where = str(f.task or AVERAGE), f.setting.name, TITLES[f.metric]
+            over_seeds.append([*where, str(f.cell), _paper(f), minus])
     if over_seeds:
         header = ["task", "setting", "metric", "mean over seeds", "paper", "ours minus paper"]
-        table = FigureTable("Means over seeds, beside the paper's", header, over_seeds)
-        parts += [f"## {table.title}", "", "With their standard errors.", ""]
-        parts += [*_markdown_table(table), ""]
+        parts += ["## Means over seeds, beside the paper's", "", "With their standard errors.", ""]
+        parts += [*_markdown_table(header, over_seeds), ""]
     return "\n".join(parts)
 
 
-def _markdown_table(table: FigureTable) -> Iterator[str]:
-    yield f"| {' | '.join(table.header)} |"
-    yield "|---" * len(table.header) + "|"
-    for name, *cells in table.rows:
-        yield f"| {for_markdown(name)} | {' | '.join(map(for_markdown, cells))} |"
+def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(header)} |"
+    yield "|---" * len(header) + "|"
+    for cells in rows:
+        yield f"| {' | '.join(map(for_markdown, cells))} |"
 
 
 def legend(figures: Sequence[Figure]) -> str:
@@ -135,18 +137,15 @@ def _paper(figure: Figure) -> str:
     return f"{figure.printed.value:g}{'?' * figure.printed.suspect}"
 
 
-def _beside(figure: Figure) -> tuple[str, str]:
-    minus = figure.minus_paper
-    return _paper(figure), "" if minus is None or math.isnan(minus) else f"{minus:+.1f}"
-
-
 def _cost(figure: Figure, zero_shot: Figure) -> str:
     seconds = zero_shot.cell.mean
     return times(figure.cell.mean / seconds if seconds > 0 else None)
 
 
 HARM_CSV = "harm.csv"
-_HARM_HEADER = "extra_class,by,set,group,setting,n,rate,low,high,change,change_low,change_high"
+_HARM_HEADER = (
+    "extra_class,by,set,group,setting,n,rate,low,high,change,change_low,change_high".split(",")
+)
 _HEADER = (
     "table,section,row,setting,adapter,dataset,target,sensitive,metric,images,seeds,mean,"
     "standard_error,pooled,pooled_low,pooled_high,mark,difference,low,high,paper,minus_paper,"
@@ -173,7 +172,8 @@ class TableResult:
     def __str__(self) -> str:
         lines = []
         for table in tables_by_task(self.figures):
-            lines += ["", table.title, *map(" | ".join, (table.header, *table.rows))]
+            rows = ([text for text, _ in row] for row in table.rows)
+            lines += ["", table.title, *map(" | ".join, (table.header, *rows))]
         return "\n".join([*lines, "", legend(self.figures)])
 
 
@@ -203,10 +203,7 @@ def publish(run: TableRun, store: Store) -> TableResult:
         f"fair-tta bench {run.grid.name}",
         sections,
         intro=legend(figures),
-        overviews=[
-            Overview(table.title, table.header, [[(text, 0) for text in row] for row in table.rows])
-            for table in tables_by_task(figures)
-        ],
+        overviews=list(tables_by_task(figures)),
         tasks=whole,
     )
     write_whole(run.out / "report.html", page.encode())
@@ -215,24 +212,19 @@ def publish(run: TableRun, store: Store) -> TableResult:
 
 def to_csv(grid: Grid, figures: Sequence[Figure]) -> str:
     """A row for each cell, numbers in full."""
-    text = io.StringIO(newline="")
-    rows = CsvRows(text)
-    rows.add(_HEADER)
+    rows = []
     for f in figures:
-        task = ("Average", "", "")
+        s, task = f.setting, (AVERAGE, "", "")
+        printed: tuple[object, ...] = ("", "", "")
         if f.task is not None:
             task = f.task.dataset, f.task.target, " x ".join(f.task.sensitive)
-        printed: tuple[object, ...] = ("", "", "")
         if f.printed is not None:
-            printed = (f"{f.printed.value:g}", f.minus_paper, str(f.printed.suspect).lower())
-        error = "" if math.isnan(f.cell.error) else f.cell.error
-        spread = ["" if x is None else x for x in (f.difference, f.low, f.high)]
-        s = f.setting
+            printed = f"{f.printed.value:g}", f.minus_paper, str(f.printed.suspect).lower()
+        error = None if math.isnan(f.cell.error) else f.cell.error
         where = grid.name, s.section, s.row, s.name, repr(s.adapter), *task, f.metric
-        what = f.images, f.cell.seeds, f.cell.mean, error
-        pooled = ["" if x is None else x for x in percents(f.pooled)]
-        rows.add([*where, *what, *pooled, f.cell.mark, *spread, *printed])
-    return text.getvalue()
+        what = f.images, f.cell.seeds, f.cell.mean, error, *percents(f.pooled), f.cell.mark
+        rows.append([*where, *what, f.difference, f.low, f.high, *printed])
+    return _csv(_HEADER, rows)
 
 
 def harm_csv(audits: Sequence[Audit]) -> str:
@@ -240,9 +232,6 @@ def harm_csv(audits: Sequence[Audit]) -> str:
 
     Tables with many settings are audited in parts, each with zero-shot in it, which comes once.
     """
-    text = io.StringIO(newline="")
-    table = CsvRows(text)
-    table.add(_HARM_HEADER.split(","))
     rows: dict[tuple[str, ...], list[Any]] = {}
     for document in (audit.document for audit in audits):
         by = " x ".join(document.data.sensitive)
@@ -260,7 +249,13 @@ def harm_csv(audits: Sequence[Audit]) -> str:
                 figures += [] if change is None else [change.value, change.low, change.high]
                 where = [extra, by, h.classes, " / ".join(h.sensitive.values()) or "everybody"]
                 rows.setdefault((extra, by, *key), [*where, run.name, *figures])
-    for row in rows.values():
+    return _csv(_HARM_HEADER, rows.values())
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO(newline="")
+    table = CsvRows(text)
+    for row in (header, *rows):
         table.add(row)
     return text.getvalue()
 
@@ -327,7 +322,7 @@ def run_table(
         say: receives remarks: what was left out, how much disk is needed.
         progress: receives how many answers are finished, and of how many.
     """
-    for name, value in (("images", images), ("seeds", seeds)):
+    for name, value in (("images", images), ("seeds", seeds), ("batch_size", batch_size)):
         if not isinstance(value, int) or value < 1:
             raise FairTTAError(f"`{name}` should be at least 1 (got {value!r}).")
     require("pyarrow", "bench")  # before any work is done

@@ -108,14 +108,9 @@ def read_folder(
             )
         allowed = {target_column: task.targets, **task.sensitive}
     rows = iter_folder(
-        images_dir,
-        labels_csv,
-        target_column=target_column,
-        sensitive_columns=columns,
-        path_column=path_column,
-        allowed=allowed,
-        check_images=check_images,
-    )
+        images_dir, labels_csv, target_column=target_column, sensitive_columns=columns,
+        path_column=path_column, allowed=allowed, check_images=check_images,
+    )  # fmt: skip
     records, problems = collect(rows, file_of)
     if not records:
         raise DatasetError(f"no usable record in {os.fspath(labels_csv)!r}.\n{problems}")

@@ -265,14 +265,26 @@ def choose(
     key: Callable[[T], str],
     group: Callable[[T], Hashable | None],
 ) -> Iterable[T]:
-    """The first so many items, of these a sample (`sample_groups`); None for all.
+    """The first so many items, of these a sample in the order of the stream; None for all.
 
-    Raises:
-        FairTTAError: a number is not positive.
+    Of each group the sample has its share and at least one, even if it becomes larger by that.
+    Taken are the items whose digest of seed and key is smallest in their group. Items without a
+    group are passed on and not counted.
     """
     check_counts(limit, sample)
     some = items if limit is None else islice(items, min(limit, sys.maxsize))
-    return some if sample is None else sample_groups(some, sample, seed, key=key, group=group)
+    if sample is None:
+        return some
+    every = list(some)
+    chosen: list[int] = []
+    members: dict[Hashable, list[int]] = {}
+    for place, item in enumerate(every):
+        of = group(item)
+        (chosen if of is None else members.setdefault(of, [])).append(place)
+    shares = _shares({of: len(places) for of, places in members.items()}, sample)
+    for of, places in members.items():
+        chosen += sorted(places, key=lambda i: seeded_order(seed, key(every[i])))[: shares[of]]
+    return [every[place] for place in sorted(chosen)]
 
 
 def check_counts(limit: int | None, sample: int | None) -> None:
@@ -282,44 +294,14 @@ def check_counts(limit: int | None, sample: int | None) -> None:
             raise FairTTAError(f"`{name}` should be at least 1 (got {number!r}).")
 
 
-def sample_groups(
-    items: Iterable[T],
-    size: int,
-    seed: int,
-    *,
-    key: Callable[[T], str],
-    group: Callable[[T], Hashable | None],
-) -> list[T]:
-    """So many items, of each group its share and at least one; in the order of the stream.
-
-    Taken are the items whose digest of seed and key is smallest in their group.
-
-    Args:
-        items: the stream.
-        size: how many to take; all if there are fewer. With more groups than that, one of each.
-        seed: chooses which.
-        key: the name of an item.
-        group: what an item belongs to; None for one that is passed on and not counted.
-    """
-    every = list(items)
-    chosen: list[int] = []
-    members: dict[Hashable, list[int]] = {}
-    for place, item in enumerate(every):
-        of = group(item)
-        (chosen if of is None else members.setdefault(of, [])).append(place)
-    shares = _shares({of: len(places) for of, places in members.items()}, size)
-    for of, places in members.items():
-        chosen += sorted(places, key=lambda i: seeded_order(seed, key(every[i])))[: shares[of]]
-    return [every[place] for place in sorted(chosen)]
-
-
 def _shares(counts: Mapping[Hashable, int], size: int) -> dict[Hashable, int]:
     """In proportion, by largest remainders, and at least one of each."""
     total = sum(counts.values())
     if size >= total:
         return dict(counts)
     shares = {of: max(1, size * n // total) for of, n in counts.items()}
-    for of in sorted(counts, key=lambda of: (-(size * counts[of] % total), repr(of))):
+    rounded_down = (of for of, n in counts.items() if size * n >= total)  # others are rounded up
+    for of in sorted(rounded_down, key=lambda of: (-(size * counts[of] % total), repr(of))):
         if sum(shares.values()) >= size:
             break
         shares[of] += shares[of] < counts[of]
