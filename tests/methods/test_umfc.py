@@ -167,5 +167,5 @@ def test_strengths_are_checked(value: float) -> None:
 
 @pytest.mark.parametrize("clusters", [0, 1.5])
 def test_clusters_are_checked(clusters: Any) -> None:
-    with pytest.raises(FairTTAError, match="`clusters` should be at least 1"):
+    with pytest.raises(FairTTAError, match="`clusters` should be a whole number from 1 on"):
         UMFC(clusters=clusters)
