@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 
 # A busy machine is no defect: neither a slow example nor slow data fails a test.
 settings.register_profile(
-    "any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "any-machine", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any-machine")
 
@@ -55,7 +55,16 @@ def _load_once(model: Any, processor: Any = None, **options: Any) -> Any:
 @pytest.fixture
 def loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of a model is loaded once in this process, while its files stay as they are."""
-    monkeypatch.setattr("fair_tta.classifier.load", _load_once)
+    for module in ("classifier", "lab._runs.job"):
+        monkeypatch.setattr(f"fair_tta.{module}.load", _load_once)
+
+
+@pytest.fixture
+def few_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default a classifier looks at 8 views instead of 64."""
+    from fair_tta import AugMix, FairTPTClassifier
+
+    monkeypatch.setitem(FairTPTClassifier.__init__.__kwdefaults__, "views", AugMix(8))  # type: ignore[misc]
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-@pytest.mark.usefixtures("loaded_once", "tiny_hub")
+@pytest.mark.usefixtures("few_views", "loaded_once", "tiny_hub")
 @pytest.mark.parametrize("page", [p for p in PAGES if p.stem != "speed"], ids=lambda p: p.name)
 def test_python_on_pages_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of one page run in order, in one namespace; models of the hub are tiny stand-ins."""

@@ -66,7 +66,7 @@ def folder(tmp_path: Path) -> Path:
 def many(tmp_path: Path) -> Path:
     (tmp_path / "pics").mkdir()
     rows = []
-    for i in range(48):
+    for i in range(24):
         picture(i).save(tmp_path / "pics" / f"{i}.png")
         rows.append((f"{i}.png", "cat" if i % 3 else "dog", "water" if i % 2 else "land"))
     write_labels(tmp_path / "labels.csv", rows)

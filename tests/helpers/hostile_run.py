@@ -87,7 +87,7 @@ def python_api(folder: Path, backend: Any) -> None:
         mine = FairTPTClassifier(backend, *names, views=AugMix(4)) if views else clf
         for name, image in inputs.items():
             refused(name, partial(mine.predict, image))
-            refused(f"list, {name}", partial(mine.predict, [whole, image]))
+        refused("list", partial(mine.predict, [whole, path]))
         refused("proba", partial(mine.predict_proba, [path]))
         refused("encode", partial(mine.encode, [path]))
         refused("audit", partial(mine.audit, [whole, path], ["cat", "dog"], ["in", "on"]))
@@ -133,7 +133,7 @@ def peak() -> int:
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     backends = models()
-    clf = FairTPTClassifier(backends["open_clip"], ["a", "b"])
+    clf = FairTPTClassifier(backends["open_clip"], ["a", "b"], views=AugMix(4))
     clf.predict(Image.new("RGB", (4000, 4000)))  # what a photo takes
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, used + ROOM))

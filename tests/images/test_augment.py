@@ -15,7 +15,7 @@ from PIL import Image
 from fair_tta._images import augment
 
 Pixels = npt.NDArray[np.uint8]
-light = settings(max_examples=80, deadline=None, database=None)
+light = settings(max_examples=40, deadline=None, database=None)
 NICE = [0.0, 0.5, -0.5, 1.0, -1.0, 0.2, -0.2, 0.1, 1 / 3, 0.03, 1e-9, -1e-17]
 
 

@@ -28,7 +28,7 @@ FORMATS = ["PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF"]
 PLAIN_MODES = ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK"]
 PLAIN_MODES += ["YCbCr", "LAB", "HSV"]
 DEEP_MODES = ["I", "I;16", "I;16B", "I;16L", "F"]
-light = settings(max_examples=60, deadline=None, database=None)
+light = settings(max_examples=40, deadline=None, database=None)
 
 
 def noise(*shape: int, seed: int = 0) -> np.ndarray:

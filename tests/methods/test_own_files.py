@@ -208,17 +208,20 @@ def test_other_processes_find_the_class(folder: Path) -> None:
     """A job runs the file again; a file that was changed since is not taken for it."""
     rich = parse_adapter("own/more.py:Rich:steps=7")
     made = pickle.dumps(Job("miniature", (), (rich,), is_kept=False))
-    code = "import pickle, sys; print(pickle.load(sys.stdin.buffer).adapters[0])"
-
-    def load() -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [sys.executable, "-c", code], input=made, cwd="/", capture_output=True
-        )
-
-    assert load().stdout.startswith(b"Rich(number=2, steps=7, mode='mean'")
+    code = (
+        "import pickle, sys; from pathlib import Path\n"
+        "made, file = sys.stdin.buffer.read(), Path(sys.argv[1])\n"
+        "text = file.read_text(); file.write_text('x = 1')\n"
+        "try: pickle.loads(made)\n"
+        "except Exception as error: print(error)\n"
+        "file.write_text(text); print(pickle.loads(made).adapters[0])"
+    )
+    command = [sys.executable, "-c", code, str(folder / "own" / "more.py")]
+    done = subprocess.run(command, input=made, cwd="/", capture_output=True)
+    refused, loaded = done.stdout.splitlines()
+    assert b"was changed while it was in use: run the same command again" in refused
+    assert loaded.startswith(b"Rich(number=2, steps=7, mode='mean'")
     assert sorted(p.name for p in folder.rglob("*")) == ["more.py", "own", "soft_vote.py"]
-    (folder / "own" / "more.py").write_text("x = 1\n")
-    assert b"was changed while it was in use: run the same command again" in load().stderr
 
 
 @pytest.mark.usefixtures("folder")

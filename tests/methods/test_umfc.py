@@ -67,7 +67,7 @@ def by_formula(
     return np.array(rows)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(drawn())
 def test_perceived_groups_are_its_formula(case: Drawn) -> None:
     v, x = reference()[:, 0].numpy(), case.features[:, 0].numpy()
@@ -93,7 +93,7 @@ def test_clusters_are_its_formula(clusters: int) -> None:
     np.testing.assert_allclose(ours, by_formula(case, [groups], 0.9, 0.3), atol=1e-9)
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(drawn())
 def test_without_strength_it_is_zero_shot(case: Drawn) -> None:
     for perceived in (False, True):
@@ -101,7 +101,7 @@ def test_without_strength_it_is_zero_shot(case: Drawn) -> None:
         torch.testing.assert_close(ours, case.zero_shot)
 
 
-@settings(max_examples=20)
+@settings(max_examples=6)
 @given(drawn())
 def test_order_and_precision_do_not_matter(case: Drawn) -> None:
     for perceived in (False, True):

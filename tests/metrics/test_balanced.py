@@ -36,7 +36,7 @@ def _small_groups_are_fine() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ROWS)
 def test_it_is_the_mean_over_groups_that_are_there(rows: Case) -> None:
     columns: Any = tuple(map(list, zip(*rows, strict=True)))

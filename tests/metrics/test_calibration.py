@@ -69,7 +69,7 @@ def test_calibration_error_by_hand(pairs: list[tuple[bool, float]], bins: int) -
     assert abs(off.mean()) - 1e-9 <= found.value <= np.abs(off).mean() + 1e-9
 
 
-@settings(max_examples=200)
+@settings(max_examples=40)
 @given(images, st.data())
 def test_a_last_digit_changes_a_last_digit(
     pairs: list[tuple[bool, float]], data: st.DataObject

@@ -14,7 +14,7 @@ stats: Any = pytest.importorskip("scipy.stats")
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_it_is_scipys_exact_interval(data: st.DataObject) -> None:
     n = data.draw(st.one_of(st.integers(1, 60), st.integers(61, 20_000)))
     correct = data.draw(st.integers(0, n))

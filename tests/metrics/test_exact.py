@@ -17,7 +17,7 @@ from fair_tta.errors import FairTTAError
 stats: Any = pytest.importorskip("scipy.stats")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 3000), st.integers(0, 3000))
 def test_mcnemar_is_the_binomial_test(a: int, b: int) -> None:
     expected = stats.binomtest(a, a + b).pvalue if a + b else 1.0

@@ -22,7 +22,7 @@ ROWS = st.lists(
 
 
 @given(ROWS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_rates_are_counts_and_intervals_scipys(rows: list[tuple[str, str, str]]) -> None:
     found = harm_rate(
         [r[0] for r in rows], [r[2] for r in rows], {"a", "b"}, values=["x", "y", "z"]
@@ -42,7 +42,7 @@ def test_rates_are_counts_and_intervals_scipys(rows: list[tuple[str, str, str]])
 
 
 @given(ROWS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_changes_are_differences_of_rates(rows: list[tuple[str, str, str]]) -> None:
     before, after, group = ([r[i] for r in rows] for i in range(3))
     change = harm_rate_change(before, after, group, ["a"])

@@ -172,7 +172,7 @@ def one_group(rows: Columns, metric: definitions.Metric) -> bool:
     return len(set(cells.tolist())) == 1
 
 
-@settings(max_examples=150)
+@settings(max_examples=40)
 @given(audits(), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
 def test_an_interval_has_a_width_holds_the_estimate_and_turns_with_the_runs(
     rows: Columns, level: float
@@ -194,7 +194,7 @@ def test_an_interval_has_a_width_holds_the_estimate_and_turns_with_the_runs(
         assert other.high == pytest.approx(-one.low, abs=1e-12)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(audits(), st.randoms(use_true_random=False))
 def test_names_and_order_of_groups_do_not_matter(rows: Columns, shuffle: Any) -> None:
     groups, classes = len(rows.groups), len(rows.targets)
@@ -256,8 +256,13 @@ def test_a_gap_that_closes_is_seen() -> None:
         assert (found[name].high or 0) < -0.05, name
 
 
-@pytest.mark.parametrize("n", [3, 5, 10, 30])
-@pytest.mark.parametrize("shape", [(0.5, 2.0), (0.3, 1.0), (5.0, 1.0), (1.0, 1.0), (0.2, 2.0)])
+@pytest.mark.parametrize(
+    ("n", "shape"),
+    [
+        *((n, (0.2, 2.0)) for n in (3, 5, 10, 30)),
+        *((5, shape) for shape in ((0.5, 2.0), (0.3, 1.0), (5.0, 1.0), (1.0, 1.0))),
+    ],
+)
 def test_means_hold_on_few_images(n: int, shape: tuple[float, float]) -> None:
     """Entropies of one run, and their changes: skewed, as those of confident models are."""
     generator = np.random.default_rng(0)
@@ -300,7 +305,7 @@ def test_intervals_hold_where_there_is_an_effect(coverage: ModuleType) -> None:
     )
     for design in coverage.designs():
         if design.name in wanted:
-            for name, tally in coverage.simulate(design, 100).items():
-                # 0.95 of 100 is 95 with a standard deviation of 2.2
-                assert tally.coverage >= 87 / 100, (design.name, name)
+            for name, tally in coverage.simulate(design, 50).items():
+                # 0.95 of 50 is 47.5 with a standard deviation of 1.5
+                assert tally.coverage >= 43 / 50, (design.name, name)
                 assert tally.narrowest > 0

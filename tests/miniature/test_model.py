@@ -64,7 +64,7 @@ def test_its_logits_equal_those_of_open_clip_for_unknown_words_too() -> None:
 @EVERY_TASK
 def test_zero_shot_figures_lie_in_the_papers_range(task: MiniatureTask) -> None:
     episodes = run_episodes(
-        [task], {"": ZeroShot()}, seeds=range(3), images=180, split=WorldSplit.VALIDATION
+        [task], {"": ZeroShot()}, seeds=[0], images=180, split=WorldSplit.VALIDATION
     )
     found = [measure(RunColumns.of(task.targets, episode.rows)) for episode in episodes]
     figures = {key: float(np.mean([row[key] for row in found])) for key in found[0]}

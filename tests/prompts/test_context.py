@@ -119,7 +119,7 @@ names = st.lists(name, min_size=2, max_size=4, unique=True)
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(
     st.tuples(phrase, phrase, phrase), st.booleans(), names, names, st.sampled_from(["", ".", "!"]),
     st.booleans(),

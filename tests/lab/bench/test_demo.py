@@ -36,10 +36,13 @@ from fair_tta.metrics import Estimate
 from fair_tta.metrics._estimate import undefined
 from fair_tta.miniature import TASKS
 
+IMAGES = 8
+"""Of each seed: two of each group of birds."""
+
 
 @pytest.fixture(scope="module")
 def episodes() -> list[Episode]:
-    return list(run_episodes(TASKS.values(), seeds=range(2), images=12))
+    return list(run_episodes(TASKS.values(), seeds=range(2), images=IMAGES))
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +58,7 @@ def test_every_method_runs_on_every_task_and_seed(episodes: list[Episode]) -> No
 def test_a_second_run_gives_the_same_digits(episodes: list[Episode]) -> None:
     names = ("ZeroShot", "FairTPT", "Association")
     methods = {name: METHODS[name] for name in names}
-    again = run_episodes([TASKS["scenes"]], methods, seeds=[0], images=12)
+    again = run_episodes([TASKS["scenes"]], methods, seeds=[0], images=IMAGES)
     before = [e for e in episodes if (e.task.name, e.seed) == ("scenes", 0) and e.method in methods]
     assert [e.predictions for e in again] == [e.predictions for e in before]
 
@@ -119,7 +122,7 @@ def test_views_are_part_of_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the time of this process alone: a busy machine may take longer for anything."""
     monkeypatch.setattr("fair_tta.lab._runs.worker.time.perf_counter", time.process_time)
     methods: dict[str, Adapter] = {"one": ZeroShot(), "many": Zero()}
-    one, many = run_episodes([TASKS["badges"]], methods, seeds=[0], images=12)
+    one, many = run_episodes([TASKS["badges"]], methods, seeds=[0], images=4)
     assert many.seconds > one.seconds
 
 
@@ -152,7 +155,7 @@ def test_cells_are_marked_as_the_paired_interval_of_the_audit_says(
 
 def test_effects_have_their_intervals_and_fit(audits: dict[str, Audit]) -> None:
     overview = effect_table(audits)
-    assert "24 images of each task" in overview.title
+    assert f"{2 * IMAGES} images of each task" in overview.title
     assert len(overview.rows) == len(TASKS) * (len(METHODS) - 1)
     console = Console(width=80, record=True, file=StringIO())
     console.print(to_rich(overview))
@@ -183,7 +186,7 @@ def test_cells_as_text() -> None:
 def test_the_audit_pools_the_seeds(audits: dict[str, Audit]) -> None:
     audit = audits["birds"]
     assert list(audit.runs) == list(METHODS)
-    assert audit.document.data.n == 24
+    assert audit.document.data.n == 2 * IMAGES
 
 
 def test_the_page_shows_tables_and_changed_pictures(

@@ -178,10 +178,17 @@ def test_a_fitted_method_in_a_table(model: str, tmp_path: Path) -> None:
     assert "strong" in stdout
 
 
-@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("engine", "workers"),
+    [
+        ("local", 1),
+        pytest.param("local", 2, marks=pytest.mark.slow),
+        pytest.param("ray", 2, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.filterwarnings("ignore")  # of Ray and of what it imports
 def test_a_method_of_ones_own_in_worker_processes(
-    engine: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: str, workers: int, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its file is beside the table; when it is changed, its rows are made again and no others."""
     pets = bench_tiny.save_pets(tmp_path / "pets", 8)
@@ -195,7 +202,7 @@ def test_a_method_of_ones_own_in_worker_processes(
         "--table", "pets/mine.toml", "--model", model, "--images", 8, "--seeds", 1, "--views", 4,
         "--batch-size", 4, "--engine", engine, "--out", "out",
     )  # fmt: skip
-    code, stdout, stderr = call(*options, "--workers", 2)
+    code, stdout, stderr = call(*options, "--workers", workers)
     assert code == 0, stderr
     assert "soft_vote.py:SoftVote" in stdout
     assert {c["images"] for c in cells(tmp_path / "out")} == {"8"}

@@ -104,7 +104,7 @@ cells = (
 @example(rows=[("0", "0", path, "0") for path in ("0/", "./a//b", "../c", "/d")], separator=",",
          encoding="utf-8")  # fmt: skip
 @settings(
-    max_examples=60,
+    max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

@@ -31,7 +31,7 @@ def keys_of(data: Dataset) -> list[str]:
 names = st.lists(st.text(min_size=1), min_size=1, max_size=30, unique=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(keys=names, k=st.integers(1, 40), seed=st.integers(0, 2**32), order=st.randoms())
 def test_a_sample_depends_on_seed_and_keys_only(
     keys: list[str], k: int, seed: int, order: random.Random

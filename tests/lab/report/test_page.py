@@ -349,6 +349,7 @@ def test_any_name_will_do(names: list[str]) -> None:
     Page(html(sample(n=20, runs=["r"], targets=[a, b], sensitive={"s": [c, d]}, scores=False)))
 
 
+@pytest.mark.slow
 def test_the_same_audit_gives_the_same_bytes(tmp_path: Path) -> None:
     """In another process too, where sets have another order."""
     audit = sample(n=60, runs=["a", "b"])

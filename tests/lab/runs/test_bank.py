@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from pathlib import Path
@@ -180,7 +181,8 @@ def test_features_that_cannot_be_written_leaves_nothing(
 
 def test_identity(tmp_path: Path) -> None:
     model = bench_tiny.save_model(tmp_path / "clip")
-    backend, twin = load_backend(model), load_backend(model)
+    backend = load_backend(model)
+    twin, other = copy.deepcopy(backend), copy.deepcopy(backend)
     facts = feature_identity(backend, AugMix(6))
     assert str(tmp_path) not in str(facts)
     assert facts == feature_identity(twin, AugMix(6))
@@ -193,7 +195,6 @@ def test_identity(tmp_path: Path) -> None:
     with torch.no_grad():
         next(twin.model.parameters()).add_(1e-3)  # type: ignore[attr-defined]
     different.append(feature_identity(twin, AugMix(6)))
-    other = load_backend(model)
     other._image_processor.image_mean = [0.1, 0.2, 0.3]  # type: ignore[attr-defined]
     different.append(feature_identity(other, AugMix(6)))
     assert all(facts != other for other in different)

@@ -159,8 +159,7 @@ def test_names_that_share_a_token_with_the_context_are_refused() -> None:
 # --- FairTPT ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rate", RATES, ids=lambda rate: f"{rate[0]}-{rate[1]}")
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(("name", "rate"), list(zip(KINDS, [*RATES, ELRA], strict=True)))
 def test_lam_0_is_tpt(name: str, rate: Rate) -> None:
     text = text_of(name)
     views = make_views(text)
@@ -175,9 +174,12 @@ def test_lam_0_is_tpt(name: str, rate: Rate) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loss", "upgrad"), [("S", False), ("S", True), ("TS", True), ("super-TS", False)]
-)
-@pytest.mark.parametrize("name", KINDS)
+    ("name", "loss", "upgrad"),
+    [
+        ("CLIP", "S", False), ("open_clip", "S", True), ("SigLIP", "TS", True),
+        ("Chinese-CLIP", "super-TS", False), ("CLIP", "super-TS", True),
+    ],
+)  # fmt: skip
 def test_elra_step(name: str, loss: Any, upgrad: bool) -> None:
     text = text_of(name)
     views = make_views(text)

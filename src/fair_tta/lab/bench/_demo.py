@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 
 from fair_tta._identity import classifier_provenance
@@ -113,8 +114,9 @@ def run_episodes(
     for task in tasks:
         wording = Question(task.targets, task.sensitive, task.template)
         clf = FairTPTClassifier(backend, task.targets, task.sensitive, task.template)
-        reference = task.draw(REFERENCE_IMAGES, REFERENCE_SEED, split=WorldSplit.VALIDATION)
-        fitted, _, _ = fit_on_images(clf, methods, map(_asked, reference))
+        reference = task.stream(REFERENCE_SEED, split=WorldSplit.VALIDATION)
+        few = islice(reference, REFERENCE_IMAGES)  # drawn only if a method needs them
+        fitted, _, _ = fit_on_images(clf, methods, map(_asked, few))
         job = Job(backend, (wording,), tuple(fitted.values()), is_kept=False)
         runner = Runner(job, Local())
         warm_up = map(_asked, task.draw(min(images, 4), 0, split=split))
