@@ -1,7 +1,8 @@
-"""Pictures that would take all memory are refused, by every way in."""
+"""Images that would take all memory are refused, by every way in."""
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import subprocess
@@ -13,7 +14,7 @@ import families
 import pytest
 import transformers
 from checks import picture
-from cli_fixtures import write_labels
+from cli_fixtures import call, write_labels
 from PIL import Image
 
 from fair_tta import ImageError
@@ -72,6 +73,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_a_line_is_refused_and_the_others_are_answered(folder: Path) -> None:
+    options = ["--targets", "cat,dog", "--model", str(folder / "model"), "--adapter", "zero-shot"]
+    out = call("predict", str(folder / "pics"), "--json", *options, code=4)
+    errors = [json.loads(line)["error"] for line in out.stdout.splitlines()]
+    assert errors[:-1] == [None] * 8
+    assert "too long and narrow" in errors[-1]
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="bounds and measures memory as Linux does")
 def test_a_hundred_bytes_do_not_take_gigabytes(folder: Path) -> None:
     script = Path(__file__).parents[1] / "helpers" / "hostile_run.py"

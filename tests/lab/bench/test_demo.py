@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -12,10 +14,11 @@ from report_samples import Page
 from rich.console import Console
 from typer.testing import CliRunner
 
-from fair_tta import TPT, LogitBalance, Zero, ZeroShot
+from fair_tta import TPT, AugMix, LogitBalance, Zero, ZeroShot
 from fair_tta.auditing import Audit
 from fair_tta.extend import Adapter
 from fair_tta.lab._cli import app
+from fair_tta.lab._runs.job import Job
 from fair_tta.lab.bench._demo import (
     METHODS,
     REFERENCE_IMAGES,
@@ -38,6 +41,13 @@ from fair_tta.miniature import TASKS
 
 IMAGES = 8
 """Of each seed: two of each group of birds."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_views() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fair_tta.lab.bench._demo.Job", partial(Job, views=AugMix(8)))
+        yield
 
 
 @pytest.fixture(scope="module")
