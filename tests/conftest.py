@@ -64,7 +64,8 @@ def few_views(monkeypatch: pytest.MonkeyPatch) -> None:
     """By default a classifier looks at 8 views instead of 64."""
     from fair_tta import AugMix, FairTPTClassifier
 
-    monkeypatch.setitem(FairTPTClassifier.__init__.__kwdefaults__, "views", AugMix(8))  # type: ignore[misc]
+    defaults: Any = FairTPTClassifier.__init__.__kwdefaults__
+    monkeypatch.setitem(defaults, "views", AugMix(8))
 
 
 @pytest.fixture

@@ -102,10 +102,12 @@ def views_of(task: Task, count: int = 16, seed: int = 0) -> Tensor:
 
 def settings_of(third: int) -> list[tuple[float, bool, str, str]]:
     """A third of all settings, in which every pair of values occurs."""
-    kinds = (LAMBDAS, [False, True], ["fixed", "elra"], ATTRIBUTES)
-    places = product(*(range(len(kind)) for kind in kinds))
-    chosen = [place for place in places if sum(place) % 3 == third]
-    return [tuple(kind[i] for kind, i in zip(kinds, place, strict=True)) for place in chosen]  # type: ignore[misc,index]
+    places = product(range(len(LAMBDAS)), range(2), range(2), range(len(ATTRIBUTES)))
+    return [
+        (LAMBDAS[lam], bool(upgrad), ("fixed", "elra")[rate], ATTRIBUTES[attributes])
+        for lam, upgrad, rate, attributes in places
+        if (lam + upgrad + rate + attributes) % 3 == third
+    ]
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -224,7 +224,8 @@ def test_the_same_seed_gives_the_same_bits(plain: FairTPTClassifier, adapter: Ad
 )
 def test_the_default_device_does_not_matter(plain: FairTPTClassifier, adapter: Adapter) -> None:
     """As after `torch.set_default_device("cuda")`: what lands there has no numbers here."""
-    settings, image = {"adapter": adapter, "backend": plain.backend}, picture()
+    settings: dict[str, Any] = {"adapter": adapter, "backend": plain.backend}
+    image = picture()
     expected = classifier(**settings).predict(image)
     with torch.device("meta"):
         found = classifier(**settings, fit_again=True).predict(image)
