@@ -564,8 +564,8 @@ def test_what_folders_do_not_label_is_listed(tmp_path: Path, tiny_model: str) ->
     assert "2 rows were left out" in out.stdout
     listed = {(p["row"], p["what"]): p["problem"] for p in table_of(tmp_path / "out/problems.csv")}
     assert listed == {
-        ("5", "cat/früh/caf\\udce9.png"): "file name is not Unicode (rename the file)",
-        ("6", "stray.png"): "image lies above the folders that are the labels",
+        ("6", "cat/früh/caf\\udce9.png"): "file name is not Unicode (rename the file)",
+        ("5", "stray.png"): "image lies above the folders that are the labels",
     }
     assert len(table_of(tmp_path / "out" / "predictions.csv")) == 4
     assert (tmp_path / "out" / "labels.csv").read_text() == "mine"
