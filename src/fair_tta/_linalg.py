@@ -21,15 +21,9 @@ def wide(x: Tensor) -> Tensor:
 
 
 def length_and_direction(x: Tensor, dims: int = 1) -> tuple[Tensor, Tensor]:
-    """Lengths over all but the first dimensions, and x divided by them.
+    """Lengths over all but the first `dims` dimensions, and x divided by them.
 
-    Args:
-        x: ``[..., numbers]``
-        dims: how many first dimensions are kept.
-
-    Returns:
-        ``[first dimensions]``, and the shape of `x`, both on the CPU in float64: zeros where the
-        length is 0 and NaN where it is not finite.
+    Both are on the CPU in float64: zeros where the length is 0 and NaN where it is not finite.
     """
     x = wide(x)
     flat = x.flatten(dims)

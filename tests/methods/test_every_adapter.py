@@ -442,7 +442,7 @@ def test_a_sweep_needs_one_vision_pass(plain: FairTPTClassifier) -> None:
     [
         (lambda: Zero(rho=0), r"`rho` should be a fraction of the views in \(0, 1\] \(got 0\)"),
         (lambda: TPT(rho=1.1), "`rho` should be"),
-        (lambda: TPT(steps=-1), r"`steps` should be 0 or more \(got -1\)"),
+        (lambda: TPT(steps=-1), r"`steps` should be a whole number from 0 on \(got -1\)"),
         (lambda: TPT(steps=1.5), "`steps` should be"),  # type: ignore[arg-type]
         (lambda: TPT(rate=5e-3), "`rate` should be a policy"),  # type: ignore[arg-type]
         (lambda: FairTPT(lam=-1), "`lam` should be at least 0"),

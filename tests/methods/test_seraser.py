@@ -174,7 +174,7 @@ class NotFrozen:
     [
         (lambda: SEraser(auxiliary=3), "`auxiliary` should be a function of an image and a random"),  # type: ignore[arg-type]
         (lambda: SEraser(auxiliary=DistortedViews), "`auxiliary` should be a function"),  # type: ignore[arg-type]
-        (lambda: SEraser(steps=-1), "`steps` should be 0 or more"),
+        (lambda: SEraser(steps=-1), "`steps` should be a whole number from 0 on"),
         (lambda: SEraser(rate=1), "`rate` should be a policy"),  # type: ignore[arg-type]
         (lambda: SEraser(auxiliary=NotFrozen()), r"and hashable as .* is \(got NotFrozen"),
     ],

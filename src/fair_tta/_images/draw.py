@@ -27,14 +27,8 @@ _AT_ONCE = 2**25  # numbers between the two products
 def crops(images: npt.NDArray[np.uint8], boxes: Tensor, size: tuple[int, int]) -> Tensor:
     """Bilinear with antialiasing, first along rows, then along columns, rounded after each as PIL.
 
-    Args:
-        images: ``[images, height, width, 3]``.
-        boxes: ``[images, views, 5]``: top, left, height and width of the crop, and 1 if it is
-            mirrored. On the device that is to do the work.
-        size: height and width of the views.
-
-    Returns:
-        ``[images, views, 3, height, width]``, levels from 0 to 255 in uint8.
+    From images ``[images, height, width, 3]`` and boxes ``[images, views, 5]`` (top, left, height,
+    width, and 1 to mirror), on the device of the boxes: ``[images, views, 3, *size]`` in uint8.
     """
     count, views = boxes.shape[:2]
     there = torch.from_numpy(images).to(boxes.device)
@@ -126,18 +120,11 @@ _SMALL = 2**21  # numbers in all views, below which threads cost more than they 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that was drawn for one view.
+    """All that was drawn for one view: a crop, and chains of operations to mix it with."""
 
-    Attributes:
-        box: top, left, height and width of the crop.
-        flip: whether the crop is mirrored.
-        weights: of the crop itself and of each chain; they add up to one.
-        chains: operations to apply to the crop one after another.
-    """
-
-    box: tuple[int, int, int, int]
+    box: tuple[int, int, int, int]  # top, left, height, width
     flip: bool
-    weights: tuple[float, ...] = (1.0,)
+    weights: tuple[float, ...] = (1.0,)  # of the crop itself and of each chain: they sum to one
     chains: tuple[tuple[partial[Pixels], ...], ...] = ()
 
 

@@ -122,13 +122,10 @@ _ANY_MODEL = 16  # times as long as wide, and no model has an edge that is too m
 
 
 class Vision:
-    """Features of images and of their views.
+    """Features of images and of their views, which seed and content of an image determine.
 
-    Args:
-        backend: the model.
-        views: a strategy, a function, or a tensor or list of images to use as views.
-        seed: with the content of an image it seeds the image's views.
-        cache: where features are kept. Whoever hands it over clears it when weights change.
+    `views` is a strategy, a function, or a tensor or list of images to use as views. Whoever hands
+    over the cache clears it when weights change.
     """
 
     def __init__(self, backend: Backend, views: Any, seed: int, cache: Cache) -> None:
@@ -157,12 +154,8 @@ class Vision:
         """Unit features ``[images, views, dim]``; view 0 is the image itself.
 
         Those in the cache are not made again, so that another method on the same images costs no
-        second pass through the vision tower.
-
-        Args:
-            images: in RGB.
-            with_views: False for the images alone.
-            auxiliary: views that a method brings along, in place of the classifier's.
+        second pass through the vision tower. `auxiliary` are views that a method brings along, in
+        place of the classifier's.
         """
         views = auxiliary or (self.views if with_views else None)
         return self._kept(images, auxiliary or with_views, lambda new: self._encode(new, views))

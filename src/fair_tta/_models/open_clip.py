@@ -21,13 +21,7 @@ from fair_tta.errors import ModelError
 
 
 class OpenClipBackend(TextTower):
-    """An open_clip model with its preprocessing and tokenizer.
-
-    Args:
-        model: has `encode_image` and `encode_text`.
-        preprocess: the model's own transform, PIL image to tensor.
-        tokenizer: the model's own tokenizer, sentences to ids.
-    """
+    """An open_clip model (`encode_image`, `encode_text`) with its own transform and tokenizer."""
 
     def __init__(
         self,

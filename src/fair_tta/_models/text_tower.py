@@ -84,16 +84,10 @@ class TextTower:
     """The text side of a backend: a text tower that can be fed with embeddings.
 
     Args:
-        model: the module that holds the tower.
-        tower: what to call the tower in messages.
+        model: the module that holds the tower, which messages call `tower`.
         call: the model's own text features from ids and mask; must also take shortened ids.
         probe: at least one tokenised sentence, shorter than the full length.
         slack: how many columns of padding to keep when the tail is cut.
-
-    Attributes:
-        layer: turns ids into embeddings, which can be replaced; if it is None, `reason` is why.
-        cuts_tail: whether padding after the last real token is left out (exact for this tower).
-        sharing: how prompts that begin alike share the work on their beginning, if they can.
     """
 
     def __init__(
@@ -104,10 +98,10 @@ class TextTower:
         self._own_call = call
         self._slack = slack
         self._masked = True
-        self.layer: nn.Module | None = None
-        self.reason = ""
-        self.cuts_tail = False
-        self.sharing: Sharing | None = None
+        self.layer: nn.Module | None = None  # turns ids into embeddings, which can be replaced
+        self.reason = ""  # why there is none
+        self.cuts_tail = False  # padding after the last real token is left out: exact here
+        self.sharing: Sharing | None = None  # of the work on beginnings that prompts share
         with untouched(model):  # ours alone, or hooks of two threads would see each other's calls
             self._explore(probe)
 

@@ -24,11 +24,8 @@ _NO_LIMIT = 512  # for text towers and tokenizers that name no longest sentence
 class TransformersBackend(TextTower):
     """A transformers dual encoder with its image processor and tokenizer.
 
-    Args:
-        model: has `get_text_features` and `get_image_features`, or is BLIP's retrieval model, of
-            which the image-text-contrastive half is used.
-        image_processor: the model's image processor.
-        tokenizer: the model's tokenizer.
+    It has `get_text_features` and `get_image_features`, or is BLIP's retrieval model, of which the
+    image-text-contrastive half is used.
     """
 
     def __init__(self, model: Any, image_processor: Any, tokenizer: Any) -> None:

@@ -71,10 +71,7 @@ def _download(name: str, patterns: str) -> tuple[Path, str]:
 def check_folder(name: str, folder: Path, *, is_model: bool = True) -> None:
     """Raise `ModelError` unless transformers may read the files of this folder.
 
-    Args:
-        name: what the user calls the model.
-        folder: where its files are.
-        is_model: False if tokenizer and image processor alone are wanted, without code in any case.
+    `name` is what the user calls it; not `is_model` if tokenizer and image processor are wanted.
     """
     if is_model and (folder / "adapter_config.json").exists():
         _refuse(name, "its adapter_config.json names another model to load")

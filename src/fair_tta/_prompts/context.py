@@ -69,14 +69,9 @@ class PromptSet:
         return PromptSet(self.texts, self.tokens, torch.where(self.slots < 0, -1, self.slots + by))
 
     def splice(self, embeddings: Tensor, context: Tensor) -> Tensor:
-        """Put context vectors into token embeddings.
+        """Put context vectors ``[..., vectors, width]`` into the embeddings of `tokens`.
 
-        Args:
-            embeddings: ``[prompts, length, width]``, those of `tokens`.
-            context: ``[..., vectors, width]``.
-
-        Returns:
-            ``[..., prompts, length, width]``, differentiable in both.
+        ``[prompts, length, width] -> [..., prompts, length, width]``, differentiable in both.
         """
         vectors = context[..., self.slots.clamp(min=0), :]
         return torch.where((self.slots >= 0).unsqueeze(-1), vectors, embeddings)
@@ -96,25 +91,14 @@ def concatenate(sets: Sequence[PromptSet]) -> PromptSet:
 
 def match(a: Sequence[int], b: Sequence[int]) -> list[int]:
     """A longest common subsequence: for each of `a` the index of its partner in `b`, or -1."""
-    length = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
+    best: list[list[dict[int, int]]] = [[{}] * (len(b) + 1) for _ in range(len(a) + 1)]
     for i in reversed(range(len(a))):
         for j in reversed(range(len(b))):
-            length[i][j] = (
-                length[i + 1][j + 1] + 1
-                if a[i] == b[j]
-                else max(length[i + 1][j], length[i][j + 1])
-            )
-    partner = [-1] * len(a)
-    i = j = 0
-    while i < len(a) and j < len(b):
-        if a[i] == b[j]:
-            partner[i] = j
-            i, j = i + 1, j + 1
-        elif length[i + 1][j] >= length[i][j + 1]:
-            i += 1
-        else:
-            j += 1
-    return partner
+            if a[i] == b[j]:
+                best[i][j] = {i: j, **best[i + 1][j + 1]}
+            else:
+                best[i][j] = max(best[i + 1][j], best[i][j + 1], key=len)
+    return [best[0][0].get(i, -1) for i in range(len(a))]
 
 
 def merge(a: Sequence[int], b: Sequence[int]) -> list[int]:

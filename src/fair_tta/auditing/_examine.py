@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import count, islice
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,12 @@ from PIL.Image import Image
 from tqdm.auto import tqdm
 
 from fair_tta._identity import ORIGIN, classifier_provenance, describe_adapter, environment
-from fair_tta._images.load import is_single_image
+from fair_tta._images.load import in_turn, is_single_image
 from fair_tta.auditing import _examination as doc
 from fair_tta.auditing._document import AdapterFields, Difference, Measured
 from fair_tta.auditing._examination import Associations, ChangedImages, Examination
 from fair_tta.classifier import FairTPTClassifier, checked_images
-from fair_tta.errors import FairTTAError, ImageError
+from fair_tta.errors import FairTTAError
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._registry import find_adapter
@@ -97,12 +97,7 @@ _LEAST = float(np.finfo(np.float32).tiny)  # of a probability, for its logarithm
 
 
 class Perceptions:
-    """A few numbers of each image.
-
-    Args:
-        associations: of the prompts; it has the names of values and classes.
-        adapters: ``{name: adapter}``
-    """
+    """A few numbers of each image, for methods by name and the associations of the prompts."""
 
     def __init__(self, associations: Associations, adapters: Mapping[str, Adapter]) -> None:
         self._logits = associations.to_dict()
@@ -255,13 +250,14 @@ def examine_classifier(
     images = checked_images(images)
     if progress:
         images = tqdm(images, unit="image")
-    loaded = _loaded(classifier, images)
 
     def answers() -> Iterator[tuple[str, Image, Sequence[Prediction]]]:
         number = count()
-        while batch := list(islice(loaded, classifier.batch_size)):
-            found = _predictions(classifier, batch, [ZeroShot(), *methods.values()])
-            for image, predictions in zip(batch, found, strict=True):
+        for batch in in_turn(images, classifier.vision.load, classifier.batch_size):
+            if batch.error is not None:
+                raise batch.error
+            found = _predictions(classifier, batch.images, [ZeroShot(), *methods.values()])
+            for image, predictions in zip(batch.images, found, strict=True):
                 yield f"image {next(number)}", image, predictions
 
     return examine_answers(classifier, methods, answers(), interval=interval)
@@ -308,14 +304,6 @@ def named_adapters(
             "{name: adapter}."
         )
     return found
-
-
-def _loaded(classifier: FairTPTClassifier, images: Iterable[Any]) -> Iterator[Image]:
-    for index, image in enumerate(images):
-        try:
-            yield classifier.vision.load(image)
-        except ImageError as error:
-            raise ImageError(f"image {index}: {error}") from error
 
 
 def _predictions(

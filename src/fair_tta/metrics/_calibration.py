@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, check_count
 from fair_tta.metrics._bootstrap import Interval, accepts_level, read_interval
 from fair_tta.metrics._columns import Column, Floats, Sensitive, Values, check_length, parse_columns
 from fair_tta.metrics._estimate import Estimate, undefined, warn_small
@@ -178,8 +178,7 @@ def calibration(right: Any, sure: Floats, bins: int, interval: Interval | None) 
     than the error of its noise. The noise of the bins is drawn from the normal limit of their
     bootstrap.
     """
-    if not isinstance(bins, int) or bins < 1:
-        raise FairTTAError(f"`bins` should be a whole number from 1 on (got {bins!r}).")
+    check_count("bins", bins)
     n = len(sure)
     if n == 0:
         return undefined("no images")

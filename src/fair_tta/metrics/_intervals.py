@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from numbers import Real
 from statistics import NormalDist
 
 import numpy as np
 from scipy.special import bdtr, betainccinv, betaincinv
 
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, check_number
 from fair_tta.metrics._columns import Floats
 
 
@@ -130,8 +129,8 @@ def images_for_change(
 
 def check_share(argument: str, value: float, closed: bool = False) -> None:
     """Refuse what is not between 0 and 1."""
-    if not isinstance(value, Real) or not (0 < value < 1 or (closed and value in (0, 1))):
-        raise FairTTAError(f"`{argument}` should lie between 0 and 1 (got {value!r}).")
+    ends = (0, 1) if closed else ()
+    check_number(argument, value, "lie between 0 and 1", lambda x: 0 < x < 1 or x in ends)
 
 
 def _check_correct(correct: int, n: int) -> None:

@@ -104,9 +104,7 @@ _BY_NAME = ("sensitive_entropy", "sensitive_entropy_zero_shot", "zero_shot")
 class CollectedScores:
     """Scores of predictions that pass by one at a time; a few numbers of each stay in memory.
 
-    Args:
-        beliefs: keep the probabilities before adaptation too, so that the audit shows what could
-            have been estimated without labels.
+    With `beliefs`, the probabilities before adaptation are kept too: see `Scores.zero_shot`.
     """
 
     def __init__(self, *, beliefs: bool) -> None:

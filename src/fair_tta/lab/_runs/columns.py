@@ -21,17 +21,7 @@ from fair_tta.metrics._scores import CollectedScores, Scores
 class RunColumns:
     """The rows of one method. Of each image a few numbers stay in memory.
 
-    Args:
-        targets: all labels of the target, in the order of the probabilities.
-        keep_beliefs: keep the probabilities before adaptation too, so that the audit shows what
-            could have been estimated without labels.
-
-    Attributes:
-        truth: the true targets.
-        sensitive: ``{attribute: true values}``
-        labels: the predicted targets.
-        seconds: of all images together.
-        by: the engines that did the work, each once.
+    `targets` are in the order of the probabilities; for `keep_beliefs` see `CollectedScores`.
     """
 
     def __init__(self, targets: Iterable[str], *, keep_beliefs: bool = False) -> None:
@@ -41,7 +31,7 @@ class RunColumns:
         self.sensitive: dict[str, list[str]] = {}
         self.labels: list[str] = []
         self.seconds = 0.0
-        self.by: list[str] = []
+        self.by: list[str] = []  # the engines that did the work, each once
 
     @classmethod
     def of(cls, targets: Iterable[str], rows: Iterable[tuple[Record, StoredRow]]) -> RunColumns:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, check_count
 from fair_tta.lab._runs.job import Job, WorkUnit
 from fair_tta.lab._runs.runner import Pool
 from fair_tta.lab._runs.worker import ImageRows, Worker, start_worker
@@ -35,8 +35,7 @@ class Local:
     workers: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.workers, int) or self.workers < 1:
-            raise FairTTAError(f"`workers` should be at least 1 (got {self.workers!r}).")
+        check_count("workers", self.workers)
 
     @property
     def facts(self) -> dict[str, Any]:

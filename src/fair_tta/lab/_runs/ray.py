@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from threading import Lock, local
 from typing import Any
 
-from fair_tta.errors import FairTTAError, require
+from fair_tta.errors import FairTTAError, check_count, require
 from fair_tta.lab._runs.job import Job, WorkUnit
 from fair_tta.lab._runs.runner import Pool
 from fair_tta.lab._runs.worker import ImageRows, start_worker
@@ -41,9 +41,8 @@ class OnRay:
     cores: int = 1
 
     def __post_init__(self) -> None:
-        for name, value in (("workers", self.workers), ("cores", self.cores)):
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise FairTTAError(f"`{name}` should be at least 1 (got {value!r}).")
+        check_count("workers", 1 if self.workers is None else self.workers)
+        check_count("cores", self.cores)
 
     @property
     def facts(self) -> dict[str, Any]:

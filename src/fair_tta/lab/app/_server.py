@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
-from fair_tta.errors import FairTTAError, require
+from fair_tta.errors import FairTTAError, check_count, require
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -42,11 +42,7 @@ class UploadLimits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if not isinstance(value, int) or value < 1:
-                raise FairTTAError(
-                    f"`{field.name}` should be a whole number from 1 on (got {value!r})."
-                )
+            check_count(field.name, getattr(self, field.name))
 
     def check_files(self, paths: Sequence[object]) -> None:
         """Raise if there are none, or too many."""

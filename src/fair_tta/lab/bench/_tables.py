@@ -16,7 +16,7 @@ from fair_tta._identity import classifier_provenance
 from fair_tta._images.views import AugMix
 from fair_tta._io import CsvRows, write_whole
 from fair_tta.auditing import Audit
-from fair_tta.errors import FairTTAError, require
+from fair_tta.errors import check_count, require
 from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab._runs.runner import Engine, Progress
 from fair_tta.lab._runs.store import Store
@@ -323,8 +323,7 @@ def run_table(
         progress: receives how many answers are finished, and of how many.
     """
     for name, value in (("images", images), ("seeds", seeds), ("batch_size", batch_size)):
-        if not isinstance(value, int) or value < 1:
-            raise FairTTAError(f"`{name}` should be at least 1 (got {value!r}).")
+        check_count(name, value)
     require("pyarrow", "bench")  # before any work is done
     if not isinstance(table, Table):
         out = Path("bench") / Path(table).stem if out is None else out

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fair_tta._linalg import length_and_direction, shape_of, wide
-from fair_tta.errors import FairTTAError, check_number
+from fair_tta.errors import FairTTAError, check_count, check_number
 
 ZERO_GRADIENT = "the gradient is zero: nothing was adapted"
 NO_STEP = "the gradient or the change of the target loss is not finite: nothing was adapted"
@@ -217,8 +217,7 @@ class _ElraStepper:
 
 def check_tuning(rate: RatePolicy, steps: int) -> None:
     """Raise unless these are a policy and a number of steps."""
-    if not isinstance(steps, int) or steps < 0:
-        raise FairTTAError(f"`steps` should be 0 or more (got {steps!r}).")
+    check_count("steps", steps, least=0)
     if not hasattr(rate, "start"):
         raise FairTTAError(
             f"`rate` should be a policy such as ELRA() or FixedRate(5e-3) (got {rate!r})."
