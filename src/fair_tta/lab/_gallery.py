@@ -35,8 +35,7 @@ class _Candidate(NamedTuple):
 class GroupGallery:
     """Passes over all rows and keeps the paths of a few; images are opened at the end.
 
-    Args:
-        methods: names of the runs, the reference first.
+    The first of the methods is the reference.
     """
 
     def __init__(self, methods: Sequence[str]) -> None:

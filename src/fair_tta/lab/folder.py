@@ -292,15 +292,7 @@ def predict_images(
 ) -> Iterator[tuple[str, list[Prediction] | str]]:
     """Predictions of several adapters for each image, or the reason why it cannot be used.
 
-    Args:
-        classifier: its adapter does not matter.
-        adapters: that predict, in the order of the predictions.
-        images: paths, and folders that could not be listed.
-        out: a folder for finished rows, which are not computed again; None keeps none.
-        engine: who does the work, see `audit_folder`.
-        model: how other processes load the model, see `audit_folder`.
-        restart: delete rows that are there.
-        read_ahead: whether images may be read before the predictions of others are taken.
+    Arguments are those of `examine_folder`; without `out` finished rows are not kept.
     """
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)

@@ -312,15 +312,10 @@ def test_names_are_no_escape_sequences(name: str, tmp_path: Path) -> None:
         read_toml(file)
 
 
-def test_tables_that_are_nested_too_deep_or_too_long(tmp_path: Path) -> None:
+def test_tables_that_are_nested_too_deep_or_devices(tmp_path: Path) -> None:
     file = tmp_path / "deep.toml"
     file.write_text("a = " + "[" * 100_000)
-    with pytest.raises(
-        FairTTAError, match=r"cannot read the table '.*deep.toml': it is nested too"
-    ):
-        read_toml(file)
-    file.write_bytes(b"#" * (2**20 + 1))
-    with pytest.raises(FairTTAError, match="it has more than 1048576 bytes"):
+    with pytest.raises(FairTTAError, match=r"cannot read the table '.*deep.toml': .*recursion"):
         read_toml(file)
     if sys.platform != "win32":
         with pytest.raises(FairTTAError, match=r"'/dev/zero': .*not a regular file"):

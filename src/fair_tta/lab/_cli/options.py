@@ -293,13 +293,9 @@ def make_classifier(
     *,
     adapter: Adapter | None = None,
 ) -> FairTPTClassifier:
-    """The classifier that the options of a command describe.
+    """The classifier that the options of a command describe, unless its names are given.
 
-    Args:
-        context: of the command.
-        targets: those of --targets if None.
-        sensitive: those of --sensitive if None.
-        adapter: its method; zero-shot as long as it has to be fitted.
+    It is zero-shot as long as its method has to be fitted.
     """
     from transformers.utils import logging
 

@@ -28,14 +28,7 @@ from fair_tta.methods._registry import Packed
 
 @dataclass(frozen=True)
 class Question:
-    """The classes to choose from.
-
-    Attributes:
-        targets: ``{label: phrase}``
-        sensitive: ``{attribute: {label: phrase}}``
-        template: of `FairTPTClassifier`.
-        scale: inverse temperature, the model's own if None.
-    """
+    """The classes to choose from, as `FairTPTClassifier` takes them."""
 
     targets: Mapping[str, str]
     sensitive: Mapping[str, Mapping[str, str]]
@@ -49,14 +42,10 @@ Asked = tuple[int, int]
 
 @dataclass(frozen=True)
 class WorkUnit:
-    """A few images that are processed together, and what is asked about them.
+    """A few images that are processed together, the seed of their views, and what is asked.
 
-    Attributes:
-        images: the images.
-        seed: of their views.
-        asked: the questions and methods.
-        missing: for each image what is not stored yet; None for everything. What is missing for
-            an image that can be read is computed for the whole unit.
+    `missing` is for each image what is not stored yet; None for everything. What is missing for an
+    image that can be read is computed for the whole unit.
     """
 
     images: tuple[ImageSource, ...]

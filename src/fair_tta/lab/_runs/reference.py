@@ -39,14 +39,8 @@ def fit_on_images(
 ) -> tuple[dict[K, Adapter], list[str], list[str]]:
     """Fit the methods that need a reference; others stay as they are.
 
-    Features are made once for all methods.
-
-    Args:
-        classifier: whose model and prompts they are for; its adapter does not matter.
-        adapters: the methods.
-        images: the reference.
-        sensitive: the attribute values of each image, for methods that need them.
-        progress: receives how many images are finished.
+    Features are made once for all methods. `sensitive` has the attribute values of each image, for
+    methods that need them.
 
     Returns:
         The methods, the digests of the images that were used, and why the others were not.
@@ -87,11 +81,9 @@ def fit_on_images(
 
 @dataclass(frozen=True, eq=False)
 class FittedAdapters:
-    """Methods that are ready, and what they were fitted on.
+    """Methods that are ready, and sentences about their references.
 
     Attributes:
-        adapters: by their names.
-        notes: sentences about their references.
         provenance: of the folder that they were fitted on, as JSON; empty without one.
         left_out: what of the folder could not be used, and why.
     """
@@ -114,12 +106,9 @@ def fit_on_folder(
     """Fit the methods that need it on the images of a folder; others stay as they are.
 
     Args:
-        classifier: whose model and prompts they are for; its adapter does not matter.
-        adapters: by their names.
         reference: the folder, read with its subfolders.
         images: to be classified; None if they are not known.
         reference_is_data: whether some of them may be in the reference too.
-        progress: receives how many images are finished.
 
     Raises:
         FairTTAError: it is not a folder, it has no image that can be used, or some of `images`.
@@ -209,21 +198,14 @@ def fit_adapters(
     reference_is_data: bool = False,
     progress: Counting = lambda *_: None,
 ) -> FittedAdapters:
-    """Methods that are ready, or an error before any image is classified.
-
-    Args other than those of `fit_on_folder`:
-        reference: a folder of images, None if all have what they need.
-    """
-    fitted = [
-        (name, part.checked_reference())
+    """Methods that are ready, or an error before any image is classified; `reference` is None if
+    all have what they need. See `fit_on_folder`."""
+    elsewhere = tuple(
+        f"{name}: fitted elsewhere, on {part.checked_reference().images} images; "
+        "whether some of them are classified here is not known."
         for name, adapter in adapters.items()
         for part in adapter.parts
         if isinstance(part, FittedMethod) and part.is_fitted
-    ]
-    elsewhere = tuple(
-        f"{name}: fitted elsewhere, on {learnt.images} images; "
-        "whether some of them are classified here is not known."
-        for name, learnt in fitted
     )
     if reference is None:
         found = FittedAdapters(dict(adapters), elsewhere)

@@ -53,13 +53,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Runner:
-    """Computes rows.
-
-    Args:
-        job: what is common to all units.
-        engine: who does the work.
-        store: where finished rows are, None to store none.
-    """
+    """Computes rows; finished ones are in the store, if there is one."""
 
     job: Job
     engine: Engine
@@ -122,13 +116,8 @@ class Runner:
                 yield item, [] if source is None else next(found)
 
     def stored(self, unit: WorkUnit, *, read: bool = True) -> list[dict[Asked, StoredRow]]:
-        """The rows of each image that are in the store.
-
-        Args:
-            unit: which.
-            read: whether to read files that the store does not know by their signature, to see
-                whether it knows their content.
-        """
+        """The rows of each image that are in the store. Files that it does not know by their
+        signature are read, if wanted, to see whether it knows their content."""
         if self.store is None:
             return [{} for _ in unit.images]
         every = []

@@ -49,13 +49,10 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredRow:
-    """A prediction of one method for one image, with its key and its cost.
+    """A prediction of one method for one image, by its name in the dataset or as the user wrote it.
 
     Attributes:
-        key: what it depends on.
-        image: the name of the image, within its dataset or as the user wrote it.
         file: see `fair_tta.lab._runs.bank.file_signature`.
-        prediction: the prediction.
         seconds: its cost, see `fair_tta.lab._runs.worker`.
         by: the engine that did the work.
     """

@@ -50,11 +50,7 @@ _Encoded = tuple[Tensor, float]
 
 
 class Worker:
-    """Does units, one after another; threads decode the images of those that are begun.
-
-    Args:
-        job: what is common to all units.
-    """
+    """Does units of a job, one after another; threads decode the images of those begun."""
 
     def __init__(self, job: Job) -> None:
         self._job = job

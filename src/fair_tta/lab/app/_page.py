@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files as resources
@@ -20,6 +20,7 @@ from fair_tta.lab.app._answers import (
     fields_of,
 )
 from fair_tta.lab.app._questions import (
+    FIELDS,
     METHODS,
     Classifiers,
     Fields,
@@ -54,13 +55,9 @@ _LOUD: dict[str, Any] = {"api_visibility": "private"}
 
 @dataclass(frozen=True)
 class AppContext:
-    """What the tabs share.
+    """What the tabs share: gradio, the classifiers of a model, and the folder of runs.
 
-    Attributes:
-        gr: the package gradio.
-        classifiers: of the model.
-        folder: where runs write; each deletes its files when Gradio has copies of the results.
-        is_embedded: whether the model is the embedded one, which reports should say.
+    A run deletes its files when Gradio has copies of the results.
     """
 
     gr: Any
@@ -317,28 +314,27 @@ def _fields(context: AppContext, *, optional: bool = False) -> list[Any]:
     """Three text boxes; with the embedded model those of the drawn birds, unless optional."""
     start = fields_of(BIRDS) if context.is_embedded and not optional else Fields("")
     hint = "Empty: the values of the column. " if optional else ""
+    box, several = context.gr.Textbox, {"lines": 2, "max_lines": 8}
     return [
-        context.gr.Textbox(
+        box(
             start.targets,
-            label="Classes",
+            label=FIELDS["targets"],
             info=f"{hint}One name per line, or 'name = words in the sentence'.",
             placeholder="water bird = of a water bird\nland bird = of a land bird",
-            lines=2,
-            max_lines=8,
             elem_classes="fair-tta-classes",
+            **several,
         ),
-        context.gr.Textbox(
+        box(
             start.sensitive,
-            label="What should not matter",
+            label=FIELDS["sensitive"],
             info=f"{hint}Likewise; 'attribute: name' if there are several attributes.",
             placeholder="background: water = on water\nbackground: land = on land",
-            lines=2,
-            max_lines=8,
             elem_classes="fair-tta-sensitive",
+            **several,
         ),
-        context.gr.Textbox(
+        box(
             start.template,
-            label="Sentence",
+            label=FIELDS["template"],
             info="With {target} and {sensitive}. Empty: a photo of a {sensitive} {target}.",
             placeholder="This is a picture {target} {sensitive}.",
             elem_classes="fair-tta-sentence",
@@ -376,18 +372,16 @@ def _images(context: AppContext) -> tuple[Any, Any]:
 
 def _results(context: AppContext, start: str) -> tuple[Any, Any]:
     """A place for a report, and one for files to keep, hidden as long as there are none."""
-    page = context.gr.HTML(start, padding=False, elem_classes="fair-tta-result")
-    downloads = context.gr.File(
-        label="To keep", interactive=False, visible=False, elem_classes="fair-tta-downloads"
+    kept = {"label": "To keep", "interactive": False, "visible": False}
+    return (
+        context.gr.HTML(start, padding=False, elem_classes="fair-tta-result"),
+        context.gr.File(**kept, elem_classes="fair-tta-downloads"),
     )
-    return page, downloads
 
 
 def read_files(payload: Any) -> list[UploadedFile]:
     """In place of Gradio's own `preprocess`, which leaves a file behind for each file."""
-    if payload is None:
-        return []
-    files: Sequence[Any] = getattr(payload, "root", payload)
+    files: Any = getattr(payload, "root", payload) or []
     files = files if isinstance(files, list) else [files]
     return [UploadedFile(file.path, file.orig_name or Path(file.path).name) for file in files]
 

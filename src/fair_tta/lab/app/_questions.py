@@ -109,15 +109,7 @@ class Fields(NamedTuple):
 
 
 class Classifiers:
-    """The classifiers of one model.
-
-    Args:
-        model: a string as for `FairTPTClassifier`, or an object.
-        views: how many of each image.
-        device: for a model of a string.
-        dtype: likewise.
-        limits: of names.
-    """
+    """The classifiers of one model; arguments are those of `fair_tta.lab.app.serve`."""
 
     def __init__(
         self,
@@ -140,9 +132,7 @@ class Classifiers:
     def of(self, fields: Fields, values: LabelValues | None = None) -> FairTPTClassifier:
         """The classifier of these fields, made if there is none; its adapter is `ZeroShot`.
 
-        Args:
-            fields: what was written.
-            values: of labels, whose columns have the names that were not written.
+        Names that were not written are those of the columns of labels.
         """
         for argument, text in fields._asdict().items():
             self.limits.check_text(FIELDS[argument], text)

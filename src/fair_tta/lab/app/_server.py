@@ -199,7 +199,7 @@ def _is_upload(path: str) -> bool:
     return path.startswith("/gradio_api/upload")
 
 
-LOCALHOST = "127.0.0.1"
+LOCALHOST = LOCAL[0]
 
 
 def serve(

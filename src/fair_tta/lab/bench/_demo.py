@@ -102,13 +102,8 @@ def run_episodes(
 ) -> Iterator[Episode]:
     """Every method on every task and seed; the views of an image are encoded once for all.
 
-    Args:
-        tasks: of `fair_tta.miniature.TASKS`.
-        methods: ``{name: adapter}``; one that is not fitted yet is fitted for each task.
-        seeds: of images and of their views.
-        images: how many for each seed.
-        limit, sample: see `choose`.
-        split: `WorldSplit.TEST` to report, `WorldSplit.VALIDATION` to choose.
+    There are so many `images` for each seed. A method that is not fitted is fitted for each task.
+    `WorldSplit.TEST` is there to report, `WorldSplit.VALIDATION` to choose.
     """
     backend = resolve("miniature")  # once for all tasks
     for task in tasks:
@@ -243,17 +238,9 @@ def gallery(episodes: Sequence[Episode], task: MiniatureTask) -> list[GalleryIma
         for drawn, p in zip(e.images, e.predictions, strict=True):
             if p.flipped:
                 before = max(p.zero_shot, key=p.zero_shot.__getitem__)
-                items.append(
-                    GalleryImage(
-                        image=drawn.image,
-                        caption=", ".join(drawn.sensitive.values()),
-                        before=before,
-                        after=p.label,
-                        truth=drawn.target,
-                        before_probability=p.zero_shot[before],
-                        after_probability=p.probabilities[p.label],
-                    )
-                )
+                labels = ", ".join(drawn.sensitive.values()), before, p.label, drawn.target
+                sure = p.zero_shot[before], p.probabilities[p.label]
+                items.append(GalleryImage(drawn.image, *labels, *sure))
     return items[:_IMAGES_SHOWN]
 
 

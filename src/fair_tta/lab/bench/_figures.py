@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -24,15 +24,8 @@ from fair_tta.metrics._definitions import ACCURACY, BIAS, EQUALIZED_ODDS, WORST_
 from fair_tta.metrics._estimate import direction, undefined
 
 
-@dataclass(frozen=True)
-class MetricColumn:
-    """A metric in percent.
-
-    Attributes:
-        key: its name in `measure`.
-        title: its name in tables.
-        better: 1 if more is better, -1 if less is, 0 if neither is: such are not marked.
-    """
+class MetricColumn(NamedTuple):
+    """A metric by its key in `measure`; more is better (1), or less (-1), or neither (0)."""
 
     key: str
     title: str
@@ -202,13 +195,11 @@ def tabulate(
         images = sum(map(len, found[i].values()))
         against = comparisons.get(setting.name)
         for column in COLUMNS:
-            change = undefined("zero-shot") if against is None else in_audit(against, column.key)
-            seeds = cell([row[column.key] for row in values[i]], mark(column, change))
-            printed = _printed(grid, setting, task, column.key)
-            pooled = in_audit(audit.document.runs[i], column.key)
-            made.append(
-                Figure(setting, task, column.key, images, seeds, *percents(change), printed, pooled)
-            )
+            key = column.key
+            change = undefined("zero-shot") if against is None else in_audit(against, key)
+            seeds = cell([row[key] for row in values[i]], mark(column, change))
+            others = _printed(grid, setting, task, key), in_audit(audit.document.runs[i], key)
+            made.append(Figure(setting, task, key, images, seeds, *percents(change), *others))
         costs = cell([columns.seconds / max(1, len(columns)) for columns in found[i].values()])
         printed = _printed(grid, setting, task, SECONDS)
         made.append(Figure(setting, task, SECONDS, images, costs, printed=printed))
@@ -224,12 +215,10 @@ def averages(
         seeds = list(zip(*(values[i] for values in by_task), strict=True))
         for key in (column.key for column in COLUMNS):
             over_seeds = cell([float(np.mean([row[key] for row in rows])) for rows in seeds])
-            printed = _printed(grid, setting, None, key)
-            pooled = float(np.mean([in_audit(a.document.runs[i], key).value for a in audits]))
-            made.append(
-                Figure(setting, None, key, images, over_seeds, printed=printed,
-                       pooled=Estimate(pooled, images))
-            )  # fmt: skip
+            mean = float(np.mean([in_audit(a.document.runs[i], key).value for a in audits]))
+            printed, pooled = _printed(grid, setting, None, key), Estimate(mean, images)
+            figure = Figure(setting, None, key, images, over_seeds, printed=printed, pooled=pooled)
+            made.append(figure)
     return made
 
 

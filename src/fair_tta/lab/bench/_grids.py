@@ -257,9 +257,8 @@ _SECTIONS = (
 def every_method(adapters: Mapping[str, Adapter] | None = None) -> tuple[Setting, ...]:
     """A row for each method, zero-shot first; sections say what methods need.
 
-    Args:
-        adapters: by their names; if None every method of the library with its defaults, except
-            those that need the true attribute values of the images they predict.
+    If none are given: every method of the library with its defaults, except those that need the
+    true attribute values of the images they predict.
     """
     if adapters is None:
         every = [m for m in (kind() for kind in ADAPTERS.values()) if not m.needs.values]
@@ -282,10 +281,7 @@ def find_grid(
     """A table of the paper; "field" for every method; "clip-bias" for every method that needs no
     labels on the bias experiment of the CLIP paper.
 
-    Args:
-        name: what it is called.
-        adapters: user-defined rows of the last two, by their names.
-        harmful: user-defined sets of the last, ``{name: {class: phrase}}``.
+    The last two may have user-defined rows (`adapters`), the last one sets of classes (`harmful`).
     """
     check_name(name)
     if harmful and name != CLIP_BIAS:

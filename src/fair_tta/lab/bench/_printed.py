@@ -60,12 +60,9 @@ OTHER_TABLES = ("field", "clip-bias")
 """Tables that are not the paper's: `fair_tta.lab.bench._grids` says what is in them."""
 
 
-_PAPER_TABLES = (
-    "main-L14", "tpt-scan", "zero-scan", "orthcali-scan", "elra-ablation", "loss-choice",
-    "with-projection", "more-attributes", "main-B32", "asi-atc", "runtime",
-)  # fmt: skip
-
-
 def paper_tables() -> tuple[str, ...]:
     """The names of the paper's tables on the command line."""
-    return _PAPER_TABLES
+    return (
+        "main-L14", "tpt-scan", "zero-scan", "orthcali-scan", "elra-ablation", "loss-choice",
+        "with-projection", "more-attributes", "main-B32", "asi-atc", "runtime",
+    )  # fmt: skip

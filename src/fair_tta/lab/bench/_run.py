@@ -54,14 +54,8 @@ class TableRun:
     """A table with its images and its model, ready to be run.
 
     Attributes:
-        grid: the settings.
-        parts: the tasks with their images.
-        out: the folder of the results.
-        job: what every worker must know.
-        engine: who does the work.
-        batch_size: images of a unit.
         places: for each task the places of the table's settings among those of the job; a method
-            that was fitted on a reference has a place of its own in each task.
+            that was fitted on a reference has another place in each task.
         references: ``{task: which images and how many}``
         unreadable: ``{path: reason}`` of images that the last `go` could not use.
     """
@@ -89,10 +83,8 @@ class TableRun:
 
     def chunks(self, task: int | None = None) -> Iterator[Chunk]:
         """The samples of one task or of all, cut up: the order of rows in results."""
-        for i, part in enumerate(self.parts):
-            if task not in (None, i):
-                continue
-            asked = tuple((i, place) for place in self.places[i])
+        for i in range(len(self.parts)) if task is None else (task,):
+            part, asked = self.parts[i], tuple((i, place) for place in self.places[i])
             for seed, records in part.samples.items():
                 for some in batched(records, self.batch_size):
                     images = tuple(
@@ -189,14 +181,7 @@ RowsBySetting = list[list[tuple[Record, StoredRow]]]
 class TableReference:
     """Reference images of a table: so many of the training split, or of what was not sampled.
 
-    Args:
-        read, train: see `Table`.
-        images: how many.
-        seed: chooses them.
-        say: receives which were taken, and how many.
-
-    Attributes:
-        said: ``{task: which and how many}``
+    `say` receives for each task which were taken and how many, and `said` keeps it.
     """
 
     read: Reader
@@ -256,13 +241,7 @@ def prepare(
     engine: Engine | None = None,
     reference: TableReference | None = None,
 ) -> TableRun:
-    """Load the model and plan the work; other arguments are those of `run_table`.
-
-    Args:
-        parts: of `gather`.
-        threads: of torch while the work is done, None to leave them.
-        reference: fits methods that need a reference and are not fitted.
-    """
+    """Load the model and plan the work; arguments are those of `run_table`, `gather` and `Job`."""
     who = engine or Local()
     costs = {}
     if grid.alone:

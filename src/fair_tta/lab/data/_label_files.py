@@ -37,12 +37,7 @@ class LabelTable:
 
     The separator is the one that finds the wanted columns. A row that has not as many cells as
     the header is a problem, for its cells may stand under the wrong names; empty cells at its
-    end do not count.
-
-    Args:
-        path: the file.
-        wanted: columns that it should have.
-        to_csv: makes CSV of its text, line by line, if it has another format.
+    end do not count. `to_csv` makes CSV of its text, line by line, if it has another format.
     """
 
     def __init__(
@@ -63,12 +58,8 @@ class LabelTable:
             raise DatasetError(f"{str(path)!r} has more than one column called {twice}.")
 
     def rows(self, columns: Sequence[str], official: int | None = None) -> Iterator[Row | Problem]:
-        """Row by row the cells of some columns, or what is wrong with the row.
-
-        Args:
-            columns: the names of the columns.
-            official: how many rows there should be, if that is known.
-        """
+        """Row by row the cells of some columns, or what is wrong with the row; at the end whether
+        there are as many as there should be, if that is known."""
         if self._encoding == "cp1252":
             yield Problem(ProblemKind.ENCODING, self.path.name)
         count = 0
@@ -148,13 +139,8 @@ def _read_text(path: Path) -> tuple[str, str, str]:
 
 @dataclass(frozen=True)
 class Source:
-    """The official source of a dataset and the layout that its reader expects.
-
-    Attributes:
-        name: the name of the dataset.
-        page: the web page of its authors.
-        layout: the expected files as a small tree.
-    """
+    """The official source of a dataset: the page of its authors, and the files it should have as a
+    small tree."""
 
     name: str
     page: str
@@ -171,11 +157,11 @@ class Source:
     def check_root(self, root: str | os.PathLike[str]) -> Path:
         """The folder as a path, if it is one."""
         path = Path(root)
-        if path.is_dir():
-            return path
-        if path.exists():
+        if path.is_file():
             raise self.error(f"{str(path)!r} is a file, not a folder (an archive? Unpack it).")
-        raise self.error(f"there is no folder {str(path)!r}.")
+        if not path.is_dir():
+            raise self.error(f"there is no folder {str(path)!r}.")
+        return path
 
     def find(self, root: Path, folders: Sequence[str], names: Sequence[str]) -> Path | None:
         """The first file or folder of these names in the first of these folders below `root`."""

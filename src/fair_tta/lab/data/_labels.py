@@ -352,17 +352,10 @@ class LabelValues:
 
 
 FOLDER_LABELS = "folder-labels.csv"
-"""What the label file is called."""
 
 
 class FolderLabels(NamedTuple):
-    """A label file that was made of the names of folders.
-
-    Attributes:
-        file: where it is.
-        images: how many it names.
-        problems: the images and folders that it does not name.
-    """
+    """A label file, how many images it names, and the images and folders that it does not name."""
 
     file: Path
     images: int
@@ -372,13 +365,9 @@ class FolderLabels(NamedTuple):
 def write_labels_of_folders(
     images: str | os.PathLike[str], columns: Sequence[str], out: str | os.PathLike[str]
 ) -> FolderLabels:
-    """Write a label file for images whose folders are named by their labels.
+    """Write `FOLDER_LABELS` in `out` for images whose folders are named by their labels.
 
-    Args:
-        images: the folder of the images.
-        columns: what the folders say, the outermost first.
-        out: where `FOLDER_LABELS` is written, with a column ``path`` and these; a folder, made if
-            it is not there.
+    It has a column ``path`` and one for each level of folders, the outermost first.
 
     Raises:
         DatasetError: there are no images, or none so deep, or the file is somebody else's.

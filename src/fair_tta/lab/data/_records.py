@@ -231,12 +231,9 @@ def collect(
 def settle_repeats(
     rows: Iterable[tuple[Record | None, Problem | None]], name: Callable[[Record], str]
 ) -> list[Record | Problem]:
-    """For each row a record or a problem. Of an image that comes again with the same labels the
-    first row is kept, of one that comes again with other labels none.
-
-    Args:
-        rows: for each the record, if its cells are there, and why it cannot be used, if so.
-        name: by which an image is known.
+    """For each row the record, or why it cannot be used. Of an image that comes again with the same
+    labels the first row is kept, of one that comes again with other labels none. Images are known
+    by their `name`.
     """
     found: list[Any] = []
     places: dict[str, list[int]] = {}  # of each image

@@ -144,14 +144,10 @@ def dot_rows(
     lines: Sequence[ReferenceLine] = (),
     first: int = 1,
 ) -> Chart:
-    """Dots with their intervals; several in a row are numbered, and a legend has their names.
+    """Dots with their intervals; several in a row are numbered from `first` on, and a legend has
+    their names, which are the same in each row.
 
-    Args:
-        rows: from top to bottom, with the same names of dots in each.
-        what: begins the text alternative.
-        reach: values that the axis covers besides those of the dots.
-        lines: in every row.
-        first: number of the first dot of each row.
+    The axis covers `reach` besides the dots; `what` begins the text alternative.
     """
     names = [dot.name for dot in rows[0].dots] if rows else []
     several = len(names) > 1
