@@ -15,7 +15,6 @@ from fair_tta.auditing._classifier import lacks_values
 from fair_tta.metrics import Bootstrap
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._columns import parse_columns
-from fair_tta.metrics._metric import differences
 
 METRICS = {
     "accuracy": definitions.ACCURACY,
@@ -104,7 +103,7 @@ def changes(question: Question, pictures: Pictures, before, after) -> dict:
         {name: list(values) for name, values in question.sensitive.items()},
     )
     found = {"n": len(pictures), "changed": _percent(np.mean(np.asarray(before) != after))}
-    estimates = differences(list(METRICS.values()), rows, 0, 1, Bootstrap())
+    estimates = [metric.difference(rows, 0, 1, Bootstrap()) for metric in METRICS.values()]
     for (name, metric), change in zip(METRICS.items(), estimates, strict=True):
         was, now = (float(metric(rows.counts(run))) for run in range(2))
         found[name] = {
