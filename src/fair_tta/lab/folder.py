@@ -345,7 +345,7 @@ def examine_folder(
         engine: who does the work, see `audit_folder`.
         model: how other processes load the model, see `audit_folder`.
         restart: delete rows that are there.
-        read_ahead: see `predict_images`.
+        read_ahead: whether images may be read before the predictions of others are taken.
         pictures: show a few images whose answer changes in the page, and say why others could not
             be used.
         reference: a folder of images on which methods that need a reference are fitted first.

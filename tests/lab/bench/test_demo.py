@@ -25,7 +25,6 @@ from fair_tta.lab.bench._demo import (
     SHOWN_COLUMNS,
     Episode,
     demo_tables,
-    effect,
     effect_table,
     gallery,
     run_episodes,
@@ -176,10 +175,10 @@ def test_effects_have_their_intervals_and_fit(audits: dict[str, Audit]) -> None:
         assert change.low is not None
         assert change.high is not None
         side = -(change.low > 0) or int(change.high < 0)
-        assert cells[-1] == (effect(change, side), side)
+        assert cells[-1] == (shown_figure(change, side, sign="+"), side)
         assert method[0].partition(">>")[0] in text
-    assert effect(Estimate(-0.053, 9, -0.079, -0.028)) == "-5.3 [-7.9, -2.8]"
-    assert effect(Estimate(0.5, 9)) == "n/a"
+    change = Estimate(-0.053, 9, -0.079, 0.028)
+    assert shown_figure(change, sign="+") == "-5.3 [-7.9, +2.8]"
 
 
 def test_cells_as_text() -> None:

@@ -67,12 +67,9 @@ def exits(
     **names: str,
 ) -> Iterator[None]:
     """Errors of the input become a message and an exit code, without a traceback; our warnings
-    become messages.
+    become messages. Ctrl-C is answered with `stopped`.
 
-    Args:
-        context: of the command, whose options have the names of arguments.
-        stopped: the message after Ctrl-C.
-        names: arguments whose names differ, and what they are called on the command line.
+    Options of the command have the names of arguments; `names` are those that differ.
     """
     try:
         with _warnings_as_notes():
@@ -159,10 +156,8 @@ def usage(option: str, read: Callable[..., T], *arguments: object) -> T:
 def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Counting]]:
     """Report how many are finished, and of how many: a bar with rate and time left on stderr.
 
-    Bars are made by what they count. A terminal has room for one: the last that moved.
-
-    Args:
-        wanted: None for a bar on terminals only. In a log it is a line now and then.
+    Bars are made by what they count. A terminal has room for one: the last that moved. In a log it
+    is a line now and then, if `wanted`; None is for terminals only.
     """
     terminal = sys.stderr.isatty()
     if not (terminal if wanted is None else wanted):

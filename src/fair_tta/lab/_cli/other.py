@@ -16,6 +16,16 @@ from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import options
 from fair_tta.lab._cli.console import LEFT_OUT, exits, log, progress_bar, usage
 
+_NEEDS = {
+    "sensitive": "--sensitive",
+    "views": "views",
+    "prompt_gradient": "prompt gradient",
+    "reference": "reference",
+    "labels": "its labels",
+    "values": "true values",
+    "pixels": "images",
+}  # of methods, and what they are called
+
 
 def adapters_command() -> None:
     """List the methods: what they do, what they need, and their settings with defaults.
@@ -29,22 +39,10 @@ def adapters_command() -> None:
 
     console = Console()
     for name, kind in ADAPTERS.items():
-        default = kind()
-        needs = [
-            what
-            for what, needed in (
-                ("--sensitive", default.needs.sensitive),
-                ("views", default.needs.views),
-                ("prompt gradient", default.needs.prompt_gradient),
-                ("reference", default.needs.reference),
-                ("its labels", default.needs.labels),
-                ("true values", default.needs.values),
-                ("images", default.needs.pixels),
-            )
-            if needed
-        ]
+        needed = kind().needs
+        needs = [what for name, what in _NEEDS.items() if getattr(needed, name)]
         described = [*describe_settings(kind)]
-        described += [("reference", "FILE")] * default.needs.reference
+        described += [("reference", "FILE")] * needed.reference
         settings = ", ".join(f"{key}={value}" for key, value in described)
         console.print(Text(name, style="bold"))
         for line in (

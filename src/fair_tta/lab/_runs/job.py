@@ -60,9 +60,6 @@ class Job:
 
     Attributes:
         model: what `FairTPTClassifier` takes; other processes load it themselves.
-        questions: what is asked.
-        adapters: the methods.
-        views: how views are made.
         device: where to move the model, None to leave it where it is.
         dtype: in which precision, None for its own.
         bank: the folder of features (`fair_tta.lab._runs.bank`), None to store none.

@@ -95,12 +95,7 @@ class Runner:
     ) -> Iterator[tuple[T, ImageRows]]:
         """Every item with the rows of all methods on the first question.
 
-        Args:
-            items: records, paths, or what takes their place.
-            image: of an item; None if it has none, and then it has no rows either.
-            size: how many items are processed at once.
-            seed: of the views.
-            read_ahead: see `run`.
+        An item without an image has no rows either. So many (`size`) are processed at once.
         """
         begun: deque[list[tuple[T, ImageSource | None]]] = deque()
 

@@ -86,11 +86,7 @@ _decoder = msgspec.json.Decoder(Prediction)
 
 
 class Store:
-    """Finished rows. Use it in a `with` statement.
-
-    Args:
-        path: the file; created if it does not exist.
-        restart: discard what it holds.
+    """Finished rows, which `restart` discards. Use it in a `with` statement.
 
     Attributes:
         was_begun: whether there were rows when it was opened.

@@ -37,7 +37,6 @@ from fair_tta.methods import (
     ZeroShot,
 )
 from fair_tta.methods._base import Adapter
-from fair_tta.metrics import Estimate
 from fair_tta.miniature._world import TASKS, DrawnImage, MiniatureTask, WorldSplit
 from fair_tta.prediction import Prediction
 
@@ -210,7 +209,7 @@ def effect_table(audits: Mapping[str, Audit]) -> Overview:
             for column in _EFFECT_COLUMNS:
                 change = in_audit(comparison, column.key)
                 side = mark(column, change)
-                cells.append((effect(change, side), side))
+                cells.append((shown_figure(change, side, sign="+"), side))
             rows.append(cells)
     n = next(iter(audits.values())).document.data.n
     return Overview(
@@ -219,14 +218,6 @@ def effect_table(audits: Mapping[str, Audit]) -> Overview:
         ["task", "method", *(column.title for column in _EFFECT_COLUMNS)],
         rows,
     )
-
-
-def effect(change: Estimate, side: int = 0) -> str:
-    """In points: ``-5.3 [-7.9, -2.8] +``; + better, - worse."""
-    if change.low is None or change.high is None:
-        return "n/a"
-    ends = f"[{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
-    return f"{100 * change.value:+.1f} {ends}" + ("", " +", " -")[side]
 
 
 def gallery(episodes: Sequence[Episode], task: MiniatureTask) -> list[GalleryImage]:

@@ -51,9 +51,8 @@ class Cell:
     """A metric of a method over seeds.
 
     Attributes:
-        mean: over seeds; NaN if the metric is undefined for one of them.
+        mean: NaN if the metric is undefined for one of them.
         error: standard error of the mean, NaN for a single seed.
-        seeds: how many.
         mark: 1 if better than zero-shot, -1 if worse, 0 if the paired interval of the difference
             contains 0.
     """
@@ -115,14 +114,16 @@ def mark(column: MetricColumn, difference: Estimate) -> int:
     return column.better * direction(difference.low, difference.high)
 
 
-def shown_figure(estimate: Estimate, mark: int = 0, digits: int = 1) -> str:
+def shown_figure(estimate: Estimate, mark: int = 0, digits: int = 1, sign: str = "") -> str:
     """A share in percent, its interval with so many digits after the point, and whether it is
-    better (1) or worse (-1) than zero-shot's: ``62.5 [48.1, 75.0] +``."""
+    better (1) or worse (-1) than zero-shot's: ``62.5 [48.1, 75.0] +``. Changes have a sign, ``+``.
+    """
     if math.isnan(estimate.value):
         return "n/a"
-    text = f"{100 * estimate.value:.1f}"
+    text = f"{100 * estimate.value:{sign}.1f}"
     if estimate.low is not None and estimate.high is not None:
-        text += f" [{100 * estimate.low:.{digits}f}, {100 * estimate.high:.{digits}f}]"
+        low, high = (f"{100 * end:{sign}.{digits}f}" for end in (estimate.low, estimate.high))
+        text += f" [{low}, {high}]"
     return text + ("", " +", " -")[mark]
 
 
