@@ -20,9 +20,6 @@ class NarrowTable:
     """What rich prints as a table, or row by row where numbers do not fit side by side.
 
     Attributes:
-        titles: of the columns.
-        rows: a cell for each column.
-        title: above the table.
         texts: places of columns that are words and may be broken anywhere.
         has_head: whether titles of columns are wanted.
         widths: that columns have if there is room; those of their cells if empty.

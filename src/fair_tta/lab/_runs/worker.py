@@ -244,11 +244,7 @@ def start_worker(
 
 
 def load_source(clf: FairTPTClassifier, image: ImageSource) -> LoadedImage:
-    """Read an image once, for its content and its pixels.
-
-    Raises:
-        ImageError: it cannot be used.
-    """
+    """Read an image once, for its content and its pixels; `ImageError` if it cannot be used."""
     try:
         file = read_image(image)
         return LoadedImage(clf.vision.load(file.data), file.content, file.signature)

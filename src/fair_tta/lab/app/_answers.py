@@ -35,10 +35,7 @@ class KeptView(NamedTuple):
 def kept_views(
     classifier: FairTPTClassifier, adapter: Adapter, image: Image.Image, prediction: Prediction
 ) -> list[KeptView]:
-    """The share `rho` of the views that a method keeps, the most confident predictions first.
-
-    There are none if all or none count.
-    """
+    """The views that a method keeps, the most confident first; none if all or none count."""
     rho: Any = getattr(adapter, "rho", None)
     if rho is None or prediction.views_kept is None:
         return []

@@ -95,9 +95,7 @@ class Gate:
     """Middleware in front of Gradio: hosts, origins, paths, sizes, and a content policy.
 
     Args:
-        app: Gradio's.
         folder: of the app; its size counts.
-        limits: of uploads.
         hosts: names under which the server may be called; None for all. Requests of other pages
             are refused, also of those that point their own name here (DNS rebinding).
         frames: whether another page may show this one in a frame.

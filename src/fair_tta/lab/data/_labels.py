@@ -368,9 +368,6 @@ def write_labels_of_folders(
     """Write `FOLDER_LABELS` in `out` for images whose folders are named by their labels.
 
     It has a column ``path`` and one for each level of folders, the outermost first.
-
-    Raises:
-        DatasetError: there are no images, or none so deep, or the file is somebody else's.
     """
     root = Path(images)
     if not os.path.isdir(root):
