@@ -67,15 +67,9 @@ _FORMULA = "=+-@\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYP
 _SIGNS = frozenset(_FORMULA + "\N{FULLWIDTH COMMERCIAL AT}\t\r\n")
 
 
-class CsvRows:
-    """Write rows, to a file opened with ``newline=""``, in which no spreadsheet sees a formula."""
-
-    def __init__(self, file: IO[str]) -> None:
-        self._writer = csv.writer(file, lineterminator="\n")
-
-    def add(self, cells: Iterable[object]) -> None:
-        """One more row."""
-        self._writer.writerow([text_cell(cell) for cell in cells])
+def write_row(file: IO[str], cells: Iterable[object]) -> None:
+    """One row of CSV, to a file opened with ``newline=""``, without formulas for spreadsheets."""
+    csv.writer(file, lineterminator="\n").writerow([text_cell(cell) for cell in cells])
 
 
 def text_cell(cell: object) -> object:

@@ -717,11 +717,3 @@ def test_batches_and_other_things_are_not_single() -> None:
         assert not is_single_image(value)
     for value in (picture("P"), "a.png", Path("a.png"), b"", bytearray(), memoryview(b"")):
         assert is_single_image(value)
-
-
-def test_nested_tensors_are_batches() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that their API may change
-        nested = torch.nested.nested_tensor([torch.zeros(3, 8, 8), torch.zeros(3, 9, 9)])
-    assert not is_single_image(nested)
-    assert "nested tensor of dtype torch.float32 is a batch: pass a list" in refusal(nested)

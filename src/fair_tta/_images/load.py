@@ -80,7 +80,7 @@ def load_image(image: ImageInput) -> Image.Image:
 def is_single_image(value: object) -> bool:
     """True for one image of a kind `load_image` takes, False for a batch or anything else."""
     if isinstance(value, np.ndarray | torch.Tensor):
-        return value.ndim <= 3 and not getattr(value, "is_nested", False)
+        return value.ndim <= 3
     if isinstance(value, Image.Image | str | os.PathLike | _Bytes):
         return True
     return callable(getattr(value, "read", None))
@@ -140,8 +140,6 @@ def _describe(image: object) -> str:
         return repr(image[:500])
     if isinstance(image, _Bytes):
         return f"bytes of length {memoryview(image).nbytes}"
-    if isinstance(image, torch.Tensor) and image.is_nested:
-        return f"nested tensor of dtype {image.dtype}"  # whose shape is an error
     if isinstance(image, np.ndarray | torch.Tensor):
         kind = "array" if isinstance(image, np.ndarray) else "tensor"
         return f"{kind} of shape {tuple(image.shape)} and dtype {image.dtype}"
@@ -269,8 +267,6 @@ def _halve_depth(pixels: _Array) -> _Array:
 
 
 def _to_numpy(tensor: torch.Tensor) -> _Array:
-    if tensor.is_nested:
-        raise _NotAnImageError("is a batch: pass a list of images, as in list(batch)")
     try:
         if tensor.is_floating_point() and tensor.dtype != torch.float64:
             tensor = tensor.float()  # numpy has no bfloat16

@@ -88,10 +88,8 @@ def _from_string(name: str, processor: Any) -> Backend:
         name = str(FOLDER)
     if name.startswith("open_clip:"):
         return load_open_clip_string(name.removeprefix("open_clip:"))
-    try:
-        configs = [file.name for file in Path(name).glob("*config.json")]
-    except (OSError, ValueError):  # a name that is too long, or has odd signs
-        configs = []
+    files = Path(name).glob("*config.json") if os.path.isdir(name) else ()
+    configs = [file.name for file in files]
     if configs == ["open_clip_config.json"]:
         return load_open_clip_string(f"local-dir:{name}")
     import transformers

@@ -16,7 +16,7 @@ from torch.func import functional_call
 
 from fair_tta._models.borrow import CallModule, check_present, explained, image_twin, untouched
 from fair_tta._models.protocol import Tokens
-from fair_tta._models.text_tower import TextTower, check_length, tokenized_probe
+from fair_tta._models.text_tower import PROBE, TextTower, check_length
 from fair_tta.errors import ModelError
 
 
@@ -42,7 +42,7 @@ class OpenClipBackend(TextTower):
         # CoCa's mask lets its appended class token see one position of padding; where padding and
         # end of text are the same token, the first of them is the end.
         slack = int(appends_cls or pads_with_end)
-        probe, call = tokenized_probe(self.tokenize), partial(_text, CallModule(model, _own_text))
+        probe, call = self.tokenize(PROBE), partial(_text, CallModule(model, _own_text))
         super().__init__(model, f"of {self.name}", call, probe, slack)
 
     @property

@@ -8,7 +8,7 @@ what the tower does with two sentences, not by its name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -20,6 +20,9 @@ from fair_tta._models.borrow import quiet, remedy, untouched
 from fair_tta._models.prefix_sharing import Sharing, Tree, find_sharing
 from fair_tta._models.protocol import Tokens
 from fair_tta.errors import ModelError, PromptError, TowerError
+
+PROBE = ("a dog", "a black cat.")
+"""Two short sentences of different length, to look at what a text tower does with them."""
 
 TextCall = Callable[[Tensor, Any], Tensor]
 """``(ids [prompts, length], mask [prompts, length] or None) -> features [prompts, dim]``"""
@@ -289,20 +292,6 @@ class TextTower:
 def used_length(tokens: Tokens) -> int:
     """How many columns hold a real token in some row, counted from the left."""
     return int(tokens.mask.any(0).nonzero().max()) + 1
-
-
-def tokenized_probe(
-    tokenize: Callable[[Sequence[str]], Tokens],
-    sentences: Sequence[str] = ("a dog", "a black cat."),
-) -> Tokens:
-    """Two short sentences of different length, to look at what a text tower does with them."""
-    try:
-        return tokenize(sentences)
-    except PromptError:  # the model is that short
-        shorter = [sentence.rpartition(" ")[0] for sentence in sentences]
-        if not any(shorter):
-            raise
-        return tokenized_probe(tokenize, [sentence for sentence in shorter if sentence])
 
 
 def check_length(text: str, length: int, limit: int) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fair_tta._models.borrow import check_present, explained, image_twin, untouched
 from fair_tta._models.protocol import Tokens
-from fair_tta._models.text_tower import TextCall, TextTower, check_length, tokenized_probe
+from fair_tta._models.text_tower import PROBE, TextCall, TextTower, check_length
 from fair_tta.errors import ModelError
 
 _NO_LIMIT = 512  # for text towers and tokenizers that name no longest sentence
@@ -44,7 +44,7 @@ class TransformersBackend(TextTower):
         text = getattr(model, "text_model", getattr(model, "text_encoder", model))
         self._length = _context_length(model, text, tokenizer)
         name = f"{type(text).__name__} of {self.name}"
-        super().__init__(model, name, text_call, tokenized_probe(self.tokenize))
+        super().__init__(model, name, text_call, self.tokenize(PROBE))
 
     @property
     def name(self) -> str:

@@ -167,10 +167,8 @@ class Task:
     ) -> T:
         """Make something once, as long as the cache has room for it.
 
-        Args:
-            key: identifies it, and the images it depends on if there are any.
-            make: makes it.
-            size: its bytes; by default those of its tensors.
+        The key identifies it, and the images it depends on if there are any; `size` is its bytes,
+        by default those of its tensors.
         """
         return self.cache.recall(self._owner, key, make, size)
 
@@ -184,12 +182,7 @@ class Task:
     def encode(self, prompts: PromptSet, context: Tensor) -> Tensor:
         """Unit features of prompts under another context, differentiable in it.
 
-        Args:
-            prompts: the prompts.
-            context: ``[..., vectors, width]``; leading dimensions are separate episodes.
-
-        Returns:
-            ``[..., prompts, dim]``
+        ``[..., vectors, width] -> [..., prompts, dim]``; leading dimensions are separate episodes.
         """
         if len(prompts) > _TOGETHER:
             parts = [self.encode(part, context) for part in prompts.parts(_TOGETHER)]
@@ -208,12 +201,7 @@ class Task:
     def encode_many(self, prompts: PromptSet, context: Tensor) -> Tensor:
         """`encode` without gradient, a bounded number of tokens at a time.
 
-        Args:
-            prompts: the prompts.
-            context: ``[episodes, vectors, width]``
-
-        Returns:
-            ``[episodes, prompts, dim]``
+        ``[episodes, vectors, width] -> [episodes, prompts, dim]``
         """
         with torch.no_grad():
             blocks = self._blocks(prompts, context, 8 * TOKENS_AT_ONCE)
@@ -224,13 +212,8 @@ class Task:
     def pull_back(self, prompts: PromptSet, context: Tensor, cotangent: Tensor) -> Tensor:
         """The gradient with respect to the context, from that with respect to the features.
 
-        Args:
-            prompts: the prompts.
-            context: ``[episodes, vectors, width]``
-            cotangent: ``[episodes, prompts, dim]``
-
-        Returns:
-            ``[episodes, vectors, width]``. Only a bounded number of tokens is worked on at a time.
+        ``[episodes, vectors, width], [episodes, prompts, dim] -> [episodes, vectors, width]``, a
+        bounded number of tokens at a time.
         """
         gradient = torch.zeros_like(context)
         for row in self._blocks(prompts, context, TOKENS_AT_ONCE):

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import structs
 
 from fair_tta._identity import classifier_provenance
-from fair_tta._io import CsvRows, Unlisted, printable, replace_file, sweep, whole_file
+from fair_tta._io import Unlisted, printable, replace_file, sweep, whole_file, write_row
 from fair_tta.auditing import Audit, Examination, compare
 from fair_tta.auditing._examine import examine_answers
 from fair_tta.auditing._run import HarmSets, parse_harmful
@@ -169,22 +169,21 @@ def audit_folder(
         runner = Runner(job_of(classifier, adapters.values(), model), engine or Local(), store)
         size = classifier.batch_size
         with (
-            open(listed, "w", encoding="utf-8", newline="") as problems_file,
-            open(predicted, "w", encoding="utf-8", newline="") as predictions_file,
+            open(listed, "w", encoding="utf-8", newline="") as listing,
+            open(predicted, "w", encoding="utf-8", newline="") as predictions,
         ):
-            listing, predictions = CsvRows(problems_file), CsvRows(predictions_file)
-            listing.add(["row", "problem", "what"])
-            predictions.add(_header(labels.sensitive, adapters))
+            write_row(listing, ["row", "problem", "what"])
+            write_row(predictions, _header(labels.sensitive, adapters))
             answered = runner.stream(chosen, _image, size=size, seed=seed, read_ahead=True)
             for (place, row), answers in answered:
                 problem = _problem(row, answers)
                 if problem is not None:
                     problems = problems.add(problem)
-                    listing.add([place or "", problem.kind.value, problem.what])
+                    write_row(listing, [place or "", problem.kind.value, problem.what])
                 elif isinstance(row, Record) and not isinstance(answers, str):
                     for of, answer in zip(columns.values(), answers, strict=True):
                         of.add(row, answer)
-                    predictions.add(_cells(place, row, answers))
+                    write_row(predictions, _cells(place, row, answers))
                     gallery.add(row, answers)
                 done, used = done + (place > 0), used + isinstance(row, Record)
                 if progress is not None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fair_tta._io import CsvRows, text_cell
+from fair_tta._io import text_cell, write_row
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ from fair_tta._io import CsvRows, text_cell
 )
 def test_the_rule(cell: object, written: str) -> None:
     text = io.StringIO(newline="")
-    CsvRows(text).add(["x", cell])
+    write_row(text, ["x", cell])
     assert [*csv.reader(text.getvalue().splitlines())] == [["x", written]]
 
 
@@ -52,5 +52,5 @@ def test_no_text_is_a_formula_or_a_control_character(name: str) -> None:
 @given(st.floats(allow_nan=False))
 def test_numbers_stay_numbers(number: float) -> None:
     text = io.StringIO(newline="")
-    CsvRows(text).add([number])
+    write_row(text, [number])
     assert float(text.getvalue()) == number

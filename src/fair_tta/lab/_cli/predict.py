@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from fair_tta._io import CsvRows, printable
+from fair_tta._io import printable, write_row
 from fair_tta.lab._cli import options
 from fair_tta.lab._cli.console import CANNOT_USE, LEFT_OUT, exits, log, progress_bar, usage
 from fair_tta.lab._terminal import NarrowTable
@@ -42,22 +42,23 @@ def print_json(answered: Answered, targets: Names, attributes: Names, is_first: 
 def print_csv(answered: Answered, targets: Names, attributes: Names, is_first: bool) -> None:
     """A row per image, with a column for the probability of each target."""
     text = io.StringIO(newline="")
-    rows = CsvRows(text)
     if is_first:
-        rows.add(
+        write_row(
+            text,
             ["image", "label", "zero-shot label", *(f"p: {target}" for target in targets)]
             + [f"sensitive entropy: {attribute}" for attribute in attributes]
-            + ["certified unchanged", "warnings", "error"]
+            + ["certified unchanged", "warnings", "error"],
         )
     for path, answer in answered:
         if isinstance(answer, str):
-            rows.add([path, *[""] * (len(targets) + len(attributes) + 4), answer])
+            write_row(text, [path, *[""] * (len(targets) + len(attributes) + 4), answer])
         else:
-            rows.add(
+            write_row(
+                text,
                 [path, answer.label, _zero_shot(answer)]
                 + [answer.probabilities[target] for target in targets]
                 + [answer.sensitive_entropy[attribute] for attribute in attributes]
-                + [str(answer.certified_unchanged).lower(), "; ".join(answer.warnings), ""]
+                + [str(answer.certified_unchanged).lower(), "; ".join(answer.warnings), ""],
             )
     _write(text.getvalue())
 

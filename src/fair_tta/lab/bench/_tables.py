@@ -14,7 +14,7 @@ from rich.text import Text
 
 from fair_tta._identity import classifier_provenance
 from fair_tta._images.views import AugMix
-from fair_tta._io import CsvRows, write_whole
+from fair_tta._io import write_row, write_whole
 from fair_tta.auditing import Audit
 from fair_tta.errors import check_count, require
 from fair_tta.lab._runs.columns import RunColumns
@@ -254,9 +254,8 @@ def harm_csv(audits: Sequence[Audit]) -> str:
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     text = io.StringIO(newline="")
-    table = CsvRows(text)
     for row in (header, *rows):
-        table.add(row)
+        write_row(text, row)
     return text.getvalue()
 
 
