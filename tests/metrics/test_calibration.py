@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 from fair_tta.metrics import Bootstrap, Estimate
+from fair_tta.metrics._scores import Scores
 
 QUICK = Bootstrap(200)
 
@@ -210,3 +212,17 @@ def test_errors(call: Any, message: str) -> None:
     with pytest.raises(FairTTAError) as raised:
         call()
     assert str(raised.value) == message
+
+
+def test_scores_may_be_tensors_in_a_list_or_come_one_by_one() -> None:
+    grown = [torch.tensor(0.5, requires_grad=True)] * 2
+    for values in (grown, iter([0.5, 0.5])):
+        assert np.all(Scores(confidence=values).checked(2).confidence == 0.5)
+    with pytest.raises(FairTTAError, match="`sensitive` should be"):
+        Scores.from_probabilities([[0.5, 0.5]], [[0.5, 0.5]])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("counts", [(-1, 9), (9, -1), (0.5, 9), (float("nan"), 9)])
+def test_a_negative_or_fractional_count_has_no_p_value(counts: Any) -> None:
+    with pytest.raises(FairTTAError, match="whole number from 0 on"):
+        metrics.mcnemar(*counts)

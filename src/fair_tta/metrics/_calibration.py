@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,8 @@ def read_array(argument: str, values: Any, dimensions: int, length: int | None =
     """Numbers with so many dimensions, one or more per image; None is NaN."""
     if hasattr(values, "detach"):  # a tensor, perhaps on a GPU or in half precision
         values = values.detach().double().cpu().numpy()
+    elif isinstance(values, list | tuple | Iterator):  # perhaps of tensors
+        values = [one.tolist() if hasattr(one, "tolist") else one for one in values]
     try:
         array = np.asarray(values, np.float64)
     except (TypeError, ValueError):

@@ -13,7 +13,7 @@ from statistics import NormalDist
 import numpy as np
 from scipy.special import bdtr, betainccinv, betaincinv
 
-from fair_tta.errors import FairTTAError, check_number
+from fair_tta.errors import FairTTAError, check_count, check_number
 from fair_tta.metrics._columns import Floats
 
 
@@ -80,6 +80,8 @@ def mcnemar(right_to_wrong: int, wrong_to_right: int) -> float:
         >>> mcnemar(right_to_wrong=1, wrong_to_right=9)
         0.021484375
     """
+    check_count("right_to_wrong", right_to_wrong, least=0)
+    check_count("wrong_to_right", wrong_to_right, least=0)
     changed, fewer = right_to_wrong + wrong_to_right, min(right_to_wrong, wrong_to_right)
     return min(1.0, 2 * float(bdtr(fewer, changed, 0.5)))
 

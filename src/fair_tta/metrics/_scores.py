@@ -68,6 +68,9 @@ class Scores:
         The confidence is that of the most probable target.
         """
         p = check_probabilities("probabilities", probabilities)
+        if not isinstance(sensitive or {}, Mapping):
+            kind = type(sensitive).__name__
+            raise FairTTAError(f"`sensitive` should be {{name: numbers}} (got {kind}).")
         entropies = {a: normalised_entropies(of) for a, of in (sensitive or {}).items()}
         return cls(p.max(1), normalised_entropies(p), sensitive_entropy=entropies)
 
