@@ -50,7 +50,8 @@ from fair_tta._models.load import find_device
 from fair_tta.auditing._classifier import lacks_values
 from fair_tta.extend import Identity
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
+TESTS = Path(__file__).parents[1] / "tests"
+sys.path[:0] = [str(TESTS / part) for part in ("helpers", "oracles")]
 
 TARGETS = ["male", "female"]
 SENSITIVE = [
