@@ -61,10 +61,7 @@ class PromptSet:
         return PromptSet(self.texts, tokens, self.slots[:, : tokens.ids.shape[1]])
 
     def shift(self, offset: int | Tensor) -> PromptSet:
-        """The same prompts with vectors `offset` places further on, one offset or one per prompt.
-
-        So several copies of the context can lie one after another in one tensor.
-        """
+        """The prompts for a copy of the context `offset` places further on, in one tensor."""
         by = torch.as_tensor(offset, device=self.slots.device).reshape(-1, 1)
         return PromptSet(self.texts, self.tokens, torch.where(self.slots < 0, -1, self.slots + by))
 

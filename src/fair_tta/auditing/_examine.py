@@ -43,10 +43,7 @@ _PARTS = 1_000_000  # a rate as whole numbers
 def group_labels(
     shares: Floats, values: Sequence[str], targets: Sequence[str], level: float
 ) -> doc.GroupLabels:
-    """What it takes to know the accuracy of every class of every value.
-
-    `shares` are ``[values, targets]`` as perceived.
-    """
+    """What it takes to know the accuracy of all classes of all values, of shares in that order."""
     each = images_for_half_width(0.5, HALF_WIDTH, level)  # no accuracy needs more
     rarest, target = divmod(int(shares.argmin()), len(targets))
     share = min(1.0, max(0.0, float(shares[rarest, target])))
@@ -191,10 +188,7 @@ class Perceptions:
 
 
 def stop_signs(attribute: str, entropy: float, explained: float) -> list[str]:
-    """Why an attribute should not be corrected by.
-
-    From the mean normalised entropy of what is perceived, and the R^2 of the target's logits on it.
-    """
+    """Why an attribute should not be corrected by, from its mean entropy and R^2 (`r_squared`)."""
     signs = []
     if entropy > MOST_ENTROPY:
         signs.append(

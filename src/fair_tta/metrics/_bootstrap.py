@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, check_count
 from fair_tta.metrics._columns import Columns, Floats, Ints
 from fair_tta.metrics._estimate import Over, check_over
 from fair_tta.metrics._intervals import check_share
@@ -49,12 +49,8 @@ class Bootstrap:
     strata: Over = Over.TARGET_AND_SENSITIVE
 
     def __post_init__(self) -> None:
-        for name, least in (("resamples", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise FairTTAError(
-                    f"`{name}` should be a whole number from {least} on (got {value!r})."
-                )
+        check_count("resamples", self.resamples)
+        check_count("seed", self.seed, least=0)
         check_share("level", self.level)
         check_over("strata", self.strata)
 
