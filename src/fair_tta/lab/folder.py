@@ -188,7 +188,7 @@ def audit_folder(
                 done, used = done + (place > 0), used + isinstance(row, Record)
                 if progress is not None:
                     progress(done, max(done, total))
-        if not any(map(len, columns.values())):
+        if not any(run.labels for run in columns.values()):
             if not (folder / AUDIT).exists():  # an earlier audit stays, with its problems
                 replace_file(listed, folder / PROBLEMS)
             raise FairTTAError("\n".join(["no row could be used.", *problems.lines()]))

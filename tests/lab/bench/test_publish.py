@@ -89,7 +89,7 @@ def done(
 
 
 def pets_audit(runs: int = 1) -> Audit:
-    columns = RunColumns.of(["cat", "dog"], [
+    columns = RunColumns(["cat", "dog"], [
         (record("a", "cat", "indoors"), answer("cat")),
         (record("b", "dog", "outdoors"), answer("cat")),
     ])  # fmt: skip
@@ -368,7 +368,7 @@ def test_many_settings_are_reported_by_section(tmp_path: Path) -> None:
         Setting(f"Zero {i}", Zero(0.05 * (i + 1)), section=f"part {i // 4}") for i in range(12)
     )
     grid = Grid("many", "", (GRID.settings[0], *settings), GRID.tasks[:1])
-    columns = RunColumns.of(["cat", "dog"], [
+    columns = RunColumns(["cat", "dog"], [
         (record("a", "cat", "indoors"), answer("cat")),
         (record("b", "dog", "outdoors"), answer("cat")),
     ])  # fmt: skip

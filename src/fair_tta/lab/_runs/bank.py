@@ -25,8 +25,7 @@ from fair_tta._io import open_file, sweep, write_whole
 from fair_tta._linalg import unit
 from fair_tta.errors import FairTTAError, ImageError
 
-MOST_BYTES = 2**30
-"""No model can use a larger image file."""
+MOST_BYTES = 2**30  # no model can use a larger image file
 
 
 @dataclass(frozen=True)

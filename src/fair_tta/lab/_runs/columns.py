@@ -24,7 +24,12 @@ class RunColumns:
     `targets` are in the order of the probabilities; for `keep_beliefs` see `CollectedScores`.
     """
 
-    def __init__(self, targets: Iterable[str], *, keep_beliefs: bool = False) -> None:
+    def __init__(
+        self,
+        targets: Iterable[str],
+        rows: Iterable[tuple[Record, StoredRow]] = (),
+        keep_beliefs: bool = False,
+    ) -> None:
         self.targets = list(targets)
         self._scores = CollectedScores(beliefs=keep_beliefs)
         self.truth: list[str] = []
@@ -32,17 +37,8 @@ class RunColumns:
         self.labels: list[str] = []
         self.seconds = 0.0
         self.by: list[str] = []  # the engines that did the work, each once
-
-    @classmethod
-    def of(cls, targets: Iterable[str], rows: Iterable[tuple[Record, StoredRow]]) -> RunColumns:
-        """All of these at once."""
-        columns = cls(targets)
         for record, row in rows:
-            columns.add(record, row)
-        return columns
-
-    def __len__(self) -> int:
-        return len(self.labels)
+            self.add(record, row)
 
     def add(self, record: Record, row: StoredRow) -> None:
         """One more image."""

@@ -165,7 +165,7 @@ def to_audits(episodes: Sequence[Episode]) -> dict[str, Audit]:
         of_task = [e for e in episodes if e.task is task]
         for method, adapter in {e.method: e.adapter for e in of_task}.items():
             rows = (row for e in of_task if e.method == method for row in e.rows)
-            of_method = RunColumns.of(task.targets, rows)
+            of_method = RunColumns(task.targets, rows)
             audits.append(
                 of_method.audit(method, adapter, values=task.sensitive, provenance=provenance)
             )

@@ -193,7 +193,7 @@ def tabulate(
     comparisons = {c.run: c for c in audit.document.comparisons}
     made = []
     for i, setting in enumerate(grid.settings):
-        images = sum(map(len, found[i].values()))
+        images = sum(len(run.labels) for run in found[i].values())
         against = comparisons.get(setting.name)
         for column in COLUMNS:
             key = column.key
@@ -201,7 +201,7 @@ def tabulate(
             seeds = cell([row[key] for row in values[i]], mark(column, change))
             others = _printed(grid, setting, task, key), in_audit(audit.document.runs[i], key)
             made.append(Figure(setting, task, key, images, seeds, *percents(change), *others))
-        costs = cell([columns.seconds / max(1, len(columns)) for columns in found[i].values()])
+        costs = cell([run.seconds / max(1, len(run.labels)) for run in found[i].values()])
         printed = _printed(grid, setting, task, SECONDS)
         made.append(Figure(setting, task, SECONDS, images, costs, printed=printed))
     return made

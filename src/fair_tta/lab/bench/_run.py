@@ -299,7 +299,7 @@ def read_columns(
                     every.add(record, answer)
         seen.update(record.key for record in chunk.records)
     for seed, found in by_seed[0].items():
-        if not len(found):
+        if not found.labels:
             path, why = next(iter(table.unreadable.items()))
             raise FairTTAError(
                 f"{table.parts[task].task}: no image of seed {seed} can be read ({path}: {why})."
