@@ -10,10 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fair_tta import metrics
+from fair_tta import FairTPTClassifier, audit, metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 from fair_tta.metrics import Bootstrap, Estimate
 from fair_tta.metrics._scores import Scores
+from fair_tta.miniature import BIRDS
 
 QUICK = Bootstrap(200)
 
@@ -226,3 +227,15 @@ def test_scores_may_be_tensors_in_a_list_or_come_one_by_one() -> None:
 def test_a_negative_or_fractional_count_has_no_p_value(counts: Any) -> None:
     with pytest.raises(FairTTAError, match="whole number from 0 on"):
         metrics.mcnemar(*counts)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf"), [1.0]])
+def test_an_audit_takes_no_negative_time(seconds: Any) -> None:
+    with pytest.raises(FairTTAError, match="`seconds` should be a number from 0 on"):
+        audit(["a", "b"], ["a", "b"], ["x", "y"], seconds=seconds)
+
+
+def test_an_attribute_without_a_name_is_not_the_target() -> None:
+    values = {"": BIRDS.sensitive["background"]}
+    clf = FairTPTClassifier("miniature", BIRDS.targets, values, BIRDS.template, adapter="zero-shot")
+    assert set(clf.predict(BIRDS.draw(1)[0].image).probabilities) == set(BIRDS.targets)

@@ -20,7 +20,7 @@ from fair_tta.auditing._run import (
     figures_of_run,
     parse_harmful,
 )
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, check_number
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
 from fair_tta.metrics._columns import Column, Columns, Sensitive, Values, parse_columns
 from fair_tta.metrics._estimate import SMALL, Over, small_groups, warn_small
@@ -66,6 +66,8 @@ def audit(
         >>> found.estimate("worst_group_accuracy").value
         0.0
     """
+    if seconds is not None:
+        check_number("seconds", seconds, "be a number from 0 on", lambda x: 0 <= x < float("inf"))
     how = read_interval(interval)
     if sensitive is None:
         raise FairTTAError(

@@ -17,7 +17,7 @@ from fair_tta.metrics.simplex import distance, flip_margin
 from fair_tta.prediction import Prediction
 
 NOT_FINITE = "adaptation gave values that are not finite; this is the zero-shot answer"
-_TARGET = ""  # beside the names of attributes, which are not empty
+_TARGET = "\0target"  # beside the names of attributes
 _NUMBERS = ("learning_rate", "relative_step", "views_kept")
 
 
