@@ -12,8 +12,7 @@ from fair_tta.lab._runs.store import StoredRow
 from fair_tta.lab.data._records import Record
 from fair_tta.lab.report import GalleryImage
 
-OF_EACH_KIND = 2
-"""Images of each class in each group."""
+OF_EACH_KIND = 2  # images of each class in each group
 
 MOST_IN_GALLERY = 36
 

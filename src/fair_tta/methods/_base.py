@@ -311,7 +311,7 @@ class Chained(Adapter):
         return replace(
             after,
             sensitive={**before.sensitive, **after.sensitive},
-            warnings=tuple(first + second for first, second in notes),
+            warnings=tuple((*first, *second) for first, second in notes),
             flags={**before.flags, **after.flags},
             **kept,
         )

@@ -117,7 +117,8 @@ def _encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator
 
 
 def _as_batches(features: Tensor | Iterable[Tensor]) -> Iterable[Tensor]:
-    return [features] if isinstance(features, Tensor) else features
+    many = isinstance(features, Iterable) and not isinstance(features, Tensor)
+    return features if many else [features]
 
 
 def check_features(features: Any, dim: int) -> None:

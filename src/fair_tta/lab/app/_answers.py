@@ -54,8 +54,7 @@ def kept_views(
     ]
 
 
-MOST_VIEWS = 12
-"""Shown of each method."""
+MOST_VIEWS = 12  # shown of each method
 
 
 def answers_html(

@@ -42,8 +42,7 @@ FIELDS = {
 }
 """What arguments are called on the page."""
 
-MOST_CLASSIFIERS = 8
-"""Kept at a time; the least recently used goes first."""
+MOST_CLASSIFIERS = 8  # kept at a time; the least recently used goes first
 
 METHODS = tuple(name for name, kind in ADAPTERS.items() if kind().is_fitted)
 """What can be chosen: methods that need no reference images, with their defaults."""

@@ -45,7 +45,7 @@ class LabelTable:
     ) -> None:
         self.path = path
         text, self._encoding, self.sha256 = _read_text(path)
-        self._text = re.sub(r'\A"?sep=.*', "", to_csv(text), flags=re.I)  # Excel's separator
+        self._text = re.sub(r'\A"?sep=[^\r\n]*', "", to_csv(text), flags=re.I)  # Excel's separator
         self.header, self._separator = self._find_header(wanted)
         missing = [name for name in wanted if name not in self.header]
         if missing:

@@ -211,8 +211,7 @@ def _find(name: str, folders: Sequence[Path]) -> tuple[Path, Problem | None]:
     return places[0], min(problems, key=lambda one: one.kind is ProblemKind.MISSING_IMAGE)
 
 
-MOST_VALUES = 1000
-"""More different values than this in a column are a mistake."""
+MOST_VALUES = 1000  # more different values than this in a column are a mistake
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from fair_tta.lab.report._sentences import Sweep, cells_of_runs, verdict
 from fair_tta.metrics._definitions import METRICS
 
 DRAWING_WIDTH = 400
-ACROSS = 8
-"""So many columns of a heat map fit on a phone."""
+ACROSS = 8  # so many columns of a heat map fit on a phone
 
 _NAMES, _CELL, _ROW = 112, 44, 36  # of a heat map
 _MORE = "\N{HORIZONTAL ELLIPSIS}"
@@ -28,8 +27,7 @@ _SERIES = 8  # colours of the style sheet
 _IN_WORDS = 40  # figures that a text alternative lists
 
 
-MOST_DOTS = 72
-"""Of groups; with more of them only the worst are drawn."""
+MOST_DOTS = 72  # of groups; with more of them only the worst are drawn
 
 COMPARED = ("accuracy", "worst_group_accuracy", "bias", "equalized_odds_difference")
 TRADED = ("accuracy", "balanced_accuracy", "worst_group_accuracy")

@@ -13,11 +13,9 @@ from fair_tta.lab.report._numbers import group_name, interval, of_hundred, point
 from fair_tta.lab.report._sentences import MANY_CHANGED
 from fair_tta.lab.report._verdict import MethodOnTasks, MethodRow, NamedAudit
 
-MOST_DOTS = 14
-"""More groups are not drawn; the worst are."""
+MOST_DOTS = 14  # more groups are not drawn; the worst are
 
-MOST_METHODS = 12
-"""More methods on several tasks are not listed; the best are."""
+MOST_METHODS = 12  # more methods on several tasks are not listed; the best are
 
 NEAR_CHANCE = 0.1
 """Of the way from chance to certain: a median confidence below is called near chance."""
