@@ -66,7 +66,7 @@ def test_zero_shot_figures_lie_in_the_papers_range(task: MiniatureTask) -> None:
     episodes = run_episodes(
         [task], {"": ZeroShot()}, seeds=[0], images=180, split=WorldSplit.VALIDATION
     )
-    found = [measure(RunColumns.of(task.targets, episode.rows)) for episode in episodes]
+    found = [measure(RunColumns(task.targets, episode.rows)) for episode in episodes]
     figures = {key: float(np.mean([row[key] for row in found])) for key in found[0]}
     assert 70 <= figures["accuracy"] <= 97
     assert 5 <= figures["bias"] <= 45

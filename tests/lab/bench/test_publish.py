@@ -403,9 +403,9 @@ def test_audits_count_an_image_once(
         by_seed, pooled = read_columns(many, store, 0, lambda *_: None)
         _, first = read_columns(one, store, 0, lambda *_: None)
     assert [list(seeds) for seeds in by_seed] == [[0, 1, 2]] * 4
-    assert {len(columns) for seeds in by_seed for columns in seeds.values()} == {40}
+    assert {len(columns.labels) for seeds in by_seed for columns in seeds.values()} == {40}
     for a, b in zip(pooled, first, strict=True):
-        assert len(a) == len(b) == 40
+        assert len(a.labels) == len(b.labels) == 40
         assert a.labels == b.labels
         assert a.seconds == b.seconds
 
