@@ -116,7 +116,7 @@ def _encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator
         yield classifier.encode(part, with_views=False)
 
 
-def _as_batches(features: Tensor | Iterable[Tensor]) -> Iterable[Tensor]:
+def _as_batches(features: Any) -> Iterable[Tensor]:
     many = isinstance(features, Iterable) and not isinstance(features, Tensor)
     return features if many else [features]
 
