@@ -77,6 +77,7 @@ def test_the_stream_of_the_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert "of 100 answers differ from zero-shot" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_fairlearn_agrees_with_the_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fairlearn")
     monkeypatch.chdir(tmp_path)

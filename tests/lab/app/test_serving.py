@@ -74,6 +74,7 @@ class TakenPort:
         raise OSError("Cannot find empty port in range: 1-1.")
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_told_and_nothing_is_opened_that_was_not_asked_for(tmp_path: Path) -> None:
     blocks = TakenPort()
     with pytest.raises(FairTTAError, match=r"`port` should be free \(got 1\): choose another"):
