@@ -1,0 +1,232 @@
+"""Intervals for minima over groups and gaps between them, of one run and of changes.
+
+A minimum and a gap are the largest of linear forms of rates: ``-r_k`` for the worst group, all
+differences ``r_g - r_h`` for a gap. With t_i the forms before and t'_j those after, the change is
+
+    D = max_j t'_j - max_i t_i = max_j min_i (t'_j - t_i)
+
+Its upper end has to hold for one j only, the form that is truly the largest after; so no price is
+paid for not knowing j, and the maximum over all j is taken. Which i was truly the largest before is
+allowed for by ``M = max_i (z_i - slack_i)``, the noise of the largest one, where slack_i is by how
+much t_i lies at least below it (with a tenth of the error; Romano, Shaikh and Wolf 2014). For each j
+two bounds hold together, against the largest one before and against itself::
+
+    D_j = t'_j - max_i t_i + E M      A_j = z'_j - M + E M
+    P_j = t'_j - t_j                  B_j = z'_j - z_j + slack_j
+    k_j = -q( min(A_j / a_j, B_j / b_j) )       U = max_j min(D_j + k_j a_j, P_j + k_j b_j)
+
+with q the quantile at the error, b_j the deviation of B_j and a_j that of A_j, weighted by their
+ratio. The lower end is the upper one with the runs exchanged. Of a mean over classes the quantile of
+the mean noise is taken off, for those j_1 .. j_C that make the end largest.
+
+Simulated by `make coverage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from scipy.special import ndtri
+
+from fair_tta.metrics._columns import Floats
+from fair_tta.metrics._noise import Noise, Rates
+
+_CHOICE = 0.1  # of the error, for which form was the largest
+_WEIGHTS = 0.85, 1.25  # of the bound against the largest one, beside that against itself
+
+Forms: TypeAlias = Callable[[Rates], list[Floats]]
+"""The linear forms of which the largest counts, for each class: ``[..., forms]``."""
+
+
+def lowest(rates: Rates) -> list[Floats]:
+    """Worst-group accuracy, the sign turned."""
+    return [-rates.right[..., rates.n > 0]]
+
+
+def lowest_of_values(rates: Rates) -> list[Floats]:
+    """The same over groups of one sensitive value."""
+    return [-rates.of_group[..., rates.n.sum(1) > 0]]
+
+
+def shortfall(rates: Rates) -> list[Floats]:
+    """Accuracy minus worst-group accuracy."""
+    return [rates.overall[..., None] + form for form in lowest(rates)]
+
+
+def shortfall_of_values(rates: Rates) -> list[Floats]:
+    """The same over groups of one sensitive value."""
+    return [rates.overall[..., None] + form for form in lowest_of_values(rates)]
+
+
+def odds(rates: Rates) -> list[Floats]:
+    """Gaps in true and false positive rate."""
+    n, alarms = rates.n, rates.false_alarms
+    own, other = n > 0, n.sum(1, keepdims=True) > n
+    classes = np.flatnonzero((own.sum(0) > 1) & (other.sum(0) > 1))
+    return [
+        np.concatenate([_pairs(rates.right[..., own[:, c], c]), _pairs(alarms[..., other[:, c], c])], -1)
+        for c in (classes[:1] if n.shape[1] == 2 else classes)  # both of two classes have equal gaps
+    ]
+
+
+def opportunity(rates: Rates) -> list[Floats]:
+    """Gaps in true positive rate."""
+    own = rates.n > 0
+    classes = np.flatnonzero(own.sum(0) > 1)
+    return [_pairs(rates.right[..., own[:, c], c]) for c in classes]
+
+
+def parity(rates: Rates) -> list[Floats]:
+    """Gaps in how often each answer is given."""
+    some, classes = rates.n.sum(1) > 0, rates.n.shape[1]
+    if some.sum() < 2:
+        return []
+    return [_pairs(rates.answered[..., some, c]) for c in range(1 if classes == 2 else classes)]
+
+
+def _pairs(rates: Floats) -> Floats:
+    """All ordered differences between groups: ``[..., groups] -> [..., pairs]``."""
+    first, second = np.nonzero(~np.eye(rates.shape[-1], dtype=bool))
+    return rates[..., first] - rates[..., second]
+
+
+@dataclass(frozen=True, eq=False)
+class _Forms:
+    """Linear forms of one class: smoothed ``[forms]``, and draws of their noise ``[forms, draws]``."""
+
+    t: Floats
+    z: Floats
+
+    def slack(self, error: float) -> Floats:
+        """How far each lies at least below the one that is truly the largest."""
+        top = int(self.t.argmax())
+        reach = -ndtri(error / max(1, len(self.t) - 1)) * (self.z - self.z[top]).std(1)
+        least: Floats = np.maximum(0.0, self.t[top] - self.t - reach)
+        return least
+
+
+def _forms(noise: Noise, kind: Forms, run: int) -> list[_Forms]:
+    pairs = zip(kind(noise.smoothed[run]), kind(noise.draws[run]), strict=True)
+    return [_Forms(t, np.ascontiguousarray(z.T)) for t, z in pairs]
+
+
+def _largest(forms: Sequence[Floats]) -> float:
+    """The largest of each class, mean over classes."""
+    return float(np.mean([form.max() for form in forms]))
+
+
+class Change:
+    """The change of the largest form, mean over classes, from one run to another.
+
+    Attributes:
+        value: as counted.
+    """
+
+    def __init__(self, noise: Noise, kind: Forms, before: int, after: int) -> None:
+        self._before, self._after = (_forms(noise, kind, run) for run in (before, after))
+        first, then = kind(noise.seen[before]), kind(noise.seen[after])
+        self.value = _largest(then) - _largest(first) if first else np.nan
+
+    def ends(self, error: float) -> tuple[float, float]:
+        """Each end fails with this error; the value lies inside."""
+        if not self._before:
+            return np.nan, np.nan
+        high, _ = _upper_end(self._before, self._after, error)
+        low, _ = _upper_end(self._after, self._before, error)
+        return max(-1.0, min(-low, self.value)), min(1.0, max(high, self.value))
+
+    def roots(self, error: float) -> list[Floats]:
+        """For each end a figure of each draw: the smallest ones are those at which it fails."""
+        upper = _upper_end(self._before, self._after, error)
+        return [upper[1], _upper_end(self._after, self._before, error)[1]]
+
+
+def _upper_end(
+    before: Sequence[_Forms], after: Sequence[_Forms], error: float
+) -> tuple[float, Floats]:
+    """The upper end of the change, and the noise that decides it."""
+    classes, rest = len(before), error * (1 - _CHOICE)
+    scale = 1 / np.sqrt(classes)
+    ends, noises = [], []
+    for first, then in zip(before, after, strict=True):
+        slack = first.slack(error * _CHOICE / classes)
+        most = (first.z - slack[:, None].astype(first.z.dtype)).max(0)
+        middle = most.mean()
+        direct, paired = then.t - first.t.max() + middle, then.t - first.t
+        against_most, against_itself = then.z - most + middle, then.z - first.z
+        a, b = against_most.std(1), against_itself.std(1)
+        weight = np.clip(a / b, *_WEIGHTS)
+        # Forms that cannot decide are left out: the best of them is below the least of another.
+        reach = -ndtri(rest)
+        least = np.minimum(direct + scale * reach * a, paired + scale * reach / weight.clip(1) * b)
+        a *= weight
+        greatest = np.minimum(direct + 1.5 * reach * a, paired + 1.5 * reach * b)
+        some = greatest >= least.max()
+        a, b = a[some], b[some]
+        first_bound = against_most[some]
+        second_bound = against_itself[some] + slack[some, None].astype(first.z.dtype)
+        ratio = np.minimum(first_bound / a[:, None], second_bound / b[:, None])
+        k = -_quantile(ratio, rest) * scale
+        ends.append(np.minimum(direct[some] + k * a, paired[some] + k * b))
+        noises.append(
+            np.minimum(first_bound + (k * a)[:, None], second_bound + (k * b)[:, None])
+        )
+    return _largest_sum(ends, noises, rest)
+
+
+def _largest_sum(
+    ends: Sequence[Floats], noises: Sequence[Floats], error: float
+) -> tuple[float, Floats]:
+    """``max over j_1 .. j_C of mean_c ends_cj - q(mean_c noises_cj)``, class by class."""
+    classes = len(ends)
+    chosen = [int(end.argmax()) for end in ends]
+    best, noise = -np.inf, np.mean([x[j] for x, j in zip(noises, chosen, strict=True)], 0)
+    for _ in range(4 if classes > 1 else 1):
+        before = best
+        for c in range(classes):
+            others = noise - noises[c][chosen[c]] / classes
+            total = sum(ends[d][chosen[d]] for d in range(classes) if d != c)
+            value = (total + ends[c]) / classes - _quantile(others + noises[c] / classes, error)
+            j = int(value.argmax())
+            if value[j] > best:
+                best, chosen[c] = float(value[j]), j
+                noise = others + noises[c][j] / classes
+        if best <= before + 1e-12:
+            break
+    return best, noise
+
+
+def _quantile(draws: Floats, error: float) -> Floats:
+    """Along the last axis; beyond what the draws show, by a normal tail."""
+    size = draws.shape[-1]
+    if error * size >= 5:
+        k = int(error * size)
+        found: Floats = np.partition(draws, k, -1)[..., k]
+        return found
+    k = max(1, size // 100)
+    part = np.partition(draws, (k, size // 2), -1)
+    low, middle = part[..., k], part[..., size // 2]
+    tail: Floats = middle + (low - middle) * ndtri(error) / ndtri(k / size)
+    return tail
+
+
+def run_ends(noise: Noise, kind: Forms, run: int, error: float) -> tuple[float, float]:
+    """The interval of the largest form of one run, mean over classes; each end with this error.
+
+    Upper: ``max_j t_j + z s_j``, where only the true j has to be right. Lower: the largest minus the
+    quantile of its noise M.
+    """
+    forms = _forms(noise, kind, run)
+    if not forms:
+        return np.nan, np.nan
+    classes, seen = len(forms), _largest(kind(noise.seen[run]))
+    slacks = [form.slack(_CHOICE * error / classes) for form in forms]
+    most = [(f.z - slack[:, None]).max(0) for f, slack in zip(forms, slacks, strict=True)]
+    low = _largest([form.t for form in forms]) + float(
+        _quantile(-np.mean(most, 0), error * (1 - _CHOICE))
+    )
+    high, _ = _largest_sum([form.t for form in forms], [form.z for form in forms], error)
+    return max(0.0, min(low, seen)), min(1.0, max(high, seen))

@@ -1,0 +1,190 @@
+"""Rates of all groups in all runs, with draws of how uncertain they are together.
+
+Each class of each group is a cell; images are taken as drawn within cells. To each cell one image
+that turns from right to wrong and one that turns from wrong to right are added, the first run being
+on one side and all others on the other: so the change of one rate has the interval of Bonett and
+Price (2012), and the difference of two cells that of Agresti and Caffo (2000). Noise is Gaussian
+with the covariance of the smoothed cells: each image has a random weight, the same in all runs.
+Images of one cluster, such as a person, share a weight, whichever cells they are in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fair_tta.metrics._columns import Columns, Floats, Ints
+
+DRAWS = 1000  # and as many mirrored
+_AT_ONCE = 20_000_000  # weights
+
+
+@dataclass(frozen=True, eq=False)
+class Rates:
+    """Rates that are linear in the shares of answers of each cell; 0 where there are no images.
+
+    Attributes:
+        right: accuracy of each class in each group, ``[..., groups, classes]``.
+        answered: how often each answer is given in each group, ``[..., groups, classes]``.
+        n: images of each class in each group, ``[groups, classes]``.
+    """
+
+    right: Floats
+    answered: Floats
+    n: Floats
+
+    @property
+    def of_group(self) -> Floats:
+        """Accuracy of each group: ``[..., groups]``."""
+        share: Floats = (self.right * self.n).sum(-1) / np.maximum(1, self.n.sum(-1))
+        return share
+
+    @property
+    def overall(self) -> Floats:
+        """Accuracy: ``[...]``."""
+        share: Floats = (self.right * self.n).sum((-1, -2)) / self.n.sum()
+        return share
+
+    @property
+    def false_alarms(self) -> Floats:
+        """How often images of other classes get an answer: ``[..., groups, classes]``."""
+        all_of_group = self.n.sum(-1, keepdims=True)
+        alarms: Floats = self.answered * all_of_group - self.right * self.n
+        return alarms / np.maximum(1, all_of_group - self.n)
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """What was counted of several runs on the same images, and how uncertain it is.
+
+    Attributes:
+        n: images of each class in each group, ``[groups, classes]``.
+        seen: rates as counted, for each run.
+        smoothed: rates with the added images, for each run.
+        draws: Gaussian noise of the smoothed rates, for each run, draws in front.
+        square_gaps: what noise adds to `square_gap`, for each run, in closed form.
+    """
+
+    n: Floats
+    seen: list[Rates]
+    smoothed: list[Rates]
+    draws: list[Rates]
+    square_gaps: list[float]
+
+
+def square_gap(right: Floats, n: Floats) -> Floats:
+    """Mean squared difference in accuracy between two groups of a class, mean over classes.
+
+    ``mean_c 2 var_g(r_gc)`` over groups and classes with images; NaN if no class has two groups:
+    ``[..., groups, classes] -> [...]``.
+    """
+    parts = [
+        2 * right[..., n[:, c] > 0, c].var(-1, ddof=1)
+        for c in range(n.shape[1])
+        if (n[:, c] > 0).sum() > 1
+    ]
+    return np.mean(parts, 0) if parts else np.full(right.shape[:-2], np.nan)
+
+
+def noise_of(columns: Columns, runs: list[int], clusters: Ints | None = None) -> Noise:
+    """Count the runs, the first of which is the one that the others are compared with.
+
+    Args:
+        columns: images with the answers of all runs.
+        runs: positions in `columns.answers`.
+        clusters: for each image the number of its cluster; None if images are independent.
+    """
+    groups, classes = len(columns.groups), len(columns.targets)
+    cell, unit, answers, weight = _units(columns, runs, clusters)
+    units = int(unit.max()) + 1
+    of_cells = np.argsort(cell, kind="stable")
+    starts = np.searchsorted(cell[of_cells], np.arange(groups * classes + 1))
+    some = np.flatnonzero(np.diff(starts))
+    n = np.zeros((groups, classes))
+    shape = (groups, classes, len(runs), classes)
+    seen, smoothed = np.zeros(shape), np.zeros(shape)
+    parts = []
+    for k, place in enumerate(some):
+        g, c = divmod(int(place), classes)
+        rows = of_cells[starts[place] : starts[place + 1]]
+        one_hot = np.eye(classes)[answers[:, rows].T]
+        counts = weight[rows] ** 2
+        size = counts.sum()
+        is_right = np.eye(classes)[c]
+        wrong = (1 - is_right) / max(1, classes - 1)
+        rest = len(runs) - 1
+        added = np.array([[is_right, *[wrong] * rest], [wrong, *[is_right] * rest]])
+        total = np.tensordot(counts, one_hot, 1)
+        n[g, c], seen[g, c] = size, total / size
+        smoothed[g, c] = (total + added.sum(0)) / (size + 2)
+        residuals = np.concatenate([one_hot * weight[rows, None, None], added])
+        residuals -= np.concatenate([weight[rows], [1, 1]])[:, None, None] * smoothed[g, c]
+        members = np.concatenate([unit[rows], [units + 2 * k, units + 2 * k + 1]])
+        parts.append((g, c, members, residuals / (size + 2)))
+    width = units + 2 * len(some)
+    right = np.zeros((2 * DRAWS, len(runs), groups, classes), np.float32)
+    answered = np.zeros_like(right)
+    of_group = np.maximum(1, n.sum(1))
+    generator = np.random.default_rng(0)
+    block = max(1, _AT_ONCE // width)
+    for first in range(0, DRAWS, block):
+        weights = generator.standard_normal((min(block, DRAWS - first), width), np.float32)
+        here = slice(first, first + len(weights))
+        for g, c, members, residuals in parts:
+            flat = residuals.reshape(len(members), -1).astype(np.float32)
+            z = (weights[:, members] @ flat).reshape(-1, len(runs), classes)
+            right[here, :, g, c] = z[..., c]
+            answered[here, :, g] += z * np.float32(n[g, c] / of_group[g])
+    for array in (right, answered):
+        array[DRAWS:] = -array[:DRAWS]
+
+    def rates(shares: Floats) -> list[Rates]:
+        own = np.einsum("gcrc->rgc", shares)
+        given = np.einsum("gc,gcra->rga", n, shares) / of_group[:, None]
+        return [Rates(own[r], given[r], n) for r in range(len(runs))]
+
+    return Noise(
+        n,
+        rates(seen),
+        rates(smoothed),
+        [Rates(right[:, r], answered[:, r], n) for r in range(len(runs))],
+        _square_gaps(parts, n, len(runs), width),
+    )
+
+
+def _units(
+    columns: Columns, runs: list[int], clusters: Ints | None
+) -> tuple[Ints, Ints, Ints, Floats]:
+    """Cell, unit, answers and weight of each row of what is drawn.
+
+    Independent images with the same answers in all runs are one row, so that the order of images
+    does not matter and many images cost no more than few.
+    """
+    answers = np.stack([columns.answers[run] for run in runs])
+    cell = columns.group * len(columns.targets) + columns.truth
+    if clusters is not None:
+        unit = np.unique(clusters, return_inverse=True)[1]
+        return cell, unit, answers, np.ones(len(cell))
+    code = cell
+    for given in answers:
+        _, code = np.unique(code * len(columns.targets) + given, return_inverse=True)
+    _, first, counts = np.unique(code, return_index=True, return_counts=True)
+    return cell[first], np.arange(len(first)), answers[:, first], np.sqrt(counts)
+
+
+def _square_gaps(
+    parts: list[tuple[int, int, Ints, Floats]], n: Floats, runs: int, width: int
+) -> list[float]:
+    """The expected `square_gap` of the noise of the rates as counted, for each run."""
+    found = []
+    for c in np.flatnonzero((n > 0).sum(0) > 1):
+        groups, together, squares = (n[:, c] > 0).sum(), np.zeros((width, runs)), np.zeros(runs)
+        for g, of_class, members, residuals in parts:
+            if of_class == c:
+                by_unit = np.zeros((width, runs))
+                np.add.at(by_unit, members, residuals[..., c] * np.sqrt((n[g, c] + 2) / n[g, c]))
+                squares += (by_unit**2).sum(0)
+                together += by_unit
+        found.append(2 * (squares - (together**2).sum(0) / groups) / (groups - 1))
+    return np.mean(found, 0).tolist() if found else [np.nan] * runs
