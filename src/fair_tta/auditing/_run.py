@@ -20,8 +20,8 @@ from fair_tta.metrics._columns import Columns, Floats
 from fair_tta.metrics._estimate import Estimate, Over, direction, label
 from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups
 from fair_tta.metrics._harm import share_of
-from fair_tta.metrics._metric import Figure, estimates
-from fair_tta.metrics._paired import Mask
+from fair_tta.metrics._metric import Figure, Metric, estimates
+from fair_tta.metrics._paired import ByDraws, Mask
 from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._scores import Scores
 
@@ -265,6 +265,11 @@ def _compared() -> list[Figure]:
 
 def _together(metric: Figure, columns: Columns, runs: int, how: Bootstrap) -> list[Difference]:
     """The change of a figure in each run, judged together."""
+    if isinstance(metric, Metric) and isinstance(metric.change, ByDraws):
+        every = metric.change.together(columns, range(runs + 1), how.level)
+        return [
+            Difference.of(metric.with_ends(columns, 0, i, ends)) for i, ends in enumerate(every, 1)
+        ]
 
     def at(place: int, error: float) -> Difference:
         level = replace(how, level=1 - error)

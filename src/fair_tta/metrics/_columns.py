@@ -44,6 +44,8 @@ class Columns:
         group: ``[images]`` positions in `groups`.
         answers: for each run ``[images]`` positions in `targets`.
         scores: for each run what it reports besides its answers, checked; may be left out.
+        clusters: ``[images]`` numbers of the persons or sources that images come from; None if
+            images are independent.
     """
 
     targets: tuple[Hashable, ...]
@@ -52,6 +54,7 @@ class Columns:
     group: Ints
     answers: tuple[Ints, ...]
     scores: tuple[Scores, ...] = ()
+    clusters: Ints | None = None
 
     @property
     def groups(self) -> list[tuple[Hashable, ...]]:

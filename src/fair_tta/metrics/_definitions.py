@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from fair_tta.metrics import _extremes as extremes
 from fair_tta.metrics._bootstrap import Bootstrap
 from fair_tta.metrics._calibration import BINS, calibration, mean
 from fair_tta.metrics._columns import Columns, Floats
@@ -19,17 +20,7 @@ from fair_tta.metrics._estimate import Estimate, Over, undefined
 from fair_tta.metrics._intervals import clopper_pearson_ends, mean_rate_ends
 from fair_tta.metrics._metric import Figure, ScoreMetric
 from fair_tta.metrics._metric import Metric as Metric  # `definitions.Metric` is public
-from fair_tta.metrics._paired import (
-    Ends,
-    balanced_change,
-    false_alarms,
-    hits,
-    lowest_change,
-    mean_gap_change,
-    overall_change,
-    selections,
-    shortfall_change,
-)
+from fair_tta.metrics._paired import ByDraws, Ends, balanced_change, overall_change
 
 NOT_GIVEN = "not given: no scores were passed"
 
@@ -166,6 +157,10 @@ def calibration_of(
     return calibration(right, confidence[some], BINS, how)
 
 
+def _extreme(forms: extremes.Forms, sign: int = 1) -> ByDraws:
+    return ByDraws(partial(extremes.ExtremeChange, forms), sign)
+
+
 _PAIRS, _VALUES = Over.TARGET_AND_SENSITIVE, Over.SENSITIVE
 
 ACCURACY = Metric(
@@ -196,7 +191,7 @@ WORST_GROUP_ACCURACY = Metric(
     "worst_group_accuracy",
     _flat,
     _worst,
-    change=partial(lowest_change, _PAIRS),
+    change=_extreme(extremes.lowest, -1),
     interval=partial(_lowest_ends, _PAIRS),
     worst_of=_PAIRS,
     title="Worst-group accuracy (class / group)",
@@ -209,7 +204,7 @@ WORST_GROUP_ACCURACY_S = Metric(
     "worst_group_accuracy_s",
     by_group,
     _worst,
-    change=partial(lowest_change, _VALUES),
+    change=_extreme(extremes.lowest_of_values, -1),
     interval=partial(_lowest_ends, _VALUES),
     over=_VALUES,
     worst_of=_VALUES,
@@ -222,7 +217,7 @@ BIAS = Metric(
     "bias",
     _accuracy_and(true_positive),
     _shortfall,
-    change=partial(shortfall_change, _PAIRS),
+    change=_extreme(extremes.shortfall),
     interval=partial(_shortfall_ends, _PAIRS),
     worst_of=_PAIRS,
     title="Gap (class / group)",
@@ -235,7 +230,7 @@ BIAS_S = Metric(
     "bias_s",
     _accuracy_and(by_group),
     _shortfall,
-    change=partial(shortfall_change, _VALUES),
+    change=_extreme(extremes.shortfall_of_values),
     interval=partial(_shortfall_ends, _VALUES),
     over=_VALUES,
     worst_of=_VALUES,
@@ -249,7 +244,7 @@ EQUALIZED_ODDS = Metric(
     _odds,
     lambda rates: mean_of_defined(gap(rates).max(-2)),  # NaN wins, so a class needs both gaps
     is_gap=True,
-    change=partial(mean_gap_change, (hits, false_alarms)),
+    change=_extreme(extremes.odds),
     needs="two groups with images of one class, and two with images of others",
     title="Equalized odds difference",
     better=-1,
@@ -262,7 +257,7 @@ EQUAL_OPPORTUNITY = Metric(
     true_positive,
     _mean_gap,
     is_gap=True,
-    change=partial(mean_gap_change, (hits,)),
+    change=_extreme(extremes.opportunity),
     needs="two groups with images of one class",
     title="Equal opportunity difference",
     better=-1,
@@ -274,7 +269,7 @@ DEMOGRAPHIC_PARITY = Metric(
     selection,
     _mean_gap,
     is_gap=True,
-    change=partial(mean_gap_change, (selections,)),
+    change=_extreme(extremes.parity),
     over=_VALUES,
     title="Demographic parity difference",
     better=-1,

@@ -118,14 +118,14 @@ def _largest(forms: Sequence[Floats]) -> float:
     return float(np.mean([form.max() for form in forms]))
 
 
-class Change:
+class ExtremeChange:
     """The change of the largest form, mean over classes, from one run to another.
 
     Attributes:
         value: as counted.
     """
 
-    def __init__(self, noise: Noise, kind: Forms, before: int, after: int) -> None:
+    def __init__(self, kind: Forms, noise: Noise, before: int, after: int) -> None:
         self._before, self._after = (_forms(noise, kind, run) for run in (before, after))
         first, then = kind(noise.seen[before]), kind(noise.seen[after])
         self.value = _largest(then) - _largest(first) if first else np.nan
@@ -213,7 +213,7 @@ def _quantile(draws: Floats, error: float) -> Floats:
     return tail
 
 
-def run_ends(noise: Noise, kind: Forms, run: int, error: float) -> tuple[float, float]:
+def run_ends(kind: Forms, noise: Noise, run: int, error: float) -> tuple[float, float]:
     """The interval of the largest form of one run, mean over classes; each end with this error.
 
     Upper: ``max_j t_j + z s_j``, where only the true j has to be right. Lower: the largest minus the

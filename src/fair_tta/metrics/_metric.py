@@ -101,17 +101,20 @@ class Metric(Figure):
         return self._explained(columns, float(self(counts)), n, *ends)
 
     def difference(self, columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
+        if self.change is None:
+            ends = resampled_change(self, columns, before, after, how)
+        else:
+            ends = self.change(columns, before, after, how.level)
+        return self.with_ends(columns, before, after, ends)
+
+    def with_ends(self, columns: Columns, before: int, after: int, ends: Ends) -> Estimate:
+        """The change with these ends."""
         change = self(columns.counts(after)) - self(columns.counts(before))
         if np.ndim(change):
             raise FairTTAError(
                 f"`metric` should give one number (got {self.name!r}, which gives "
                 f"{np.size(change)})."
             )
-        ends = (
-            resampled_change(self, columns, before, after, how)
-            if self.change is None
-            else self.change(columns, before, after, how.level)
-        )
         return self._explained(columns, float(change), len(columns.truth), *ends)
 
     def _explained(

@@ -11,6 +11,7 @@ Images of one cluster, such as a person, share a weight, whichever cells they ar
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -87,16 +88,11 @@ def square_gap(right: Floats, n: Floats) -> Floats:
     return np.mean(parts, 0) if parts else np.full(right.shape[:-2], np.nan)
 
 
-def noise_of(columns: Columns, runs: list[int], clusters: Ints | None = None) -> Noise:
-    """Count the runs, the first of which is the one that the others are compared with.
-
-    Args:
-        columns: images with the answers of all runs.
-        runs: positions in `columns.answers`.
-        clusters: for each image the number of its cluster; None if images are independent.
-    """
+@lru_cache(maxsize=4)
+def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
+    """Count runs of these columns; the first is the one that the others are compared with."""
     groups, classes = len(columns.groups), len(columns.targets)
-    cell, unit, answers, weight = _units(columns, runs, clusters)
+    cell, unit, answers, weight = _units(columns, runs)
     units = int(unit.max()) + 1
     of_cells = np.argsort(cell, kind="stable")
     starts = np.searchsorted(cell[of_cells], np.arange(groups * classes + 1))
@@ -153,9 +149,7 @@ def noise_of(columns: Columns, runs: list[int], clusters: Ints | None = None) ->
     )
 
 
-def _units(
-    columns: Columns, runs: list[int], clusters: Ints | None
-) -> tuple[Ints, Ints, Ints, Floats]:
+def _units(columns: Columns, runs: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Floats]:
     """Cell, unit, answers and weight of each row of what is drawn.
 
     Independent images with the same answers in all runs are one row, so that the order of images
@@ -163,9 +157,8 @@ def _units(
     """
     answers = np.stack([columns.answers[run] for run in runs])
     cell = columns.group * len(columns.targets) + columns.truth
-    if clusters is not None:
-        unit = np.unique(clusters, return_inverse=True)[1]
-        return cell, unit, answers, np.ones(len(cell))
+    if columns.clusters is not None:
+        return cell, columns.clusters, answers, np.ones(len(cell))
     code = cell
     for given in answers:
         _, code = np.unique(code * len(columns.targets) + given, return_inverse=True)
