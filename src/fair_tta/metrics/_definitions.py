@@ -20,7 +20,9 @@ from fair_tta.metrics._estimate import Estimate, Over, undefined
 from fair_tta.metrics._intervals import clopper_pearson_ends, mean_rate_ends
 from fair_tta.metrics._metric import Figure, ScoreMetric
 from fair_tta.metrics._metric import Metric as Metric  # `definitions.Metric` is public
+from fair_tta.metrics._noise import noise_of
 from fair_tta.metrics._paired import ByDraws, Ends, balanced_change, overall_change
+from fair_tta.metrics._typical_gap import TypicalGap, TypicalGapChange
 
 NOT_GIVEN = "not given: no scores were passed"
 
@@ -157,6 +159,32 @@ def calibration_of(
     return calibration(right, confidence[some], BINS, how)
 
 
+def _right_and_noise(counts: Floats) -> Floats:
+    """Accuracy of each group on each class, and its variance: ``[..., 2, groups, targets]``.
+
+    The variance is that of smoothed accuracies, ``(right + 1) / (n + 2)``.
+    """
+    right, n = _diagonal(counts), counts.sum(-1)
+    smoothed = (right + 1) / (n + 2)
+    return np.stack([ratio(right, n), ratio(smoothed * (1 - smoothed), n)], -3)
+
+
+def _typical_gap(rates: Floats) -> Floats:
+    """``sqrt(max(0, V - b))``, see `fair_tta.metrics._typical_gap`."""
+    right, noise = rates[..., 0, :, :], rates[..., 1, :, :]
+    groups = (~np.isnan(right)).sum(-2)
+    middle = mean_of_defined(right.swapaxes(-1, -2))[..., None, :]
+    squares = np.where(np.isnan(right), 0.0, (right - middle) ** 2).sum(-2)
+    gaps = 2 * ratio(squares, groups - 1.0)  # of one group: NaN
+    excess = gaps - 2 * mean_of_defined(noise.swapaxes(-1, -2))
+    typical: Floats = np.sqrt(np.maximum(0.0, mean_of_defined(excess)))
+    return typical
+
+
+def _typical_gap_ends(columns: Columns, run: int, level: float) -> Ends:
+    return TypicalGap(noise_of(columns, (run,)), 0).ends((1 - level) / 2)
+
+
 def _extreme(forms: extremes.Forms, sign: int = 1) -> ByDraws:
     return ByDraws(partial(extremes.ExtremeChange, forms), sign)
 
@@ -239,6 +267,18 @@ BIAS_S = Metric(
     meaning="The same with groups of one sensitive value. 0: no disparity.",
     since="0.1",
 )
+TYPICAL_GAP = Metric(
+    "typical_gap",
+    _right_and_noise,
+    _typical_gap,
+    change=ByDraws(TypicalGapChange),
+    interval=_typical_gap_ends,
+    needs="two groups with images of one class",
+    title="Typical gap",
+    better=-1,
+    meaning="By how much two groups of a class typically differ in accuracy: the root of the mean "
+    "squared difference, minus what chance alone adds. 0 means no disparity.",
+)
 EQUALIZED_ODDS = Metric(
     "equalized_odds_difference",
     _odds,
@@ -307,6 +347,7 @@ METRICS: dict[str, Figure] = {
         WORST_GROUP_ACCURACY_S,
         BIAS,
         BIAS_S,
+        TYPICAL_GAP,
         EQUALIZED_ODDS,
         EQUAL_OPPORTUNITY,
         DEMOGRAPHIC_PARITY,
