@@ -157,7 +157,7 @@ def _upper_end(
         middle = most.mean()
         direct, paired = then.t - first.t.max() + middle, then.t - first.t
         against_most, against_itself = then.z - most + middle, then.z - first.z
-        a, b = against_most.std(1), against_itself.std(1)
+        a, b = (np.maximum(x.std(1), 1e-12) for x in (against_most, against_itself))
         weight = np.clip(a / b, *_WEIGHTS)
         # Forms that cannot decide are left out: the best of them is below the least of another.
         reach = -ndtri(rest)

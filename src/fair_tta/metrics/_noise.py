@@ -28,23 +28,19 @@ class Rates:
     Attributes:
         right: accuracy of each class in each group, ``[..., groups, classes]``.
         answered: how often each answer is given in each group, ``[..., groups, classes]``.
+        of_group: accuracy of each group, ``[..., groups]``.
         n: images of each class in each group, ``[groups, classes]``.
     """
 
     right: Floats
     answered: Floats
+    of_group: Floats
     n: Floats
-
-    @property
-    def of_group(self) -> Floats:
-        """Accuracy of each group: ``[..., groups]``."""
-        share: Floats = (self.right * self.n).sum(-1) / np.maximum(1, self.n.sum(-1))
-        return share
 
     @property
     def overall(self) -> Floats:
         """Accuracy: ``[...]``."""
-        share: Floats = (self.right * self.n).sum((-1, -2)) / self.n.sum()
+        share: Floats = (self.of_group * self.n.sum(1)).sum(-1) / self.n.sum()
         return share
 
     @property
@@ -135,16 +131,21 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
     for array in (right, answered):
         array[DRAWS:] = -array[:DRAWS]
 
-    def rates(shares: Floats) -> list[Rates]:
+    def rates(shares: Floats, added: int) -> list[Rates]:
         own = np.einsum("gcrc->rgc", shares)
         given = np.einsum("gc,gcra->rga", n, shares) / of_group[:, None]
-        return [Rates(own[r], given[r], n) for r in range(len(runs))]
+        hits = np.einsum("gc,gcrc->rg", n, seen)
+        groups = (hits + added) / (of_group + 2 * added)  # cells would be smoothed too often
+        return [Rates(own[r], given[r], groups[r], n) for r in range(len(runs))]
 
     return Noise(
         n,
-        rates(seen),
-        rates(smoothed),
-        [Rates(right[:, r], answered[:, r], n) for r in range(len(runs))],
+        rates(seen, 0),
+        rates(smoothed, 1),
+        [
+            Rates(right[:, r], answered[:, r], (right[:, r] * n).sum(-1) / of_group, n)
+            for r in range(len(runs))
+        ],
         _square_gaps(parts, n, len(runs), width),
     )
 
