@@ -18,19 +18,30 @@ from fair_tta.metrics._noise import Noise, square_gap
 
 
 class TypicalGap:
-    """Of one run."""
+    """Of one run.
+
+    The variance of V grows with V: ``q + k V``, where q is that of noise alone. Ends are the V at
+    which what was seen is just as far away as allowed, as in Wilson's interval of a rate: a gap that
+    looks small may be one that chance has hidden.
+    """
 
     def __init__(self, noise: Noise, run: int) -> None:
         n, self.noise = noise.n, noise.square_gaps[run]
         self.square = float(square_gap(noise.seen[run].right, n)) - self.noise
-        right = noise.smoothed[run].right + noise.draws[run].right
-        self.draws = square_gap(right, n)
+        right, drawn = noise.smoothed[run].right, noise.draws[run].right
+        self.draws = square_gap(right + drawn, n)
+        self._alone = float(square_gap(drawn, n).var())
+        there = float(square_gap(right, n))
+        self._slope = max(0.0, float(self.draws.var()) - self._alone) / max(there, 1e-12)
         self.value = math.sqrt(max(0.0, self.square)) if self.square == self.square else math.nan
 
     def ends(self, error: float) -> tuple[float, float]:
         """Each end fails with this error; the value lies inside."""
-        reach = -ndtri(error) * float(self.draws.std())
-        low, high = (math.sqrt(max(0.0, x)) for x in (self.square - reach, self.square + reach))
+        # (V - seen)^2 = z^2 (q + k V)
+        z = float(ndtri(error)) ** 2
+        middle = self.square + z * self._slope / 2
+        reach = math.sqrt(max(0.0, middle**2 - self.square**2 + z * self._alone))
+        low, high = (math.sqrt(max(0.0, end)) for end in (middle - reach, middle + reach))
         return min(low, self.value), min(1.0, max(high, self.value))
 
 
