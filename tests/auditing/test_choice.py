@@ -1,0 +1,37 @@
+"""Which of the methods that were compared is recommended."""
+
+from __future__ import annotations
+
+import pytest
+from verdict_samples import BETTER, CLEAR, EVEN, Rates, made
+
+from fair_tta.auditing import compare
+from fair_tta.auditing._choice import objection, recommended
+
+HALFWAY = {**EVEN, ("dog", "out"): (50, 100)}
+LEVELLED_DOWN: Rates = dict.fromkeys(CLEAR, (22, 100))
+
+
+@pytest.mark.parametrize(
+    ("methods", "chosen"),
+    [
+        ({"a": HALFWAY, "b": BETTER}, "b"),
+        ({"a": BETTER, "b": HALFWAY}, "a"),
+        ({"a": CLEAR}, None),
+        ({"a": LEVELLED_DOWN}, None),
+        ({"a": LEVELLED_DOWN, "b": HALFWAY}, "b"),
+        ({}, None),
+    ],
+)
+def test_the_lowest_gap_that_costs_nothing(methods: dict[str, Rates], chosen: str | None) -> None:
+    audits = [made(CLEAR), *(made(rates, name) for name, rates in methods.items())]
+    document = compare(audits).document
+    found = recommended(document)
+    assert (found and found.run) == chosen
+
+
+def test_an_objection_says_why() -> None:
+    audits = [made(CLEAR), made(CLEAR, "same"), made(LEVELLED_DOWN, "down")]
+    same, down = compare(audits).document.comparisons
+    assert objection(same) == "does not significantly narrow the gap"
+    assert objection(down) == "significantly costs accuracy"
