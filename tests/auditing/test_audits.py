@@ -324,6 +324,20 @@ def test_runs_of_other_models_say_so() -> None:
     assert make(provenance=b).to_dict()["provenance"]["command"] == "x"
 
 
+def test_an_image_without_a_cluster_is_a_cluster_of_its_own() -> None:
+    persons: list[Any] = ["anna", "ben", None, math.nan, "", "anna"] * (N // 6)
+    found = make(clusters=persons)
+    assert found.document.data.clusters == 2 + 3 * N // 6
+    assert found.columns is not None
+    assert found.columns.clusters is not None
+    assert found.columns.clusters[:8].tolist() == [0, 1, 2, 3, 4, 0, 0, 1]
+    together = compare([found, make(AFTER, "after", clusters=np.array(persons, object))])
+    assert together.columns is not None
+    assert together.columns.clusters is not None
+    assert Audit.from_json(together.to_json()).document == together.document
+    assert make().document.data.clusters is None
+
+
 def other_rows() -> Audit:
     return audit(TRUTH, AFTER, {"gender": GENDER[::-1]}, name="after", interval=QUICK)
 
@@ -339,7 +353,16 @@ def other_rows() -> Audit:
         (
             lambda: compare([make(), other_rows()]),
             "`audits` should agree in data, but hash differ: audit the same images in the same "
-            "order, and pass `targets` and `values`.",
+            "order, and pass the same `targets`, `values` and `clusters`.",
+        ),
+        (
+            lambda: compare([make(), make(AFTER, "after", clusters=range(N))]),
+            "`audits` should agree in data, but hash, clusters differ: audit the same images in "
+            "the same order, and pass the same `targets`, `values` and `clusters`.",
+        ),
+        (
+            lambda: make(clusters=["anna"] * 3),
+            "`clusters` should be as long as `y_true`, 600 (got 3).",
         ),
         (
             lambda: compare([make(), make(AFTER, "after", interval=Bootstrap(100))]),
@@ -353,9 +376,10 @@ def other_rows() -> Audit:
         (
             lambda: make().estimate("fairness"),
             "`metric` should be one of ['accuracy', 'balanced_accuracy', 'worst_group_accuracy', "
-            "'worst_group_accuracy_s', 'bias', 'bias_s', 'equalized_odds_difference', "
-            "'equal_opportunity_difference', 'demographic_parity_difference', "
-            "'average_target_confidence', 'expected_calibration_error'] (got 'fairness').",
+            "'worst_group_accuracy_s', 'bias', 'bias_s', 'typical_gap', "
+            "'equalized_odds_difference', 'equal_opportunity_difference', "
+            "'demographic_parity_difference', 'average_target_confidence', "
+            "'expected_calibration_error'] (got 'fairness').",
         ),
         (
             lambda: make().estimate("bias", "TPT"),
@@ -368,9 +392,9 @@ def other_rows() -> Audit:
         (
             lambda: compare([make(), make(AFTER, "after")]).difference("luck", "after"),
             "`metric` should be one of ['accuracy', 'balanced_accuracy', 'worst_group_accuracy', "
-            "'worst_group_accuracy_s', 'bias', 'bias_s', 'equalized_odds_difference', "
-            "'equal_opportunity_difference', 'demographic_parity_difference', "
-            "'average_target_confidence'] (got 'luck').",
+            "'worst_group_accuracy_s', 'bias', 'bias_s', 'typical_gap', "
+            "'equalized_odds_difference', 'equal_opportunity_difference', "
+            "'demographic_parity_difference', 'average_target_confidence'] (got 'luck').",
         ),
         (lambda: make(name=""), "`name` should be a string (got '')."),
         (

@@ -76,6 +76,7 @@ def audit_classifier(
     name: str | None = None,
     rename: Mapping[Any, str] | None = None,
     harmful: HarmSets | None = None,
+    clusters: Column | None = None,
     progress: bool = False,
     interval: Bootstrap = DEFAULT,
 ) -> Audit:
@@ -93,6 +94,7 @@ def audit_classifier(
         name: what to call the run; the adapter's name if None.
         rename: ``{your label: classifier's label}`` for labels in other words.
         harmful: classes that should not be answered, see `audit`.
+        clusters: the person or source of each image, see `audit`.
         progress: show a progress bar.
         interval: how intervals are made.
 
@@ -142,6 +144,7 @@ def audit_classifier(
         scores=Scores.from_predictions(predictions),
         seconds=seconds,
         harmful=harmful,
+        clusters=clusters,
         interval=interval,
         adapter=adapter,
         provenance=classifier_provenance(classifier),

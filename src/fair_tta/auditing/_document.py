@@ -317,13 +317,17 @@ class Comparison(Part, frozen=True):
 
 
 class DataFields(Part, frozen=True):
-    """The images. hash: of labels and sensitive values, in order. harmful: sets of classes."""
+    """The images. hash: of labels, sensitive values and clusters, in order. harmful: sets of
+    classes. clusters: how many persons or sources intervals allow for; null if images are
+    independent.
+    """
 
     n: NotNegative
     hash: str
     targets: tuple[str, ...]
     sensitive: Mapping[str, tuple[str, ...]]
     harmful: Mapping[str, tuple[str, ...]] = {}
+    clusters: NotNegative | None = None
 
 
 class IntervalSettings(Part, frozen=True):

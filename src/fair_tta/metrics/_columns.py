@@ -155,8 +155,10 @@ def parse_columns(
     )
 
 
-def read_column(argument: str, values: Column, length: int | None = None) -> list[Hashable]:
-    """A column as plain Python values; nothing may be missing."""
+def read_column(
+    argument: str, values: Column, length: int | None = None, *, gaps: bool = False
+) -> list[Hashable]:
+    """A column as plain Python values; nothing may be missing, unless `gaps` are allowed."""
     plain = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(plain, str | bytes | Mapping) or not isinstance(plain, Iterable):
         raise FairTTAError(f"`{argument}` should be a sequence with a value per image.")
@@ -166,7 +168,7 @@ def read_column(argument: str, values: Column, length: int | None = None) -> lis
             raise FairTTAError(
                 f"`{argument}` should have one dimension (row {row} is a {type(value).__name__})."
             )
-        if _is_missing(value):
+        if not gaps and _is_missing(value):
             raise FairTTAError(
                 f"`{argument}` should have no missing values (row {row}): "
                 "give them a name of their own, such as 'unknown'."
@@ -174,6 +176,14 @@ def read_column(argument: str, values: Column, length: int | None = None) -> lis
     if length is not None:
         check_length(argument, column, length)
     return column
+
+
+def read_clusters(clusters: Column, length: int) -> Ints:
+    """Numbers of the clusters, in the order they come; without a value an image is its own."""
+    numbers: dict[Hashable, int] = {}
+    column = read_column("clusters", clusters, length, gaps=True)
+    keys = (object() if _is_missing(value) or value == "" else value for value in column)
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
 
 
 def check_length(argument: str, column: Sized, length: int) -> None:
