@@ -285,6 +285,15 @@ class ComparedGroup(GroupName, frozen=True):
     changes: AnswerChanges
 
 
+class GapPower(Part, frozen=True):
+    """What such images can show of the typical gap. detectable: the change that they show in 8 of
+    10 audits. images_needed: how many would show the change that was seen so often; null if none.
+    """
+
+    detectable: Rate
+    images_needed: NotNegative | None
+
+
 class Comparison(Part, frozen=True):
     """A run beside the reference, on the same images. perceived: by attribute of the model; null
     if not recorded.
@@ -301,14 +310,15 @@ class Comparison(Part, frozen=True):
     corrected: Annotated[
         Differences | None,
         Meta(
-            description="differences again, metric by metric at the levels of Holm's procedure for "
-            "all comparisons made; null if there is one."
+            description="differences again, metric by metric at levels that allow for all "
+            "comparisons made; null if there is one."
         ),
     ] = None
     compared: Annotated[
         NotNegative | None,
         Meta(description="How many comparisons corrected allows for, also those not kept here."),
     ] = None
+    power: GapPower | None = None
 
     @property
     def adjusted(self) -> Differences:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,14 +17,16 @@ from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics import _intervals
 from fair_tta.metrics._bootstrap import Bootstrap
 from fair_tta.metrics._calibration import mean
-from fair_tta.metrics._columns import Columns, Floats
+from fair_tta.metrics._columns import Columns, Floats, Mask
 from fair_tta.metrics._estimate import Estimate, Over, direction, label
 from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups
 from fair_tta.metrics._harm import share_of
-from fair_tta.metrics._metric import Figure, Metric, estimates
-from fair_tta.metrics._paired import ByDraws, Mask
+from fair_tta.metrics._metric import Figure, Metric
+from fair_tta.metrics._noise import noise_of
+from fair_tta.metrics._paired import ByDraws
 from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._scores import Scores
+from fair_tta.metrics._typical_gap import TypicalGapChange
 
 HarmSets = Mapping[str, Sequence[Hashable]] | Sequence[Hashable]
 """Classes that should not be answered, or ``{name of a set: classes}``."""
@@ -132,13 +135,17 @@ def figures_of_run(
 ) -> doc.RunFigures:
     """The first run of these columns in figures."""
     scores, metrics = columns.scores[0], definitions.METRICS
-    found = zip(metrics, estimates([*metrics.values()], columns, 0, how), strict=True)
     sure, harm = scores.confidence, _harm(columns, harmful, how.level)
     counter = Counter(text for texts in scores.warnings for text in set(texts))
     return doc.RunFigures(
         name=name,
         adapter=adapter,
-        metrics=doc.RunMetrics(**{metric: Measured.of(figure) for metric, figure in found}),
+        metrics=doc.RunMetrics(
+            **{
+                key: Measured.of(metric.estimate(columns, 0, how))
+                for key, metric in metrics.items()
+            }
+        ),
         sensitive_indifference=_indifference(scores.sensitive_entropy, how),
         zero_shot_scores=None
         if scores.entropy_zero_shot is None
@@ -183,6 +190,7 @@ def _classes(columns: Columns, how: Bootstrap) -> Iterator[doc.GapsOfClass]:
 
 def _groups(columns: Columns, how: Bootstrap) -> Iterator[doc.GroupFigures]:
     table = zip(columns.counts(0), rates_of_groups(columns, 0, how.level), strict=True)
+    weights = columns.weights(0, Over.SENSITIVE)
     for g, (confusion, classes) in enumerate(table):
         name = _group_values(columns, g)
         n, right = int(confusion.sum()), confusion.diagonal().tolist()
@@ -191,7 +199,7 @@ def _groups(columns: Columns, how: Bootstrap) -> Iterator[doc.GroupFigures]:
             sensitive=name,
             n=n,
             correct=sum(right),
-            accuracy=Measured.of(rate(sum(right), n, how.level, label(*name.values()))),
+            accuracy=Measured.of(rate(sum(right), n, how.level, label(*name.values()), weights[g])),
             calibration_error=Measured.of(definitions.calibration_of(columns, 0, how, g)),
             confusion=tuple(map(tuple, confusion.tolist())),
             classes=tuple(
@@ -244,11 +252,19 @@ def against(
         perceived=_perceived(columns, how, after),
         corrected=corrected[after - 1] if corrected else None,
         compared=len(corrected) or None,
+        power=_power(columns, after, how.level),
     )
 
 
+def _power(columns: Columns, after: int, level: float) -> doc.GapPower | None:
+    change = TypicalGapChange(noise_of(columns, (0, after)), 0, 1)
+    if math.isnan(change.value):
+        return None
+    return doc.GapPower(*change.power(len(columns.truth), level))
+
+
 def corrected_differences(columns: Columns, how: Bootstrap) -> list[doc.Differences]:
-    """For each run but the first its differences from that, at Holm's levels for all of them.
+    """For each run but the first its differences from that, at levels that allow for all of them.
 
     Empty if there are fewer than two.
     """

@@ -7,7 +7,7 @@ To draw n images of a stratum with replacement is to draw a multinomial table of
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
@@ -96,8 +96,8 @@ def renamed(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 accepts_level = renamed("level", "interval")
 
 
-def intervals(metrics: Sequence[Metric], counts: Ints, how: Bootstrap) -> list[ArrayEnds]:
-    """Intervals of metrics of one run, all from the same tables; NaN where one is not defined.
+def resampled(metric: Metric, counts: Ints, how: Bootstrap) -> ArrayEnds:
+    """Interval of a metric of one run that has no closed form; NaN where it is not defined.
 
     Tables are drawn with four images added to each class of each group (Agresti and Coull, 1998):
     two right and two spread over the wrong answers. The noise of the rates, drawn minus expected,
@@ -108,22 +108,17 @@ def intervals(metrics: Sequence[Metric], counts: Ints, how: Bootstrap) -> list[A
     alone. By the triangle inequality no gap differs from the true one by more than the gap of its
     noise. Quantiles of resampled gaps would never reach 0, however equal the groups are.
     """
-    observed = [metric.rates(counts.astype(np.float64)) for metric in metrics]
-    drawn: list[list[Floats]] = [[] for _ in metrics]
+    seen = metric.rates(counts.astype(np.float64))
+    value, figures = metric.combine(seen), []
     for tables, expected in _tables(counts, how):
-        for metric, seen, figures in zip(metrics, observed, drawn, strict=True):
-            noise = metric.rates(tables) - metric.rates(expected)
-            figures.append(metric.combine(noise if metric.is_gap else seen + noise))
-    ends: list[ArrayEnds] = []
-    for metric, seen, figures in zip(metrics, observed, drawn, strict=True):
-        value = metric.combine(seen)
-        if metric.is_gap:
-            reach = quantile(figures, how.level)
-            ends.append((np.maximum(value - reach, 0.0), np.minimum(value + reach, 1.0)))
-        else:
-            low, high = around(value, figures, how)
-            ends.append((np.maximum(low, 0.0), np.minimum(high, 1.0)))
-    return ends
+        noise = metric.rates(tables) - metric.rates(expected)
+        figures.append(metric.combine(noise if metric.is_gap else seen + noise))
+    if metric.is_gap:
+        reach = quantile(figures, how.level)
+        low, high = value - reach, value + reach
+    else:
+        low, high = around(value, figures, how)
+    return np.maximum(low, 0.0), np.minimum(high, 1.0)
 
 
 def resampled_change(

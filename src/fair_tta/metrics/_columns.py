@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 Column: TypeAlias = Any
 """One value per image: a list, numpy array, torch tensor or pandas series of names or numbers."""
@@ -91,6 +92,34 @@ class Columns:
         if over is Over.SENSITIVE:
             return right.sum(1), n.sum(1)
         return right.ravel(), n.ravel()
+
+    def weight(self, some: Mask, counted: Mask) -> float:
+        """What one of some images counts for where the share of those `counted` is estimated.
+
+        1 if images are independent. With clusters one over the design effect: how many times as
+        large the variance of the share is. Where all or none are counted, images of a cluster are
+        taken to agree. (Korn and Graubard, 1998.)
+        """
+        n, share = int(some.sum()), float(counted[some].mean()) if some.any() else 0.0
+        if self.clusters is None or not n:
+            return 1.0
+        _, unit = np.unique(self.clusters[some], return_inverse=True)
+        sizes, hits = np.bincount(unit), np.bincount(unit, counted[some])
+        effect = float((sizes**2).sum()) / n
+        if 0 < share < 1 and len(sizes) > 1:
+            spread = float(((hits - share * sizes) ** 2).sum()) * len(sizes) / (len(sizes) - 1)
+            effect = spread / (n * share * (1 - share))
+        return 1 / max(1.0, effect)
+
+    def weights(self, run: int, over: Over) -> Floats:
+        """`weight` of each of `cells`, of right answers."""
+        cells, right = len(self.cells(over)), self.answers[run] == self.truth
+        if self.clusters is None:
+            return np.ones(cells)
+        cell = self.group * len(self.targets) + self.truth
+        if over is Over.SENSITIVE:
+            cell = self.group
+        return np.array([self.weight(cell == k, right) for k in range(cells)])
 
     def sizes(self, over: Over) -> dict[str, int]:
         """Images in each of `cells`, by the name that messages use."""

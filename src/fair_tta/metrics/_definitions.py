@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from fair_tta.metrics import _extremes as extremes
-from fair_tta.metrics._bootstrap import Bootstrap
+from fair_tta.metrics._bootstrap import ArrayEnds, Bootstrap
 from fair_tta.metrics._calibration import BINS, calibration, mean
 from fair_tta.metrics._columns import Columns, Floats
 from fair_tta.metrics._estimate import Estimate, Over, undefined
@@ -22,7 +22,7 @@ from fair_tta.metrics._metric import Figure, ScoreMetric
 from fair_tta.metrics._metric import Metric as Metric  # `definitions.Metric` is public
 from fair_tta.metrics._noise import noise_of
 from fair_tta.metrics._paired import ByDraws, Ends, balanced_change, overall_change
-from fair_tta.metrics._typical_gap import TypicalGap, TypicalGapChange
+from fair_tta.metrics._typical_gap import TypicalGap, TypicalGapChange, withheld
 
 NOT_GIVEN = "not given: no scores were passed"
 
@@ -111,28 +111,33 @@ def _mean_gap(rates: Floats) -> Floats:
 
 
 def _balanced_ends(columns: Columns, run: int, level: float) -> Ends:
-    right, n = _of_present(columns, run, Over.TARGET_AND_SENSITIVE)
-    low, high = mean_rate_ends(right, n, level)
+    low, high = mean_rate_ends(*_of_present(columns, run, Over.TARGET_AND_SENSITIVE), level)
     return max(0.0, low), min(1.0, high)
 
 
 def _lowest_ends(over: Over, columns: Columns, run: int, level: float) -> Ends:
-    """The lowest ends of exact intervals that hold together (Bonferroni)."""
+    """From exact intervals (Clopper and Pearson).
+
+    Lower: of all groups the lowest end, each with the full error, as that of the truly worst group
+    alone must not fail. Upper: nine tenths of the error are shared by the groups that may be the
+    worst; the tenth says which may.
+    """
     right, n = _of_present(columns, run, over)
-    low, high = clopper_pearson_ends(right, n, 1 - (1 - level) / len(n))
+    error = (1 - level) / 2
+    each = clopper_pearson_ends(right, n, 1 - 2 * 0.1 * error / (len(n) + 1))
+    may_be_worst = each[0] <= each[1].min()
+    low, _ = clopper_pearson_ends(right, n, level)
+    _, high = clopper_pearson_ends(
+        right[may_be_worst], n[may_be_worst], 1 - 2 * 0.9 * error / may_be_worst.sum()
+    )
     return float(low.min()), float(high.min())
 
 
-def _shortfall_ends(over: Over, columns: Columns, run: int, level: float) -> Ends:
-    low, high = _lowest_ends(over, columns, run, level)
-    accuracy = float(overall(columns.counts(run).astype(np.float64)))
-    return max(0.0, accuracy - high), max(0.0, accuracy - low)
-
-
 def _of_present(columns: Columns, run: int, over: Over) -> tuple[Floats, Floats]:
-    """Right answers and images of the groups that have images."""
+    """Right answers and images of the groups that have images, as many as count with clusters."""
     right, n = columns.right_and_all(run, over)
-    return right[n > 0].astype(np.float64), n[n > 0].astype(np.float64)
+    weight = columns.weights(run, over)[n > 0]
+    return right[n > 0] * weight, n[n > 0] * weight
 
 
 def mean_change(less: Floats | None, more: Floats | None, level: float) -> Estimate:
@@ -189,6 +194,14 @@ def _extreme(forms: extremes.Forms, sign: int = 1) -> ByDraws:
     return ByDraws(partial(extremes.ExtremeChange, forms), sign)
 
 
+def _run_ends(forms: extremes.Forms, columns: Columns, run: int, level: float) -> Ends:
+    return extremes.run_ends(forms, noise_of(columns, (run,)), 0, (1 - level) / 2)
+
+
+def _class_ends(forms: extremes.Forms, columns: Columns, run: int, level: float) -> ArrayEnds:
+    return extremes.class_ends(forms, noise_of(columns, (run,)), 0, (1 - level) / 2)
+
+
 _PAIRS, _VALUES = Over.TARGET_AND_SENSITIVE, Over.SENSITIVE
 
 ACCURACY = Metric(
@@ -196,6 +209,7 @@ ACCURACY = Metric(
     overall,
     lambda rates: rates,
     change=overall_change,
+    interval=partial(_run_ends, extremes.overall),
     over=None,
     title="Accuracy",
     better=1,
@@ -246,7 +260,7 @@ BIAS = Metric(
     _accuracy_and(true_positive),
     _shortfall,
     change=_extreme(extremes.shortfall),
-    interval=partial(_shortfall_ends, _PAIRS),
+    interval=partial(_run_ends, extremes.shortfall),
     worst_of=_PAIRS,
     title="Gap (class / group)",
     better=-1,
@@ -259,7 +273,7 @@ BIAS_S = Metric(
     _accuracy_and(by_group),
     _shortfall,
     change=_extreme(extremes.shortfall_of_values),
-    interval=partial(_shortfall_ends, _VALUES),
+    interval=partial(_run_ends, extremes.shortfall_of_values),
     over=_VALUES,
     worst_of=_VALUES,
     title="Gap (group)",
@@ -273,6 +287,7 @@ TYPICAL_GAP = Metric(
     _typical_gap,
     change=ByDraws(TypicalGapChange),
     interval=_typical_gap_ends,
+    withheld=withheld,
     needs="two groups with images of one class",
     title="Typical gap",
     better=-1,
@@ -285,6 +300,7 @@ EQUALIZED_ODDS = Metric(
     lambda rates: mean_of_defined(gap(rates).max(-2)),  # NaN wins, so a class needs both gaps
     is_gap=True,
     change=_extreme(extremes.odds),
+    interval=partial(_run_ends, extremes.odds),
     needs="two groups with images of one class, and two with images of others",
     title="Equalized odds difference",
     better=-1,
@@ -298,6 +314,7 @@ EQUAL_OPPORTUNITY = Metric(
     _mean_gap,
     is_gap=True,
     change=_extreme(extremes.opportunity),
+    interval=partial(_run_ends, extremes.opportunity),
     needs="two groups with images of one class",
     title="Equal opportunity difference",
     better=-1,
@@ -310,6 +327,7 @@ DEMOGRAPHIC_PARITY = Metric(
     _mean_gap,
     is_gap=True,
     change=_extreme(extremes.parity),
+    interval=partial(_run_ends, extremes.parity),
     over=_VALUES,
     title="Demographic parity difference",
     better=-1,
@@ -357,7 +375,16 @@ METRICS: dict[str, Figure] = {
 }
 """The figures of a run, in the order of audits and reports. A new one is one more entry."""
 
-TRUE_POSITIVE_GAPS = Metric("true_positive_rate_gaps", true_positive, gap, is_gap=True)
-FALSE_POSITIVE_GAPS = Metric("false_positive_rate_gaps", false_positive, gap, is_gap=True)
-SELECTION_GAPS = Metric("selection_rate_gaps", selection, gap, is_gap=True)
+
+def _class_gaps(name: str, rates: Callable[[Floats], Floats], forms: extremes.Forms) -> Metric:
+    return Metric(name, rates, gap, is_gap=True, interval=partial(_class_ends, forms))
+
+
+TRUE_POSITIVE_GAPS = _class_gaps(
+    "true_positive_rate_gaps", true_positive, extremes.true_positive_gaps
+)
+FALSE_POSITIVE_GAPS = _class_gaps(
+    "false_positive_rate_gaps", false_positive, extremes.false_positive_gaps
+)
+SELECTION_GAPS = _class_gaps("selection_rate_gaps", selection, extremes.selection_gaps)
 CLASS_GAPS = (TRUE_POSITIVE_GAPS, FALSE_POSITIVE_GAPS, SELECTION_GAPS)

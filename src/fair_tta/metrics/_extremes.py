@@ -6,18 +6,18 @@ differences ``r_g - r_h`` for a gap. With t_i the forms before and t'_j those af
     D = max_j t'_j - max_i t_i = max_j min_i (t'_j - t_i)
 
 Its upper end has to hold for one j only, the form that is truly the largest after; so no price is
-paid for not knowing j, and the maximum over all j is taken. Which i was truly the largest before is
-allowed for by ``M = max_i (z_i - slack_i)``, the noise of the largest one, where slack_i is by how
-much t_i lies at least below it (with a tenth of the error; Romano, Shaikh and Wolf 2014). For each j
-two bounds hold together, against the largest one before and against itself::
+paid for not knowing j, and the maximum over all j is taken. Which i was truly the largest before
+is allowed for by ``M = max_i (z_i - slack_i)``, the noise of the largest one, where slack_i is by
+how much t_i lies at least below it (with a tenth of the error; Romano, Shaikh and Wolf 2014). For
+each j two bounds hold together, against the largest one before and against itself::
 
     D_j = t'_j - max_i t_i + E M      A_j = z'_j - M + E M
     P_j = t'_j - t_j                  B_j = z'_j - z_j + slack_j
     k_j = -q( min(A_j / a_j, B_j / b_j) )       U = max_j min(D_j + k_j a_j, P_j + k_j b_j)
 
 with q the quantile at the error, b_j the deviation of B_j and a_j that of A_j, weighted by their
-ratio. The lower end is the upper one with the runs exchanged. Of a mean over classes the quantile of
-the mean noise is taken off, for those j_1 .. j_C that make the end largest.
+ratio. The lower end is the upper one with the runs exchanged. Of a mean over classes the quantile
+of the mean noise is taken off, for those j_1 .. j_C that make the end largest.
 
 Simulated by `make coverage`.
 """
@@ -25,10 +25,11 @@ Simulated by `make coverage`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import ndtri
 
 from fair_tta.metrics._columns import Floats
@@ -39,6 +40,16 @@ _WEIGHTS = 0.85, 1.25  # of the bound against the largest one, beside that again
 
 Forms: TypeAlias = Callable[[Rates], list[Floats]]
 """The linear forms of which the largest counts, for each class: ``[..., forms]``."""
+
+
+def overall(rates: Rates) -> list[Floats]:
+    """Accuracy: of one form the interval is that of the form."""
+    return [rates.overall[..., None]]
+
+
+def balanced(rates: Rates) -> list[Floats]:
+    """Balanced accuracy."""
+    return [rates.right[..., rates.n > 0].mean(-1)[..., None]]
 
 
 def lowest(rates: Rates) -> list[Floats]:
@@ -61,41 +72,50 @@ def shortfall_of_values(rates: Rates) -> list[Floats]:
     return [rates.overall[..., None] + form for form in lowest_of_values(rates)]
 
 
+def true_positive_gaps(rates: Rates) -> list[Floats]:
+    """All ordered differences between groups; none for a class that has fewer than two."""
+    return _pairs(rates.right, rates.n > 0)
+
+
+def false_positive_gaps(rates: Rates) -> list[Floats]:
+    return _pairs(rates.false_alarms, rates.n.sum(1, keepdims=True) > rates.n)
+
+
+def selection_gaps(rates: Rates) -> list[Floats]:
+    return _pairs(rates.answered, np.broadcast_to(rates.n.sum(1, keepdims=True) > 0, rates.n.shape))
+
+
 def odds(rates: Rates) -> list[Floats]:
     """Gaps in true and false positive rate."""
-    n, alarms = rates.n, rates.false_alarms
-    own, other = n > 0, n.sum(1, keepdims=True) > n
-    classes = np.flatnonzero((own.sum(0) > 1) & (other.sum(0) > 1))
-    return [
-        np.concatenate([_pairs(rates.right[..., own[:, c], c]), _pairs(alarms[..., other[:, c], c])], -1)
-        for c in (classes[:1] if n.shape[1] == 2 else classes)  # both of two classes have equal gaps
-    ]
+    both = zip(true_positive_gaps(rates), false_positive_gaps(rates), strict=True)
+    forms = [np.concatenate(pair, -1) for pair in both if all(one.shape[-1] for one in pair)]
+    return forms[:1] if rates.n.shape[1] == 2 else forms  # gaps of both of two classes are equal
 
 
 def opportunity(rates: Rates) -> list[Floats]:
     """Gaps in true positive rate."""
-    own = rates.n > 0
-    classes = np.flatnonzero(own.sum(0) > 1)
-    return [_pairs(rates.right[..., own[:, c], c]) for c in classes]
+    return [forms for forms in true_positive_gaps(rates) if forms.shape[-1]]
 
 
 def parity(rates: Rates) -> list[Floats]:
     """Gaps in how often each answer is given."""
-    some, classes = rates.n.sum(1) > 0, rates.n.shape[1]
-    if some.sum() < 2:
-        return []
-    return [_pairs(rates.answered[..., some, c]) for c in range(1 if classes == 2 else classes)]
+    forms = [forms for forms in selection_gaps(rates) if forms.shape[-1]]
+    return forms[:1] if rates.n.shape[1] == 2 else forms
 
 
-def _pairs(rates: Floats) -> Floats:
-    """All ordered differences between groups: ``[..., groups] -> [..., pairs]``."""
-    first, second = np.nonzero(~np.eye(rates.shape[-1], dtype=bool))
-    return rates[..., first] - rates[..., second]
+def _pairs(rates: Floats, has: npt.NDArray[np.bool_]) -> list[Floats]:
+    """Differences between the groups that have a rate: ``[..., groups, classes]``."""
+    found = []
+    for c in range(has.shape[1]):
+        of_class = rates[..., has[:, c], c]
+        first, second = np.nonzero(~np.eye(of_class.shape[-1], dtype=bool))
+        found.append(of_class[..., first] - of_class[..., second])
+    return found
 
 
 @dataclass(frozen=True, eq=False)
 class _Forms:
-    """Linear forms of one class: smoothed ``[forms]``, and draws of their noise ``[forms, draws]``."""
+    """Linear forms of one class: smoothed ``[forms]``, draws of their noise ``[forms, draws]``."""
 
     t: Floats
     z: Floats
@@ -171,9 +191,7 @@ def _upper_end(
         ratio = np.minimum(first_bound / a[:, None], second_bound / b[:, None])
         k = -_quantile(ratio, rest) * scale
         ends.append(np.minimum(direct[some] + k * a, paired[some] + k * b))
-        noises.append(
-            np.minimum(first_bound + (k * a)[:, None], second_bound + (k * b)[:, None])
-        )
+        noises.append(np.minimum(first_bound + (k * a)[:, None], second_bound + (k * b)[:, None]))
     return _largest_sum(ends, noises, rest)
 
 
@@ -214,19 +232,28 @@ def _quantile(draws: Floats, error: float) -> Floats:
 
 
 def run_ends(kind: Forms, noise: Noise, run: int, error: float) -> tuple[float, float]:
-    """The interval of the largest form of one run, mean over classes; each end with this error.
+    """The interval of the largest form of one run, mean over classes; each end with this error."""
+    return _run_ends(_forms(noise, kind, run), kind(noise.seen[run]), error)
 
-    Upper: ``max_j t_j + z s_j``, where only the true j has to be right. Lower: the largest minus the
-    quantile of its noise M.
+
+def class_ends(kind: Forms, noise: Noise, run: int, error: float) -> tuple[Floats, Floats]:
+    """The same for each class by itself."""
+    parts = zip(_forms(noise, kind, run), kind(noise.seen[run]), strict=True)
+    ends = np.array([_run_ends([forms], [seen], error) for forms, seen in parts])
+    return ends[:, 0], ends[:, 1]
+
+
+def _run_ends(forms: Sequence[_Forms], seen: Sequence[Floats], error: float) -> tuple[float, float]:
+    """Upper: ``max_j t_j + k s_j``, where only the true j has to be right. Lower: the largest minus
+    the quantile of its noise M.
     """
-    forms = _forms(noise, kind, run)
-    if not forms:
+    if not forms or not seen[0].size:
         return np.nan, np.nan
-    classes, seen = len(forms), _largest(kind(noise.seen[run]))
+    value, classes = _largest(seen), len(forms)
     slacks = [form.slack(_CHOICE * error / classes) for form in forms]
     most = [(f.z - slack[:, None]).max(0) for f, slack in zip(forms, slacks, strict=True)]
     low = _largest([form.t for form in forms]) + float(
         _quantile(-np.mean(most, 0), error * (1 - _CHOICE))
     )
     high, _ = _largest_sum([form.t for form in forms], [form.z for form in forms], error)
-    return max(0.0, min(low, seen)), min(1.0, max(high, seen))
+    return max(0.0, min(low, value)), min(1.0, max(high, value))

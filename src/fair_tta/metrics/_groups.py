@@ -20,7 +20,6 @@ from fair_tta.metrics._bootstrap import (
     Bootstrap,
     Interval,
     accepts_level,
-    intervals,
     read_interval,
 )
 from fair_tta.metrics._columns import Column, Columns, Sensitive, Values, parse_columns
@@ -290,12 +289,13 @@ def paired_difference(
     return metric.difference(columns, 0, 1, how)
 
 
-def rate(right: int, n: int, level: float | None, name: str) -> Estimate:
-    """A share of n images with Wilson's interval."""
+def rate(right: int, n: int, level: float | None, name: str, weight: float = 1.0) -> Estimate:
+    """A share of n images with Wilson's interval; `weight` is what an image counts for in that."""
     right, n = int(right), int(n)
     if n == 0:
         return undefined(f"no images: {name}")
-    return Estimate(right / n, n, *((None, None) if level is None else wilson(right, n, level)))
+    ends = (None, None) if level is None else wilson(right * weight, n * weight, level)
+    return Estimate(right / n, n, *ends)
 
 
 def rates_of_groups(columns: Columns, run: int, level: float | None) -> list[list[Rates]]:
@@ -307,10 +307,24 @@ def rates_of_groups(columns: Columns, run: int, level: float | None) -> list[lis
     def rates(g: int, c: int) -> Rates:
         group, target = columns.groups[g], columns.targets[c]
         alarms, others = answered[g, c] - right[g, c], n[g] - true[g, c]
+        here, given = columns.group == g, columns.answers[run] == c
+        own = columns.truth == c
         return Rates(
-            rate(right[g, c], true[g, c], level, label(target, *group)),
-            rate(alarms, others, level, label(f"not {target}", *group)),
-            rate(answered[g, c], n[g], level, label(*group)),
+            rate(
+                right[g, c],
+                true[g, c],
+                level,
+                label(target, *group),
+                columns.weight(here & own, given),
+            ),
+            rate(
+                alarms,
+                others,
+                level,
+                label(f"not {target}", *group),
+                columns.weight(here & ~own, given),
+            ),
+            rate(answered[g, c], n[g], level, label(*group), columns.weight(here, given)),
         )
 
     return [[rates(g, c) for c in range(len(columns.targets))] for g in range(len(columns.groups))]
@@ -324,7 +338,7 @@ def gaps_of_classes(columns: Columns, run: int, how: Bootstrap | None) -> list[R
     bases = true, n - true, n + 0 * true
     values = [metric(counts) for metric in metrics]
     nothing = [(value + np.nan, value + np.nan) for value in values]
-    ends = nothing if how is None else intervals(metrics, counts, how)
+    ends = nothing if how is None else [m.interval(columns, run, how.level) for m in metrics]
 
     def gap(i: int, c: int) -> Estimate:
         target = columns.targets[c]

@@ -8,11 +8,10 @@ import numpy as np
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._bootstrap import Interval, accepts_level, read_interval
-from fair_tta.metrics._columns import Column, Sensitive, Values, parse_columns, read_column
+from fair_tta.metrics._columns import Column, Mask, Sensitive, Values, parse_columns, read_column
 from fair_tta.metrics._estimate import Estimate, Over, label, undefined, warn_small
 from fair_tta.metrics._groups import rate
 from fair_tta.metrics._intervals import paired_interval
-from fair_tta.metrics._paired import Mask
 
 
 @accepts_level

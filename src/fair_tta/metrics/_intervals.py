@@ -23,7 +23,7 @@ def quantile_of_normal(level: float) -> float:
     return NormalDist().inv_cdf(min((1 + level) / 2, math.nextafter(1, 0)))
 
 
-def wilson(correct: int, n: int, level: float = 0.95) -> tuple[float, float]:
+def wilson(correct: float, n: float, level: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval of a rate, which is honest for few images and for rates of 0 and 1.
 
     Example:
@@ -135,7 +135,7 @@ def check_share(argument: str, value: float, closed: bool = False) -> None:
     check_number(argument, value, "lie between 0 and 1", lambda x: 0 < x < 1 or x in ends)
 
 
-def _check_correct(correct: int, n: int) -> None:
+def _check_correct(correct: float, n: float) -> None:
     if not 0 <= correct <= n or n == 0:
         raise FairTTAError(f"`correct` should lie from 0 to a positive `n` (got {correct} of {n}).")
 

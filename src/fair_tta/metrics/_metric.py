@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._bootstrap import Bootstrap, intervals, resampled_change
+from fair_tta.metrics._bootstrap import Bootstrap, resampled, resampled_change
 from fair_tta.metrics._columns import Columns, Floats
 from fair_tta.metrics._estimate import Estimate, Over, left_out, listed, undefined
 from fair_tta.metrics._paired import ChangeInterval, Ends
 
-RunInterval: TypeAlias = Callable[[Columns, int, float], Ends]
+RunInterval: TypeAlias = Callable[[Columns, int, float], tuple[Any, Any]]
 """Columns, the run and the level to the ends of the interval."""
 
 TWO_GROUPS = "two groups with images"
@@ -41,10 +41,8 @@ class Figure(ABC):
     since: str = field(default="0.3", kw_only=True)
 
     @abstractmethod
-    def estimate(
-        self, columns: Columns, run: int, how: Bootstrap | None, drawn: Any = None
-    ) -> Estimate:
-        """The figure of a run, with an interval on request; `drawn` has its ends if known."""
+    def estimate(self, columns: Columns, run: int, how: Bootstrap | None) -> Estimate:
+        """The figure of a run, with an interval on request."""
 
     @abstractmethod
     def difference(self, columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
@@ -71,6 +69,7 @@ class Metric(Figure):
         over: the groups that it is taken over, None if groups do not matter.
         worst_of: it rests on the images of the worst of these groups; None: on all images.
         needs: what a gap needs in order to be defined.
+        withheld: columns, a run and perhaps another to why there is no interval, None if there is.
     """
 
     rates: Callable[[Floats], Floats]
@@ -81,26 +80,31 @@ class Metric(Figure):
     over: Over | None = field(default=Over.TARGET_AND_SENSITIVE, kw_only=True)
     worst_of: Over | None = field(default=None, kw_only=True)
     needs: str = field(default=TWO_GROUPS, kw_only=True)
+    withheld: Callable[..., str | None] = field(default=lambda *_: None, kw_only=True)
 
     def __call__(self, counts: Any) -> Floats:
         """``[..., groups, true, predicted] -> [...]``."""
         return self.combine(self.rates(np.asarray(counts, np.float64)))
 
-    def estimate(
-        self, columns: Columns, run: int, how: Bootstrap | None, drawn: Any = None
-    ) -> Estimate:
+    def estimate(self, columns: Columns, run: int, how: Bootstrap | None) -> Estimate:
         counts, n = columns.counts(run), len(columns.truth)
         ends: Any = (None, None)
         if how is not None and self.interval is not None:
             ends = self.interval(columns, run, how.level)
         elif how is not None:
-            ends = intervals([self], counts, how)[0] if drawn is None else drawn
+            ends = resampled(self, counts, how)
         if self.worst_of is not None:
             at = columns.worst_cell(run, self.worst_of)
             n = int(columns.right_and_all(run, self.worst_of)[1][at])
-        return self._explained(columns, float(self(counts)), n, *ends)
+        why = self.withheld(columns, run)
+        return self._explained(columns, float(self(counts)), n, *ends, why)
 
     def difference(self, columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
+        size = np.size(self(columns.counts(before)))
+        if size != 1:
+            raise FairTTAError(
+                f"`metric` should give one number (got {self.name!r}, which gives {size})."
+            )
         if self.change is None:
             ends = resampled_change(self, columns, before, after, how)
         else:
@@ -110,17 +114,15 @@ class Metric(Figure):
     def with_ends(self, columns: Columns, before: int, after: int, ends: Ends) -> Estimate:
         """The change with these ends."""
         change = self(columns.counts(after)) - self(columns.counts(before))
-        if np.ndim(change):
-            raise FairTTAError(
-                f"`metric` should give one number (got {self.name!r}, which gives "
-                f"{np.size(change)})."
-            )
-        return self._explained(columns, float(change), len(columns.truth), *ends)
+        why = self.withheld(columns, before, after)
+        return self._explained(columns, float(change), len(columns.truth), *ends, why)
 
     def _explained(
-        self, columns: Columns, value: float, n: int, low: float | None, high: float | None
+        self, columns: Columns, value: float, n: int, low: Any, high: Any, withheld: str | None
     ) -> Estimate:
         """With the groups and classes that it leaves out."""
+        if withheld is not None and low is not None and not math.isnan(value):
+            return Estimate(value, n, None, None, withheld)
         if self.over is None:
             return with_reason(value, n, low, high, None)
         reason = left_out(columns.sizes(self.over))
@@ -146,9 +148,7 @@ class ScoreMetric(Figure):
     measure: Callable[[Columns, int, Bootstrap], Estimate]
     change: Callable[[Columns, int, int, Bootstrap], Estimate] | None = None
 
-    def estimate(
-        self, columns: Columns, run: int, how: Bootstrap | None, drawn: Any = None
-    ) -> Estimate:
+    def estimate(self, columns: Columns, run: int, how: Bootstrap | None) -> Estimate:
         return self.measure(columns, run, how or Bootstrap())
 
     def difference(self, columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
@@ -158,18 +158,6 @@ class ScoreMetric(Figure):
     @property
     def is_compared(self) -> bool:
         return self.change is not None
-
-
-def estimates(
-    figures: Sequence[Figure], columns: Columns, run: int, how: Bootstrap | None
-) -> list[Estimate]:
-    """Figures of one run; those without a closed form share their resamples."""
-    resampled = [f for f in figures if isinstance(f, Metric) and f.interval is None]
-    drawn: dict[str, Any] = {}
-    if how is not None and resampled:
-        ends = intervals(resampled, columns.counts(run), how)
-        drawn = {metric.name: pair for metric, pair in zip(resampled, ends, strict=True)}
-    return [figure.estimate(columns, run, how, drawn.get(figure.name)) for figure in figures]
 
 
 def with_reason(

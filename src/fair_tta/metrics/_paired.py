@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from fair_tta.metrics._columns import Columns, Floats
 from fair_tta.metrics._estimate import direction
+from fair_tta.metrics._extremes import ExtremeChange, balanced, overall
 from fair_tta.metrics._intervals import mean_change_ends, paired_ends
 from fair_tta.metrics._noise import Noise, noise_of
 
-Mask: TypeAlias = npt.NDArray[np.bool_]
 Ends: TypeAlias = tuple[float, float]
 ChangeInterval: TypeAlias = Callable[[Columns, int, int, float], Ends]
 """Columns, the two runs and the level to the ends of the change; NaN where there is none."""
@@ -25,6 +25,8 @@ ChangeInterval: TypeAlias = Callable[[Columns, int, int, float], Ends]
 
 def overall_change(columns: Columns, before: int, after: int, level: float) -> Ends:
     """The change of accuracy (Bonett and Price)."""
+    if columns.clusters is not None:
+        return ByDraws(partial(ExtremeChange, overall))(columns, before, after, level)
     loss, gain, n = (part.sum() for part in _losses_and_gains(columns, before, after))
     low, high = paired_ends(loss, gain, n, level)
     return float(low), float(high)
@@ -32,6 +34,8 @@ def overall_change(columns: Columns, before: int, after: int, level: float) -> E
 
 def balanced_change(columns: Columns, before: int, after: int, level: float) -> Ends:
     """The change of the mean accuracy of groups."""
+    if columns.clusters is not None:
+        return ByDraws(partial(ExtremeChange, balanced))(columns, before, after, level)
     loss, gain, n = _losses_and_gains(columns, before, after)
     some = n > 0
     low, high = mean_change_ends(loss[some], gain[some], n[some], level)

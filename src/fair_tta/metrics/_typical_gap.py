@@ -1,9 +1,9 @@
 """The typical gap: by how much two groups of a class differ in accuracy, freed from noise.
 
-``V = mean_c 2 var_g(r_gc)`` is the mean squared difference between two groups of a class. Noise alone
-adds b to it, so ``R = sqrt(max(0, V - b))``. Unlike a minimum or a gap between extremes it is smooth,
-so ``D = V' - V - (b' - b)`` has a normal interval, and few images show a change. ``R' - R`` is
-``D / (R' + R)``, and so are its ends.
+``V = mean_c 2 var_g(r_gc)`` is the mean squared difference between two groups of a class. Noise
+alone adds b to it, so ``R = sqrt(max(0, V - b))``. Unlike a minimum or a gap between extremes it is
+smooth, so ``D = V' - V - (b' - b)`` has a normal interval, and few images show a change.
+``R' - R = D / (R' + R)``, and so are its ends.
 """
 
 from __future__ import annotations
@@ -11,18 +11,24 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from fair_tta.metrics._columns import Floats
+from fair_tta.metrics._columns import Columns, Floats
+from fair_tta.metrics._estimate import Over, listed
 from fair_tta.metrics._noise import Noise, square_gap
+
+LEAST = 5
+"""Images of each class in each group that an interval takes."""
 
 
 class TypicalGap:
     """Of one run.
 
     The variance of V grows with V: ``q + k V``, where q is that of noise alone. Ends are the V at
-    which what was seen is just as far away as allowed, as in Wilson's interval of a rate: a gap that
-    looks small may be one that chance has hidden.
+    which what was seen is just as far away as allowed, as in Wilson's interval of a rate: a gap
+    that looks small may be one that chance has hidden. Noise alone is skewed to the right, so the
+    lower end takes its quantile, the more so the smaller V is.
     """
 
     def __init__(self, noise: Noise, run: int) -> None:
@@ -30,18 +36,30 @@ class TypicalGap:
         self.square = float(square_gap(noise.seen[run].right, n)) - self.noise
         right, drawn = noise.smoothed[run].right, noise.draws[run].right
         self.draws = square_gap(right + drawn, n)
-        self._alone = float(square_gap(drawn, n).var())
+        self._noise = square_gap(drawn, n)
+        self._alone = float(self._noise.var())
         there = float(square_gap(right, n))
         self._slope = max(0.0, float(self.draws.var()) - self._alone) / max(there, 1e-12)
         self.value = math.sqrt(max(0.0, self.square)) if self.square == self.square else math.nan
 
     def ends(self, error: float) -> tuple[float, float]:
         """Each end fails with this error; the value lies inside."""
+        if math.isnan(self.value):
+            return math.nan, math.nan
+        z = -float(ndtri(error))
         # (V - seen)^2 = z^2 (q + k V)
-        z = float(ndtri(error)) ** 2
-        middle = self.square + z * self._slope / 2
-        reach = math.sqrt(max(0.0, middle**2 - self.square**2 + z * self._alone))
-        low, high = (math.sqrt(max(0.0, end)) for end in (middle - reach, middle + reach))
+        middle = self.square + z**2 * self._slope / 2
+        reach = math.sqrt(max(0.0, middle**2 - self.square**2 + z**2 * self._alone))
+        high = math.sqrt(max(0.0, middle + reach))
+        deviation = math.sqrt(self._alone) or 1e-12
+        skewed = float(np.quantile(self._noise, 1 - error) - self._noise.mean()) / deviation
+
+        def too_low(square: float) -> float:
+            spread = math.sqrt(self._alone + self._slope * square)
+            share = min(1.0, 1.5 * deviation / max(spread, deviation))
+            return self.square - square - (z + max(0.0, skewed - z) * share) * spread
+
+        low = math.sqrt(brentq(too_low, 0.0, self.square)) if too_low(0.0) > 0 else 0.0
         return min(low, self.value), min(1.0, max(high, self.value))
 
 
@@ -50,7 +68,6 @@ class TypicalGapChange:
 
     Attributes:
         value: ``R' - R``.
-        p: two-sided p-value of no change.
     """
 
     def __init__(self, noise: Noise, before: int, after: int) -> None:
@@ -76,6 +93,22 @@ class TypicalGapChange:
         """For each end a figure of each draw: the smallest ones are those at which it fails."""
         return [self._noise, -self._noise]
 
-    def detectable(self, power: float = 0.8, error: float = 0.025) -> float:
-        """The change that such images show so often."""
-        return float(ndtri(power) - ndtri(error)) * self._deviation / self._sum
+    def power(self, n: int, level: float, power: float = 0.8) -> tuple[float, int | None]:
+        """The change that n such images show so often, and how many would show the one seen."""
+        reach = float(ndtri(power) + ndtri((1 + level) / 2)) * self._deviation
+        needed = n * (reach / self._square) ** 2 if self._square else math.inf
+        return min(1.0, reach / self._sum), math.ceil(needed) if needed < 1e9 else None
+
+
+def withheld(columns: Columns, before: int, after: int | None = None) -> str | None:
+    """Why there is no interval."""
+    n = columns.counts().sum(2)
+    n = np.where((n > 0).sum(0) > 1, n, 0).ravel()  # classes with two groups count
+    names = [
+        name for name, size in zip(columns.sizes(Over.TARGET_AND_SENSITIVE), n) if 0 < size < LEAST
+    ]
+    if names:
+        return f"no interval, as fewer than {LEAST} images are of: {listed(names)}"
+    if after is not None and np.array_equal(columns.answers[before], columns.answers[after]):
+        return "no interval, as no answer changed"
+    return None
