@@ -22,7 +22,6 @@ from fair_tta.metrics._estimate import Estimate, Over, direction, label
 from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups
 from fair_tta.metrics._harm import share_of
 from fair_tta.metrics._metric import Figure, Metric
-from fair_tta.metrics._noise import noise_of
 from fair_tta.metrics._paired import ByDraws
 from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._scores import Scores
@@ -257,7 +256,7 @@ def against(
 
 
 def _power(columns: Columns, after: int, level: float) -> doc.GapPower | None:
-    change = TypicalGapChange(noise_of(columns, (0, after)), 0, 1)
+    change = TypicalGapChange(columns, 0, after)
     if math.isnan(change.value):
         return None
     return doc.GapPower(*change.power(len(columns.truth), level))

@@ -16,9 +16,9 @@ from fair_tta.metrics import _extremes as extremes
 from fair_tta.metrics._bootstrap import ArrayEnds, Bootstrap
 from fair_tta.metrics._calibration import BINS, calibration, mean
 from fair_tta.metrics._columns import Columns, Floats
-from fair_tta.metrics._estimate import Estimate, Over, undefined
+from fair_tta.metrics._estimate import Estimate, Over, left_out, undefined
 from fair_tta.metrics._intervals import clopper_pearson_ends, mean_rate_ends
-from fair_tta.metrics._metric import Figure, ScoreMetric
+from fair_tta.metrics._metric import Figure, OwnMetric, with_reason
 from fair_tta.metrics._metric import Metric as Metric  # `definitions.Metric` is public
 from fair_tta.metrics._noise import noise_of
 from fair_tta.metrics._paired import ByDraws, Ends, balanced_change, overall_change
@@ -164,30 +164,21 @@ def calibration_of(
     return calibration(right, confidence[some], BINS, how)
 
 
-def _right_and_noise(counts: Floats) -> Floats:
-    """Accuracy of each group on each class, and its variance: ``[..., 2, groups, targets]``.
-
-    The variance is that of smoothed accuracies, ``(right + 1) / (n + 2)``.
-    """
-    right, n = _diagonal(counts), counts.sum(-1)
-    smoothed = (right + 1) / (n + 2)
-    return np.stack([ratio(right, n), ratio(smoothed * (1 - smoothed), n)], -3)
+def _typical_gap(columns: Columns, run: int, how: Bootstrap) -> Estimate:
+    return _of_typical_gap(TypicalGap(columns, run), columns, how.level, withheld(columns))
 
 
-def _typical_gap(rates: Floats) -> Floats:
-    """``sqrt(max(0, V - b))``, see `fair_tta.metrics._typical_gap`."""
-    right, noise = rates[..., 0, :, :], rates[..., 1, :, :]
-    groups = (~np.isnan(right)).sum(-2)
-    middle = mean_of_defined(right.swapaxes(-1, -2))[..., None, :]
-    squares = np.where(np.isnan(right), 0.0, (right - middle) ** 2).sum(-2)
-    gaps = 2 * ratio(squares, groups - 1.0)  # of one group: NaN
-    excess = gaps - 2 * mean_of_defined(noise.swapaxes(-1, -2))
-    typical: Floats = np.sqrt(np.maximum(0.0, mean_of_defined(excess)))
-    return typical
+def _typical_gap_change(columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
+    change, why = TypicalGapChange(columns, before, after), withheld(columns, before, after)
+    return _of_typical_gap(change, columns, how.level, why)
 
 
-def _typical_gap_ends(columns: Columns, run: int, level: float) -> Ends:
-    return TypicalGap(noise_of(columns, (run,)), 0).ends((1 - level) / 2)
+def _of_typical_gap(
+    gap: TypicalGap | TypicalGapChange, columns: Columns, level: float, withheld: str | None
+) -> Estimate:
+    n, left = len(columns.truth), left_out(columns.sizes(_PAIRS))
+    ends = (None, None) if withheld or np.isnan(gap.value) else gap.ends((1 - level) / 2)
+    return with_reason(gap.value, n, *ends, withheld or left, "two groups with images of one class")
 
 
 def _extreme(forms: extremes.Forms, sign: int = 1) -> ByDraws:
@@ -281,14 +272,10 @@ BIAS_S = Metric(
     meaning="The same with groups of one sensitive value. 0: no disparity.",
     since="0.1",
 )
-TYPICAL_GAP = Metric(
+TYPICAL_GAP = OwnMetric(
     "typical_gap",
-    _right_and_noise,
     _typical_gap,
-    change=ByDraws(TypicalGapChange),
-    interval=_typical_gap_ends,
-    withheld=withheld,
-    needs="two groups with images of one class",
+    _typical_gap_change,
     title="Typical gap",
     better=-1,
     meaning="By how much two groups of a class typically differ in accuracy: the root of the mean "
@@ -335,7 +322,7 @@ DEMOGRAPHIC_PARITY = Metric(
     "disparity, which is not to be expected where classes are not equally frequent in groups.",
     since="0.1",
 )
-AVERAGE_TARGET_CONFIDENCE = ScoreMetric(
+AVERAGE_TARGET_CONFIDENCE = OwnMetric(
     "average_target_confidence",
     _confidence,
     lambda columns, before, after, how: mean_change(
@@ -346,7 +333,7 @@ AVERAGE_TARGET_CONFIDENCE = ScoreMetric(
     "certain. Certain is not right.",
     since="0.1",
 )
-EXPECTED_CALIBRATION_ERROR = ScoreMetric(
+EXPECTED_CALIBRATION_ERROR = OwnMetric(
     "expected_calibration_error",
     calibration_of,
     title="Expected calibration error",

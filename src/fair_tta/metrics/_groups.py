@@ -338,7 +338,11 @@ def gaps_of_classes(columns: Columns, run: int, how: Bootstrap | None) -> list[R
     bases = true, n - true, n + 0 * true
     values = [metric(counts) for metric in metrics]
     nothing = [(value + np.nan, value + np.nan) for value in values]
-    ends = nothing if how is None else [m.interval(columns, run, how.level) for m in metrics]
+    ends = (
+        nothing
+        if how is None
+        else [interval(columns, run, how.level) for m in metrics if (interval := m.interval)]
+    )
 
     def gap(i: int, c: int) -> Estimate:
         target = columns.targets[c]

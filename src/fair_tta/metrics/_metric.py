@@ -69,7 +69,6 @@ class Metric(Figure):
         over: the groups that it is taken over, None if groups do not matter.
         worst_of: it rests on the images of the worst of these groups; None: on all images.
         needs: what a gap needs in order to be defined.
-        withheld: columns, a run and perhaps another to why there is no interval, None if there is.
     """
 
     rates: Callable[[Floats], Floats]
@@ -80,7 +79,6 @@ class Metric(Figure):
     over: Over | None = field(default=Over.TARGET_AND_SENSITIVE, kw_only=True)
     worst_of: Over | None = field(default=None, kw_only=True)
     needs: str = field(default=TWO_GROUPS, kw_only=True)
-    withheld: Callable[..., str | None] = field(default=lambda *_: None, kw_only=True)
 
     def __call__(self, counts: Any) -> Floats:
         """``[..., groups, true, predicted] -> [...]``."""
@@ -96,8 +94,7 @@ class Metric(Figure):
         if self.worst_of is not None:
             at = columns.worst_cell(run, self.worst_of)
             n = int(columns.right_and_all(run, self.worst_of)[1][at])
-        why = self.withheld(columns, run)
-        return self._explained(columns, float(self(counts)), n, *ends, why)
+        return self._explained(columns, float(self(counts)), n, *ends)
 
     def difference(self, columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
         size = np.size(self(columns.counts(before)))
@@ -114,15 +111,12 @@ class Metric(Figure):
     def with_ends(self, columns: Columns, before: int, after: int, ends: Ends) -> Estimate:
         """The change with these ends."""
         change = self(columns.counts(after)) - self(columns.counts(before))
-        why = self.withheld(columns, before, after)
-        return self._explained(columns, float(change), len(columns.truth), *ends, why)
+        return self._explained(columns, float(change), len(columns.truth), *ends)
 
     def _explained(
-        self, columns: Columns, value: float, n: int, low: Any, high: Any, withheld: str | None
+        self, columns: Columns, value: float, n: int, low: float | None, high: float | None
     ) -> Estimate:
         """With the groups and classes that it leaves out."""
-        if withheld is not None and low is not None and not math.isnan(value):
-            return Estimate(value, n, None, None, withheld)
         if self.over is None:
             return with_reason(value, n, low, high, None)
         reason = left_out(columns.sizes(self.over))
@@ -137,8 +131,8 @@ class Metric(Figure):
 
 
 @dataclass(frozen=True)
-class ScoreMetric(Figure):
-    """A metric of what a run reports besides its answers.
+class OwnMetric(Figure):
+    """A metric with computations of its own, such as one of what a run reports besides answers.
 
     Attributes:
         measure: columns, the run and how intervals are made to the figure.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,8 @@ class Rates:
         """How often images of other classes get an answer: ``[..., groups, classes]``."""
         all_of_group = self.n.sum(-1, keepdims=True)
         alarms: Floats = self.answered * all_of_group - self.right * self.n
-        return alarms / np.maximum(1, all_of_group - self.n)
+        alarms /= np.maximum(1, all_of_group - self.n)
+        return alarms
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,28 +62,12 @@ class Noise:
         seen: rates as counted, for each run.
         smoothed: rates with the added images, for each run.
         draws: Gaussian noise of the smoothed rates, for each run, draws in front.
-        square_gaps: what noise adds to `square_gap`, for each run, in closed form.
     """
 
     n: Floats
     seen: list[Rates]
     smoothed: list[Rates]
     draws: list[Rates]
-    square_gaps: list[float]
-
-
-def square_gap(right: Floats, n: Floats) -> Floats:
-    """Mean squared difference in accuracy between two groups of a class, mean over classes.
-
-    ``mean_c 2 var_g(r_gc)`` over groups and classes with images; NaN if no class has two groups:
-    ``[..., groups, classes] -> [...]``.
-    """
-    parts = [
-        2 * right[..., n[:, c] > 0, c].var(-1, ddof=1)
-        for c in range(n.shape[1])
-        if (n[:, c] > 0).sum() > 1
-    ]
-    return np.mean(parts, 0) if parts else np.full(right.shape[:-2], np.nan)
 
 
 @lru_cache(maxsize=4)
@@ -115,7 +101,7 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
         members = np.concatenate([unit[rows], [units + 2 * k, units + 2 * k + 1]])
         parts.append((g, c, members, residuals / (size + 2)))
     width = units + 2 * len(some)
-    right = np.zeros((2 * DRAWS, len(runs), groups, classes), np.float32)
+    right: Any = np.zeros((2 * DRAWS, len(runs), groups, classes), np.float32)  # for speed
     answered = np.zeros_like(right)
     of_group = np.maximum(1, n.sum(1))
     generator = np.random.default_rng(0)
@@ -146,7 +132,6 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
             Rates(right[:, r], answered[:, r], (right[:, r] * n).sum(-1) / of_group, n)
             for r in range(len(runs))
         ],
-        _square_gaps(parts, n, len(runs), width),
     )
 
 
@@ -165,20 +150,3 @@ def _units(columns: Columns, runs: tuple[int, ...]) -> tuple[Ints, Ints, Ints, F
         _, code = np.unique(code * len(columns.targets) + given, return_inverse=True)
     _, first, counts = np.unique(code, return_index=True, return_counts=True)
     return cell[first], np.arange(len(first)), answers[:, first], np.sqrt(counts)
-
-
-def _square_gaps(
-    parts: list[tuple[int, int, Ints, Floats]], n: Floats, runs: int, width: int
-) -> list[float]:
-    """The expected `square_gap` of the noise of the rates as counted, for each run."""
-    found = []
-    for c in np.flatnonzero((n > 0).sum(0) > 1):
-        groups, together, squares = (n[:, c] > 0).sum(), np.zeros((width, runs)), np.zeros(runs)
-        for g, of_class, members, residuals in parts:
-            if of_class == c:
-                by_unit = np.zeros((width, runs))
-                np.add.at(by_unit, members, residuals[..., c] * np.sqrt((n[g, c] + 2) / n[g, c]))
-                squares += (by_unit**2).sum(0)
-                together += by_unit
-        found.append(2 * (squares - (together**2).sum(0) / groups) / (groups - 1))
-    return np.mean(found, 0).tolist() if found else [np.nan] * runs
