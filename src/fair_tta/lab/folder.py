@@ -201,6 +201,7 @@ def audit_folder(
                 "target_column": labels.target,
                 "sensitive_columns": list(labels.sensitive),
                 "path_column": labels.path,
+                "cluster_column": labels.cluster,
                 "rename": {column: dict(names) for column, names in labels.rename.items()},
                 "limit": limit,
                 "sample": sample,

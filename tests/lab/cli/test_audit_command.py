@@ -592,6 +592,26 @@ def test_sets_of_harmful_classes(many: Path, tiny_model: str) -> None:
     assert found[0].rate.value == answers.count("cat") / len(answers)
 
 
+def test_a_column_of_persons(many: Path, tiny_model: str) -> None:
+    labels = many / "labels.csv"
+    lines = labels.read_text("utf-8").splitlines()
+    persons = ["person", "", "n/a", *("anna", "ben") * 11]
+    labels.write_text("\n".join(f"{a},{b}" for a, b in zip(lines, persons, strict=True)))
+    arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot,tpt"]
+    out = call(*arguments, "--cluster-column", "person")
+    audit = Audit.load(many / "out" / "audit.json").document
+    assert (audit.data.n, audit.data.clusters) == (24, 4)
+    sentence = "24 images of 4 clusters (column person): intervals allow for that."
+    assert sentence in out.stdout
+    for name in ("report.html", "card.md"):
+        assert sentence in (many / "out" / name).read_text("utf-8")
+    call(*arguments)
+    assert Audit.load(many / "out" / "audit.json").document.data.clusters is None
+    wrong = call(*arguments, "--cluster-column", "source", code=3).stderr
+    assert "lacks ['source']" in wrong
+    assert "columns should differ" in call(*arguments, "--cluster-column", "place", code=3).stderr
+
+
 def test_input_that_cannot_be_used(folder: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
     for more, message in (

@@ -48,6 +48,15 @@ def audit_command(
         str | None,
         typer.Option(metavar="COLUMN", help="Column of the paths.", show_default="by its name"),
     ] = None,
+    cluster_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of the person or source that several images come from: intervals allow "
+            "for images of one that agree. An empty cell is a person or source of its own.",
+            show_default="images are independent",
+        ),
+    ] = None,
     targets: options.TargetsOption = [],  # noqa: B006
     sensitive: options.SensitiveOption = [],  # noqa: B006
     rename: Annotated[
@@ -91,7 +100,8 @@ def audit_command(
     disk: after Ctrl-C or a kill the same command goes on. Rows and images that cannot be used
     are listed and do not stop the run; the exit code is then 4.
     """
-    folders = {"path_column": "there is no --labels: the folders are the labels."}
+    of_file = ("path_column", "cluster_column")
+    folders = dict.fromkeys(of_file, "there is no --labels: the folders are the labels.")
     options.refuse_idle(context, **({} if labels else folders))
     done = 0
 
@@ -113,7 +123,14 @@ def audit_command(
             labels, n, left_out = write_labels_of_folders(images, columns, out)
             log(f"No --labels: {n} images have the names of their folders ({' / '.join(columns)}).")
         values = Labels(
-            images, labels, target_column, tuple(sensitive_column), path_column, renames, left_out
+            images,
+            labels,
+            target_column,
+            tuple(sensitive_column),
+            path_column,
+            renames,
+            left_out,
+            cluster_column,
         ).scan()
         sets = usage("--harmful", harmful_option, harmful)
         asked = (

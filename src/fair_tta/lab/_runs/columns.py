@@ -34,6 +34,7 @@ class RunColumns:
         self._scores = CollectedScores(beliefs=keep_beliefs)
         self.truth: list[str] = []
         self.sensitive: dict[str, list[str]] = {}
+        self.clusters: list[str] = []  # none, or one for each image
         self.labels: list[str] = []
         self.seconds = 0.0
         self.by: list[str] = []  # the engines that did the work, each once
@@ -46,6 +47,8 @@ class RunColumns:
         self.truth.append(sys.intern(record.target))
         for attribute, value in record.sensitive.items():
             self.sensitive.setdefault(attribute, []).append(sys.intern(value))
+        if record.cluster is not None:
+            self.clusters.append(sys.intern(record.cluster))
         self.labels.append(sys.intern(prediction.label))
         self._scores.add(prediction)
         self.seconds += row.seconds
@@ -79,6 +82,7 @@ class RunColumns:
                 scores=self.scores(),
                 seconds=self.seconds,
                 harmful=harmful,
+                clusters=self.clusters or None,
                 interval=interval,
                 adapter=adapter,
                 provenance=provenance,

@@ -147,6 +147,7 @@ def _rows(
     columns: Sequence[str],
     allowed: Mapping[str, Collection[str]],
     check_images: bool,
+    cluster: str | None = None,
 ) -> Iterator[tuple[Record | None, Problem | None]]:
     """For each row the record, if its cells are there, and why it cannot be used, if so."""
     name_column, target_column, *sensitive = columns
@@ -168,7 +169,11 @@ def _rows(
             what = ", ".join(f"{name} {cells[name]!r}" for name in odd)
             problem = Problem(ProblemKind.UNKNOWN_VALUE, f"{where} ({what})")
         attributes = {attribute: cells[attribute] for attribute in sensitive}
-        yield Record(path, cells[target_column], attributes, _key(path, images, name)), problem
+        record = Record(path, cells[target_column], attributes, _key(path, images, name))
+        if cluster is not None:
+            of = cells[cluster]
+            record = replace(record, cluster="" if of.lower() in MISSING else of)
+        yield record, problem
 
 
 def file_of(record: Record) -> str:
@@ -226,6 +231,8 @@ class Labels:
         path: the column of the paths; found by its name if None.
         rename: ``{column: {value in the file: label}}``; several values may get the same label.
         left_out: what is missing in the file, listed after its rows.
+        cluster: the column of the person or source that an image comes from, if there is one; an
+            image whose cell is empty is a cluster of its own.
     """
 
     images: Path
@@ -235,10 +242,12 @@ class Labels:
     path: str | None = None
     rename: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     left_out: tuple[Problem, ...] = ()
+    cluster: str | None = None
 
     def __post_init__(self) -> None:
-        if len(set(self.columns)) < len(self.columns):
-            raise DatasetError(f"columns should differ (got {list(self.columns)}).")
+        read = [*self.columns, *self._clusters]
+        if len(set(read)) < len(read):
+            raise DatasetError(f"columns should differ (got {read}).")
         unknown = [column for column in self.rename if column not in self.columns]
         if unknown:
             raise DatasetError(
@@ -250,15 +259,19 @@ class Labels:
         """The target's column and those of sensitive attributes."""
         return (self.target, *self.sensitive)
 
+    @property
+    def _clusters(self) -> tuple[str, ...]:
+        return () if self.cluster is None else (self.cluster,)
+
     def scan(self) -> LabelValues:
         """Read the file into memory, without looking for images."""
         if not os.path.isdir(self.images):
             raise DatasetError(f"`images` should be a folder (got {str(self.images)!r}).")
-        table, columns = _open(self.file, self.path, self.columns)
-        rows = list(table.rows(columns))
+        table, every = _open(self.file, self.path, [*self.columns, *self._clusters])
+        rows, columns = list(table.rows(every)), every[: 1 + len(self.columns)]
         raw: dict[str, Counter[str]] = {column: Counter() for column in self.columns}
         for row in rows:
-            if isinstance(row, Row) and not any(c.lower() in MISSING for c in row.cells.values()):
+            if isinstance(row, Row) and not any(row.cells[c].lower() in MISSING for c in columns):
                 for column in self.columns:
                     raw[column][row.cells[column]] += 1
         for column, counts in raw.items():
@@ -344,8 +357,10 @@ class LabelValues:
             allowed: for some columns the values that are expected; other values are problems.
             check_images: whether images must be there and not empty; False does not look for them.
         """
-        labels, columns = self.labels, self._columns
-        read = _rows(self._table, self._rows, labels.images, columns, allowed or {}, check_images)
+        labels, rows, table = self.labels, self._rows, self._table
+        read = _rows(
+            table, rows, labels.images, self._columns, allowed or {}, check_images, labels.cluster
+        )
         renamed = ((None if of is None else labels._renamed(of), why) for of, why in read)
         return [*settle_repeats(renamed, file_of), *labels.left_out]
 

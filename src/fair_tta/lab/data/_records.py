@@ -150,12 +150,14 @@ class Record:
         target: the label to be predicted.
         sensitive: ``{attribute: value}``.
         key: the name of the image within its dataset, the same on every machine.
+        cluster: the person or source it comes from, empty if not known; None if none are given.
     """
 
     path: Path
     target: str
     sensitive: Mapping[str, str]
     key: str
+    cluster: str | None = None
 
     @property
     def group(self) -> tuple[str, ...]:

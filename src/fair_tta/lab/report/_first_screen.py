@@ -10,7 +10,7 @@ from fair_tta.auditing._examine import MOST_ENTROPY
 from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import Chart, Dot, ReferenceLine, difference_dots, dot_plot
 from fair_tta.lab.report._numbers import group_name, interval, of_hundred, points, whole_percent
-from fair_tta.lab.report._sentences import MANY_CHANGED
+from fair_tta.lab.report._sentences import MANY_CHANGED, of_clusters
 from fair_tta.lab.report._verdict import MethodOnTasks, MethodRow, NamedAudit
 
 MOST_DOTS = 14  # more groups are not drawn; the worst are
@@ -97,6 +97,7 @@ def banners(tasks: Sequence[NamedAudit]) -> list[str]:
     if not several:
         warnings = tasks[0][1].warnings
         sentences += [text for text in warnings if not text.startswith("Fewer than ")]
+        sentences += filter(None, [of_clusters(tasks[0][1])])
     counts = [document.compared for _, document in tasks]
     n, here = max(counts), max(len(document.comparisons) for _, document in tasks)
     if n:

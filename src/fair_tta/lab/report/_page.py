@@ -55,6 +55,7 @@ def _environment() -> Environment:
     made.globals |= {
         "comparison_of": sentences.comparison_of,
         "flat": sentences.flat,
+        "of_clusters": sentences.of_clusters,
         "group_name": numbers.group_name,
         "verdict": sentences.verdict,
         "METRICS": METRICS,

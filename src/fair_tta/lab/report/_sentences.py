@@ -110,6 +110,17 @@ def limits(document: AuditDocument) -> dict[str, str]:
     }
 
 
+def of_clusters(document: AuditDocument) -> str:
+    """That images are not independent, if so."""
+    if document.data.clusters is None:
+        return ""
+    made = document.provenance.get("data")
+    column = made.get("cluster_column") if isinstance(made, dict) else None
+    called = f" (column {column})" if column else ""
+    found = f"{images(document.data.n)} of {count(document.data.clusters)} clusters{called}"
+    return f"{found}: intervals allow for that."
+
+
 def every_limit(documents: list[AuditDocument]) -> list[tuple[str, str]]:
     """Limits of several audits on one page, with no sentence twice."""
     found = [limits(document) for document in documents]
