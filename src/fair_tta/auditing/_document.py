@@ -350,6 +350,18 @@ class IntervalSettings(Part, frozen=True):
     small: NotNegative
 
 
+class Threshold(Part, frozen=True):
+    """A limit for a figure of a run, in points. failed: the whole interval lies beyond it. passed:
+    none of it does. undecided: a part of it does. not judged: there is no interval.
+    """
+
+    metric: str
+    sign: Literal["<", ">"]
+    points: Annotated[float, Meta(ge=0, le=100)]
+    run: str
+    outcome: Literal["failed", "passed", "undecided", "not judged"]
+
+
 class Machine(Part, frozen=True):
     """Where it ran."""
 
@@ -414,6 +426,7 @@ class AuditDocument(Part, frozen=True):
     comparisons: tuple[Comparison, ...]
     provenance: Annotated[Mapping[str, Any], Meta(extra_json_schema={"$ref": "#/$defs/Provenance"})]
     warnings: tuple[str, ...]
+    thresholds: tuple[Threshold, ...] = ()
 
     @property
     def compared(self) -> int:

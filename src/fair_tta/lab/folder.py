@@ -17,6 +17,7 @@ from fair_tta._io import Unlisted, printable, replace_file, sweep, whole_file, w
 from fair_tta.auditing import Audit, Examination, compare
 from fair_tta.auditing._examine import examine_answers
 from fair_tta.auditing._run import HarmSets, parse_harmful
+from fair_tta.auditing._thresholds import judge, read_thresholds
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._gallery import GroupGallery
@@ -86,6 +87,8 @@ def audit_folder(
     pictures: bool = True,
     reference: str | os.PathLike[str] | None = None,
     reference_is_data: bool = False,
+    fail_if: Sequence[str] = (),
+    fail_on: str = "zero-shot",
     notes: Sequence[str] = (),
     progress: Progress | None = None,
     fitting: Counting = lambda *_: None,
@@ -121,6 +124,9 @@ def audit_folder(
         reference: a folder of images; adapters that need a reference and have none are fitted on
             them first. The audit records which, and how many of them were audited.
         reference_is_data: allow the reference to have audited images; else they are refused.
+        fail_if: thresholds such as ``"typical_gap > 10"``, in points. The audit and the report name
+            the outcome of each: failed if the whole interval lies beyond the threshold.
+        fail_on: the name of the adapter that they are about.
         notes: sentences that the audit's warnings are to begin with.
         progress: receives after each row how many are finished, and how many there are.
         fitting: receives how many images of the reference are finished.
@@ -129,6 +135,9 @@ def audit_folder(
         raise FairTTAError("`adapters` should name at least one adapter (got none).")
     parse_harmful(harmful, classifier.targets)  # before any work is done
     check_counts(limit, sample)
+    thresholds = read_thresholds(fail_if, fail_on)
+    if thresholds and fail_on not in adapters:
+        raise FairTTAError(f"`fail_on` should be one of {list(adapters)} (got {fail_on!r}).")
     folder, labels = Path(out), values.labels
     if labels.file.resolve() in {(folder / name).resolve() for name in WRITTEN}:
         raise FairTTAError(
@@ -224,9 +233,12 @@ def audit_folder(
         some = [f"the first {limit}"] * (limit is not None)
         some += [f"a sample of {used}"] * (sample is not None)
         remarks = [*notes, *fitted.notes, *(f"Not all rows were used: {what}." for what in some)]
-        if remarks:
-            noted = structs.replace(audit.document, warnings=(*remarks, *audit.warnings))
-            audit = replace(audit, document=noted)
+        noted = structs.replace(
+            audit.document,
+            warnings=(*remarks, *audit.warnings),
+            thresholds=tuple(judge(each, audit.document) for each in thresholds),
+        )
+        audit = replace(audit, document=noted)
         audit.save(folder / AUDIT)
         write_report(audit, folder / REPORT, gallery=gallery.images() if pictures else [])
         write_report(audit, folder / CARD)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import os
 import re
@@ -610,6 +611,39 @@ def test_a_column_of_persons(many: Path, tiny_model: str) -> None:
     wrong = call(*arguments, "--cluster-column", "source", code=3).stderr
     assert "lacks ['source']" in wrong
     assert "columns should differ" in call(*arguments, "--cluster-column", "place", code=3).stderr
+
+
+def test_thresholds(folder: Path, tiny_model: str) -> None:
+    """Rows were left out (4), and one threshold fails (5)."""
+    arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot,tpt"]
+    rules = ["--fail-if", "accuracy > 0", "--fail-if", "typical_gap > 10", "--fail-if", "ece > 99"]
+    out = call(*arguments, *rules, "--fail-on", "tpt", code=5)
+    found = Audit.load(folder / "out" / "audit.json").document.thresholds
+    assert [(t.run, t.outcome) for t in found] == [
+        ("tpt", "failed"), ("tpt", "not judged"), ("tpt", "passed"),
+    ]  # fmt: skip
+    (line,) = [line for line in out.stderr.splitlines() if "failed" in line]
+    assert line.startswith("Fail if accuracy > 0: failed; tpt has ")
+    page, card = ((folder / "out" / n).read_text("utf-8") for n in ("report.html", "card.md"))
+    assert html.escape(line) in page
+    assert line.replace(">", "&gt;") in card
+    assert "without an interval (" in page
+    assert "Fail if" in call(*arguments, "--fail-if", "accuracy < 0", code=4).stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--fail-if", "wga <= 60"], "such as 'typical_gap > 10' (got 'wga <= 60')"),
+        (["--fail-if", "wga < 600"], "points from 0 to 100"),
+        (["--fail-if", "luck > 10"], "demographic_parity, atc, ece (got 'luck')"),
+        (["--fail-if", "wga < 6", "--fail-on", "tpt"], "zero-shot, fair-tpt (got 'tpt')"),
+        (["--fail-on", "fair-tpt"], "there is no --fail-if."),
+    ],
+)
+def test_thresholds_that_cannot_be_meant(folder: Path, options: list[str], message: str) -> None:
+    arguments = [*audit_arguments(folder, "no model"), "--adapters", "zero-shot,fair-tpt"]
+    assert message in " ".join(call(*arguments, *options, code=2).stderr.split())
 
 
 def test_input_that_cannot_be_used(folder: Path, tiny_model: str) -> None:

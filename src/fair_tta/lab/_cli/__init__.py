@@ -50,8 +50,8 @@ def main(
     """Zero-shot predictions that depend less on an attribute you name, and how large the gap is.
 
     Exit codes: 0 done; 1 an error in fair-tta itself; 2 the command is wrong; 3 the input cannot
-    be used; 4 done, but some rows or images were left out; 130 stopped by Ctrl-C; 141 the reader
-    of the output went away.
+    be used; 4 done, but some rows or images were left out; 5 done, and a --fail-if of an audit
+    holds; 130 stopped by Ctrl-C; 141 the reader of the output went away.
     """
     if isinstance(sys.stdout, TextIOWrapper):  # of files and pipes, not UTF-8 on Windows
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, progress_bars, usage
+from fair_tta.lab._cli.console import (
+    FAILED,
+    LEFT_OUT,
+    embedded_notes,
+    exits,
+    log,
+    progress_bars,
+    usage,
+)
 from fair_tta.lab._cli.names import (
     attributes_option,
     column_names,
@@ -86,6 +94,17 @@ def audit_command(
     dtype: options.Precision = None,
     limit: options.Limit = None,
     sample: options.Sample = None,
+    fail_if: Annotated[
+        list[str],
+        typer.Option(
+            metavar="TEXT",
+            help="'typical_gap > 10', 'wga < 60' or another metric, in points: exit code 5 if the "
+            "whole interval lies beyond it. Repeat it for several.",
+        ),
+    ] = [],  # noqa: B006
+    fail_on: Annotated[
+        str, typer.Option(metavar="METHOD", help="The method that --fail-if is about.")
+    ] = "zero-shot",
     engine: options.WhichEngine = options.EngineName.LOCAL,
     workers: options.Workers = None,
     cores: options.Cores = 1,
@@ -98,24 +117,34 @@ def audit_command(
 
     Without --targets or --sensitive the names are the values in the columns. Finished rows are on
     disk: after Ctrl-C or a kill the same command goes on. Rows and images that cannot be used
-    are listed and do not stop the run; the exit code is then 4.
+    are listed and do not stop the run; the exit code is then 4, or 5 if a --fail-if holds.
     """
-    of_file = ("path_column", "cluster_column")
-    folders = dict.fromkeys(of_file, "there is no --labels: the folders are the labels.")
-    options.refuse_idle(context, **({} if labels else folders))
+    idle = {} if fail_if else {"fail_on": "there is no --fail-if."}
+    if labels is None:
+        why = "there is no --labels: the folders are the labels."
+        idle |= dict.fromkeys(("path_column", "cluster_column"), why)
+    options.refuse_idle(context, **idle)
     done = 0
 
     def stopped() -> str:
         return f"Stopped; {done} rows are finished. {options.GOES_ON}"
 
     with exits(context, stopped, images_dir="--images", labels_csv="--labels"):
+        from fair_tta.auditing._thresholds import read_thresholds
         from fair_tta.lab._cli.tables import print_audit
         from fair_tta.lab.data._labels import Labels, write_labels_of_folders
         from fair_tta.lab.folder import audit_folder
+        from fair_tta.lab.report._sentences import of_thresholds
         from fair_tta.methods._registry import parse_adapters
 
         methods = usage("--adapters", parse_adapters, adapters)
         options.check_reference("--adapters", methods, reference)
+        usage("--fail-if", read_thresholds, fail_if, fail_on)
+        if fail_if and fail_on not in methods:
+            raise typer.BadParameter(
+                f"it should be one of the methods, {', '.join(methods)} (got {fail_on!r}).",
+                param_hint="--fail-on",
+            )
         renames = usage("--rename", parse_renames, rename)
         left_out: tuple[Problem, ...] = ()
         if labels is None:
@@ -167,11 +196,18 @@ def audit_command(
                 pictures=not no_pictures,
                 reference=reference,
                 reference_is_data=reference_is_data,
+                fail_if=fail_if,
+                fail_on=fail_on,
                 notes=embedded_notes(context),
                 progress=count,
                 fitting=bars("reference images"),
             )
         print_audit(result)
+        document = result.audit.document
+        for sentence in of_thresholds(document):
+            log(sentence)
+    if any(threshold.outcome == "failed" for threshold in document.thresholds):
+        raise typer.Exit(FAILED)
     if result.problems.lost:
         raise typer.Exit(LEFT_OUT)
 

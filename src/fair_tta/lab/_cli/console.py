@@ -44,6 +44,7 @@ def embedded_notes(context: typer.Context) -> list[str]:
 
 CANNOT_USE = 3  # the input
 LEFT_OUT = 4  # some rows or images, the rest is done
+FAILED = 5  # a threshold, the audit is done
 INTERRUPTED = 130  # by Ctrl-C
 PIPE_CLOSED = 141  # as the shell reports a program that SIGPIPE ended
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}

@@ -56,6 +56,7 @@ def _environment() -> Environment:
         "comparison_of": sentences.comparison_of,
         "flat": sentences.flat,
         "of_clusters": sentences.of_clusters,
+        "of_thresholds": sentences.of_thresholds,
         "group_name": numbers.group_name,
         "verdict": sentences.verdict,
         "METRICS": METRICS,

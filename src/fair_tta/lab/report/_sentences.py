@@ -18,7 +18,9 @@ from fair_tta.auditing._document import (
     RunFigures,
 )
 from fair_tta.auditing._examine import HALF_WIDTH
+from fair_tta.auditing._thresholds import figure_of
 from fair_tta.lab.report._numbers import (
+    NONE,
     SPACE,
     count,
     group_name,
@@ -119,6 +121,22 @@ def of_clusters(document: AuditDocument) -> str:
     called = f" (column {column})" if column else ""
     found = f"{images(document.data.n)} of {count(document.data.clusters)} clusters{called}"
     return f"{found}: intervals allow for that."
+
+
+def of_thresholds(document: AuditDocument) -> list[str]:
+    """How each threshold came out, and the figure it was about."""
+    sentences = []
+    for t in document.thresholds:
+        figure = figure_of(t, document)
+        found = f"{NONE} (not recorded)"
+        if figure is not None:
+            level = f"{100 * document.settings.level:g} % CI "
+            found = in_words(figure, "", label=level)
+        if figure is not None and figure.value is not None and figure.low is None:
+            found += f" without an interval ({figure.reason})"
+        rule = f"Fail if {t.metric} {t.sign} {t.points:g}"
+        sentences.append(f"{rule}: {t.outcome}; {t.run} has {found}.")
+    return sentences
 
 
 def every_limit(documents: list[AuditDocument]) -> list[tuple[str, str]]:

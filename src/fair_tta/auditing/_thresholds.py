@@ -1,0 +1,62 @@
+"""Thresholds that a run may fail: ``typical_gap > 10``, in points."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec.structs import replace
+
+from fair_tta.auditing._document import AuditDocument, EstimateFields, Threshold
+from fair_tta.errors import FairTTAError
+from fair_tta.metrics._definitions import METRICS
+
+SHORT = {
+    "wga": "worst_group_accuracy",
+    "eod": "equalized_odds_difference",
+    "equalized_odds": "equalized_odds_difference",
+    "equal_opportunity": "equal_opportunity_difference",
+    "demographic_parity": "demographic_parity_difference",
+    "atc": "average_target_confidence",
+    "ece": "expected_calibration_error",
+}
+
+
+def read_thresholds(expressions: Iterable[str], run: str) -> list[Threshold]:
+    """Expressions about a run, not judged yet; one that cannot be meant is an error."""
+    found = []
+    for text in expressions:
+        parts = re.fullmatch(r"\s*([\w -]+?)\s*([<>])\s*(\d{1,3}(?:\.\d+)?)\s*%?\s*", text)
+        if parts is None or float(parts[3]) > 100:
+            raise FairTTAError(
+                "a threshold should be a metric, < or >, and points from 0 to 100, such as "
+                f"'typical_gap > 10' (got {text!r})."
+            )
+        written = re.sub("[ -]+", "_", parts[1].lower())
+        metric = SHORT.get(written, written)
+        if metric not in METRICS:
+            raise FairTTAError(
+                f"the metric of a threshold should be one of {', '.join([*METRICS, *SHORT])} "
+                f"(got {parts[1]!r})."
+            )
+        sign: Literal["<", ">"] = "<" if parts[2] == "<" else ">"
+        found.append(Threshold(metric, sign, float(parts[3]), run, "not judged"))
+    return found
+
+
+def figure_of(threshold: Threshold, document: AuditDocument) -> EstimateFields | None:
+    """What is judged, None if it was not recorded."""
+    run = next(run for run in document.runs if run.name == threshold.run)
+    return run.metrics.by_name().get(threshold.metric)
+
+
+def judge(threshold: Threshold, document: AuditDocument) -> Threshold:
+    """The threshold with its outcome: it fails if the whole interval lies beyond it."""
+    figure, limit = figure_of(threshold, document), threshold.points / 100
+    if figure is None or figure.low is None or figure.high is None:
+        return replace(threshold, outcome="not judged")
+    ends = (figure.low, figure.high)
+    beyond = [end > limit if threshold.sign == ">" else end < limit for end in ends]
+    outcome = "failed" if all(beyond) else "undecided" if any(beyond) else "passed"
+    return replace(threshold, outcome=outcome)
