@@ -34,6 +34,7 @@ from fair_tta._prompts.templates import (
 from fair_tta.errors import FairTTAError, ImageError, check_count, check_number
 from fair_tta.methods import FairTPT, ZeroShot
 from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, not_finite
+from fair_tta.methods._cross_fit import CrossFitted
 from fair_tta.methods._fitted import check_features
 from fair_tta.methods._predictions import to_predictions
 from fair_tta.methods._registry import find_adapter
@@ -42,7 +43,7 @@ from fair_tta.prediction import Prediction, facts_table
 __all__ = ["FairTPTClassifier"]
 
 if TYPE_CHECKING:
-    from fair_tta.auditing import Associations, Audit, Examination
+    from fair_tta.auditing import Associations, Audit, Examination, Mitigation
 
 _LARGEST = sys.float_info.max  # less than some whole numbers, which are less than infinity
 
@@ -267,6 +268,17 @@ class FairTPTClassifier:
 
         return examine_classifier(self, images, adapters, progress=progress)
 
+    def mitigate(
+        self, images: Any, labels: Any = None, sensitive: Any = None, *, progress: bool = False
+    ) -> Mitigation:
+        """A method fitted on these images, ready to use; labels show whether one helps, and which.
+
+        See `fair_tta.auditing.mitigate_classifier`.
+        """
+        from fair_tta.auditing import mitigate_classifier
+
+        return mitigate_classifier(self, images, labels, sensitive, progress=progress)
+
     def _stream(self, images: Iterable[Any], progress: bool) -> Iterator[Prediction]:
         batches = ahead if are_files(images) else in_turn
         if progress:
@@ -305,11 +317,14 @@ class FairTPTClassifier:
                 return task.target_features.new_empty(0, count or 1, dim)
             return self.vision.features(loaded, with_views)
 
-    def predict_encoded(self, features: Tensor) -> list[Prediction]:
+    def predict_encoded(
+        self, features: Tensor, *, images: Sequence[Image] = ()
+    ) -> list[Prediction]:
         """Predictions from the features of `encode`, as `predict` makes them.
 
         Args:
             features: ``[images, views, dim]``, of any length: only where they point to counts.
+            images: that they are of; only a cross-fitted method looks at them.
 
         Raises:
             FairTTAError: features of another shape, or an adapter that needs the images.
@@ -319,7 +334,7 @@ class FairTPTClassifier:
             check_features(features, own.shape[1])
             if not len(features):
                 return []
-            return self._from_features(task, of_length_one(features.to(own)))
+            return self._from_features(task, of_length_one(features.to(own)), images)
 
     def _predict_batch(self, images: list[Image]) -> list[Prediction]:
         """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
@@ -334,6 +349,13 @@ class FairTPTClassifier:
         self, task: Task, features: Tensor, images: Sequence[Image] = ()
     ) -> list[Prediction]:
         adapter = self.adapter
+        if isinstance(adapter, CrossFitted) and images:
+            answers: dict[int, Prediction] = {}
+            for fit, places in adapter.folds(images):
+                some = [images[place] for place in places]
+                found = self.with_adapter(fit)._from_features(task, features[places], some)
+                answers.update(zip(places, found, strict=True))
+            return [answers[place] for place in range(len(images))]
         adapted = zero_shot = ZeroShot().adapt(task, features)
         try:
             if isinstance(adapter, PixelAdapter) and images:

@@ -184,7 +184,7 @@ class Vision:
         encode: Callable[[list[Image.Image]], list[Tensor]],
     ) -> Tensor:
         """What the cache has of each image, and what it has not, made now."""
-        keys = [(_digest(image), what) for image in images]
+        keys = [(image_digest(image), what) for image in images]
         known = {key: self.cache.find(self._owner, key) for key in keys}
         found = {key: features for key, features in known.items() if features is not None}
         new = {key: image for key, image in zip(keys, images, strict=True) if key not in found}
@@ -299,8 +299,11 @@ def pixels_at_once(size: Sequence[int], device: torch.device | None = None) -> i
     return max(1, most * _SIZE[0] * _SIZE[1] // (size[0] * size[1]))
 
 
-def _digest(image: Image.Image) -> tuple[Any, ...]:
-    return image.size, blake2b(image.tobytes(), digest_size=16).digest()
+def image_digest(image: Image.Image) -> str:
+    """By which the content of a loaded image is known."""
+    digest = blake2b(repr(image.size).encode(), digest_size=16)
+    digest.update(image.tobytes())
+    return digest.hexdigest()
 
 
 def _fixed(

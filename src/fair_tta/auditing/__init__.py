@@ -6,6 +6,7 @@ from fair_tta.auditing._document import SCHEMA_ID, AuditDocument, schema
 from fair_tta.auditing._examination import Associations, ChangedImage, Examination
 from fair_tta.auditing._examine import examine_classifier
 from fair_tta.auditing._measure import audit, compare
+from fair_tta.auditing._mitigate import Mitigation, mitigate_classifier
 from fair_tta.metrics._scores import Scores
 
 __all__ = [
@@ -15,11 +16,13 @@ __all__ = [
     "AuditDocument",
     "ChangedImage",
     "Examination",
+    "Mitigation",
     "Scores",
     "audit",
     "audit_classifier",
     "compare",
     "examine_classifier",
+    "mitigate_classifier",
     "predictions_to_dataframe",
     "schema",
 ]

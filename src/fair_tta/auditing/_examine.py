@@ -311,6 +311,7 @@ def _predictions(
         clf = classifier.with_adapter(method)
         if method.needs.pixels:
             return clf.predict(batch)
-        return clf.predict_encoded(features if method.needs.views else features[:, :1])
+        own = features if method.needs.views else features[:, :1]
+        return clf.predict_encoded(own, images=batch)
 
     return zip(*map(predict, methods), strict=True)

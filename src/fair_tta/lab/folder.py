@@ -122,7 +122,8 @@ def audit_folder(
         pictures: show a few of each group in the report; False leaves neither images nor their
             names in it, nor in ``audit.json``.
         reference: a folder of images; adapters that need a reference and have none are fitted on
-            them first. The audit records which, and how many of them were audited.
+            them first. The audit records which, and how many of them were audited. If it is None,
+            such adapters are cross-fitted on the audited images, without their labels.
         reference_is_data: allow the reference to have audited images; else they are refused.
         fail_if: thresholds such as ``"typical_gap > 10"``, in points. The audit and the report name
             the outcome of each: failed if the whole interval lies beyond the threshold.
@@ -360,7 +361,8 @@ def examine_folder(
         read_ahead: whether images may be read before the predictions of others are taken.
         pictures: show a few images whose answer changes in the page, and say why others could not
             be used.
-        reference: a folder of images on which methods that need a reference are fitted first.
+        reference: a folder of images on which methods that need a reference are fitted first; if
+            it is None they are cross-fitted on the images.
         reference_is_data: allow the reference to have examined images.
         notes: sentences with which the warnings begin.
         fitted: is called with the methods after they were fitted.

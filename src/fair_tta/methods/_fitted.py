@@ -24,7 +24,7 @@ from fair_tta._images.load import is_single_image
 from fair_tta._linalg import of_length_one
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, ImageError, ModelError, SmallReferenceWarning
-from fair_tta.methods._base import Adapter, Needs, check_sensitive, not_finite
+from fair_tta.methods._base import Adapter, Chained, Needs, check_sensitive, not_finite
 from fair_tta.methods._reference import Reference, TaskIdentity
 
 SensitiveLabels: TypeAlias = Iterable[str] | Mapping[str, Iterable[str]]
@@ -202,23 +202,19 @@ class FittedMethod(Adapter):
                 f"{name} has seen no reference images yet: use what `{name}().fit(classifier, "
                 f"{images})` returns, for {self.enough} or more images, or `{name}.load(path)`."
             )
-        reference.check(name, self._settings())
+        reference.check(name, settings_of(self))
         if task is not None:
             reference.identity.check(task, f"this {name}")
         return reference
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write settings, what was learnt, and with which model and prompts: a safetensors file."""
-        self.checked_reference().save(path, self._settings())
+        self.checked_reference().save(path, settings_of(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """What `save` has written. No code is run, and another model is refused when it is used."""
         return load_one_of(path, [cls])
-
-    def _settings(self) -> dict[str, Any]:
-        every: Any = self
-        return {f.name: getattr(self, f.name) for f in fields(every) if f.name != "reference"}
 
     def _fit(
         self,
@@ -274,7 +270,7 @@ class FittedMethod(Adapter):
                 SmallReferenceWarning,
                 stacklevel=3,
             )
-        settings = {key: self._settings()[key] for key in self.learnt_with}
+        settings = {key: getattr(self, key) for key in self.learnt_with}
         reference = Reference(name, images, TaskIdentity.of(task), learnt, settings)
         every: Any = self
         fitted: Self = replace(every, reference=reference)
@@ -351,13 +347,48 @@ class FitsLabelledImages(FittedMethod):
         return self._fit(classifier, _as_batches(features), sensitive_labels)
 
 
+def fit_parts(
+    classifier: EncodesImages,
+    method: Any,
+    features: Tensor | Iterable[Tensor],
+    labels: SensitiveLabels | None = None,
+) -> Any:
+    """A method, or those parts of a chain that need it, fitted on features of reference images.
+
+    `labels` are for methods that need the sensitive values of these.
+    """
+    if method.is_fitted:
+        return method
+    if isinstance(method, Chained):
+        parts = (fit_parts(classifier, part, features, labels) for part in method.parts)
+        return Chained(*parts)
+    return method.fit_encoded(classifier, features, *([labels] * method.needs.labels))
+
+
+def settings_of(method: Any) -> dict[str, Any]:
+    """The settings of a method, without what it has learnt."""
+    return {f.name: getattr(method, f.name) for f in fields(method) if f.name != "reference"}
+
+
+def save_adapter(adapter: Adapter, path: str | os.PathLike[str], task: Task) -> None:
+    """Write a method for `load_adapter`: as `FittedMethod.save` does, also one without a fit."""
+    if isinstance(adapter, FittedMethod):
+        adapter.save(path)
+    else:
+        nothing = Reference(type(adapter).__name__, 0, TaskIdentity.of(task), {})
+        nothing.save(path, settings_of(adapter))
+
+
 def load_one_of(path: str | os.PathLike[str], kinds: Iterable[type[T]]) -> T:
     """The method that `save` has written, if it is of one of these classes."""
     by_name: dict[str, Any] = {kind.__name__: kind for kind in kinds}
-    learnt_with = {name: kind.learnt_with for name, kind in by_name.items()}
+    learnt_with = {name: getattr(kind, "learnt_with", ()) for name, kind in by_name.items()}
     reference, settings = Reference.read(path, learnt_with)
+    kind = by_name[reference.method]
+    if issubclass(kind, FittedMethod):
+        settings["reference"] = reference
     try:
-        loaded: T = by_name[reference.method](**settings, reference=reference)
+        loaded: T = kind(**settings)
     except (TypeError, ValueError, OverflowError) as error:
         raise FairTTAError(
             f"{os.fspath(path)!r} has settings that {reference.method} does not know: fit again "

@@ -371,7 +371,7 @@ def _set(name: str, default: Any, text: str, folder: Path) -> Any:
 
 
 def load_adapter(path: str | os.PathLike[str]) -> Adapter:
-    """A fitted method from the file that its `save` has written.
+    """A method from the file that its `save`, `fair-tta fit` or `fair-tta mitigate` has written.
 
     The file says which method it is. No code is run: of other classes than those of this library a
     file is refused, `load` of the class itself reads it.
@@ -382,6 +382,5 @@ def load_adapter(path: str | os.PathLike[str]) -> Adapter:
     Raises:
         FairTTAError: there is no such file, it is damaged, or not of a method of this library.
     """
-    kinds = [kind for kind in ADAPTERS.values() if issubclass(kind, FittedMethod)]
-    loaded: Adapter = load_one_of(path, kinds)
+    loaded: Adapter = load_one_of(path, ADAPTERS.values())
     return loaded

@@ -27,6 +27,8 @@ from fair_tta.auditing import Audit, audit_classifier, compare
 from fair_tta.lab._runs.store import ROWS, Store
 from fair_tta.miniature._model import FOLDER
 
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+
 ADAPTERS = ("--adapters", "zero-shot,fair-tpt:lam=10,rho=0.5")
 
 
@@ -264,9 +266,9 @@ def test_an_adapter_that_is_added_runs_alone(
     asked: list[str] = []
     predict = FairTPTClassifier.predict_encoded
 
-    def noted(self: Any, features: Any) -> Any:
+    def noted(self: Any, features: Any, **more: Any) -> Any:
         asked.append(type(self.adapter).__name__)
-        return predict(self, features)
+        return predict(self, features, **more)
 
     monkeypatch.setattr(FairTPTClassifier, "predict_encoded", noted)
     arguments = audit_arguments(folder, tiny_model)
@@ -279,6 +281,13 @@ def test_an_adapter_that_is_added_runs_alone(
     asked.clear()
     call(*arguments, "--adapters", "tpt,zero-shot", code=4)  # another reference
     assert not asked
+    call(*arguments, code=4)
+    assert set(asked) == {"AssociationCorrection", "CrossFitted"}
+    asked.clear()
+    out = call(*arguments, "--batch-size", "3", code=4)  # fits again, and answers nothing again
+    assert not asked
+    assert "logit-balance: cross-fitted on these 10 images" in " ".join(out.stdout.split())
+    assert "logit-balance: cross-fitted" in (folder / "out" / "report.html").read_text()
 
 
 def test_a_first_try_that_failed_blocks_nothing(folder: Path, tiny_model: str) -> None:
@@ -471,9 +480,9 @@ def test_renaming_merging_and_leaving_out(tmp_path: Path, tiny_model: str) -> No
     assert "`--rename` should be about the columns ['animal', 'place'] (got ['file'])" in out.stderr
 
 
-def test_a_method_that_is_not_fitted(many: Path, tiny_model: str) -> None:
-    out = call(*audit_arguments(many, tiny_model), "--adapters", "zero-shot,logit-balance", code=2)
-    assert "'logit-balance' has to be fitted: name a folder" in " ".join(out.stderr.split())
+def test_labels_are_not_used_for_fitting(many: Path, tiny_model: str) -> None:
+    out = call(*audit_arguments(many, tiny_model), "--adapters", "zero-shot,bend-vlm", code=2)
+    assert "'bend-vlm' needs the attribute values of its" in " ".join(out.stderr.split())
 
 
 def test_several_attributes(many: Path, tiny_model: str) -> None:

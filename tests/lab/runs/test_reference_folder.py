@@ -156,8 +156,27 @@ def test_what_cannot_be_fitted_on_a_folder(
         fit_adapters(clf, {"m": adapter}, folder, list)
 
 
+def test_without_a_folder_methods_are_cross_fitted(clf: FairTPTClassifier, folder: Path) -> None:
+    sources = [ImageSource(path.name, str(path)) for path in sorted(folder.iterdir())]
+    methods = {"z": ZeroShot(), "m": LogitBalance()}
+    found = fit_adapters(clf, methods, None, lambda: sources)
+    assert [type(one).__name__ for one in found.adapters.values()] == ["ZeroShot", "CrossFitted"]
+    assert found.notes[0].startswith("m: cross-fitted on these 7 images without labels")
+    facts = {name: found.provenance[name] for name in ("folds", "images", "left_out", "methods")}
+    assert facts == {"folds": 5, "images": 7, "left_out": 1, "methods": ["m"]}
+    job = job_of(clf, found.adapters.values(), "miniature")
+    unit = WorkUnit(tuple(sources[:7]), 0, job.asked())
+    sent = pickle.loads(pickle.dumps(job))
+    answers = start_worker(sent, torch.get_num_threads())(unit)
+    expected = clf.with_adapter(found.adapters["m"]).predict([s.source for s in sources[:7]])
+    for rows, one in zip(answers, expected, strict=True):
+        assert rows[1].prediction.probabilities == pytest.approx(  # type: ignore[union-attr]
+            one.probabilities, abs=1e-5
+        )
+
+
 def test_unfitted_methods_are_refused_before_any_work(clf: FairTPTClassifier) -> None:
-    with pytest.raises(FairTTAError, match="LogitBalance has seen no reference images yet"):
-        fit_adapters(clf, {"m": LogitBalance()}, None, list)
+    with pytest.raises(FairTTAError, match="'m' needs the attribute values of its reference"):
+        fit_adapters(clf, {"m": Labelled()}, None, list)
     with pytest.raises(FairTTAError, match="LogitBalance has seen no reference images yet"):
         clf.examine(iter([]), [LogitBalance()])

@@ -84,7 +84,7 @@ def audit_command(
     ] = False,
     template: options.Template = None,
     model: options.Model = "miniature",
-    adapters: options.Adapters = ["zero-shot", "fair-tpt"],  # noqa: B006
+    adapters: options.Adapters = ["zero-shot", "association-correction", "logit-balance"],  # noqa: B006
     reference: options.ReferenceDir = None,
     reference_is_data: options.ReferenceIsData = False,
     seed: options.Seed = 0,
@@ -138,7 +138,7 @@ def audit_command(
         from fair_tta.methods._registry import parse_adapters
 
         methods = usage("--adapters", parse_adapters, adapters)
-        options.check_reference("--adapters", methods, reference)
+        options.check_methods(methods, reference)
         usage("--fail-if", read_thresholds, fail_if, fail_on)
         if fail_if and fail_on not in methods:
             raise typer.BadParameter(

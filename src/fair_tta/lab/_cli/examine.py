@@ -74,15 +74,16 @@ def examine_command(
         from fair_tta.methods._registry import parse_adapters
 
         methods = usage("--adapters", parse_adapters, adapters) if adapters else {}
-        options.check_reference("--adapters", methods, reference)
+        options.check_methods(methods, reference)
         classifier = options.make_classifier(context, adapter=ZeroShot())
+        is_fitted = all(method.is_fitted for method in methods.values())
         some = [f"Not all images were used: {name} {number}." for name, number in
                 (("the first", limit), ("a sample of", sample)) if number is not None]  # fmt: skip
         with progress_bars(progress) as bar:
             examination, failed = examine_folder(
                 classifier,
                 methods,
-                options.chosen_images(context),
+                options.chosen_images(context, is_read_twice=not is_fitted),
                 out,
                 engine=options.make_engine(context),
                 model=model,

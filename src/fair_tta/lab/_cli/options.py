@@ -189,10 +189,12 @@ def find_images(paths: Iterable[str], *, null: bool = False) -> Iterator[str | U
                 yield path
 
 
-def chosen_images(context: typer.Context) -> Callable[[], Iterable[str | Unlisted]]:
+def chosen_images(
+    context: typer.Context, *, is_read_twice: bool
+) -> Callable[[], Iterable[str | Unlisted]]:
     """The images of a command, each time it is called: all, the first --limit or a --sample.
 
-    Paths on stdin are read once: with a --reference, which needs them twice, they are kept.
+    Paths on stdin are read once; they are kept for methods that are fitted, which need them twice.
     """
     from fair_tta.lab.data._records import choose
 
@@ -207,7 +209,7 @@ def chosen_images(context: typer.Context) -> Callable[[], Iterable[str | Unliste
         key = lambda path: os.path.normpath(str(path))  # noqa: E731
         return choose(every, given["limit"], given["sample"], seed, key=key, group=group)
 
-    if given["reference"] is None or "-" not in paths:
+    if "-" not in paths or not is_read_twice:
         return found
     every = list(found())
     return lambda: every
@@ -262,19 +264,27 @@ def refuse_idle(context: typer.Context, **idle: str) -> None:
             raise typer.BadParameter(idle[parameter.name], param_hint=parameter.opts[0])
 
 
-def check_reference(option: str, methods: Mapping[str, Adapter], reference: Path | None) -> None:
-    """A usage error if a method is to be fitted and there is no reference, or the other way."""
-    from fair_tta.lab._runs.reference import check_fittable
+def check_methods(methods: Mapping[str, Adapter], reference: Path | None) -> None:
+    """A usage error if a method cannot be fitted, or a reference has none to fit."""
+    from fair_tta.lab._runs.reference import check_fittable, check_reference
 
+    if reference is None:
+        usage("--adapters", check_fittable, methods)
+    else:
+        usage("--reference", check_reference, methods)
+
+
+def check_method(methods: Mapping[str, Adapter], reference: Path | None) -> None:
+    """The same where there are no images to cross-fit on."""
     if reference is not None:
-        usage("--reference", check_fittable, methods)
+        check_methods(methods, reference)
         return
     for name, adapter in methods.items():
         if not adapter.is_fitted:
             raise typer.BadParameter(
                 f"{name!r} has to be fitted: name a folder of images with --reference, or write "
                 f"'{name.partition(':')[0]}:reference=FILE' with a file of `fair-tta fit`.",
-                param_hint=option,
+                param_hint="--adapter",
             )
 
 

@@ -152,14 +152,14 @@ def predict_command(
 
         method = None if adapter is None else usage("--adapter", parse_adapter, adapter)
         named = {} if adapter is None or method is None else {short_name(adapter): method}
-        options.check_reference("--adapter", named, reference)
+        options.check_method(named, reference)
         classifier = options.make_classifier(context, adapter=method)
         names = classifier.targets, tuple(classifier.sensitive)
         pending: list[tuple[str, Prediction | str]] = []
         show = print_json if as_json else print_csv if as_csv else print_table
         # A bar and a table on the same terminal would write over each other.
         wanted = progress if progress is not None or as_json or as_csv else False
-        chosen = options.chosen_images(context)
+        chosen = options.chosen_images(context, is_read_twice=reference is not None)
         if reference is not None:
             with progress_bar(progress, "reference images") as update:
                 fitted = fit_adapters(

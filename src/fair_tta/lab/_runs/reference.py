@@ -10,18 +10,21 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from fair_tta._images.vision import image_digest
 from fair_tta._io import Unlisted, images_below, printable
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.lab._runs.bank import ImageSource, read_image
 from fair_tta.lab._runs.runner import batched
 from fair_tta.lab._runs.worker import load_source
-from fair_tta.methods import Chained
+from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter, check_adapter
-from fair_tta.methods._fitted import FittedMethod
+from fair_tta.methods._cross_fit import FOLDS, cross_fit, cross_fit_note
+from fair_tta.methods._fitted import FittedMethod, fit_parts
 
 Counting = Callable[[int, int | None], None]
 """Receives how many images are finished, and how many there are if that is known."""
@@ -35,9 +38,10 @@ def fit_on_images(
     images: Iterable[ImageSource],
     sensitive: Sequence[Mapping[str, str]] = (),
     *,
+    in_folds: bool = False,
     progress: Counting = lambda *_: None,
 ) -> tuple[dict[K, Adapter], list[str], list[str]]:
-    """Fit the methods that need a reference; others stay as they are.
+    """Fit the methods that need a reference, or cross-fit them; others stay as they are.
 
     Features are made once for all methods. `sensitive` has the attribute values of each image, for
     methods that need them.
@@ -48,6 +52,7 @@ def fit_on_images(
     if all(adapter.is_fitted for adapter in adapters.values()):
         return dict(adapters), [], []
     contents: list[str] = []
+    digests: list[str] = []
     problems: list[str] = []
     labels: dict[str, list[str]] = {}
 
@@ -59,6 +64,7 @@ def fit_on_images(
                 problems.append(str(error))
                 continue
             contents.append(one.content)
+            digests.append(image_digest(one.image) if in_folds else "")
             for attribute, value in sensitive[place].items() if sensitive else ():
                 labels.setdefault(attribute, []).append(value)
             yield one.image
@@ -69,14 +75,13 @@ def fit_on_images(
         classifier.vision.forget()  # nobody asks for these images again
         progress(len(contents), None)
 
-    def fit(method: Any) -> Any:
-        if method.is_fitted or not contents:
-            return method
-        if isinstance(method, Chained):
-            return Chained(fit(method.first), fit(method.then))
-        return method.fit_encoded(classifier, features, *([labels] * method.needs.labels))
-
-    return {name: fit(one) for name, one in adapters.items()}, contents, problems
+    if not contents:
+        fitted = dict(adapters)
+    elif in_folds:
+        fitted = cross_fit(classifier, adapters, torch.cat(features), digests)
+    else:
+        fitted = {k: fit_parts(classifier, one, features, labels) for k, one in adapters.items()}
+    return fitted, contents, problems
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +118,7 @@ def fit_on_folder(
     Raises:
         FairTTAError: it is not a folder, it has no image that can be used, or some of `images`.
     """
-    check_fittable(adapters)
+    check_reference(adapters)
     if not os.path.isdir(reference):
         raise FairTTAError(
             f"`reference` should be a folder of images (got {os.fspath(reference)!r})."
@@ -135,21 +140,41 @@ def fit_on_folder(
     if not contents:
         raise FairTTAError(f"`reference` {os.fspath(reference)!r} has no image that can be read.")
     left_out += problems
-    methods = [method for method, adapter in adapters.items() if not adapter.is_fitted]
-    about = {
-        "folder": name,
-        "images": len(contents),
-        "sha256": sha256(" ".join(sorted(contents)).encode()).hexdigest(),
-        "left_out": len(left_out),
-        "shared": shared,
-        "methods": methods,
-    }
-    note = f"{', '.join(methods)}: fitted on {len(contents)} images of {name!r}"
+    about = {"folder": name, "shared": shared, **_about(adapters, contents, left_out)}
+    note = f"{', '.join(about['methods'])}: fitted on {len(contents)} images of {name!r}"
     if shared is not None:
         note += f"; {shared or 'none'} of the images classified here are among them"
     if left_out:
         note += f"; {len(left_out)} could not be used"
     return FittedAdapters(fitted, (f"{note}.",), about, tuple(left_out))
+
+
+def _about(
+    adapters: Mapping[str, Adapter], contents: Sequence[str], left_out: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "images": len(contents),
+        "sha256": sha256(" ".join(sorted(contents)).encode()).hexdigest(),
+        "left_out": len(left_out),
+        "methods": [method for method, adapter in adapters.items() if not adapter.is_fitted],
+    }
+
+
+def _cross_fit(
+    classifier: FairTPTClassifier,
+    adapters: Mapping[str, Adapter],
+    images: Iterable[ImageSource],
+    progress: Counting,
+) -> FittedAdapters:
+    """Cross-fit the methods that need a reference on the images to be classified."""
+    check_fittable(adapters)
+    fitted, contents, left_out = fit_on_images(
+        classifier, adapters, images, in_folds=True, progress=progress
+    )
+    if not contents:  # nothing will be answered, and the run says why
+        return FittedAdapters(dict.fromkeys(adapters, ZeroShot()))
+    about = {"folds": FOLDS, **_about(adapters, contents, left_out)}
+    return FittedAdapters(fitted, (cross_fit_note(fitted, len(contents)),), about)
 
 
 def _shared(reference: Iterable[ImageSource], images: Iterable[ImageSource]) -> int:
@@ -168,13 +193,18 @@ def _shared(reference: Iterable[ImageSource], images: Iterable[ImageSource]) -> 
     return found
 
 
-def check_fittable(adapters: Mapping[str, Adapter]) -> None:
+def check_reference(adapters: Mapping[str, Adapter]) -> None:
     """Raise unless there is a method to be fitted, and all can be on images alone."""
     if all(adapter.is_fitted for adapter in adapters.values()):
         raise FairTTAError(
             "a reference goes with a method that is to be fitted (got "
             f"{', '.join(adapters) or 'no method'})."
         )
+    check_fittable(adapters)
+
+
+def check_fittable(adapters: Mapping[str, Adapter]) -> None:
+    """Raise unless all methods that have to be fitted can be on images alone."""
     for name, adapter in adapters.items():
         for part in adapter.parts:
             if part.is_fitted:
@@ -198,8 +228,11 @@ def fit_adapters(
     reference_is_data: bool = False,
     progress: Counting = lambda *_: None,
 ) -> FittedAdapters:
-    """Methods that are ready, or an error before any image is classified; `reference` is None if
-    all have what they need. See `fit_on_folder`."""
+    """Methods that are ready, or an error before any image is classified.
+
+    Those that need a reference are fitted on the folder (see `fit_on_folder`), or, if it is None,
+    cross-fitted on the images themselves.
+    """
     elsewhere = tuple(
         f"{name}: fitted elsewhere, on {part.checked_reference().images} images; "
         "whether some of them are classified here is not known."
@@ -207,8 +240,10 @@ def fit_adapters(
         for part in adapter.parts
         if isinstance(part, FittedMethod) and part.is_fitted
     )
-    if reference is None:
-        found = FittedAdapters(dict(adapters), elsewhere)
+    if all(adapter.is_fitted for adapter in adapters.values()) and reference is None:
+        found = FittedAdapters(dict(adapters))
+    elif reference is None:
+        found = _cross_fit(classifier, adapters, images(), progress)
     else:
         found = fit_on_folder(
             classifier,
@@ -218,7 +253,6 @@ def fit_adapters(
             reference_is_data=reference_is_data,
             progress=progress,
         )
-        found = replace(found, notes=(*found.notes, *elsewhere))
     for adapter in found.adapters.values():
         check_adapter(adapter, classifier.task)
-    return found
+    return replace(found, notes=(*found.notes, *elsewhere))

@@ -127,14 +127,15 @@ class Worker:
         question, place = asked
         adapter = self._job.adapters[place]
         clf = self._classifier(question, place, unit.seed).with_adapter(adapter)
-        is_own = adapter.needs.pixels
+        is_own, images = adapter.needs.pixels, [one.image for one in usable.values()]
         if is_own:
             clf.vision.forget()  # or it would cost less after others that look at the same
         start = time.perf_counter()
         if is_own:
-            predictions = clf.predict([one.image for one in usable.values()])
+            predictions = clf.predict(images)
         else:
-            predictions = clf.predict_encoded(torch.stack([encoded[i][0] for i in usable]))
+            features = torch.stack([encoded[i][0] for i in usable])
+            predictions = clf.predict_encoded(features, images=images)
         own = (time.perf_counter() - start) / len(usable)
         return [
             StoredRow(

@@ -1,0 +1,147 @@
+"""From images to a method that is ready to use, if one is shown to help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any
+
+import torch
+from msgspec import structs
+from tqdm.auto import tqdm
+
+from fair_tta._images.vision import image_digest
+from fair_tta.auditing._audit import Audit
+from fair_tta.auditing._choice import objection, recommended
+from fair_tta.auditing._classifier import audit_classifier
+from fair_tta.auditing._document import AuditDocument
+from fair_tta.auditing._examination import Examination
+from fair_tta.auditing._examine import examine_classifier
+from fair_tta.auditing._measure import compare
+from fair_tta.classifier import FairTPTClassifier, checked_images
+from fair_tta.errors import FairTTAError
+from fair_tta.methods._base import Adapter
+from fair_tta.methods._cross_fit import CrossFitted, cross_fit, cross_fit_note
+from fair_tta.methods._fitted import save_adapter
+from fair_tta.methods._registry import parse_adapters
+from fair_tta.metrics._columns import Column, Sensitive
+
+COMPARED = ("zero-shot", "association-correction", "logit-balance")
+"""What labels decide between; the first is what the others are compared with."""
+
+WITHOUT_LABELS = "logit-balance"
+"""What is fitted where nothing can be compared."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mitigation:
+    """What `mitigate_classifier` found.
+
+    Attributes:
+        adapter: the method, fitted on all images; None if none is shown to help.
+        reason: why this one, or why none, in a sentence.
+        audit: the comparison that chose it, by fits that had not seen the image; None without
+            labels.
+        examination: what the method would change; None if there is no method.
+    """
+
+    adapter: Adapter | None
+    reason: str
+    audit: Audit | None
+    examination: Examination | None
+    _classifier: FairTPTClassifier
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the method to a file, which `load_adapter` reads.
+
+        Raises:
+            FairTTAError: there is no method.
+        """
+        if self.adapter is None:
+            raise FairTTAError(f"there is no method to save: {self.reason}")
+        save_adapter(self.adapter, path, self._classifier.task)
+
+
+def mitigate_classifier(
+    classifier: FairTPTClassifier,
+    images: Any,
+    labels: Column | None = None,
+    sensitive: Sensitive | None = None,
+    *,
+    progress: bool = False,
+) -> Mitigation:
+    """A method that is ready to use, chosen by labels if there are any.
+
+    Methods are fitted without labels. With labels the methods of `COMPARED` are cross-fitted, and
+    the one with the lowest typical gap is taken among those that significantly narrow it and do
+    not significantly cost accuracy or the worst group; it is then fitted on all images. What the
+    audit reports are the cross-fitted answers. Without labels it is `LogitBalance`, and nothing
+    shows that it helps.
+
+    Args:
+        classifier: with sensitive names; its adapter does not matter.
+        images: a list or any iterable; 300 or more, of the groups that will be met.
+        labels: their true labels, in the words of ``classifier.targets``.
+        sensitive: their sensitive values, or ``{attribute: values}``, if there are labels.
+        progress: show progress bars.
+    """
+    if (labels is None) != (sensitive is None):
+        raise FairTTAError("`labels` and `sensitive` should both be given, or neither.")
+    several = list(checked_images(images))
+    features, digests = [], []
+    for start in tqdm(range(0, len(several), classifier.batch_size), disable=not progress):
+        some = [classifier.vision.load(one) for one in several[start:][: classifier.batch_size]]
+        features.append(classifier.encode(some, with_views=False).float().cpu())
+        digests += map(image_digest, some)
+    if not features:
+        raise FairTTAError("`images` should be at least one image (got none).")
+    names = [WITHOUT_LABELS] if labels is None else COMPARED
+    methods = cross_fit(classifier, parse_adapters(names), torch.cat(features), digests)
+    audit, chosen, reason = None, WITHOUT_LABELS, fitted_sentence(WITHOUT_LABELS, len(several))
+    if labels is not None and sensitive is not None:
+        audits = [
+            audit_classifier(
+                classifier, several, labels, sensitive, adapter=one, name=name, progress=progress
+            )
+            for name, one in methods.items()
+        ]
+        audit = compare(audits)
+        note = cross_fit_note(methods, len(several))
+        noted = structs.replace(audit.document, warnings=(note, *audit.warnings))
+        audit = replace(audit, document=noted)
+        chosen, reason = conclusion(noted)
+    examination = None
+    if chosen is not None:
+        tried = {chosen: methods[chosen]}
+        examination = examine_classifier(classifier, several, tried, progress=progress)
+    adapter = None if chosen is None else fitted_on_all(methods[chosen])
+    return Mitigation(adapter, reason, audit, examination, classifier)
+
+
+def fitted_on_all(method: Adapter) -> Adapter:
+    """A method as it is used on other images."""
+    return method.fits.of_all if isinstance(method, CrossFitted) else method
+
+
+def fitted_sentence(name: str, images: int) -> str:
+    """What is said without labels."""
+    return f"{name} was fitted on {images} images. Without labels nothing shows that it helps."
+
+
+def conclusion(document: AuditDocument) -> tuple[str | None, str]:
+    """The method that labels choose, None if there is none, and why, in a sentence."""
+    found = recommended(document)
+    if found is None:
+        reasons = "; ".join(f"{c.run} {objection(c)}" for c in document.comparisons)
+        return None, f"No method is chosen: {reasons}."
+    gaps = {run.name: run.metrics.typical_gap.value for run in document.runs}
+    before, after = (100 * (gaps[name] or 0.0) for name in (found.reference, found.run))
+    change = found.adjusted.typical_gap
+    low, high = (100 * (end or 0.0) for end in (change.low, change.high))
+    level, n = f"{100 * document.settings.level:g} %", len(document.comparisons)
+    return found.run, (
+        f"{found.run} is chosen: two groups of a class typically differ by {after:.1f} points, "
+        f"before by {before:.1f} ({level} CI of the change {low:+.1f} to {high:+.1f}, allowing for "
+        f"{n} candidates), on images that its fit had not seen. It was then fitted on all "
+        f"{document.data.n} images."
+    )

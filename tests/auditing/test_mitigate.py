@@ -1,0 +1,101 @@
+"""From images to a method: chosen by labels, or fitted without any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fair_tta import (
+    AssociationCorrection,
+    Audit,
+    FairTPTClassifier,
+    FairTTAError,
+    LogitBalance,
+    ZeroShot,
+    load_adapter,
+)
+from fair_tta.auditing import Mitigation
+from fair_tta.miniature import BADGES, BIRDS, MiniatureTask
+
+DRAWN = BADGES.draw(450)
+IMAGES = [one.image for one in DRAWN]
+COLOURS = [one.sensitive["colour"] for one in DRAWN]
+
+
+def classifier(task: MiniatureTask = BADGES) -> FairTPTClassifier:
+    names = task.targets, task.sensitive, task.template
+    return FairTPTClassifier("miniature", *names, adapter=ZeroShot())
+
+
+@pytest.fixture(scope="module")
+def labelled() -> Mitigation:
+    return classifier().mitigate(IMAGES, [one.target for one in DRAWN], COLOURS)
+
+
+def test_labels_choose_and_the_method_is_fitted_on_all(labelled: Mitigation) -> None:
+    assert isinstance(labelled.adapter, LogitBalance)
+    expected = LogitBalance().fit(classifier(), IMAGES).checked_reference()
+    assert labelled.adapter.checked_reference().images == len(IMAGES)
+    for name, value in labelled.adapter.checked_reference().tensors.items():
+        assert value.flatten().tolist() == pytest.approx(
+            expected.tensors[name].flatten().tolist(), abs=1e-4
+        )
+    assert labelled.audit is not None
+    assert labelled.audit.runs == ("zero-shot", "association-correction", "logit-balance")
+    assert "cross-fitted on these 450 images" in labelled.audit.warnings[0]
+
+
+def test_the_figures_are_the_cross_fitted_ones(labelled: Mitigation) -> None:
+    assert isinstance(labelled.audit, Audit)
+    document = labelled.audit.document
+    change = document.comparisons[1].adjusted.typical_gap
+    after = document.runs[2].metrics.typical_gap.value
+    assert change.low is not None and change.high is not None and after is not None
+    assert f"typically differ by {100 * after:.1f} points" in labelled.reason
+    interval = f"{100 * change.low:+.1f} to {100 * change.high:+.1f}"
+    assert f"change {interval}, allowing for 2 candidates" in labelled.reason
+    assert document.runs[2].adapter is not None
+    assert document.runs[2].adapter.name == "CrossFitted"
+    assert labelled.examination is not None
+    assert [one.name for one in labelled.examination.document.adapters] == ["logit-balance"]
+
+
+def test_a_saved_method_is_ready_to_use(labelled: Mitigation, tmp_path: Path) -> None:
+    labelled.save(tmp_path / "adapter.safetensors")
+    loaded = load_adapter(tmp_path / "adapter.safetensors")
+    assert loaded == labelled.adapter
+    assert classifier().with_adapter(loaded).predict(IMAGES[0]).label
+    with pytest.raises(FairTTAError, match="was fitted with another `targets`"):
+        classifier(BIRDS).with_adapter(loaded)
+
+
+def test_a_method_without_a_fit_is_saved_with_its_settings(tmp_path: Path) -> None:
+    found = Mitigation(AssociationCorrection(strength=0.5), "", None, None, classifier())
+    found.save(tmp_path / "adapter.safetensors")
+    assert load_adapter(tmp_path / "adapter.safetensors") == found.adapter
+
+
+@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+def test_without_an_effect_there_is_no_method(tmp_path: Path) -> None:
+    found = classifier().mitigate(IMAGES[:45], [one.target for one in DRAWN[:45]], COLOURS[:45])
+    assert found.adapter is None and found.examination is None and found.audit is not None
+    assert found.reason.startswith("No method is chosen: association-correction does not sign")
+    with pytest.raises(FairTTAError, match="there is no method to save: No method is chosen"):
+        found.save(tmp_path / "adapter.safetensors")
+
+
+def test_without_labels_it_is_fitted_and_nothing_is_claimed() -> None:
+    found = classifier().mitigate(iter(IMAGES))
+    assert isinstance(found.adapter, LogitBalance) and found.audit is None
+    assert found.reason == (
+        "logit-balance was fitted on 450 images. Without labels nothing shows that it helps."
+    )
+    assert found.examination is not None
+    assert found.examination.document.adapters[0].adapter.name == "CrossFitted"
+
+
+def test_half_of_the_labels_is_refused() -> None:
+    with pytest.raises(FairTTAError, match="`labels` and `sensitive` should both be given"):
+        classifier().mitigate(IMAGES, [one.target for one in DRAWN])
