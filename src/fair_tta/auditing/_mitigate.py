@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from msgspec import structs
+from torch import Tensor
 from tqdm.auto import tqdm
 
 from fair_tta._images.vision import image_digest
@@ -88,7 +89,8 @@ def mitigate_classifier(
     if (labels is None) != (sensitive is None):
         raise FairTTAError("`labels` and `sensitive` should both be given, or neither.")
     several = list(checked_images(images))
-    features, digests = [], []
+    features: list[Tensor] = []
+    digests: list[str] = []
     for start in tqdm(range(0, len(several), classifier.batch_size), disable=not progress):
         some = [classifier.vision.load(one) for one in several[start:][: classifier.batch_size]]
         features.append(classifier.encode(some, with_views=False).float().cpu())
@@ -97,7 +99,8 @@ def mitigate_classifier(
         raise FairTTAError("`images` should be at least one image (got none).")
     names = [WITHOUT_LABELS] if labels is None else COMPARED
     methods = cross_fit(classifier, parse_adapters(names), torch.cat(features), digests)
-    audit, chosen, reason = None, WITHOUT_LABELS, fitted_sentence(WITHOUT_LABELS, len(several))
+    audit, reason = None, fitted_sentence(WITHOUT_LABELS, len(several))
+    chosen: str | None = WITHOUT_LABELS
     if labels is not None and sensitive is not None:
         audits = [
             audit_classifier(
