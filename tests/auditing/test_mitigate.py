@@ -94,7 +94,7 @@ def test_without_labels_it_is_fitted_and_nothing_is_claimed() -> None:
     assert isinstance(found.adapter, LogitBalance)
     assert found.audit is None
     assert found.reason == (
-        "logit-balance was fitted on 450 images. Without labels nothing shows that it helps."
+        "logit-balance is fitted on these images. Without labels nothing shows that it helps."
     )
     assert found.examination is not None
     assert found.examination.document.adapters[0].adapter.name == "CrossFitted"

@@ -22,7 +22,7 @@ from fair_tta.auditing._measure import compare
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import Adapter
-from fair_tta.methods._cross_fit import CrossFitted, cross_fit, cross_fit_note
+from fair_tta.methods._cross_fit import CrossFitted, cross_fit, cross_fit_notes
 from fair_tta.methods._fitted import save_adapter
 from fair_tta.methods._registry import parse_adapters
 from fair_tta.metrics._columns import Column, Sensitive
@@ -32,6 +32,10 @@ COMPARED = ("zero-shot", "association-correction", "logit-balance")
 
 WITHOUT_LABELS = "logit-balance"
 """What is fitted where nothing can be compared."""
+
+NOT_SHOWN = (
+    f"{WITHOUT_LABELS} is fitted on these images. Without labels nothing shows that it helps."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +103,8 @@ def mitigate_classifier(
         raise FairTTAError("`images` should be at least one image (got none).")
     names = [WITHOUT_LABELS] if labels is None else COMPARED
     methods = cross_fit(classifier, parse_adapters(names), torch.cat(features), digests)
-    audit, reason = None, fitted_sentence(WITHOUT_LABELS, len(several))
     chosen: str | None = WITHOUT_LABELS
+    audit, reason = None, NOT_SHOWN
     if labels is not None and sensitive is not None:
         audits = [
             audit_classifier(
@@ -109,8 +113,8 @@ def mitigate_classifier(
             for name, one in methods.items()
         ]
         audit = compare(audits)
-        note = cross_fit_note(methods, len(several))
-        noted = structs.replace(audit.document, warnings=(note, *audit.warnings))
+        notes = (*cross_fit_notes(methods), *audit.warnings)
+        noted = structs.replace(audit.document, warnings=notes)
         audit = replace(audit, document=noted)
         chosen, reason = conclusion(noted)
     examination = None
@@ -126,25 +130,23 @@ def fitted_on_all(method: Adapter) -> Adapter:
     return method.fits.of_all if isinstance(method, CrossFitted) else method
 
 
-def fitted_sentence(name: str, images: int) -> str:
-    """What is said without labels."""
-    return f"{name} was fitted on {images} images. Without labels nothing shows that it helps."
-
-
 def conclusion(document: AuditDocument) -> tuple[str | None, str]:
     """The method that labels choose, None if there is none, and why, in a sentence."""
     found = recommended(document)
     if found is None:
         reasons = "; ".join(f"{c.run} {objection(c)}" for c in document.comparisons)
         return None, f"No method is chosen: {reasons}."
-    gaps = {run.name: run.metrics.typical_gap.value for run in document.runs}
-    before, after = (100 * (gaps[name] or 0.0) for name in (found.reference, found.run))
-    change = found.adjusted.typical_gap
+    runs = {run.name: run for run in document.runs}
+    before, after = (
+        100 * (runs[name].metrics.typical_gap.value or 0.0) for name in (found.reference, found.run)
+    )
+    change, level = found.adjusted.typical_gap, f"{100 * document.settings.level:g} %"
     low, high = (100 * (end or 0.0) for end in (change.low, change.high))
-    level, n = f"{100 * document.settings.level:g} %", len(document.comparisons)
+    adapter = runs[found.run].adapter
+    is_fitted = adapter is not None and adapter.name == CrossFitted.__name__
+    fit = f"on images that its fit had not seen. It is then fitted on all {document.data.n} images."
     return found.run, (
         f"{found.run} is chosen: two groups of a class typically differ by {after:.1f} points, "
         f"before by {before:.1f} ({level} CI of the change {low:+.1f} to {high:+.1f}, allowing for "
-        f"{n} candidates), on images that its fit had not seen. It was then fitted on all "
-        f"{document.data.n} images."
+        f"{len(document.comparisons)} candidates), {fit if is_fitted else 'without a fit.'}"
     )

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from fair_tta._identity import classifier_provenance
 from fair_tta._io import Unlisted, printable, replace_file, sweep, whole_file, write_row
-from fair_tta.auditing import Audit, Examination, compare
+from fair_tta.auditing import Audit, AuditDocument, Examination, compare
 from fair_tta.auditing._examine import examine_answers
 from fair_tta.auditing._run import HarmSets, parse_harmful
 from fair_tta.auditing._thresholds import judge, read_thresholds
@@ -59,11 +59,15 @@ class FolderAudit:
         audit: the figures. Warnings of small groups are in `Audit.warnings` only.
         problems: what was left out.
         out: the folder of the files.
+        adapters: the methods as they answered: fitted, if they had to be.
+        images: the paths of the images that were audited.
     """
 
     audit: Audit
     problems: Problems
     out: Path
+    adapters: Mapping[str, Adapter]
+    images: tuple[str, ...]
 
 
 NumberedRow = tuple[int, Record | Problem]
@@ -90,6 +94,7 @@ def audit_folder(
     fail_if: Sequence[str] = (),
     fail_on: str = "zero-shot",
     notes: Sequence[str] = (),
+    conclude: Callable[[AuditDocument], Mapping[str, Any]] = lambda _: {},
     progress: Progress | None = None,
     fitting: Counting = lambda *_: None,
 ) -> FolderAudit:
@@ -129,6 +134,7 @@ def audit_folder(
             the outcome of each: failed if the whole interval lies beyond the threshold.
         fail_on: the name of the adapter that they are about.
         notes: sentences that the audit's warnings are to begin with.
+        conclude: is called with the figures; what it returns is added to the provenance.
         progress: receives after each row how many are finished, and how many there are.
         fitting: receives how many images of the reference are finished.
     """
@@ -171,6 +177,7 @@ def audit_folder(
     columns = {name: RunColumns(classifier.targets, keep_beliefs=True) for name in adapters}
     total = min(values.rows, limit or values.rows, sample or values.rows)
     done = used = 0
+    images: list[str] = []
     with (
         Store(folder / ROWS, restart=restart) as store,
         whole_file(folder / PROBLEMS) as listed,
@@ -195,6 +202,7 @@ def audit_folder(
                         of.add(row, answer)
                     write_row(predictions, _cells(place, row, answers))
                     gallery.add(row, answers)
+                    images.append(_source(row))
                 done, used = done + (place > 0), used + isinstance(row, Record)
                 if progress is not None:
                     progress(done, max(done, total))
@@ -238,12 +246,13 @@ def audit_folder(
             audit.document,
             warnings=(*remarks, *audit.warnings),
             thresholds=tuple(judge(each, audit.document) for each in thresholds),
+            provenance={**audit.document.provenance, **conclude(audit.document)},
         )
         audit = replace(audit, document=noted)
         audit.save(folder / AUDIT)
         write_report(audit, folder / REPORT, gallery=gallery.images() if pictures else [])
         write_report(audit, folder / CARD)
-    return FolderAudit(audit, problems, folder)
+    return FolderAudit(audit, problems, folder, adapters, tuple(images))
 
 
 def _header(attributes: Iterable[str], runs: Iterable[str]) -> list[str]:
@@ -342,6 +351,7 @@ def examine_folder(
     reference: str | os.PathLike[str] | None = None,
     reference_is_data: bool = False,
     notes: Sequence[str] = (),
+    provenance: Mapping[str, Any] | None = None,
     fitted: Callable[[FittedAdapters], None] = lambda _: None,
     problem: Callable[[str], None] = lambda _: None,
     progress: Counting = lambda *_: None,
@@ -365,6 +375,7 @@ def examine_folder(
             it is None they are cross-fitted on the images.
         reference_is_data: allow the reference to have examined images.
         notes: sentences with which the warnings begin.
+        provenance: what else to write down.
         fitted: is called with the methods after they were fitted.
         problem: is called with the reason why an image cannot be used.
         progress: is called after each image with how many are finished.
@@ -379,6 +390,7 @@ def examine_folder(
         progress=fitting,
     )
     fitted(methods)
+    origin = {"reference": methods.provenance} if methods.provenance else {}
     warnings, reasons = [*notes, *methods.notes], list[str]()
 
     def answers() -> Iterator[tuple[str, str, list[Prediction]]]:
@@ -416,7 +428,7 @@ def examine_folder(
         methods.adapters,
         answers(),
         interval=interval,
-        provenance={"reference": methods.provenance} if methods.provenance else {},
+        provenance={**origin, **(provenance or {})},
         notes=warnings,
         images=pictures and out is not None,
         seed=classifier.vision.seed,

@@ -128,12 +128,13 @@ def cross_fit(
         return {name: fitted(method) for name, method in adapters.items()}
 
 
-def cross_fit_note(adapters: Mapping[str, Adapter], images: int) -> str:
-    """What a report says of those that are cross-fitted."""
-    names = [name for name, adapter in adapters.items() if isinstance(adapter, CrossFitted)]
-    return (
-        f"{', '.join(names)}: cross-fitted on these {images} images without labels; each is "
+def cross_fit_notes(adapters: Mapping[str, Adapter]) -> tuple[str, ...]:
+    """What a report says of each method that is cross-fitted."""
+    return tuple(
+        f"{name}: cross-fitted on these {adapter.fits.images} images without labels; each is "
         f"answered by one of {FOLDS} fits, which has not seen it."
+        for name, adapter in adapters.items()
+        if isinstance(adapter, CrossFitted)
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -28,49 +29,57 @@ from fair_tta.lab._cli.names import (
 
 if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
+    from fair_tta.lab.data._labels import LabelValues
     from fair_tta.lab.data._records import Problem
+
+SensitiveColumn = Annotated[
+    list[str],
+    typer.Option(
+        metavar="COLUMN",
+        help="Column of what should not matter; repeat it for several (groups are then "
+        "intersections).",
+    ),
+]
+LabelsFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="CSV file with a header.", show_default="folders are labels: CLASS/VALUE/image.jpg"
+    ),
+]
+TargetColumn = Annotated[str, typer.Option(metavar="COLUMN", help="Column of the classes.")]
+PathColumn = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column of the paths.", show_default="by its name"),
+]
+ClusterColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column of the person or source that several images come from: intervals allow for "
+        "images of one that agree. An empty cell is a person or source of its own.",
+        show_default="images are independent",
+    ),
+]
+Rename = Annotated[
+    list[str], typer.Option(metavar="TEXT", help="'column: value=label' for values of the file.")
+]
+SkipUnknown = Annotated[
+    bool, typer.Option("--skip-unknown", help="Leave out rows with values not named.")
+]
 
 
 def audit_command(
     context: typer.Context,
     images: Annotated[Path, typer.Option(help="Folder of the images.")],
-    sensitive_column: Annotated[
-        list[str],
-        typer.Option(
-            metavar="COLUMN",
-            help="Column of what should not matter; repeat it for several (groups are then "
-            "intersections).",
-        ),
-    ],
+    sensitive_column: SensitiveColumn,
     out: Annotated[Path, typer.Option(help="Folder for rows, audit and report.")],
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            help="CSV file with a header.", show_default="folders are labels: CLASS/VALUE/image.jpg"
-        ),
-    ] = None,
-    target_column: Annotated[
-        str, typer.Option(metavar="COLUMN", help="Column of the classes.")
-    ] = "class",
-    path_column: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column of the paths.", show_default="by its name"),
-    ] = None,
-    cluster_column: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column of the person or source that several images come from: intervals allow "
-            "for images of one that agree. An empty cell is a person or source of its own.",
-            show_default="images are independent",
-        ),
-    ] = None,
+    labels: LabelsFile = None,
+    target_column: TargetColumn = "class",
+    path_column: PathColumn = None,
+    cluster_column: ClusterColumn = None,
     targets: options.TargetsOption = [],  # noqa: B006
     sensitive: options.SensitiveOption = [],  # noqa: B006
-    rename: Annotated[
-        list[str],
-        typer.Option(metavar="TEXT", help="'column: value=label' for values of the file."),
-    ] = [],  # noqa: B006
+    rename: Rename = [],  # noqa: B006
     harmful: Annotated[
         list[str],
         typer.Option(
@@ -79,9 +88,7 @@ def audit_command(
             "added to the targets. Reported by group.",
         ),
     ] = [],  # noqa: B006
-    skip_unknown: Annotated[
-        bool, typer.Option("--skip-unknown", help="Leave out rows with values not named.")
-    ] = False,
+    skip_unknown: SkipUnknown = False,
     template: options.Template = None,
     model: options.Model = "miniature",
     adapters: options.Adapters = ["zero-shot", "association-correction", "logit-balance"],  # noqa: B006
@@ -132,7 +139,6 @@ def audit_command(
     with exits(context, stopped, images_dir="--images", labels_csv="--labels"):
         from fair_tta.auditing._thresholds import read_thresholds
         from fair_tta.lab._cli.tables import print_audit
-        from fair_tta.lab.data._labels import Labels, write_labels_of_folders
         from fair_tta.lab.folder import audit_folder
         from fair_tta.lab.report._sentences import of_thresholds
         from fair_tta.methods._registry import parse_adapters
@@ -145,34 +151,12 @@ def audit_command(
                 f"it should be one of the methods, {', '.join(methods)} (got {fail_on!r}).",
                 param_hint="--fail-on",
             )
-        renames = usage("--rename", parse_renames, rename)
-        left_out: tuple[Problem, ...] = ()
-        if labels is None:
-            columns = (target_column, *sensitive_column)
-            labels, n, left_out = write_labels_of_folders(images, columns, out)
-            log(f"No --labels: {n} images have the names of their folders ({' / '.join(columns)}).")
-        values = Labels(
-            images,
-            labels,
-            target_column,
-            tuple(sensitive_column),
-            path_column,
-            renames,
-            left_out,
-            cluster_column,
-        ).scan()
         sets = usage("--harmful", harmful_option, harmful)
-        asked = (
-            usage("--targets", targets_option, targets)
-            if targets
-            else column_names(values, target_column)
-        )
+        values, asked, groups = read_labels(context)
         for classes in sets.values():
             asked |= {name: phrase for name, phrase in classes.items() if name not in asked}
-        written = usage("--sensitive", attributes_option, sensitive, sensitive_column)
-        groups = {c: written.get(c) or column_names(values, c) for c in sensitive_column}
         classifier = options.make_classifier(context, asked, groups)
-        _log_prompts(classifier)
+        log_prompts(classifier)
         with progress_bars(progress) as bars:
             rows = bars("rows")
 
@@ -212,7 +196,39 @@ def audit_command(
         raise typer.Exit(LEFT_OUT)
 
 
-def _log_prompts(classifier: FairTPTClassifier) -> None:
+class LabelledData(NamedTuple):
+    """A label file, and names and phrases of its classes and attribute values."""
+
+    values: LabelValues
+    targets: dict[str, str]
+    groups: Mapping[str, Mapping[str, str]]
+
+
+def read_labels(context: typer.Context) -> LabelledData:
+    """What the options of a command name; without --labels the folders are the labels."""
+    from fair_tta.lab.data._labels import Labels, write_labels_of_folders
+
+    given = context.params
+    images, labels, target = given["images"], given["labels"], given["target_column"]
+    sensitive = tuple(given["sensitive_column"])
+    renames = usage("--rename", parse_renames, given["rename"])
+    left_out: tuple[Problem, ...] = ()
+    if labels is None:
+        columns = (target, *sensitive)
+        labels, n, left_out = write_labels_of_folders(images, columns, given["out"])
+        log(f"No --labels: {n} images have the names of their folders ({' / '.join(columns)}).")
+    path, cluster = given["path_column"], given["cluster_column"]
+    values = Labels(images, labels, target, sensitive, path, renames, left_out, cluster).scan()
+    if given["targets"]:
+        asked = usage("--targets", targets_option, given["targets"])
+    else:
+        asked = column_names(values, target)
+    written = usage("--sensitive", attributes_option, given["sensitive"], sensitive)
+    groups = {column: written.get(column) or column_names(values, column) for column in sensitive}
+    return LabelledData(values, asked, groups)
+
+
+def log_prompts(classifier: FairTPTClassifier) -> None:
     """What the model is asked: names such as 0 and 1 make no sentence, and nobody would notice."""
     from fair_tta._io import printable
 

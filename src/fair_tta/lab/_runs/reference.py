@@ -23,7 +23,7 @@ from fair_tta.lab._runs.runner import batched
 from fair_tta.lab._runs.worker import load_source
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter, check_adapter
-from fair_tta.methods._cross_fit import FOLDS, cross_fit, cross_fit_note
+from fair_tta.methods._cross_fit import FOLDS, cross_fit, cross_fit_notes
 from fair_tta.methods._fitted import FittedMethod, fit_parts
 
 Counting = Callable[[int, int | None], None]
@@ -174,7 +174,7 @@ def _cross_fit(
     if not contents:  # nothing will be answered, and the run says why
         return FittedAdapters(dict.fromkeys(adapters, ZeroShot()))
     about = {"folds": FOLDS, **_about(adapters, contents, left_out)}
-    return FittedAdapters(fitted, (cross_fit_note(fitted, len(contents)),), about)
+    return FittedAdapters(fitted, provenance=about)
 
 
 def _shared(reference: Iterable[ImageSource], images: Iterable[ImageSource]) -> int:
@@ -255,4 +255,4 @@ def fit_adapters(
         )
     for adapter in found.adapters.values():
         check_adapter(adapter, classifier.task)
-    return replace(found, notes=(*found.notes, *elsewhere))
+    return replace(found, notes=(*found.notes, *cross_fit_notes(found.adapters), *elsewhere))
