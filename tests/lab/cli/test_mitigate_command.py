@@ -1,0 +1,131 @@
+"""`fair-tta mitigate`: the file is ready to use, and without an effect there is none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_fixtures import NAMES, call, write_labels
+
+from fair_tta import FairTPTClassifier, LogitBalance
+from fair_tta.auditing import Audit
+from fair_tta.miniature import BADGES
+
+DRAWN = BADGES.draw(450)
+NAMED = [
+    *("--targets", ",".join(BADGES.targets)),
+    *("--sensitive", f"colour: {','.join(BADGES.sensitive['colour'])}"),
+    *("--template", BADGES.template),
+]
+COLUMNS = ("--target-column", "animal", "--sensitive-column", "colour")
+
+
+@pytest.fixture(scope="module")
+def badges(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("badges")
+    (folder / "pics").mkdir()
+    rows = []
+    for i, one in enumerate(DRAWN):
+        one.image.save(folder / "pics" / f"{i}.png")
+        rows.append((f"{i}.png", one.target, one.sensitive["colour"]))
+    for name, some in ("labels.csv", rows), ("few.csv", rows[:45]):
+        write_labels(folder / name, some)
+        text = (folder / name).read_text().replace("place", "colour", 1)
+        (folder / name).write_text(text)
+    return folder
+
+
+def mitigate(badges: Path, out: str, *more: str, code: int = 0) -> Any:
+    where = str(badges / "pics"), "--out", str(badges / out)
+    return call("mitigate", *where, *NAMED, *more, code=code, columns=80)
+
+
+def used(folder: Path, lines: str, monkeypatch: pytest.MonkeyPatch) -> FairTPTClassifier:
+    """The classifier that the printed lines make."""
+    monkeypatch.chdir(folder)
+    names: dict[str, Any] = {}
+    exec("\n".join(lines.splitlines()[-3:]), names)
+    clf: FairTPTClassifier = names["clf"]
+    return clf
+
+
+def test_with_labels(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = "--labels", str(badges / "labels.csv"), *COLUMNS
+    out = mitigate(badges, "with", *labels)
+    folder = badges / "with"
+    clf = used(folder, out.stdout, monkeypatch)
+    assert isinstance(clf.adapter, LogitBalance)
+    assert clf.adapter.checked_reference().images == 450
+    assert clf.predict(folder / "../pics/0.png").label
+    audit = Audit.load(folder / "audit.json").document
+    change = audit.comparisons[1].adjusted.typical_gap
+    assert change.high is not None
+    assert f"to {100 * change.high:+.1f}, allowing for 2 candidates" in " ".join(out.stdout.split())
+    assert audit.provenance["mitigation"]["chosen"] == "logit-balance"
+    for page in ("report.html", "examine.html"):
+        text = (folder / page).read_text(encoding="utf-8")
+        assert "logit-balance is chosen: two groups of a class typically differ by" in text
+        assert "load_adapter(&#39;adapter.safetensors&#39;)" in text
+
+    def no_answer(*_: Any, **__: Any) -> None:
+        raise AssertionError("an answer was computed again")
+
+    before = (folder / "adapter.safetensors").read_bytes()
+    monkeypatch.setattr(FairTPTClassifier, "predict_encoded", no_answer)
+    mitigate(badges, "with", *labels)
+    assert (folder / "adapter.safetensors").read_bytes() == before
+
+
+@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+def test_without_an_effect_no_method_is_written(badges: Path) -> None:
+    folder = badges / "few"
+    folder.mkdir()
+    LogitBalance().fit(
+        FairTPTClassifier("miniature", ["a", "b"], ["c", "d"]), [one.image for one in DRAWN]
+    ).save(folder / "adapter.safetensors")  # of an earlier run
+    out = mitigate(badges, "few", "--labels", str(badges / "few.csv"), *COLUMNS)
+    assert not (folder / "adapter.safetensors").exists()
+    assert "No method is chosen: association-correction does not" in " ".join(out.stdout.split())
+    assert "No method is chosen: association-" in (folder / "report.html").read_text("utf-8")
+
+
+@pytest.mark.filterwarnings("always::fair_tta.SmallReferenceWarning")
+def test_without_labels(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (badges / "some").mkdir()
+    for i in range(60):
+        DRAWN[i].image.save(badges / "some" / f"{i}.png")
+    (badges / "some" / "broken.png").write_bytes(b"nonsense")
+    where = str(badges / "some"), "--out", str(badges / "none")
+    out = call("mitigate", *where, *NAMED, code=4)
+    assert out.stderr.count("cross-fitting on 60 images") == 1
+    assert "fitted on 60 images" not in out.stderr
+    clf = used(badges / "none", out.stdout, monkeypatch)
+    assert isinstance(clf.adapter, LogitBalance)
+    assert clf.adapter.checked_reference().images == 60
+    examined = json.loads((badges / "none" / "examine.json").read_text("utf-8"))
+    assert examined["adapters"][0]["adapter"]["name"] == "CrossFitted"
+    page = (badges / "none" / "examine.html").read_text("utf-8")
+    assert "Without labels nothing shows that it helps." in page
+    assert "load_adapter(&#39;adapter.safetensors&#39;)" in page
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "message"),
+    [
+        (NAMES[:2], 2, "Invalid value for --sensitive: it is needed without --labels."),
+        (("--labels", "l.csv"), 2, "--sensitive-column: it is needed with --labels."),
+        ((*NAMES, "--rename", "a: b=c"), 2, "--rename: there is no --labels."),
+        (NAMES, 3, "`FOLDER` should be a folder of images (got 'nowhere')."),
+    ],
+)
+def test_bad_input_is_refused(more: list[str], code: int, message: str, tmp_path: Path) -> None:
+    out = call("mitigate", "nowhere", "--out", str(tmp_path), *more, code=code)
+    assert message in " ".join(out.stderr.replace("'--", "--").replace("':", ":").split())
+
+
+def test_a_foreign_file_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "adapter.safetensors").write_text("mine")
+    out = call("mitigate", str(tmp_path), "--out", str(tmp_path), *NAMES, code=3)
+    assert "is not a file of fair-tta: choose another place (--out)" in out.stderr
