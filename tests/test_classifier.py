@@ -6,6 +6,7 @@ import io
 import itertools
 import math
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, dataclass
 from pathlib import Path
@@ -452,6 +453,42 @@ def test_predict_proba(clf: FairTPTClassifier) -> None:
     assert clf.predict_proba([]).shape == (0, 3)
     assert clf.targets == ("cat", "dog", "bird")
     assert clf.sensitive == {"place": ("water", "land")}
+
+
+def test_a_long_list_with_views_logs_its_cost_once(
+    clf: FairTPTClassifier, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "fair_tta")
+    with_views = clf.with_adapter(Zero())
+    with_views.predict([picture(i) for i in range(20)])
+    clf.predict([picture(i) for i in range(21)])
+    with_views.with_views(AugMix(1)).predict([picture(i) for i in range(21)])
+    assert not caplog.records
+    for _ in range(2):
+        with_views.predict([picture(i) for i in range(21)])
+    (record,) = caplog.records
+    assert record.levelname == "INFO"
+    n = with_views.vision.count
+    assert record.getMessage() == (
+        f"Zero encodes {n} views of each image: about {n} plain calls per image. A method with one "
+        "view costs about one: with_adapter('association-correction')."
+    )
+
+
+def test_a_bar_is_there_before_the_first_image_and_counts_finished_ones(
+    clf: FairTPTClassifier, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    predict = FairTPTClassifier._predict_batch
+
+    def slow(self: FairTPTClassifier, images: Any) -> Any:
+        seen.append(capfd.readouterr().err)
+        time.sleep(0.15)
+        return predict(self, images)
+
+    monkeypatch.setattr(FairTPTClassifier, "_predict_batch", slow)
+    clf.predict([picture(i) for i in range(6)], progress=True)
+    assert [re.findall(r"(\d)/6", text)[-1] for text in seen] == ["0", "2", "4"]
 
 
 def test_progress_bar(clf: FairTPTClassifier, capfd: pytest.CaptureFixture[str]) -> None:

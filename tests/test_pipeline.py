@@ -49,7 +49,7 @@ def test_zero_shot_equals_the_pipeline_that_it_replaces(plain: FairPipeline) -> 
 
 
 def test_a_method_answers_as_the_classifier_does() -> None:
-    classify = FairPipeline("miniature", PLACES, adapter=AssociationCorrection())
+    classify = FairPipeline("miniature", PLACES)
     clf = FairTPTClassifier(
         "miniature", LABELS, PLACES, "This is a picture {target} {sensitive}.",
         adapter=AssociationCorrection(),

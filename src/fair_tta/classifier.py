@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import logging
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -13,11 +14,17 @@ import numpy.typing as npt
 import torch
 from PIL.Image import Image
 from torch import Tensor
-from tqdm.auto import tqdm
 from typing_extensions import Self
 
 from fair_tta._cache import Cache
-from fair_tta._images.load import ImageInput, ahead, are_files, in_turn, is_single_image
+from fair_tta._images.load import (
+    ImageInput,
+    ahead,
+    are_files,
+    image_bar,
+    in_turn,
+    is_single_image,
+)
 from fair_tta._images.views import AugMix
 from fair_tta._images.vision import Vision
 from fair_tta._linalg import of_length_one
@@ -37,7 +44,7 @@ from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, not_fin
 from fair_tta.methods._cross_fit import CrossFitted
 from fair_tta.methods._fitted import check_features
 from fair_tta.methods._predictions import to_predictions
-from fair_tta.methods._registry import find_adapter
+from fair_tta.methods._registry import Adapters, find_adapter
 from fair_tta.prediction import Prediction, facts_table
 
 __all__ = ["FairTPTClassifier"]
@@ -45,6 +52,8 @@ __all__ = ["FairTPTClassifier"]
 if TYPE_CHECKING:
     from fair_tta.auditing import Associations, Audit, Examination, Mitigation
 
+_LOGGER = logging.getLogger(__name__)
+_MANY = 20  # images of a call; with more its cost is logged
 _LARGEST = sys.float_info.max  # less than some whole numbers, which are less than infinity
 
 
@@ -134,6 +143,7 @@ class FairTPTClassifier:
         default = FairTPT() if attributes else ZeroShot()
         method = default if adapter is None else find_adapter(adapter)
         self.adapter: Adapter = check_adapter(method, self.task)
+        self._has_logged_cost = False
 
     def with_adapter(self, adapter: Adapter | str) -> Self:
         """The same classifier with another method; features of prompts and views are shared."""
@@ -256,7 +266,7 @@ class FairTPTClassifier:
     def examine(
         self,
         images: Any,
-        adapters: Iterable[Adapter | str] | Mapping[str, Adapter | str] | None = None,
+        adapters: Adapters | None = ("association-correction",),
         *,
         progress: bool = False,
     ) -> Examination:
@@ -281,14 +291,30 @@ class FairTPTClassifier:
 
     def _stream(self, images: Iterable[Any], progress: bool) -> Iterator[Prediction]:
         batches = ahead if are_files(images) else in_turn
-        if progress:
-            images = tqdm(images, unit="image")
-        for batch in batches(images, self.vision.load, self.batch_size):
-            answers = self._predict_batch(batch.images)
-            batch.settle()
-            yield from answers
-            if batch.error is not None:
-                raise batch.error
+        self._log_cost(images)
+        with image_bar(images, progress) as bar:
+            for batch in batches(images, self.vision.load, self.batch_size):
+                answers = self._predict_batch(batch.images)
+                batch.settle()
+                bar.update(len(answers))
+                yield from answers
+                if batch.error is not None:
+                    raise batch.error
+
+    def _log_cost(self, images: Iterable[Any]) -> None:
+        """Once, if there are many images, each with many views."""
+        is_long = isinstance(images, Sized) and len(images) > _MANY
+        views = self.vision.count
+        if is_long and self.adapter.needs.views and views != 1 and not self._has_logged_cost:
+            self._has_logged_cost = True
+            many = "several" if views is None else views
+            _LOGGER.info(
+                "%s encodes %s views of each image: about %s plain calls per image. A method with "
+                "one view costs about one: with_adapter('association-correction').",
+                type(self.adapter).__name__,
+                many,
+                many,
+            )
 
     def encode(
         self, images: Sequence[ImageInput], *, with_views: bool = True, views: bool | None = None

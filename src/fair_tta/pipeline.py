@@ -41,7 +41,7 @@ class FairPipeline:
     Args:
         model: the pipeline that it replaces, or whatever `FairTPTClassifier` takes.
         sensitive: names of what should not matter, as for `FairTPTClassifier`.
-        adapter: the method, or its name on the command line; `FairTPT()` if None.
+        adapter: the method, or its name on the command line; `AssociationCorrection()` if None.
         slot: what ``{}`` of a `hypothesis_template` becomes, with ``{target}`` and ``{sensitive}``.
         device: where to move the model, None to leave it where it is.
         views: how further views of an image are made.
@@ -85,7 +85,8 @@ class FairPipeline:
         self.backend = resolve(model, None)
         if device is not None:
             move(self.backend, find_device(device))
-        self.sensitive, self.adapter, self.slot = sensitive, find_adapter(adapter), slot
+        self.sensitive, self.slot = sensitive, slot
+        self.adapter: Adapter = find_adapter(adapter or "association-correction")
         self.urls, self.timeout = urls, timeout
         self._options = {"views": views, "seed": seed, "batch_size": batch_size, "cache": Cache()}
         self._classifier = lru_cache(_KEPT)(self._make)

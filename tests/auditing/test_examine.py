@@ -85,7 +85,7 @@ def test_associations_follow_the_weights() -> None:
 
 def test_nothing_sensitive_is_nothing_to_examine(clf: FairTPTClassifier) -> None:
     plain = FairTPTClassifier(clf.backend, TARGETS)
-    for call in (plain.associations, lambda: plain.examine(IMAGES)):
+    for call in (plain.associations, lambda: plain.examine(IMAGES, None)):
         with pytest.raises(FairTTAError, match=r"^`sensitive` should name what should not matter"):
             call()
 
@@ -163,8 +163,15 @@ def test_adapters_in_a_list_have_the_names_of_their_classes(clf: FairTPTClassifi
         clf.examine(IMAGES, [OrthCali(), OrthCali(lam=0)])
 
 
+def test_one_method_unless_asked_otherwise(clf: FairTPTClassifier) -> None:
+    (adapter,) = clf.examine(IMAGES[:3]).document.adapters
+    assert adapter.name == "AssociationCorrection"
+    with pytest.raises(FairTTAError, match="needs sensitive attribute values"):
+        FairTPTClassifier(clf.backend, TARGETS).examine(IMAGES)
+
+
 def test_looking_only(clf: FairTPTClassifier) -> None:
-    found = clf.examine(IMAGES[:3])
+    found = clf.examine(IMAGES[:3], None)
     assert found.document.adapters == ()
     assert found.document.ranking == {"place": (), "light": ()}
     assert found.document.notice not in str(found)

@@ -175,11 +175,11 @@ def test_adapters(width: int) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_progress(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress._Rate, "render", lambda *_: Text("123456.78/s"))
+    monkeypatch.setattr(progress._Pace, "shown", lambda *_: (123456.78, 12345.0))
     console = Console(width=width, file=io.StringIO())
     bar = progress._bar(console)
-    bar.add_task("images", total=10**7, completed=9_876_543)
-    all_there(["9876543/10000000", "123456.78/s", "-:--:--"], printed(bar.get_renderable(), width))
+    bar.add_task("images", total=10**7, completed=9_876_543, pace=progress._Pace())
+    all_there(["9876543/10000000", "123456.78/s", "3:25:45"], printed(bar.get_renderable(), width))
 
 
 def test_names_give_way_before_numbers_are_wrapped() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import islice
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image, UnidentifiedImageError
+from tqdm.auto import tqdm
 
 from fair_tta._io import NotRegularError, open_file
 from fair_tta._models.borrow import quiet
@@ -304,6 +305,12 @@ def are_files(images: Any) -> bool:
 def decoding_threads() -> ThreadPoolExecutor:
     """Threads that decode, as many as there is work and are useful; the caller ends them."""
     return ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1), "fair-tta-decode")
+
+
+def image_bar(images: Any, progress: bool) -> Any:
+    """A progress bar that is there at once; finished images are to be added to it."""
+    total = len(images) if isinstance(images, Sized) else None
+    return tqdm(total=total, unit="image", disable=not progress)
 
 
 def in_turn(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatch]:

@@ -7,10 +7,8 @@ from itertools import islice
 from time import perf_counter
 from typing import Any
 
-from tqdm.auto import tqdm
-
 from fair_tta._identity import classifier_provenance
-from fair_tta._images.load import is_single_image
+from fair_tta._images.load import image_bar, is_single_image
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._measure import audit
 from fair_tta.auditing._run import HarmSets
@@ -52,7 +50,7 @@ def predict_knowing(
             )
     rows = list(zip(*(columns[attribute] for attribute in attributes), strict=True))
     methods = {known: classifier.with_adapter(adapter.knowing(*known)) for known in set(rows)}
-    stream, values_of = iter(tqdm(images, unit="image", disable=not progress)), iter(rows)
+    stream, values_of, bar = iter(images), iter(rows), image_bar(images, progress)
     while batch := list(islice(stream, classifier.batch_size)):
         features = classifier.encode(batch, with_views=adapter.needs.views)
         own = list(islice(values_of, len(batch)))
@@ -63,7 +61,9 @@ def predict_knowing(
             places = [place for place, value in enumerate(own) if value == known]
             found = methods[known].predict_encoded(features[places])
             answers.update(zip(places, found, strict=True))
+        bar.update(len(batch))
         yield from (answers[place] for place in range(len(batch)))
+    bar.close()
 
 
 def audit_classifier(

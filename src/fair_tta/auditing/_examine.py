@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from msgspec import convert
 from PIL.Image import Image
-from tqdm.auto import tqdm
 
 from fair_tta._identity import ORIGIN, classifier_provenance, describe_adapter, environment
-from fair_tta._images.load import in_turn, is_single_image
+from fair_tta._images.load import image_bar, in_turn, is_single_image
 from fair_tta.auditing import _examination as doc
 from fair_tta.auditing._document import AdapterFields, Difference, Measured
 from fair_tta.auditing._examination import Associations, ChangedImages, Examination
@@ -24,7 +23,7 @@ from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
-from fair_tta.methods._registry import find_adapter
+from fair_tta.methods._registry import Adapters, find_adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
 from fair_tta.metrics._calibration import average_sensitive_indifference, mean
 from fair_tta.metrics._columns import Floats
@@ -212,7 +211,7 @@ def _ranking(adapters: Sequence[doc.ExaminedAdapter], attribute: str) -> tuple[s
 def examine_classifier(
     classifier: FairTPTClassifier,
     images: Any,
-    adapters: Iterable[Adapter | str] | Mapping[str, Adapter | str] | None = None,
+    adapters: Adapters | None = ("association-correction",),
     *,
     progress: bool = False,
     interval: Interval = DEFAULT,
@@ -242,8 +241,7 @@ def examine_classifier(
     if is_single_image(images):
         raise FairTTAError("`images` should be several images (got one): examine([image]).")
     images = checked_images(images)
-    if progress:
-        images = tqdm(images, unit="image")
+    bar = image_bar(images, progress)
 
     def answers() -> Iterator[tuple[str, Image, Sequence[Prediction]]]:
         number = count()
@@ -251,10 +249,12 @@ def examine_classifier(
             if batch.error is not None:
                 raise batch.error
             found = _predictions(classifier, batch.images, [ZeroShot(), *methods.values()])
+            bar.update(len(batch.images))
             for image, predictions in zip(batch.images, found, strict=True):
                 yield f"image {next(number)}", image, predictions
 
-    return examine_answers(classifier, methods, answers(), interval=interval)
+    with bar:
+        return examine_answers(classifier, methods, answers(), interval=interval)
 
 
 def examine_answers(
@@ -285,7 +285,7 @@ def examine_answers(
 
 
 def named_adapters(
-    adapters: Iterable[Adapter | str] | Mapping[str, Adapter | str] | None,
+    adapters: Adapters | None,
 ) -> dict[str, Adapter]:
     """Adapters by name; that of the class if none is given."""
     if isinstance(adapters, Mapping):

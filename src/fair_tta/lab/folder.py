@@ -95,7 +95,7 @@ def audit_folder(
     fail_on: str = "zero-shot",
     notes: Sequence[str] = (),
     conclude: Callable[[AuditDocument], Mapping[str, Any]] = lambda _: {},
-    progress: Progress | None = None,
+    progress: Progress = lambda *_: None,
     fitting: Counting = lambda *_: None,
 ) -> FolderAudit:
     """Classify the images of a folder with several adapters and measure the answers.
@@ -135,7 +135,7 @@ def audit_folder(
         fail_on: the name of the adapter that they are about.
         notes: sentences that the audit's warnings are to begin with.
         conclude: is called with the figures; what it returns is added to the provenance.
-        progress: receives after each row how many are finished, and how many there are.
+        progress: receives first, and after each batch, how many rows are finished, and of how many.
         fitting: receives how many images of the reference are finished.
     """
     if not adapters:
@@ -192,7 +192,8 @@ def audit_folder(
             write_row(listing, ["row", "problem", "what"])
             write_row(predictions, _header(labels.sensitive, adapters))
             answered = runner.stream(chosen, _image, size=size, seed=seed, read_ahead=True)
-            for (place, row), answers in answered:
+            progress(0, total)
+            for seen, ((place, row), answers) in enumerate(answered, start=1):
                 problem = _problem(row, answers)
                 if problem is not None:
                     problems = problems.add(problem)
@@ -204,7 +205,7 @@ def audit_folder(
                     gallery.add(row, answers)
                     images.append(_source(row))
                 done, used = done + (place > 0), used + isinstance(row, Record)
-                if progress is not None:
+                if seen % size == 0 or seen == len(chosen):
                     progress(done, max(done, total))
         if not any(run.labels for run in columns.values()):
             if not (folder / AUDIT).exists():  # an earlier audit stays, with its problems
@@ -361,7 +362,7 @@ def examine_folder(
 
     Args:
         classifier: with sensitive names.
-        adapters: methods to compare with zero-shot, by name.
+        adapters: methods to compare with zero-shot, by name; zero-shot itself is left out.
         images: paths, and folders that could not be listed, each time it is called.
         out: a folder for ``examine.json``, ``examine.html`` and finished rows; None writes none.
         interval: how intervals are made.
@@ -378,12 +379,12 @@ def examine_folder(
         provenance: what else to write down.
         fitted: is called with the methods after they were fitted.
         problem: is called with the reason why an image cannot be used.
-        progress: is called after each image with how many are finished.
+        progress: is called first, and after each batch, with how many images are finished.
         fitting: is called after each image of the reference.
     """
     methods = fit_adapters(
         classifier,
-        adapters,
+        {name: one for name, one in adapters.items() if not isinstance(one, ZeroShot)},
         reference,
         lambda: image_sources(images()),
         reference_is_data=reference_is_data,
@@ -405,6 +406,7 @@ def examine_folder(
             read_ahead=read_ahead,
         )
         done = 0
+        progress(done, None)
         for done, (path, predictions) in enumerate(found, start=1):
             name = printable(str(Path(*Path(path).parts[-2:])))
             if isinstance(predictions, str):
@@ -412,7 +414,9 @@ def examine_folder(
                 reasons.append(predictions.replace(repr(path), repr(name)))
             else:
                 yield name, path, predictions
-            progress(done, None)
+            if done % classifier.batch_size == 0:
+                progress(done, None)
+        progress(done, None)
         if not done:
             raise FairTTAError(NO_IMAGE)
         if len(reasons) == done:

@@ -17,10 +17,9 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkabl
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 from typing_extensions import Self
 
-from fair_tta._images.load import is_single_image
+from fair_tta._images.load import image_bar, is_single_image
 from fair_tta._linalg import of_length_one
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, ImageError, ModelError, SmallReferenceWarning
@@ -111,9 +110,11 @@ def _encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator
             f"`images` should be many reference images (got one {type(images).__name__}; "
             "features: `fit_encoded`)."
         )
-    stream = iter(tqdm(images, unit="image") if progress else images)
-    while part := list(islice(stream, classifier.batch_size)):
-        yield classifier.encode(part, with_views=False)
+    stream = iter(images)
+    with image_bar(images, progress) as bar:
+        while part := list(islice(stream, classifier.batch_size)):
+            yield classifier.encode(part, with_views=False)
+            bar.update(len(part))
 
 
 def _as_batches(features: Any) -> Iterable[Tensor]:

@@ -15,13 +15,13 @@ import pickle
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from hashlib import sha256
 from pathlib import Path, PureWindowsPath
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -287,6 +287,10 @@ def parse_adapter(text: str, folder: Path = Path()) -> Adapter:
     first, *others = (_one(stage, folder) for stage in _CHAIN.split(text)[::2])
     adapter: Adapter = reduce(Chained, others, first)
     return adapter
+
+
+Adapters: TypeAlias = Iterable[Adapter | str] | Mapping[str, Adapter | str]
+"""Methods or their names on the command line, or these by name."""
 
 
 def find_adapter(adapter: Any) -> Any:

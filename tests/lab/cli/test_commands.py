@@ -191,14 +191,24 @@ def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     with progress_bar(None, "rows") as update:
         update(5, 10)
     assert capsys.readouterr().err == ""
-    clock = iter([0.0, 10.0, 11.0, 20.0])
-    monkeypatch.setattr("fair_tta.lab._cli.console.time.monotonic", lambda: next(clock))
+    clock = 100.0
+    monkeypatch.setattr("fair_tta.lab._cli.console.time.monotonic", lambda: clock)
     with progress_bar(True, "rows") as update:
-        for done in (100, 120, 121, 140):  # a hundred were finished before
-            update(done, 140)
+        update(0, 196)
+        for done in range(10, 101, 10):  # a hundred were finished before
+            clock += 0.01
+            update(done, 196)
+        for done in range(116, 197, 16):
+            clock += 8.0
+            update(done, 196)
     assert capsys.readouterr().err.splitlines() == [
-        "120 of 140 rows, 2.00 rows/s, 10 s left",
-        "140 of 140 rows, 2.00 rows/s",
+        "0 of 196 rows",
+        "116 of 196 rows, 2.00 rows/s, 40 s left",
+        "132 of 196 rows, 2.00 rows/s, 32 s left",
+        "148 of 196 rows, 2.00 rows/s, 24 s left",
+        "164 of 196 rows, 2.00 rows/s, 16 s left",
+        "180 of 196 rows, 2.00 rows/s, 8 s left",
+        "196 of 196 rows, 2.00 rows/s",
     ]
 
 

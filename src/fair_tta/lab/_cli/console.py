@@ -7,8 +7,10 @@ import os
 import sys
 import time
 import warnings
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -21,7 +23,6 @@ from rich.progress import (
     Task,
     TaskID,
     TextColumn,
-    TimeRemainingColumn,
 )
 from rich.table import Column
 from rich.text import Text
@@ -49,6 +50,7 @@ INTERRUPTED = 130  # by Ctrl-C
 PIPE_CLOSED = 141  # as the shell reports a program that SIGPIPE ended
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 _SECONDS = 5.0  # between lines of progress in a log
+_CLOSE = 1.0  # seconds within which counts of a pace are one
 
 T = TypeVar("T")
 
@@ -170,12 +172,14 @@ def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Counting]]:
 
             def counting(unit: str) -> Counting:
                 tasks: list[TaskID] = []
+                pace = _Pace()
 
                 def update(done: int, total: int | None) -> None:
-                    if not tasks:  # what an earlier run has finished is not part of the rate
+                    pace.add(done)
+                    if not tasks:
                         for other in bar.task_ids:
                             bar.update(other, visible=False)
-                        tasks.append(bar.add_task(unit, total=total, completed=done))
+                        tasks.append(bar.add_task(unit, total=total, pace=pace))
                     bar.update(tasks[0], completed=done, total=total)
 
                 return update
@@ -190,6 +194,33 @@ def progress_bar(wanted: bool | None, unit: str) -> Iterator[Counting]:
         yield bars(unit)
 
 
+class _Pace:
+    """How many are finished in a second: over the last two thirds of the time since the first
+    count, so that neither rows of an earlier run nor a slow start counts for long.
+    """
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[float, int]] = []  # when, and how many were finished
+
+    def add(self, done: int) -> None:
+        """One more count."""
+        now = time.monotonic()
+        if len(self._seen) > 1 and now - self._seen[-2][0] < _CLOSE:
+            self._seen.pop()
+        self._seen.append((now, done))
+
+    def shown(self, total: int | None) -> tuple[float, float | None] | None:
+        """The rate and the seconds left, or None if nothing was finished of late."""
+        now, first = time.monotonic(), self._seen[0][0]
+        third = first + (now - first) / 3
+        start, before = self._seen[bisect_right(self._seen, (third, sys.maxsize)) - 1]
+        end, done = self._seen[-1]
+        if done == before:
+            return None
+        rate = (done - before) / (end - start)
+        return rate, None if total is None else max(0.0, (total - done) / rate - (now - end))
+
+
 def _bar(console: Console) -> Progress:
     """Where it is narrow the bar gives way, not the numbers."""
     whole = Column(no_wrap=True)
@@ -198,8 +229,6 @@ def _bar(console: Console) -> Progress:
         BarColumn(bar_width=None, table_column=Column(ratio=1)),
         MofNCompleteColumn(table_column=whole),
         _Rate(table_column=whole),
-        TimeRemainingColumn(table_column=whole),
-        TextColumn("left"),
         console=console,
         transient=True,
         expand=True,
@@ -208,27 +237,31 @@ def _bar(console: Console) -> Progress:
 
 class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
-        return Text("" if task.speed is None else f"{task.speed:.2f}/s")
+        found = task.fields["pace"].shown(task.total)
+        if found is None:
+            return Text("-:--:-- left")
+        rate, left = found
+        time_left = "-:--:--" if left is None else timedelta(seconds=round(left))
+        return Text(f"{rate:.2f}/s {time_left} left")
 
 
 def _lines(unit: str) -> Counting:
     """Progress as lines, for logs."""
-    first: tuple[float, int] | None = None
-    last = 0.0
+    pace, last = _Pace(), 0.0
 
     def update(done: int, total: int | None) -> None:
-        nonlocal first, last
+        nonlocal last
+        pace.add(done)
         now = time.monotonic()
-        start, before = first = first or (now, done)
         if now - last < _SECONDS and done != total:
             return
         last = now
         line = f"{done}{'' if total is None else f' of {total}'} {unit}"
-        if done > before and now > start:
-            rate = (done - before) / (now - start)
-            line += f", {rate:.2f} {unit}/s"
-            if total is not None and done != total:
-                line += f", {(total - done) / rate:.0f} s left"
+        found = pace.shown(total)
+        if found is not None:
+            line += f", {found[0]:.2f} {unit}/s"
+            if found[1]:
+                line += f", {found[1]:.0f} s left"
         print(line, file=sys.stderr, flush=True)
 
     return update

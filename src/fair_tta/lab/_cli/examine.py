@@ -23,11 +23,10 @@ def examine_command(
         typer.Option(
             metavar="METHODS",
             help="Methods to try, with commas between them, written as for `fair-tta predict "
-            "--adapter`; each is compared with zero-shot.",
-            show_default="none, look only",
+            "--adapter`; each is compared with zero-shot, and zero-shot alone looks only.",
             autocompletion=options.complete_adapters,
         ),
-    ] = [],  # noqa: B006
+    ] = ["association-correction"],  # noqa: B006
     reference: options.ReferenceDir = None,
     reference_is_data: options.ReferenceIsData = False,
     as_json: Annotated[bool, typer.Option("--json", help="The examination as JSON.")] = False,
@@ -73,7 +72,7 @@ def examine_command(
         from fair_tta.methods import ZeroShot
         from fair_tta.methods._registry import parse_adapters
 
-        methods = usage("--adapters", parse_adapters, adapters) if adapters else {}
+        methods = usage("--adapters", parse_adapters, adapters)
         options.check_methods(methods, reference)
         classifier = options.make_classifier(context, adapter=ZeroShot())
         is_fitted = all(method.is_fitted for method in methods.values())

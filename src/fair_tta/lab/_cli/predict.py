@@ -184,6 +184,7 @@ def predict_command(
             read_ahead="-" not in images,  # whoever types waits for answers
         )
         with progress_bar(wanted, "images") as update:
+            update(0, None)
             for path, found in answered:
                 done += 1
                 if isinstance(found, str):
@@ -194,8 +195,9 @@ def predict_command(
                 if done % batch_size == 0:
                     show(pending, *names, done == batch_size)
                     pending.clear()
-                update(done, None)
+                    update(done, None)
             if pending or not done:
+                update(done, None)
                 show(pending, *names, done < batch_size)
     if not done:
         log(f"Error: {NO_IMAGE}")

@@ -70,6 +70,7 @@ def fit_on_images(
             yield one.image
 
     features: list[Tensor] = []
+    progress(0, None)
     for some in batched(loaded(), classifier.batch_size):
         features.append(classifier.encode(list(some), with_views=False).float().cpu())
         classifier.vision.forget()  # nobody asks for these images again

@@ -30,7 +30,6 @@ from fair_tta.lab.folder import (
     audit_folder,
     examine_folder,
 )
-from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 
 _LONGEST = 120  # characters of a name
@@ -152,7 +151,7 @@ def examine_uploads(
         paths = [str(folder / name) for name in stage(files, folder)]
         examine_folder(
             classifier,
-            {name: one for name, one in methods.items() if not isinstance(one, ZeroShot)},
+            methods,
             lambda: paths,
             out,
             notes=notes,
