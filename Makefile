@@ -16,7 +16,7 @@ TWO := -n 2 --dist loadfile
 .PHONY: help demo test test-all test-hard fuzz chaos soak lint docs widths pictures coverage versions release-check clean
 
 help:
-	@echo "make demo   every method on the embedded model and world, offline, about two minutes"
+	@echo "make demo   every method on the embedded model and world, offline, less than a minute"
 	@echo "make test   run the tests, offline (make test ARGS='-k prompts -p cpu_times' passes options to pytest)"
 	@echo "make test-all  and those that are marked slow: kills, servers, Ray, other devices, examples"
 	@echo "make test-hard  the tests as other machines run them: old and new processors, threads, busy (an hour and a half)"

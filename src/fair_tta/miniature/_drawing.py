@@ -46,9 +46,9 @@ def land(random: Random) -> Image.Image:
         x, width = random.uniform(0, _BIG), random.uniform(4, 10)
         foot = horizon + random.uniform(0.0, 0.35) * _BIG
         pen.rectangle((x, 0, x + width, foot), fill=bark)
-    for _ in range(40):
-        x, y = random.uniform(0, _BIG), random.uniform(horizon, _BIG)
-        pen.line((x, y, x + random.uniform(-3, 3), y - 6), fill=_lighter(grass, 0.8), width=1)
+    blade = _lighter(grass, 0.8)
+    for x, y, lean in random.uniform((0, horizon, -3), (_BIG, _BIG, 3), (40, 3)).tolist():
+        pen.line((x, y, x + lean, y - 6), fill=blade, width=1)
     return image
 
 
@@ -159,9 +159,9 @@ def ground(image: Image.Image, random: Random, *, snow: float, night: float) -> 
     white = _lighter(_near(random, (226, 230, 236)), dim)
     pen = ImageDraw.Draw(image)
     pen.rectangle((0, horizon, _BIG, _BIG), fill=_mixed(grass, white, snow * 0.5))
-    for _ in range(60):
-        x, y, r = random.uniform(0, _BIG), random.uniform(horizon, _BIG), random.uniform(4, 10)
-        patch = white if random.random() < snow else grass
+    ranges = (0, horizon, 4, 0), (_BIG, _BIG, 10, 1)
+    for x, y, r, part in random.uniform(*ranges, (60, 4)).tolist():
+        patch = white if part < snow else grass
         pen.ellipse((x - r, max(horizon, y - r / 2), x + r, y + r / 2), fill=patch)
 
 
@@ -234,7 +234,7 @@ def _gradient(top: Colour, bottom: Colour, horizon: int) -> Image.Image:
     above = np.asarray(top) * (1 + 0.08 * y / _BIG)
     below = np.asarray(bottom) * (1.1 - 0.25 * y / _BIG)
     rows = np.where(y < horizon, above, below).clip(0, 255).astype(np.uint8)
-    return Image.fromarray(np.repeat(rows[:, None], _BIG, axis=1))
+    return Image.fromarray(rows[:, None]).resize((_BIG, _BIG), Image.Resampling.NEAREST)
 
 
 def _near(random: Random, colour: Colour, spread: float = 14) -> Colour:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from report_samples import Page
 from rich.console import Console
 from typer.testing import CliRunner
@@ -21,17 +22,18 @@ from fair_tta.lab._cli import app
 from fair_tta.lab._runs.job import Job
 from fair_tta.lab.bench._demo import (
     METHODS,
+    ONE_VIEW,
     REFERENCE_IMAGES,
-    SHOWN_COLUMNS,
+    WITH_VIEWS,
     Episode,
-    demo_tables,
-    effect_table,
+    demo_table,
     gallery,
+    one_thread,
     run_episodes,
     to_audits,
     to_html,
 )
-from fair_tta.lab.bench._figures import COLUMNS, cell, shown_figure
+from fair_tta.lab.bench._figures import cell, shown_figure
 from fair_tta.lab.bench._tables import to_rich
 from fair_tta.lab.report._numbers import times
 from fair_tta.metrics import Estimate
@@ -89,24 +91,33 @@ def test_figures_are_those_of_the_predictions(
             assert found == pytest.approx(lowest)
 
 
-def test_one_worst_group_one_number(episodes: list[Episode], audits: dict[str, Audit]) -> None:
-    """The terminal, the overview, and the pages below it tell the same."""
-    page = Page(to_html(episodes, audits))
-    tables = demo_tables(episodes, audits, digits=0)
-    for number, (task, table) in enumerate(zip(TASKS, tables, strict=True), start=1):
-        overview = page.tables[f"table {number}"]
+def test_the_table_is_that_of_the_audits(episodes: list[Episode], audits: dict[str, Audit]) -> None:
+    """In the terminal and on the page, each figure beside that of the page's own table."""
+    table = demo_table(audits.items())
+    page = Page(to_html(episodes, audits, {"birds": audits["birds"]}, table))
+    assert page.tables["table 1"][1:] == [[text for text, _ in row] for row in table.rows]
+    rows = iter(table.rows)
+    for number, audit in enumerate(audits.values(), start=1):
         below = page.tables[f"audit-{number}-table-metrics"]
         (wga,) = (row for row in below if row[0].startswith("Worst-group accuracy (class / group)"))
-        console = Console(width=200, record=True, file=StringIO())
-        console.print(to_rich(table))
-        terminal = console.export_text()
-        for row, cell_below in zip(overview[1:], wga[1:], strict=True):
-            value = 100 * audits[task].estimate("worst_group_accuracy", row[0]).value
-            shown = row[2].partition("]")[0] + "]"
-            assert shown.startswith(f"{value:.1f} [")
-            assert cell_below.startswith(shown)
-            (line,) = (x for x in terminal.splitlines() if x.startswith(f"{row[0]} "))
-            assert f" {value:.1f} [" in line
+        changes = {c.run: c.adjusted for c in audit.document.comparisons}
+        for run, cell_below in zip(audit.document.runs, wga[1:], strict=True):
+            _, method, n, gap, change, accuracy, worst, cost = next(rows)
+            assert (method[0], n[0]) == (run.name, str(2 * IMAGES))
+            for cell_above, figure in (
+                (gap, run.metrics.typical_gap),
+                (accuracy, run.metrics.accuracy),
+                (worst, run.metrics.worst_group_accuracy),
+            ):
+                assert figure.value is not None
+                assert cell_above[0].split()[0] == f"{100 * figure.value:.1f}"
+            assert cell_below.startswith(worst[0].split()[0])
+            if run.name in changes:
+                found = changes[run.name].typical_gap
+                side = -(found.low > 0) or int(found.high < 0) if found.low and found.high else 0
+                assert change == (shown_figure(found.estimate, side, sign="+"), side)
+            else:
+                assert (change, cost[0]) == (("", 0), times(1.0))
 
 
 def test_logit_balance_is_fitted_for_each_task_and_not_on_what_is_asked(
@@ -121,12 +132,6 @@ def test_logit_balance_is_fitted_for_each_task_and_not_on_what_is_asked(
     assert len({hash(adapter) for adapter in fitted.values()}) == len(TASKS)
 
 
-def test_cost_is_told_against_zero_shot(episodes: list[Episode], audits: dict[str, Audit]) -> None:
-    for table in demo_tables(episodes, audits):
-        assert table.rows[0][-1][0] == times(1.0)
-    assert [times(cost)[:-2] for cost in (1.0, 1.14, 47.6)] == ["1.0", "1.1", "48"]
-
-
 def test_views_are_part_of_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the time of this process alone: a busy machine may take longer for anything."""
     monkeypatch.setattr("fair_tta.lab._runs.worker.time.perf_counter", time.process_time)
@@ -135,50 +140,25 @@ def test_views_are_part_of_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     assert many.seconds > one.seconds
 
 
-def test_tables_fit_a_narrow_terminal(episodes: list[Episode], audits: dict[str, Audit]) -> None:
-    for table in demo_tables(episodes, audits, digits=0):
-        console = Console(width=80, record=True, file=StringIO())
-        console.print(to_rich(table))
-        text = console.export_text()
-        assert "…" not in text
-        assert text.count("method") == 1, "one table, not two"
-        assert all(method in text for method in METHODS)
-        assert all(column.title in text for column in COLUMNS if column.key != "bias")
-
-
-def test_cells_are_marked_as_the_paired_interval_of_the_audit_says(
-    episodes: list[Episode], audits: dict[str, Audit]
-) -> None:
-    for table, audit in zip(demo_tables(episodes, audits), audits.values(), strict=True):
-        assert all(side == 0 for _, side in table.rows[0])
-        found = {c.run: c.adjusted.by_name() for c in audit.document.comparisons}
-        for (method, _), *cells in table.rows[1:]:
-            for column, (text, side) in zip(SHOWN_COLUMNS[:3], cells, strict=False):
-                change = found[method][column.key]
-                assert change.low is not None
-                assert change.high is not None
-                up = 1 if change.low > 0 else -1 if change.high < 0 else 0
-                assert side == column.better * up
-                assert text.endswith(("]", " +", " -")[side])
-
-
-def test_effects_have_their_intervals_and_fit(audits: dict[str, Audit]) -> None:
-    overview = effect_table(audits)
-    assert f"{2 * IMAGES} images of each task" in overview.title
-    assert len(overview.rows) == len(TASKS) * (len(METHODS) - 1)
+def test_the_table_fits_a_narrow_terminal(audits: dict[str, Audit]) -> None:
     console = Console(width=80, record=True, file=StringIO())
-    console.print(to_rich(overview))
+    console.print(to_rich(demo_table(audits.items())))
     text = console.export_text()
-    for task, method, *cells in overview.rows:
-        comparisons = {c.run: c for c in audits[task[0]].document.comparisons}
-        change = comparisons[method[0]].adjusted.equalized_odds_difference.estimate
-        assert change.low is not None
-        assert change.high is not None
-        side = -(change.low > 0) or int(change.high < 0)
-        assert cells[-1] == (shown_figure(change, side, sign="+"), side)
-        assert method[0].partition(">>")[0] in text
-    change = Estimate(-0.053, 9, -0.079, 0.028)
-    assert shown_figure(change, sign="+") == "-5.3 [-7.9, +2.8]"
+    assert "…" not in text
+    assert text.count("method") == 1 + text.startswith("Every method"), "one table, not two"
+    assert all(method in text for method in METHODS)
+
+
+def test_methods_with_views_come_afterwards() -> None:
+    assert set(ONE_VIEW) | set(WITH_VIEWS) == set(METHODS)
+    assert set(ONE_VIEW) & set(WITH_VIEWS) == {"ZeroShot"}
+
+
+def test_threads_are_as_they_were() -> None:
+    before = torch.get_num_threads()
+    with one_thread():
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before
 
 
 def test_cells_as_text() -> None:
@@ -198,15 +178,14 @@ def test_the_audit_pools_the_seeds(audits: dict[str, Audit]) -> None:
     assert audit.document.data.n == 2 * IMAGES
 
 
-def test_the_page_shows_tables_and_changed_pictures(
+def test_the_page_is_that_of_audits_with_changed_images(
     episodes: list[Episode], audits: dict[str, Audit]
 ) -> None:
-    page = to_html(episodes, audits)
+    few = {"birds": audits["birds"]}
+    page = to_html(episodes, audits, few, demo_table(audits.items()))
     assert page.startswith("<!DOCTYPE html>")
-    for table in demo_tables(episodes, audits):
-        assert all(text.partition(" ")[0] in page for row in table.rows for text, _ in row[1:])
-    changed = sum(len(gallery(episodes, task)) for task in TASKS.values())
-    assert page.count("data:image/png") == changed
+    assert f"birds: methods with views, {2 * IMAGES} images" in page
+    assert page.count("data:image/png") == sum(len(gallery(episodes, task)) for task in TASKS)
 
 
 def test_other_methods_can_be_compared() -> None:
@@ -222,11 +201,11 @@ def test_other_methods_can_be_compared() -> None:
 @pytest.mark.slow
 def test_the_command_writes_the_report(tmp_path: Path) -> None:
     out = tmp_path / "demo.html"
-    few = ["demo", "--out", str(out), "--one-view", "9"]
+    few = ["demo", "--out", str(out), "--one-view", "18"]
     result = CliRunner().invoke(app, [*few, "--seeds", "1", "--pictures", "4"])
     assert result.exit_code == 0, result.output
     assert "FairTPT-MO" in result.stdout
-    assert "One view, 9 images of each task" in result.stdout.replace("\n", " ")
+    assert result.stdout.index("LogitBalance") < result.stdout.index("What to do")
     assert out.read_text("utf-8").startswith("<!DOCTYPE html>")
 
 
