@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _HEADS = {
     "accuracy": "accuracy",
     "worst_group_accuracy": "worst group",
-    "bias": "gap",
+    "typical_gap": "typical gap",
     "equalized_odds_difference": "EOD",
 }  # the figures that fit into a narrow table
 _PRINTED = ("accuracy", "balanced_accuracy", *list(_HEADS)[1:])
@@ -137,7 +137,7 @@ class Audit(Written):
     def _table(self) -> list[list[str]]:
         """The heads, then each run: percent with intervals."""
         figures = [(run.name, run.metrics.by_name()) for run in self.document.runs]
-        rows = [[name, *(_percent(found[key]) for key in _HEADS)] for name, found in figures]
+        rows = [[name, *(_percent(found.get(key)) for key in _HEADS)] for name, found in figures]
         return [["", *_HEADS.values()], *rows]
 
     def to_latex(self) -> str:
@@ -238,8 +238,8 @@ def _numbers(figure: EstimateFields) -> dict[str, float | int | None]:
     return {"value": figure.value, "low": figure.low, "high": figure.high, "n": figure.n}
 
 
-def _percent(figure: EstimateFields) -> str:
-    return "n/a" if figure.value is None else figure.shown().replace("%", "")
+def _percent(figure: EstimateFields | None) -> str:
+    return "n/a" if figure is None or figure.value is None else figure.shown().replace("%", "")
 
 
 def _escaped(text: str) -> str:

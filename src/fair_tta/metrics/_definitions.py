@@ -253,7 +253,7 @@ BIAS = Metric(
     change=_extreme(extremes.shortfall),
     interval=partial(_run_ends, extremes.shortfall),
     worst_of=_PAIRS,
-    title="Gap (class / group)",
+    title="Accuracy minus worst group (class / group)",
     better=-1,
     meaning="Accuracy minus worst-group accuracy; the literature calls it bias. 0 means no "
     "disparity.",
@@ -267,7 +267,7 @@ BIAS_S = Metric(
     interval=partial(_run_ends, extremes.shortfall_of_values),
     over=_VALUES,
     worst_of=_VALUES,
-    title="Gap (group)",
+    title="Accuracy minus worst group (group)",
     better=-1,
     meaning="The same with groups of one sensitive value. 0: no disparity.",
     since="0.1",

@@ -9,10 +9,12 @@ import pytest
 from fair_tta.auditing._document import Difference, Measured
 from fair_tta.lab.report._drawings import (
     DRAWING_WIDTH,
+    BeforeAfter,
     Dot,
     DotRow,
     ReferenceLine,
-    difference_dots,
+    before_and_after,
+    difference_dot,
     dot_plot,
     dot_rows,
     heat_map,
@@ -85,15 +87,31 @@ def test_dots_lie_where_their_values_are() -> None:
 
 def test_lines_stand_beside_dots_and_cross_no_words() -> None:
     dots = [Dot(name, Measured(0.5, 0.4, 0.6, 9, None)) for name in ("first", "then")]
-    lines = [ReferenceLine(0.9, "all images", "all")]
-    root = ElementTree.fromstring(dot_plot(dots, "Right", reach=(0.0, 1.0), lines=lines).svg)
-    found = [line for line in root.iter("line") if line.get("class") == "all"]
+    lines = [ReferenceLine(0.9, "all images", "dashed")]
+    rows = [DotRow(dot.name, [dot]) for dot in dots]
+    root = ElementTree.fromstring(dot_rows(rows, "Right", reach=(0.0, 1.0), lines=lines).svg)
+    found = [line for line in root.iter("line") if line.get("class") == "dashed"]
     tops = [float(line.get("y1") or 0) for line in found]
     dot_ys = [float(circle.get("cy") or 0) for circle in root.iter("circle")]
     words = [float(t.get("y") or 0) for t in root.iter("text") if t.get("class") == "name halo"]
     assert len(found) == len(words) == 2
     assert all(word < top < y for word, top, y in zip(words, tops, dot_ys, strict=True))
     assert float(found[0].get("y2") or 0) < words[1] - 10  # the height of a letter
+
+
+def test_before_is_hollow_and_after_is_filled() -> None:
+    rows = [
+        BeforeAfter("a", 1200, 0.4, 0.6, "40 to 60", "+9 / -3", "good"),
+        BeforeAfter("b", 10, 0.9, 0.8, "90 to 80", "+0 / -1", ""),
+    ]
+    chart = before_and_after(rows, "Groups")
+    assert chart.alt == "Groups. a (n = 1,200): 40 to 60, +9 / -3; b (n = 10): 90 to 80, +0 / -1."
+    root = ElementTree.fromstring(chart.svg)
+    circles = [(c.get("class"), float(c.get("cx") or 0)) for c in root.iter("circle")]
+    assert [kind for kind, _ in circles] == ["hollow", "good", "hollow", None]
+    (_, a0), (_, a1), (_, b0), (_, b1) = circles
+    assert a0 == 8
+    assert a1 - a0 == pytest.approx(2 * (b0 - b1))
 
 
 @pytest.mark.parametrize("high", [0.0, 0.004, 0.03, 0.2, 0.77, 1.0])
@@ -107,12 +125,12 @@ def test_axes_reach_far_enough(high: float) -> None:
 def test_several_dots_in_a_row_are_numbered_and_named() -> None:
     figures = [Measured(x, x - 0.1, x + 0.1, 9, None) for x in (0.8, 0.6)]
     dots = [Dot(name, figure) for name, figure in zip(("all", "worst"), figures, strict=True)]
-    chart = dot_rows([DotRow("run", dots, "gap 20.0")], "Rates", reach=(), first=2)
-    assert chart.alt == "Rates. run: all 80.0 [70.0, 90.0], worst 60.0 [50.0, 70.0], gap 20.0."
+    chart = dot_rows([DotRow("run", dots)], "Rates", reach=())
+    assert chart.alt == "Rates. run: all 80.0 [70.0, 90.0], worst 60.0 [50.0, 70.0]."
     shown = texts(chart.svg)
-    assert {"2  all", "3  worst", "2", "3", "gap 20.0", "50", "90"} <= set(shown)
+    assert {"1  all", "2  worst", "1", "2", "50", "90"} <= set(shown)
     circles = [c.get("class") for c in ElementTree.fromstring(chart.svg).iter("circle")]
-    assert circles == ["series-1", "series-2"] * 2  # of the legend and of the row
+    assert circles == ["series-0", "series-1"] * 2  # of the legend and of the row
     many = [DotRow(str(i), dots) for i in range(30)]
     assert dot_rows(many, "Rates").alt == "Rates. The tables have the figures."
 
@@ -131,13 +149,13 @@ def test_what_is_not_known_is_not_drawn() -> None:
     assert not list(root.iter("circle"))
     assert "n/a" in texts(ElementTree.tostring(root, "unicode"))
     mini = ElementTree.fromstring(
-        difference_dots([(Difference(None, None, None, 0, "x"), "")], 0, "y").svg
+        difference_dot(Difference(None, None, None, 0, "x"), "", 0, "y").svg
     )
     assert not list(mini.iter("circle"))
 
 
 def test_a_change_lies_beside_the_line_of_no_change() -> None:
-    chart = difference_dots([(Difference(-0.1, -0.2, 0.05, 9, None), "good")], 0.2, "down")
+    chart = difference_dot(Difference(-0.1, -0.2, 0.05, 9, None), "good", 0.2, "down")
     root = ElementTree.fromstring(chart.svg)
     (circle,) = root.iter("circle")
     zero, interval = root.iter("line")

@@ -122,7 +122,7 @@ def test_nothing_is_loaded_and_nothing_runs(pages: dict[str, str], name: str) ->
 @pytest.mark.parametrize("name", NAMES)
 def test_images_and_tables_can_be_read_aloud(pages: dict[str, str], name: str) -> None:
     page = Page(pages[name])
-    assert len(page.all("svg")) >= 2
+    assert page.all("svg")
     for svg in page.all("svg"):
         assert svg["role"] == "img"
         assert len(svg["aria-label"] or "") > 40
@@ -163,7 +163,7 @@ def test_every_number_of_the_metrics_is_that_of_the_document(
     for name in ("one run", "one run, no scores", "three runs", "absent values", "many runs"):
         document = audits[name].to_dict()
         rows = Page(pages[name]).tables["audit-table-metrics"]
-        assert len(rows) == 12
+        assert len(rows) == 13
         for row, metric in zip(rows[1:], document["runs"][0]["metrics"], strict=True):
             for i, (cell, run) in enumerate(zip(row[1:], document["runs"], strict=True)):
                 figure = run["metrics"][metric]
@@ -229,21 +229,14 @@ def test_intervals_are_named_as_they_were_made() -> None:
     assert "Wilson for rates of groups" in named
     for cell in cells:
         assert metrics.wilson(cell.correct, cell.n, level) == ends(cell.true_positive_rate)
-    assert "Clopper and Pearson for the worst group and the gap to it" in named
-    together = 1 - (1 - level) / len(cells)
-    exact = [metrics.clopper_pearson(cell.correct, cell.n, together) for cell in cells]
-    lowest = tuple(min(every) for every in zip(*exact, strict=True))
-    assert lowest == ends(run.metrics.worst_group_accuracy)
-    mean = run.metrics.accuracy.value or 0.0
-    assert (mean - lowest[1], mean - lowest[0]) == ends(run.metrics.bias)
+    assert "Clopper and Pearson for the worst group;" in named
+    exact = [metrics.clopper_pearson(cell.correct, cell.n, level) for cell in cells]
+    assert run.metrics.worst_group_accuracy.low == pytest.approx(min(low for low, _ in exact))
     assert "Price and Bonett for balanced accuracy" in named
     right, n = (np.array([getattr(c, key) for c in cells], float) for key in ("correct", "n"))
     assert run.metrics.balanced_accuracy is not None
     assert mean_rate_ends(right, n, level) == ends(run.metrics.balanced_accuracy)
-    resampled = "for accuracy and for gaps between groups (equalized odds, equal opportunity"
-    assert "200 resamples (seed 0" in named
-    assert resampled in named
-    assert "draws of noise for the calibration error" in named
+    assert "200 draws of noise (seed 0) for the calibration error" in named
     assert "Wald with an image added at either end for ATC and ASI" in named
     assert "Holm" not in named[: named.index("Settings of each run")]
 
@@ -266,15 +259,6 @@ def test_changes_and_confusions_are_those_of_the_document(
     confusions = [table for table in tables if table[0][0] == "true \\ answer"]
     expected = [group["confusion"] for run in document["runs"] for group in run["groups"]]
     assert [[[int(x) for x in row[1:]] for row in t[1:]] for t in confusions] == expected
-
-
-def test_what_one_image_of_the_worst_group_is_worth(pages: dict[str, str]) -> None:
-    document = sample().to_dict()
-    worst = document["runs"][0]["metrics"]["worst_group_accuracy"]
-    text = Page(pages["three runs"]).text
-    assert f"is worth {100 / worst['n']:.1f} points of that group's accuracy" in text
-    assert "On 1 image, a gave" in Page(pages["one image"]).text
-    assert "One image of x / v is worth 100.0 points" in Page(pages["one image"]).text
 
 
 def test_what_is_absent_has_a_reason(pages: dict[str, str]) -> None:
@@ -400,7 +384,7 @@ def test_write_report(tmp_path: Path, audits: dict[str, Audit], pages: dict[str,
     write_report(audits["one run"], tmp_path / "a.HTML")
     assert (tmp_path / "a.HTML").read_text("utf-8") == pages["one run"]
     write_report(audits["one run"], str(tmp_path / "a.md"), title="Mine")
-    assert (tmp_path / "a.md").read_text("utf-8").startswith("## Mine\n")
+    assert (tmp_path / "a.md").read_text("utf-8").startswith("## Mine: a typical gap of ")
     with pytest.raises(FairTTAError, match=r"^`path` should end in .html or .md \(got 'a.pdf'\).$"):
         write_report(audits["one run"], "a.pdf")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
@@ -14,26 +15,33 @@ from fair_tta.lab._runs.store import ROWS
 from fair_tta.lab._terminal import NarrowTable
 from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, FolderAudit
 from fair_tta.lab.report import _examination as sentences
-from fair_tta.lab.report._first_screen import screen_of_many
-from fair_tta.lab.report._numbers import SPACE, group_name
-from fair_tta.lab.report._verdict import NamedAudit, cost_sentence
+from fair_tta.lab.report import _verdict as verdict
+from fair_tta.lab.report._drawings import axis
+from fair_tta.lab.report._first_screen import Figure, banners, figure_of
+from fair_tta.lab.report._method_rows import NamedAudit, cost_sentence
+from fair_tta.lab.report._numbers import ARROW, MINUS, SPACE
 
 SHOWN_METRICS = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
     "worst_group_accuracy": "worst group",
-    "bias": "gap",
+    "typical_gap": "typical gap",
     "equalized_odds_difference": "EOD",
 }
 LEGEND = (
-    "Worst group: of class and attribute; balanced accuracy: the mean of all groups; gap: accuracy "
-    "minus worst group; EOD: equalized-odds difference."
+    "Worst group: of class and attribute; balanced accuracy: the mean of all groups; typical gap: "
+    "by how much two groups of a class typically differ; EOD: equalized-odds difference."
 )
+
+_PLAIN = str.maketrans(
+    {SPACE: " ", MINUS: "-", ARROW: "->", "\N{MULTIPLICATION SIGN}": "x", "\N{WHITE CIRCLE}": "o"}
+) | {ord("\N{BLACK CIRCLE}"): "*"}
 
 
 def print_audit(result: FolderAudit) -> None:
     """The figures of each run with intervals, differences, and what was left out."""
     document, console = result.audit.document, Console()
+    console.print(Text(printable(verdict.audit_title(document)), style="bold"))
     print_verdict(console, [("", document)], result.audit.warnings)
     level = f"{document.settings.level:.0%} intervals in brackets; percent"
     title = f"{document.data.n} images; {level}"
@@ -51,11 +59,6 @@ def print_audit(result: FolderAudit) -> None:
         console.print(harm_table(document, name))
     if any(run.perceived for run in document.runs):
         console.print(_perceived(document))
-    for run in document.runs:
-        worst = run.worst_group.target_and_sensitive
-        if worst is not None:
-            group = group_name(worst.sensitive, worst.target)
-            console.print(Text(f"Worst group of {run.name}: {printable(group)}"))
     if result.problems:
         console.print(Text(f"{result.problems.headline()}:"))
         for line in result.problems.lines():
@@ -67,13 +70,36 @@ def print_audit(result: FolderAudit) -> None:
 def print_verdict(
     console: Console, tasks: Sequence[NamedAudit], warnings: Sequence[str] = ()
 ) -> None:
-    """What is wrong, how sure, what to do, and banners: the first screen of the report."""
-    screen = screen_of_many(tasks)
-    lines = [f"{card.heading}: {card.text} {card.more}".strip() for card in screen["cards"]]
-    lines += [f"Note: {text}" for text in dict.fromkeys([*screen["banners"], *warnings])]
+    """The first screen of the report: cards, banners, and the figure in plain characters."""
+    known = verdict.by_gap(tasks)
+    lines = [f"{card.heading}: {card.text} {card.more}".strip() for card in verdict.cards(known)]
+    lines += [f"Note: {text}" for text in dict.fromkeys([*banners(tasks), *warnings])]
+    figure = figure_of(known) if known else None
+    if figure is not None:
+        lines += ["", figure.heading.translate(_PLAIN), *_drawn(figure, console.width)]
+        lines += [f"{text}." for text in figure.sentences]
     for text in lines:
-        console.print(Text(printable(text.replace(SPACE, " "))))
+        console.print(Text(printable(text.translate(_PLAIN))))
     console.print()
+
+
+def _drawn(figure: Figure, width: int) -> list[str]:
+    """A line for each name: o before, * after, and both as numbers."""
+    rows = figure.rows
+    most = min(30, max(cell_len(row.name) for row in rows))
+    names = [f"{set_cell_size(row.name, most)} {row.n:>5}" for row in rows]
+    numbers = max(len(row.text) for row in rows) + 1
+    texts = [f" {row.text:>{numbers}}  {row.more}".translate(_PLAIN) for row in rows]
+    wide = max(10, min(60, width - most - 9 - max(map(len, texts))))
+    low, high, _ = axis([*figure.reach, *(x for row in rows for x in (row.before, row.after))])
+    lines = []
+    for row, name, text in zip(rows, names, texts, strict=True):
+        o, x = (round((wide - 1) * (s - low) / (high - low)) for s in (row.before, row.after))
+        track = ["-" if min(o, x) < i < max(o, x) else " " for i in range(wide)]
+        track[o], track[x] = "o", "*"
+        lines.append(f"{name} |{''.join(track)}|{text}")
+    ends = f"{100 * low:g}", f"{100 * high:g}"
+    return [*lines, f"{'':{most + 7}}{ends[0]:<{wide - len(ends[1]) + 2}}{ends[1]}"]
 
 
 def _perceived(document: AuditDocument) -> NarrowTable:

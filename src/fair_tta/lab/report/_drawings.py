@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from fair_tta.auditing._document import AuditDocument, EstimateFields, RunFigures
+from fair_tta.auditing._document import EstimateFields, RunFigures
 from fair_tta.lab.report._numbers import MINUS, figure_text, percent
-from fair_tta.lab.report._sentences import Sweep, cells_of_runs, verdict
+from fair_tta.lab.report._sentences import Sweep
 from fair_tta.metrics._definitions import METRICS
 
 DRAWING_WIDTH = 400
@@ -21,15 +21,13 @@ ACROSS = 8  # so many columns of a heat map fit on a phone
 
 _NAMES, _CELL, _ROW = 112, 44, 36  # of a heat map
 _MORE = "\N{HORIZONTAL ELLIPSIS}"
+_PAIR = 30  # from row to row of what is before and after
 _SUBROW = 16  # from dot to dot in a row of a dot plot
 _EDGE = 8
 _SERIES = 8  # colours of the style sheet
 _IN_WORDS = 40  # figures that a text alternative lists
 
 
-MOST_DOTS = 72  # of groups; with more of them only the worst are drawn
-
-COMPARED = ("accuracy", "worst_group_accuracy", "bias", "equalized_odds_difference")
 TRADED = ("accuracy", "balanced_accuracy", "worst_group_accuracy")
 
 MOST_DRAWN = 6
@@ -53,11 +51,22 @@ class Dot(NamedTuple):
 
 
 class DotRow(NamedTuple):
-    """Dots below a common name, and a text on its right: that of the figure if there is one."""
+    """Dots below a common name."""
 
     name: str
     dots: Sequence[Dot]
-    text: str = ""
+
+
+class BeforeAfter(NamedTuple):
+    """Two shares below a name, as a text on its right, and what else is known of the change."""
+
+    name: str
+    n: int
+    before: float
+    after: float
+    text: str
+    more: str
+    tone: str
 
 
 class ReferenceLine(NamedTuple):
@@ -122,16 +131,9 @@ def heat_map(table: Mapping[str, Mapping[str, float]], what: str) -> Chart:
     return _chart(svg)
 
 
-def dot_plot(
-    dots: Sequence[Dot],
-    what: str,
-    *,
-    reach: Sequence[float] = (0.0,),
-    lines: Sequence[ReferenceLine] = (),
-) -> Chart:
+def dot_plot(dots: Sequence[Dot], what: str, reach: Sequence[float] = (0.0,)) -> Chart:
     """A dot with its interval for each name, see `dot_rows`."""
-    rows = [DotRow(dot.name, [dot._replace(name="")]) for dot in dots]
-    return dot_rows(rows, what, reach=reach, lines=lines)
+    return dot_rows([DotRow(dot.name, [dot._replace(name="")]) for dot in dots], what, reach=reach)
 
 
 def dot_rows(
@@ -140,10 +142,9 @@ def dot_rows(
     *,
     reach: Sequence[float] = (0.0,),
     lines: Sequence[ReferenceLine] = (),
-    first: int = 1,
 ) -> Chart:
-    """Dots with their intervals; several in a row are numbered from `first` on, and a legend has
-    their names, which are the same in each row.
+    """Dots with their intervals; several in a row are numbered, and a legend has their names, which
+    are the same in each row.
 
     The axis covers `reach` besides the dots; `what` begins the text alternative.
     """
@@ -156,7 +157,7 @@ def dot_rows(
     left = _EDGE + (20 if several else 0)
     figures = [dot.figure for row in rows for dot in row.dots]
     shown = [x for f in figures for x in (f.value, f.low, f.high) if x is not None]
-    low, high, step = _axis([*shown, *reach, *(line.at for line in lines)] or [0.0, 1.0])
+    low, high, step = axis([*shown, *reach, *(line.at for line in lines)] or [0.0, 1.0])
     svg = _svg(DRAWING_WIDTH, bottom + 22, _in_words(what, rows, lines))
 
     def at(share: float) -> float:
@@ -164,30 +165,70 @@ def dot_rows(
 
     for k, name in enumerate(names if several else []):
         x, y = _EDGE + 6 + DRAWING_WIDTH / 2 * (k % across), 20 * (k // across) + 10
-        _add(svg, "circle", _series(first + k), cx=x, cy=y, r=5)
-        _text(svg, x + 12, y + 4.5, f"{first + k}  {short(name, 44 // across)}", "start", "tick")
-    for k in range(round((high - low) / step) + 1):
-        share = low + k * step
-        x = at(share)
-        _add(svg, "line", "zero" if low < 0 and abs(share) < 1e-9 else "grid",
-             x1=x, x2=x, y1=top + 4, y2=bottom)  # fmt: skip
-        anchor = "start" if k == 0 else "end" if share >= high - 1e-9 else "middle"
-        _text(svg, x, bottom + 16, f"{round(100 * share, 6):g}".replace("-", MINUS), anchor, "tick")
+        _add(svg, "circle", _series(k + 1), cx=x, cy=y, r=5)
+        _text(svg, x + 12, y + 4.5, f"{k + 1}  {short(name, 44 // across)}", "start", "tick")
+    _scale(svg, (low, high, step), at, top + 4, bottom)
     for row, height in zip(rows, heights, strict=True):
         y, end = top + 30, top + 23 + _SUBROW * len(row.dots)
         for line in lines:  # beside the dots only: they do not cross words and numbers
             x = at(line.at)
             _add(svg, "line", line.kind, x1=x, x2=x, y1=y - 9, y2=end)
-        text = row.text or ("" if several else figure_text(row.dots[0].figure))
+        text = "" if several else figure_text(row.dots[0].figure)
         _text(svg, _EDGE, y - 13, short(row.name, 50 - len(text)), "start", "name halo")
         _text(svg, DRAWING_WIDTH - _EDGE, y - 13, text, "end", "tick halo")
         for k, dot in enumerate(row.dots):
-            tone = _series(first + k) if several else dot.tone
+            tone = _series(k + 1) if several else dot.tone
             if several:
-                _text(svg, _EDGE, y + 4, str(first + k), "start", "tick")
+                _text(svg, _EDGE, y + 4, str(k + 1), "start", "tick")
             _dot(svg, dot, tone, at, y)
             y += _SUBROW
         top += height
+    return _chart(svg)
+
+
+def _scale(
+    svg: ElementTree.Element,
+    axis: tuple[float, float, float],
+    at: Callable[[float], float],
+    top: float,
+    bottom: float,
+) -> None:
+    """Upright lines with their percent below."""
+    low, high, step = axis
+    for k in range(round((high - low) / step) + 1):
+        share = low + k * step
+        kind = "zero" if low < 0 and abs(share) < 1e-9 else "grid"
+        _add(svg, "line", kind, x1=at(share), x2=at(share), y1=top, y2=bottom)
+        anchor = "start" if k == 0 else "end" if share >= high - 1e-9 else "middle"
+        text = f"{round(100 * share, 6):g}".replace("-", MINUS)
+        _text(svg, at(share), bottom + 16, text, anchor, "tick")
+
+
+def before_and_after(rows: Sequence[BeforeAfter], what: str, reach: Sequence[float] = ()) -> Chart:
+    """A hollow and a filled dot for each name, and a bar between them."""
+    in_words = [f"{row.name} (n = {row.n:,}): {row.text}, {row.more}" for row in rows]
+    bottom = _PAIR * len(rows) + 4
+    svg = _svg(DRAWING_WIDTH, bottom + 22, f"{what}. {'; '.join(in_words)}.")
+    low, high, step = axis([*reach, *(x for row in rows for x in (row.before, row.after))])
+    right = DRAWING_WIDTH - _EDGE
+    middle = right - 16 - 7 * max(len(row.more) for row in rows)
+
+    def at(share: float) -> float:
+        return _EDGE + (DRAWING_WIDTH - 2 * _EDGE) * (share - low) / (high - low)
+
+    _scale(svg, (low, high, step), at, 4, bottom)
+    for place, row in enumerate(rows):
+        y = _PAIR * place
+        _add(svg, "line", "grid", x1=_EDGE, x2=right, y1=y, y2=y)
+        y += 13
+        name = _text(svg, _EDGE, y, short(row.name, 32), "start", "name halo")
+        _add(name, "tspan", "tick").text = f"  n = {row.n:,}"
+        _text(svg, middle, y, row.text, "end", "name halo")
+        _text(svg, right, y, row.more, "end", "tick halo")
+        x, y = at(row.before), y + 10
+        _add(svg, "line", f"bar {row.tone}".strip(), x1=x, x2=at(row.after), y1=y, y2=y)
+        _add(svg, "circle", "hollow", cx=x, cy=y, r=3.5)
+        _add(svg, "circle", row.tone, cx=at(row.after), cy=y, r=5)
     return _chart(svg)
 
 
@@ -198,7 +239,7 @@ def _in_words(what: str, rows: Sequence[DotRow], lines: Sequence[ReferenceLine])
     found = []
     for row in rows:
         dots = [f"{dot.name} {figure_text(dot.figure)}".strip() for dot in row.dots]
-        found.append(f"{row.name}: {', '.join([*dots, *[row.text] * bool(row.text)])}")
+        found.append(f"{row.name}: {', '.join(dots)}")
     found += [f"{line.name}: {percent(line.at)}" for line in lines]
     return f"{what}. {'; '.join(found)}."
 
@@ -209,7 +250,6 @@ def _dot(
     tone: str,
     at: Callable[[float], float],
     y: float,
-    radius: float = 5,
 ) -> None:
     figure = dot.figure
     if figure.value is None:
@@ -218,7 +258,7 @@ def _dot(
         ci = f"ci {tone}".strip()
         _add(svg, "line", ci, x1=at(figure.low), x2=at(figure.high), y1=y, y2=y)
     kind = f"{tone}{' hollow' * dot.hollow}".strip()
-    circle = _add(svg, "circle", kind, cx=at(figure.value), cy=y, r=radius)
+    circle = _add(svg, "circle", kind, cx=at(figure.value), cy=y, r=5)
     if dot.name:
         _add(circle, "title").text = f"{dot.name}: {figure_text(figure)}"
 
@@ -228,31 +268,22 @@ def _series(number: int) -> str:
     return f"series-{(number - 1) % _SERIES}"
 
 
-def difference_dots(
-    changes: Sequence[tuple[EstimateFields | None, str]], most: float, alt: str
-) -> Chart:
-    """Changes with their intervals around an upright line at no change, for a cell of a table.
+def difference_dot(figure: EstimateFields, tone: str, most: float, alt: str) -> Chart:
+    """A change with its interval around an upright line at no change, for a cell of a table.
 
-    Several, each with its tone, are numbered from 1 on. The axis ends at `most` on both sides.
+    The axis ends at `most` on both sides.
     """
-    several = len(changes) > 1
-    step, radius = (14, 4) if several else (22, 5)
-    svg = _svg(160, step * len(changes), alt, "mini")
+    svg = _svg(160, 22, alt, "mini")
 
     def at(share: float) -> float:
         return 80 + 72 * max(-1.0, min(1.0, share / (most or 1.0)))
 
-    _add(svg, "line", "zero", x1=80, x2=80, y1=1, y2=step * len(changes) - 1)
-    for place, (figure, tone) in enumerate(changes):
-        y = step * (place + 0.5)
-        if several:
-            _text(svg, 0, y + 3.5, str(place + 1), "start", "tick")
-        if figure is not None:
-            _dot(svg, Dot("", figure), tone, at, y, radius)
+    _add(svg, "line", "zero", x1=80, x2=80, y1=1, y2=21)
+    _dot(svg, Dot("", figure), tone, at, 11)
     return _chart(svg)
 
 
-def _axis(values: Sequence[float]) -> tuple[float, float, float]:
+def axis(values: Sequence[float]) -> tuple[float, float, float]:
     """Where an axis begins and ends, and the steps of its marks."""
     for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5):
         first = math.floor(round(min(values) / step, 6))
@@ -310,58 +341,6 @@ def _text(
 
 def _chart(svg: ElementTree.Element) -> Chart:
     return Chart(ElementTree.tostring(svg, "unicode"), svg.get("aria-label", ""))
-
-
-def accuracy_and_worst_group(document: AuditDocument) -> Chart:
-    """Accuracy and worst group of each run; the distance between them is the gap."""
-    rows = [
-        DotRow(
-            run.name,
-            [
-                Dot("accuracy", run.metrics.accuracy),
-                Dot("worst group", run.metrics.worst_group_accuracy),
-            ],
-            f"gap {figure_text(run.metrics.bias)}",
-        )
-        for run in document.runs
-    ]
-    return dot_rows(rows, "Accuracy and worst-group accuracy in percent, with intervals", reach=())
-
-
-def groups_chart(document: AuditDocument) -> Chart:
-    """Accuracy of each class in each group, a dot for each run."""
-    most = max(4, MOST_DOTS // len(document.runs))
-    cells = cells_of_runs(document, most)
-    names = [run.name for run in document.runs]
-    rows = [
-        DotRow(
-            f"{name} (n = {row[0].n})",
-            [Dot(run, cell.true_positive_rate) for run, cell in zip(names, row, strict=True)],
-        )
-        for name, row in cells[:most]
-    ]
-    what = "Accuracy by class and group in percent, with intervals"
-    if len(cells) > most:
-        what += f"; the {most} worst of {len(cells)}"
-    return dot_rows(rows, what, reach=(0.0, 1.0))
-
-
-def differences_chart(document: AuditDocument) -> Chart | None:
-    """Paired differences from the first run; hollow where the interval contains 0."""
-    if not document.comparisons:
-        return None
-    rows = []
-    for metric in COMPARED:
-        figures = [(c.run, c.adjusted.by_name()[metric]) for c in document.comparisons]
-        dots = [
-            Dot(run, figure, "", verdict(metric, figure) in ("unclear", "unknown"))
-            for run, figure in figures
-        ]
-        text = figure_text(figures[0][1], signed=True) if len(figures) == 1 else ""
-        rows.append(DotRow(METRICS[metric].title, dots, text))
-    reference = document.comparisons[0].reference
-    what = f"Differences from {reference} in points, with paired intervals"
-    return dot_rows(rows, what, first=2)
 
 
 def tradeoff_chart(sweep: Sweep, reference: RunFigures) -> Chart:

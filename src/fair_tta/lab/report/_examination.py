@@ -12,15 +12,18 @@ from fair_tta.auditing._examination import (
     ExaminedAdapter,
     PerceivedAttribute,
 )
-from fair_tta.lab.report._drawings import ACROSS, Dot, difference_dots, dot_plot, heat_map
+from fair_tta.lab.report._drawings import ACROSS, Dot, difference_dot, dot_plot, heat_map
 from fair_tta.lab.report._numbers import (
     count,
-    headline,
     model_name,
     of_hundred,
     percent,
     points,
+    task_name,
     whole,
+)
+from fair_tta.lab.report._numbers import (
+    images as images_of,
 )
 from fair_tta.lab.report._page import embedded, render
 from fair_tta.lab.report._sentences import MANY_CHANGED, Card
@@ -163,10 +166,10 @@ def examination_html(
     """
     document = examination.document
     name = model_name(document.origin) or "a model"
-    named = headline(document.targets, document.attributes, name, document.n)
+    named = f"{task_name(document.targets, document.attributes)}: {name}"
     return render(
         "examination.html.jinja",
-        title=title or f"{named} without labels",
+        title=title or f"{named} on {images_of(document.n)} without labels",
         d=document,
         p=document.origin,
         banners=banners(document),
@@ -213,8 +216,8 @@ def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str
                 "verdict": verdict,
                 "tone": tone,
                 "odds": method.pseudo_eod[name],
-                "dot": difference_dots(
-                    [(change, tone)], most, f"{method.name}: {percent(change.value, True)} points"
+                "dot": difference_dot(
+                    change, tone, most, f"{method.name}: {percent(change.value, True)} points"
                 ),
             }
             for method, change, (verdict, tone) in zip(methods, changes, verdicts, strict=True)

@@ -1,19 +1,44 @@
-"""The first screen of one audit or of several: cards, banners, a dot plot, a row per method."""
+"""The first screen of one audit or of several: cards, banners, a figure, a row per method."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._examine import MOST_ENTROPY
 from fair_tta.lab.report import _verdict as verdict
-from fair_tta.lab.report._drawings import Chart, Dot, ReferenceLine, difference_dots, dot_plot
-from fair_tta.lab.report._numbers import group_name, interval, of_hundred, points, whole_percent
+from fair_tta.lab.report._drawings import (
+    BeforeAfter,
+    Chart,
+    Dot,
+    before_and_after,
+    dot_plot,
+)
+from fair_tta.lab.report._method_rows import (
+    MethodRow,
+    NamedAudit,
+    featured,
+    method_rows,
+    methods_on,
+    typical_gap,
+)
+from fair_tta.lab.report._numbers import (
+    ARROW,
+    MINUS,
+    count,
+    group_name,
+    in_words,
+    interval,
+    of_hundred,
+    points,
+    whole,
+    whole_percent,
+)
 from fair_tta.lab.report._sentences import MANY_CHANGED, of_clusters
-from fair_tta.lab.report._verdict import MethodOnTasks, MethodRow, NamedAudit
+from fair_tta.metrics._estimate import direction
 
-MOST_DOTS = 14  # more groups are not drawn; the worst are
+MOST_ROWS = 14  # of a figure; more groups are not drawn, the worst are
 
 MOST_METHODS = 12  # more methods on several tasks are not listed; the best are
 
@@ -21,70 +46,118 @@ NEAR_CHANCE = 0.1
 """Of the way from chance to certain: a median confidence below is called near chance."""
 
 
-def first_screen(document: AuditDocument) -> dict[str, Any]:
-    """What the template needs."""
-    run, rows = document.runs[0], verdict.method_rows(document)
-    cells, usual = verdict.cells_of(run), verdict.commonest(run)
-    level = 100 * document.settings.level
-    below = f". {len(cells) - MOST_DOTS} more groups are below" if len(cells) > MOST_DOTS else ""
-    dashed = f"; dashed: always answering {usual[0]}" if usual else ""
-    together = " Intervals and marks allow for all comparisons made." if document.compared else ""
-    return {
-        "cards": verdict.audit_cards(document),
-        "banners": banners([("", document)]),
-        "dots": _groups(document, cells),
-        "dots_heading": "Right answers by class and group",
-        "dots_caption": f"{run.name}, percent, with {level:g} % intervals; the worst first. "
-        f"Hollow: fewer than {document.settings.small} images. "
-        f"Line: all images{dashed}{below}.",
-        "is_one": True,
-        "methods": _with_charts([(row, [row]) for row in rows]),
-        "methods_caption": f"Against {run.name} on the same images, in points. Gap: accuracy "
-        f"minus that of the worst group; left is better.{together} Cost: times plain zero-shot.",
-    }
+class Figure(NamedTuple):
+    """Groups or tasks before and after a method, and sentences on some of them."""
+
+    heading: str
+    rows: list[BeforeAfter]
+    caption: str
+    sentences: list[str]
+    reach: tuple[float, ...]
 
 
-def screen_of_many(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
-    """The same over several tasks; of a single one its own."""
-    if len(tasks) == 1:
-        return first_screen(tasks[0][1])
-    tasks = verdict.by_gap(tasks)
+def first_screen(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
+    """What the template needs, of one audit or of several."""
+    several, tasks = len(tasks) > 1, verdict.by_gap(tasks)
     if not tasks:
-        return {"cards": [verdict.NOTHING_MEASURED], "banners": [], "dots": None, "methods": []}
-    methods, level = verdict.methods_on(tasks), 100 * tasks[0][1].settings.level
+        return {"cards": [verdict.NOTHING_MEASURED], "banners": [], "chart": None}
+    first, figure = tasks[0][1], figure_of(tasks)
+    if several:
+        methods: list[Any] = methods_on(tasks)
+        caption = "In points, means over tasks."
+    else:
+        methods = method_rows(first)
+        allow = " that allows for all comparisons" * bool(first.compared)
+        caption = f"In points; below the typical gap its change with an interval{allow}."
+    level = 100 * first.settings.level
+    drawn = before_and_after(figure.rows, figure.heading, figure.reach) if figure else _dots(tasks)
     left = len(methods) - MOST_METHODS
     more = f" {left} more methods are below." if left > 0 else ""
-    reference = tasks[0][1].runs[0].name
-    together = ", and intervals allow for all methods" * any(d.compared for _, d in tasks)
     return {
-        "cards": verdict.cards_of_many(tasks),
+        "cards": verdict.cards(tasks),
         "banners": banners(tasks),
-        "dots": _tasks(tasks),
-        "dots_heading": "Right answers on each task",
-        "dots_caption": f"{reference}, percent, with {level:g} % intervals: of all images, and "
-        "of the worst group of class and attribute. The largest gap first.",
-        "is_one": False,
-        "methods": _with_charts([(method, method.rows) for method in methods])[:MOST_METHODS],
-        "methods_caption": f"Against {reference} on the same images. Gap: the change of accuracy "
-        "minus that of the worst group, a line for each task with its number on the left; left of "
-        f"the upright is better{together}. Harm: a wider gap, or less accuracy. Cost: times plain "
-        f"zero-shot.{more}",
+        "chart": drawn,
+        "heading": figure.heading if figure else drawn.alt.split(". ")[0],
+        "figure_caption": figure.caption if figure else f"Intervals: {level:g} %, of each alone.",
+        "sentences": figure.sentences if figure else [],
+        "methods": methods[:MOST_METHODS],
+        "caption": f"{caption} Cost: times plain zero-shot.{more}",
+        "note": "" if several else _odds_note(first),
     }
 
 
-def _with_charts(
-    methods: Sequence[tuple[MethodRow | MethodOnTasks, Sequence[MethodRow | None]]],
-) -> list[tuple[MethodRow | MethodOnTasks, Chart]]:
-    """Each method with the change of the gap on each task, all drawn on the same scale."""
-    gaps = [row.gap for _, rows in methods for row in rows if row is not None]
-    most = max((abs(x) for gap in gaps for x in (gap.low, gap.high) if x is not None), default=1.0)
-    found = []
-    for method, rows in methods:
-        changes = [(None, "") if row is None else (row.gap, row.gap_tone) for row in rows]
-        figures = ["not run" if gap is None else points(gap, signed=True) for gap, _ in changes]
-        alt = f"Change of the gap by {method.name}: {'; '.join(figures)}"
-        found.append((method, difference_dots(changes, most, alt)))
-    return found
+def figure_of(tasks: Sequence[NamedAudit]) -> Figure | None:
+    """Each group, or each of several tasks, before and after the method that cards speak of."""
+    document = tasks[0][1]
+    best = featured(document) if len(tasks) == 1 else next(iter(methods_on(tasks)), None)
+    if best is None:
+        return None
+    method = f"before (○) and after (●) {best.name}"
+    if isinstance(best, MethodRow):
+        groups = verdict.changed_groups(document, best.comparison)
+        more = f" The worst {MOST_ROWS} of {len(groups)}." if len(groups) > MOST_ROWS else ""
+        caption = f"Right answers in percent; + became right, {MINUS} became wrong."
+        return Figure(
+            f"Each group {method}",
+            [_group(group) for group in groups[:MOST_ROWS]],
+            f"{caption} Coloured: the interval of that group alone excludes 0.{more}",
+            verdict.group_sentences(groups),
+            (),
+        )
+    rows = [
+        BeforeAfter(
+            name,
+            row.comparison.changes.n,
+            row.before.value,
+            row.after.value,
+            row.values,
+            interval(row.gap, signed=True, words=True),
+            row.tone,
+        )
+        for (name, _), row in zip(tasks, best.rows, strict=True)
+        if row and row.before.value is not None and row.after.value is not None
+    ]
+    caption = "In points, with the interval of the change. Coloured: it excludes 0."
+    found = Figure(f"Typical gap of each task {method}", rows[:MOST_ROWS], caption, [], (0.0,))
+    return found if rows else None
+
+
+def _group(group: verdict.ChangedGroup) -> BeforeAfter:
+    changes, before, after = group.changes, group.before, group.after
+    return BeforeAfter(
+        group.name,
+        changes.n,
+        before,
+        after,
+        f"{whole(before)} {ARROW} {whole(after)}",
+        f"+{count(changes.wrong_to_right)} / {MINUS}{count(changes.right_to_wrong)}",
+        ("", "good", "bad")[group.direction],
+    )
+
+
+def _dots(tasks: Sequence[NamedAudit]) -> Chart:
+    """What there is where nothing was compared: groups, or the typical gap of each task."""
+    if len(tasks) > 1:
+        dots = [Dot(name, typical_gap(document.runs[0])) for name, document in tasks]
+        return dot_plot(dots[:MOST_ROWS], "Typical gap of each task in points")
+    document = tasks[0][1]
+    dots = [
+        Dot(f"{cell.name} (n = {cell.n})", cell.figure, "", cell.n < document.settings.small)
+        for cell in verdict.cells_of(document.runs[0])[:MOST_ROWS]
+    ]
+    return dot_plot(dots, "Right answers in percent, the worst first", reach=(0.0, 1.0))
+
+
+def _odds_note(document: AuditDocument) -> str:
+    """On EOD, where the typical gap is shown to narrow and EOD is not."""
+    row = featured(document)
+    odds = row and row.comparison.adjusted.equalized_odds_difference
+    if not row or not odds or not row.narrows or direction(odds.low, odds.high):
+        return ""
+    return (
+        f"EOD of {row.name} {in_words(odds, ' points', signed=True)}: the largest single "
+        "difference cannot be judged with so few images per group."
+    )
 
 
 def banners(tasks: Sequence[NamedAudit]) -> list[str]:
@@ -98,32 +171,15 @@ def banners(tasks: Sequence[NamedAudit]) -> list[str]:
         warnings = tasks[0][1].warnings
         sentences += [text for text in warnings if not text.startswith("Fewer than ")]
         sentences += filter(None, [of_clusters(tasks[0][1])])
-    counts = [document.compared for _, document in tasks]
-    n, here = max(counts), max(len(document.comparisons) for _, document in tasks)
-    if n:
-        up_to = "Up to " if min(counts) < n else ""
-        where = " on each task" if several else f", {here} of them here" if here < n else ""
-        single = "single groups"
-        if any(document.data.harmful for _, document in tasks):
-            single += " and sets of classes"
-        sentences.append(
-            f"{up_to}{n} methods were compared{where}: intervals and marks of metrics allow for "
-            f"that (Holm), those of {single} do not."
-        )
     return sentences
 
 
 def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
     """For each banner the sentence that tasks share, and what is special to this one."""
     run = document.runs[0]
-    eod = run.metrics.equalized_odds_difference
-    odds = "not defined" if eod.value is None else points(eod)
-    if verdict.gap_exists(run) and not eod.low:
-        head = "The gap may lie between classes, as no difference between groups is shown"
-        yield head, f"equalized-odds difference (EOD) {odds}"
-    if not verdict.gap_exists(run) and eod.low:
-        head = "A difference between groups is shown, though no gap is"
-        yield head, f"equalized-odds difference (EOD) {odds}"
+    if run.metrics.bias.low and not typical_gap(run).low:
+        head = "The worst group may be a matter of its class: no gap between groups is shown"
+        yield head, f"typical gap {points(typical_gap(run))}"
     accuracy, usual = run.metrics.accuracy, verdict.commonest(run)
     if usual is not None and accuracy.low is not None and accuracy.low <= usual[1]:
         head = f"{run.name} is not shown to be better than always giving the commonest answer"
@@ -138,7 +194,7 @@ def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
     for attribute, entropy in before.items():
         if entropy.value is not None and entropy.value > MOST_ENTROPY:
             yield "The model does not perceive this, so every correction by it is noise", attribute
-    for row in verdict.method_rows(document):
+    for row in method_rows(document):
         if row.changed > MANY_CHANGED:
             head = f"More than {whole_percent(MANY_CHANGED)} of the answers change"
             yield head, f"{row.name} {whole_percent(row.changed)}"
@@ -159,38 +215,3 @@ def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
             f"Groups with fewer than {document.settings.small} images, whose figures are uncertain"
         )
         yield head, f"{small} of {len(cells)}"
-
-
-def _groups(document: AuditDocument, cells: Sequence[verdict.CellOfGroup]) -> Chart:
-    run = document.runs[0]
-    dots = [
-        Dot(
-            f"{cell.name} (n = {cell.n})",
-            cell.figure,
-            "bad" if place == 0 and verdict.is_worse(run, cell) else "",
-            cell.n < document.settings.small,
-        )
-        for place, cell in enumerate(cells[:MOST_DOTS])
-    ]
-    lines = []
-    if run.metrics.accuracy.value is not None:
-        lines.append(ReferenceLine(run.metrics.accuracy.value, "all images", "all"))
-    usual = verdict.commonest(run)
-    if usual is not None:
-        lines.append(ReferenceLine(usual[1], f"always answering {usual[0]}", "dashed"))
-    what = f"Right answers of {run.name} by class and group in percent, the worst first"
-    return dot_plot(dots, what, reach=(0.0, 1.0), lines=lines)
-
-
-def _tasks(tasks: Sequence[NamedAudit]) -> Chart:
-    dots = []
-    for place, (name, document) in enumerate(tasks[: MOST_DOTS // 2], start=1):
-        run, worst = document.runs[0], verdict.cells_of(document.runs[0])[0]
-        dots.append(Dot(f"{place}. {name}", run.metrics.accuracy))
-        small = worst.n < document.settings.small
-        lowest = run.metrics.worst_group_accuracy
-        tone = "bad" if verdict.is_worse(run, worst) else ""
-        dots.append(Dot(f"{worst.name} (n = {worst.n})", lowest, tone, small))
-    return dot_plot(
-        dots, "Right answers in percent, all and worst group of each task", reach=(0.0, 1.0)
-    )

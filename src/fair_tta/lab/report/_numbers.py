@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from fair_tta.auditing._document import EstimateFields, Provenance
 
 MINUS = "\N{MINUS SIGN}"
+ARROW = "\N{RIGHTWARDS ARROW}"
 SPACE = "\N{NO-BREAK SPACE}"
 NONE = "n/a"
 
@@ -126,10 +127,10 @@ def model_name(origin: Provenance) -> str:
     return (origin.model.name if origin.model else "") or ""
 
 
-def headline(targets: Collection[str], by: Iterable[str], model: str, n: int) -> str:
-    """Task, attribute, model and number of images."""
+def task_name(targets: Collection[str], by: Iterable[str]) -> str:
+    """``cat or dog, by place``."""
     task = " or ".join(targets) if len(targets) <= 3 else f"{len(targets)} classes"
-    return f"{task}, by {' and '.join(by)}: {model} on {images(n)}"
+    return f"{task}, by {' and '.join(by)}"
 
 
 def of_hundred(share: float | None) -> str:

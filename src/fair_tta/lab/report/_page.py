@@ -15,14 +15,14 @@ from PIL import Image
 
 from fair_tta._io import printable, write_whole
 from fair_tta.auditing import Audit, AuditDocument
-from fair_tta.auditing._examine import HALF_WIDTH
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.report import _drawings as charts
 from fair_tta.lab.report import _numbers as numbers
 from fair_tta.lab.report import _sentences as sentences
-from fair_tta.lab.report._first_screen import first_screen, screen_of_many
-from fair_tta.lab.report._numbers import count, model_name, percent
-from fair_tta.lab.report._verdict import audit_title, in_short
+from fair_tta.lab.report._first_screen import first_screen
+from fair_tta.lab.report._method_rows import changes
+from fair_tta.lab.report._numbers import model_name, percent
+from fair_tta.lab.report._verdict import audit_title, cards, in_short, title_of_many
 from fair_tta.metrics._definitions import METRICS
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ def _environment() -> Environment:
         "verdict": sentences.verdict,
         "METRICS": METRICS,
         "MARKS": sentences.MARKS,
-        "HALF_WIDTH": HALF_WIDTH,
     }
     return made
 
@@ -175,7 +174,7 @@ def html(
 
     Args:
         audit: an `Audit`, or its JSON document.
-        title: what to call it.
+        title: what to call the task; the verdict follows it.
         gallery: images whose answer changed, see `GalleryImage`.
 
     Example:
@@ -187,7 +186,7 @@ def html(
     """
     document = _document(audit)
     section = _section("audit", None, document, gallery)
-    return _page(title or audit_title(document), [section])
+    return _page(audit_title(document, title), [section], sub=_sub([document]))
 
 
 def html_many(
@@ -201,7 +200,7 @@ def html_many(
     """Several audits on one HTML page: a first screen over all of them, each folded below it.
 
     Args:
-        title: what to call it.
+        title: what to call it; the verdict follows it.
         audits: for each its heading, the audit and its gallery, which may be empty.
         intro: plain text below the overviews; an empty line begins a new paragraph.
         overviews: tables that come before the audits, folded.
@@ -218,10 +217,10 @@ def html_many(
     if len(sections) == 1:
         sections[0]["screen"] = None  # the page's own
     return _page(
-        title,
+        title_of_many(whole, title),
         sections,
         many=True,
-        screen=screen_of_many(whole),
+        screen=first_screen(whole),
         sub=_sub([document for _, document in whole]),
         intro=[part for part in intro.split("\n\n") if part.strip()],
         overviews=overviews,
@@ -235,15 +234,18 @@ def _document(audit: Audit | Mapping[str, Any]) -> AuditDocument:
 
 
 def _sub(documents: Sequence[AuditDocument]) -> str:
-    """Model, tasks, images, methods and day."""
+    """Model and hash of its weights, tasks, images, groups and classes, day."""
     first = documents[0]
-    name = model_name(first.origin) or "Answers"
-    n = sum(d.data.n for d in documents)
-    methods = len({c.run for d in documents for c in d.comparisons})
-    tasks = f"{len(documents)} tasks, " if len(documents) > 1 else ""
-    others = f" {first.runs[0].name} against {methods} other{'s' * (methods != 1)}."
-    day = first.origin.time[:10]
-    return f"{name} on {tasks}{count(n)} images.{others if methods else ''} {day}."
+    model = first.origin.model
+    name = model_name(first.origin) or "answers"
+    if model and model.weights_sha256:
+        name += f" (weights {model.weights_sha256[:6]})"
+    groups, classes = len(first.runs[0].groups), len(first.data.targets)
+    tasks = f"{groups} groups \N{MULTIPLICATION SIGN} {classes} classes"
+    if len(documents) > 1:
+        tasks = f"{len(documents)} tasks"
+    n = sum(document.data.n for document in documents)
+    return " \N{MIDDLE DOT} ".join([name, numbers.images(n), tasks, first.origin.time[:10]])
 
 
 def _section(
@@ -251,19 +253,13 @@ def _section(
 ) -> dict[str, Any]:
     sweeps = sentences.sweeps(document)
     return {
-        "screen": first_screen(document),
+        "screen": first_screen([("", document)]),
         "id": name,
         "heading": heading,
         "short": in_short(document),
         "level": 2 if heading is None else 3,
         "document": document,
-        "summary": sentences.summary(document),
-        "changes": sentences.changes(document),
-        "needs": sentences.needs(document),
-        "weights": sentences.weights(document),
-        "runs": charts.accuracy_and_worst_group(document),
-        "groups": charts.groups_chart(document),
-        "differences": charts.differences_chart(document),
+        "changes": changes(document),
         "sweeps": [
             (sweep, charts.tradeoff_chart(sweep, document.runs[0]))
             for sweep in sweeps[: charts.MOST_DRAWN]
@@ -297,10 +293,10 @@ def markdown(audit: Audit | Mapping[str, Any], *, title: str | None = None) -> s
     cells = sentences.cells_of_runs(document, CARD_ROWS)
     return render(
         "card.md.jinja",
-        title=title or audit_title(document),
+        title=audit_title(document, title),
         document=document,
-        summary=sentences.summary(document),
-        changes=sentences.changes(document),
+        cards=cards([("", document)]),
+        changes=changes(document),
         limits=[
             (name, text.split(". ")[0].rstrip("."))
             for name, text in sentences.limits(document).items()

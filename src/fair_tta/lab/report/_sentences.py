@@ -12,7 +12,6 @@ from msgspec.structs import asdict
 from fair_tta.auditing._document import (
     AuditDocument,
     ClassInGroup,
-    ComparedGroup,
     Comparison,
     Difference,
     RunFigures,
@@ -21,13 +20,10 @@ from fair_tta.auditing._examine import HALF_WIDTH
 from fair_tta.auditing._thresholds import figure_of
 from fair_tta.lab.report._numbers import (
     NONE,
-    SPACE,
     count,
     group_name,
     images,
     in_words,
-    p_value,
-    percent,
 )
 from fair_tta.metrics._definitions import METRICS
 from fair_tta.metrics._estimate import direction
@@ -77,7 +73,7 @@ def limits(document: AuditDocument) -> dict[str, str]:
     """What the figures do not show, each with a catchword."""
     settings, attributes = document.settings, " and ".join(document.data.sensitive)
     marks = (
-        "Marks of a metric allow for the number of runs compared (Holm), not for that of "
+        "Marks of a metric allow for the number of runs compared, not for that of "
         "metrics; intervals by group, of sets of classes and of what is perceived, and "
         "p-values are not corrected."
         if document.compared
@@ -105,8 +101,6 @@ def limits(document: AuditDocument) -> dict[str, str]:
         "Groups that were not named": f"Only {attributes} was looked at, with the values and "
         "labels given. Gaps along other attributes, and inside a group, are not seen. Labels of "
         "people's attributes are often somebody's impression.",
-        "A smaller gap is not yet a better model": "A gap also narrows when the better served "
-        "group is served worse. Read the group table next to it.",
         "Numbers of images are plans": "How many images a claim would need takes the observed "
         "rates for the truth. They are uncertain themselves.",
     }
@@ -147,111 +141,12 @@ def every_limit(documents: list[AuditDocument]) -> list[tuple[str, str]]:
     return sorted(every, key=lambda limit: order.index(limit[0]))
 
 
-def summary(document: AuditDocument) -> str:
-    """Headline figures of the first run, in plain words."""
-    run = document.runs[0]
-    figures, level = run.metrics, 100 * document.settings.level
-    text = (
-        f"On {images(document.data.n)}, {run.name} gave the right answer in "
-        f"{in_words(figures.accuracy, f'{SPACE}%', label=f'{level:g}{SPACE}% interval ')}."
-    )
-    worst = worst_group_of(run)
-    if worst is None:
-        return text
-    name, cell = worst
-    return (
-        f"{text} Its worst group of class and {' and '.join(document.data.sensitive)} is "
-        f"{name}, with {images(cell.n)} and {in_words(figures.worst_group_accuracy, f'{SPACE}%')} "
-        f"right. That is a gap of {in_words(figures.bias, f'{SPACE}points')} to the mean. "
-        f"One image of {name} is worth {percent(1 / cell.n)} points of that group's accuracy."
-    )
-
-
-def changes(document: AuditDocument) -> list[str]:
-    """A sentence for each run that is compared with the first."""
-    return [_change(comparison, document.settings.level) for comparison in document.comparisons]
-
-
-def _change(comparison: Comparison, level: float) -> str:
-    counts, found = comparison.changes, {}
-    for metric in ("accuracy", "bias"):
-        change = comparison.adjusted.by_name()[metric]
-        mark = verdict(metric, change)
-        known = "not distinguishable from no change" if mark == "unclear" else mark
-        shown = in_words(change, " points", signed=True)
-        found[metric] = shown if mark == "unknown" else f"{shown}, {known}"
-    p = p_value(counts.mcnemar_p)
-    p = f"p{SPACE}{p}" if p.startswith("<") else f"p{SPACE}={SPACE}{p}"
-    is_shown = verdict("accuracy", comparison.adjusted.accuracy) in ("better", "worse")
-    if is_shown and (counts.mcnemar_p or 0) > 1 - level:
-        p += "; this test, stricter than the interval, does not reject"
-    return (
-        f"{comparison.run} against {comparison.reference}, on the same images: "
-        f"accuracy {found['accuracy']}; gap {found['bias']}. "
-        f"{count(counts.changed)} of {count(counts.n)} answers changed: "
-        f"{count(counts.wrong_to_right)} from wrong to right, {count(counts.right_to_wrong)} "
-        f"from right to wrong, {count(counts.wrong_to_wrong)} from wrong to wrong "
-        f"(exact McNemar {p})."
-    )
-
-
-def worst_group_of(run: RunFigures) -> tuple[str, ClassInGroup] | None:
-    """Name and figures of the worst group of class and sensitive value."""
-    worst = run.worst_group.target_and_sensitive
-    if worst is None:
-        return None
-    cells = (cell for g in run.groups if g.sensitive == worst.sensitive for cell in g.classes)
-    found = next((cell for cell in cells if cell.target == worst.target and cell.n), None)
-    return None if found is None else (group_name(worst.sensitive, worst.target), found)
-
-
 def images_to_know(rate: float, level: float) -> int:
     """Images that would show a rate to within `HALF_WIDTH`.
 
     Near 0 and 1 the formula would be content with almost no images.
     """
     return images_for_half_width(min(max(rate, HALF_WIDTH), 1 - HALF_WIDTH), HALF_WIDTH, level)
-
-
-def weights(document: AuditDocument) -> list[dict[str, Any]]:
-    """What one image weighs in each group that is the worst of some run."""
-    found: dict[str, dict[str, Any]] = {}
-    for need in needs(document):
-        group = {"group": need["group"], "n": need["n"], "one": need["one"], "runs": []}
-        found.setdefault(need["group"], group)["runs"].append(need["run"])
-    return list(found.values())
-
-
-def needs(document: AuditDocument) -> list[dict[str, Any]]:
-    """For each run: its worst group, what one image of it weighs, how many it would take."""
-    rows = []
-    for run in document.runs:
-        worst = worst_group_of(run)
-        if worst is None:
-            continue
-        name, cell = worst
-        figure = cell.true_positive_rate
-        rows.append(
-            {
-                "run": run.name,
-                "group": name,
-                "n": cell.n,
-                "figure": figure,
-                "one": 1 / cell.n,
-                "images": images_to_know(figure.value or 0.0, document.settings.level),
-                "change": _change_of(document, run),
-            }
-        )
-    return rows
-
-
-def _change_of(document: AuditDocument, run: RunFigures) -> ComparedGroup | None:
-    """How the worst group of a run changed under that run."""
-    worst, comparison = run.worst_group.target_and_sensitive, comparison_of(document, run.name)
-    if worst is None or comparison is None:
-        return None
-    name = worst.target, worst.sensitive
-    return next((g for g in comparison.groups if (g.target, g.sensitive) == name), None)
 
 
 def comparison_of(document: AuditDocument, run: str) -> Comparison | None:

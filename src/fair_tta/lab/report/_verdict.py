@@ -1,226 +1,59 @@
-"""The verdict on audits: what is wrong, how sure that is, and what to do."""
+"""The verdict on audits: what is wrong, what helps, and what to do."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
-from fair_tta.auditing._document import AuditDocument, Difference, Measured, RunFigures
+from fair_tta.auditing._document import (
+    AnswerChanges,
+    AuditDocument,
+    Comparison,
+    Difference,
+    Measured,
+    RunFigures,
+)
 from fair_tta.auditing._examine import HALF_WIDTH
+from fair_tta.lab.report._method_rows import (
+    MethodOnTasks,
+    MethodRow,
+    NamedAudit,
+    beside_gap,
+    featured,
+    gap_sentences,
+    methods_on,
+    p_text,
+    typical_gap,
+)
 from fair_tta.lab.report._numbers import (
+    ARROW,
+    SPACE,
     count,
     group_name,
-    headline,
     images,
+    in_words,
     interval,
-    model_name,
-    number_of_times,
     of_hundred,
-    points,
+    p_value,
+    percent,
+    task_name,
     whole,
-    whole_percent,
 )
 from fair_tta.lab.report._sentences import Card, images_to_know
 from fair_tta.metrics._estimate import direction, listed
 
-NamedAudit = tuple[str, AuditDocument]
-"""What a task is called, and its audit."""
+CONFIRM = "Confirm it on images that took no part."
+NOTHING_MEASURED = Card("What is wrong", "Nothing was measured: no group has images.", "")
 
-_SHARED = 0.9  # times the cost of zero-shot: less means that work was shared, not that it is cheap
-
-
-@dataclass(frozen=True)
-class MethodRow:
-    """What a method does to the gap and to accuracy, beside the reference.
-
-    It narrows or widens the gap, costs or raises accuracy if the interval shows it.
-
-    Attributes:
-        name: of the run.
-        gap: its change, with an interval that allows for all comparisons made.
-        accuracy: the same.
-        worst: the same of the worst group's accuracy.
-        may_cost: accuracy is shown to fall only if the number of comparisons is not allowed for.
-            No mark shows it, but the method is not advised without a remark.
-        changed: the share of answers that changed.
-        cost: as a multiple of plain zero-shot, None if that was not run.
-    """
-
-    name: str
-    gap: Difference
-    accuracy: Difference
-    worst: Difference
-    may_cost: bool
-    changed: float
-    cost: float | None
-
-    @property
-    def narrows(self) -> bool:
-        return _direction(self.gap) < 0
-
-    @property
-    def widens(self) -> bool:
-        return _direction(self.gap) > 0
-
-    @property
-    def costs(self) -> bool:
-        return _direction(self.accuracy) < 0
-
-    @property
-    def raises(self) -> bool:
-        return _direction(self.accuracy) > 0
-
-    @property
-    def helps(self) -> bool:
-        """Whether the worst group is shown to fare better, but not the gap to narrow.
-
-        So it is where everybody fares better.
-        """
-        return _direction(self.worst) > 0 and not self.narrows
-
-    @property
-    def verdict(self) -> str:
-        parts = ["narrows the gap"] * self.narrows + ["widens the gap"] * self.widens
-        parts += ["helps the worst group"] * self.helps
-        parts += ["raises accuracy"] * self.raises + ["costs accuracy"] * self.costs
-        return ", ".join(parts) or "not shown"
-
-    @property
-    def tone(self) -> str:
-        """A class of the style sheet; none if it does good and harm."""
-        if self.narrows:
-            return "" if self.costs else "good"
-        return "bad" if self.widens or self.costs else ""
-
-    @property
-    def gap_tone(self) -> str:
-        return "good" if self.narrows else "bad" if self.widens else ""
-
-
-@dataclass(frozen=True)
-class MethodOnTasks:
-    """What a method does to the gap, task by task: None and a name where it was not run."""
-
-    name: str
-    rows: tuple[MethodRow | None, ...]
-    not_run: tuple[str, ...]
-
-    @property
-    def known(self) -> list[MethodRow]:
-        return [row for row in self.rows if row is not None]
-
-    @property
-    def narrows(self) -> int:
-        return sum(row.narrows for row in self.known)
-
-    @property
-    def raises(self) -> int:
-        return sum(row.raises for row in self.known)
-
-    @property
-    def harms(self) -> int:
-        """Tasks in which it is shown to widen the gap or to cost accuracy."""
-        return sum(row.widens or row.costs for row in self.known)
-
-    @property
-    def may_cost(self) -> bool:
-        """Whether it may cost accuracy in some task, see `MethodRow`."""
-        return any(row.may_cost for row in self.known)
-
-    @property
-    def verdict(self) -> str:
-        parts = [f"narrows the gap in {self.narrows}"] if self.narrows else []
-        parts += [f"raises accuracy in {self.raises}"] if self.raises else []
-        parts += [f"does harm in {self.harms}"] if self.harms else []
-        return f"{', '.join(parts)} of {len(self.known)}" if parts else "not shown"
-
-    @property
-    def tone(self) -> str:
-        if bool(self.narrows) == bool(self.harms):
-            return ""
-        return "good" if self.narrows else "bad"
-
-    @property
-    def changed(self) -> float:
-        """The share of answers that changed, the mean over tasks."""
-        shares = [row.changed for row in self.known]
-        return sum(shares) / len(shares)
-
-    @property
-    def cost(self) -> float | None:
-        """As a multiple of plain zero-shot, the mean over tasks; None if it is not known."""
-        known = [row.cost for row in self.known if row.cost is not None]
-        return sum(known) / len(known) if known else None
-
-
-def method_rows(document: AuditDocument) -> list[MethodRow]:
-    """A row for each run that is compared with the first, by the change of the gap."""
-    plain = next((r for r in document.runs if r.adapter and r.adapter.name == "ZeroShot"), None)
-    by_name = {run.name: run for run in document.runs}
-    rows = []
-    for c in document.comparisons:
-        accuracy = c.adjusted.accuracy
-        may_cost = _direction(c.differences.accuracy) < 0 <= _direction(accuracy)
-        changed = c.changes.changed / c.changes.n if c.changes.n else 0.0
-        cost = _multiple(by_name.get(c.run), plain)
-        worst = c.adjusted.worst_group_accuracy
-        rows.append(MethodRow(c.run, c.adjusted.bias, accuracy, worst, may_cost, changed, cost))
-    return sorted(rows, key=lambda row: row.gap.value if row.gap.value is not None else 2.0)
+_LISTED = 3  # tasks of a card
+_NAMED = 2  # groups that gained most, and as many that lost most
 
 
 def by_gap(tasks: Sequence[NamedAudit]) -> list[NamedAudit]:
-    """The tasks, the largest gap of the first run first; those without one are left out."""
-    known = [task for task in tasks if task[1].runs[0].metrics.bias.value is not None]
-    return sorted(known, key=lambda task: -(task[1].runs[0].metrics.bias.value or 0.0))
-
-
-def methods_on(tasks: Sequence[NamedAudit]) -> list[MethodOnTasks]:
-    """A row for each method, those first that narrow the gap most often and do the least harm."""
-    by_task = [{row.name: row for row in method_rows(document)} for _, document in tasks]
-    names = dict.fromkeys(c.run for _, document in tasks for c in document.comparisons)
-    found = []
-    for name in names:
-        rows = tuple(of.get(name) for of in by_task)
-        missing = [task for (task, _), row in zip(tasks, rows, strict=True) if row is None]
-        found.append(MethodOnTasks(name, rows, tuple(missing)))
-    return sorted(found, key=lambda row: (row.harms - row.narrows, row.harms))
-
-
-def cost_sentence(document: AuditDocument) -> str:
-    """What each method costs against plain zero-shot, the cheapest first; empty if not known."""
-    known = sorted((row.cost, row.name) for row in method_rows(document) if row.cost is not None)
-    if not known:
-        return ""
-    listed = [f"{number_of_times(cost)} with {name}" for cost, name in known]
-    return f"Cost in zero-shot calls: {', '.join(listed)}."
-
-
-def _direction(change: Difference) -> int:
-    return direction(change.low, change.high)
-
-
-def _multiple(run: RunFigures | None, plain: RunFigures | None) -> float | None:
-    if run is None or plain is None or run.cost is None or plain.cost is None:
-        return None
-    if plain.cost.seconds_per_image <= 0:
-        return None
-    multiple = run.cost.seconds_per_image / plain.cost.seconds_per_image
-    return multiple if multiple > _SHARED else None
-
-
-_DRAWS = 2000  # of groups, to find which may be the worst
-_ADDED = 2  # right images, and as many wrong ones, to draw from: no group looks certain
-_SURE = 0.95  # of the draws name the same group
-_WORTH_NAMING = 0.05  # of the draws name another
-_LISTED = 3  # classes of a title, tasks of a card
-
-NOTHING_MEASURED = Card("What is wrong", "Nothing was measured: no group has images.", "")
-CONFIRM = "Confirm it on images that took no part."
-MAY_COST = "By itself, not allowing for the number of methods, its accuracy is shown to fall."
+    """The tasks that have groups, the largest typical gap of the first run first."""
+    known = [task for task in tasks if cells_of(task[1].runs[0])]
+    return sorted(known, key=lambda task: -(typical_gap(task[1].runs[0]).value or 0.0))
 
 
 class CellOfGroup(NamedTuple):
@@ -249,20 +82,54 @@ def cells_of(run: RunFigures) -> list[CellOfGroup]:
     return sorted(found, key=lambda cell: (cell.rate, -cell.n))
 
 
-def worst_shares(cells: Sequence[CellOfGroup], seed: int = 0) -> list[tuple[str, float]]:
-    """How often each group is the worst if images are drawn anew, the most frequent first.
+class ChangedGroup(NamedTuple):
+    """A class in a group before and after a method; p allows for all groups (Holm)."""
 
-    Right answers of each group are drawn from a binomial distribution, at the rate that two right
-    and two wrong images more would give (Agresti and Coull, 1998); ties are shared.
-    """
-    generator = np.random.default_rng(seed)
-    n = np.array([cell.n for cell in cells])
-    rates = (np.array([cell.correct for cell in cells]) + _ADDED) / (n + 2 * _ADDED)
-    drawn = generator.binomial(n, rates, (_DRAWS, len(cells))) / n
-    lowest = drawn == drawn.min(1, keepdims=True)
-    shares = (lowest / lowest.sum(1, keepdims=True)).mean(0)
-    order = np.argsort(-shares, kind="stable")
-    return [(cells[i].name, float(shares[i])) for i in order]
+    name: str
+    before: float
+    after: float
+    difference: Difference
+    changes: AnswerChanges
+    p: float
+
+    @property
+    def direction(self) -> int:
+        """What the interval of this group alone shows."""
+        return direction(self.difference.low, self.difference.high)
+
+
+def changed_groups(document: AuditDocument, comparison: Comparison) -> list[ChangedGroup]:
+    """Each class in each group that has images, the worst before first."""
+    right = {
+        (cell.target, tuple(group.sensitive.values())): cell.correct
+        for group in document.runs[0].groups
+        for cell in group.classes
+    }
+    groups = [g for g in comparison.groups if g.target is not None and g.changes.n]
+    groups.sort(key=lambda g: g.changes.mcnemar_p or 0.0)
+    found, corrected = [], 0.0
+    for place, g in enumerate(groups):
+        name, changes = group_name(g.sensitive, g.target), g.changes
+        was = right[g.target or "", tuple(g.sensitive.values())]
+        now = was + changes.wrong_to_right - changes.right_to_wrong
+        corrected = max(corrected, (len(groups) - place) * (changes.mcnemar_p or 0.0))
+        rates = was / changes.n, now / changes.n
+        found.append(ChangedGroup(name, *rates, g.difference, changes, min(1.0, corrected)))
+    return sorted(found, key=lambda group: (group.before, -group.changes.n))
+
+
+def group_sentences(groups: Sequence[ChangedGroup]) -> list[str]:
+    """The groups that gained and that lost most, with counts."""
+    order = sorted(groups, key=lambda group: group.before - group.after)
+    gained = [group for group in order[:_NAMED] if group.after > group.before]
+    lost = [group for group in order[::-1][:_NAMED] if group.after < group.before]
+    return [
+        f"{group.name}: {whole(group.before)} {ARROW} {whole(group.after)} of 100 "
+        f"({count(group.changes.wrong_to_right)} became right, "
+        f"{count(group.changes.right_to_wrong)} wrong; {p_text(group.changes.mcnemar_p)}, "
+        f"{p_value(group.p)} after correction for {len(groups)} groups)"
+        for group in (*gained, *lost)
+    ]
 
 
 def commonest(run: RunFigures) -> tuple[str, float] | None:
@@ -276,46 +143,77 @@ def commonest(run: RunFigures) -> tuple[str, float] | None:
     return name, n / counts.total()
 
 
-def audit_title(document: AuditDocument) -> str:
-    """Task, attribute, model and number of images."""
-    name = model_name(document.origin) or "answers"
-    return headline(document.data.targets, document.data.sensitive, name, document.data.n)
+def audit_title(document: AuditDocument, task: str | None = None) -> str:
+    """The task, as it is called or by its classes and attributes, and the verdict."""
+    task = task or task_name(document.data.targets, document.data.sensitive)
+    return f"{task}: {in_short(document)}"
 
 
 def in_short(document: AuditDocument) -> str:
-    """Right answers of all and of the worst group, for a line that can be unfolded."""
-    run = document.runs[0]
-    cells = cells_of(run)
-    if not cells or run.metrics.accuracy.value is None:
-        return ""
-    overall, lowest = of_hundred(run.metrics.accuracy.value), of_hundred(cells[0].rate)
-    return f"right in {overall}" + (f", in {lowest} of {cells[0].name}" * (lowest != overall))
+    """The verdict in a few words."""
+    row = featured(document)
+    if row is None:
+        gap = typical_gap(document.runs[0])
+        found = f"a typical gap of {percent(gap.value)} points between groups"
+        return found if gap.low else "a gap between groups is not shown"
+    if row.narrows or row.widens or (row.helps and not row.harms):
+        return f"{row.name} {row.verdicts[0] or row.verdicts[1]}"
+    if row.gap.low is None:
+        return "no verdict on the gap"
+    return f"these {images(document.data.n)} cannot tell whether the gap narrows"
 
 
-def audit_cards(document: AuditDocument) -> list[Card]:
-    """What is wrong, how sure, what to do."""
-    run = document.runs[0]
-    cells = cells_of(run)
-    if not cells or run.metrics.accuracy.value is None:
+def title_of_many(tasks: Sequence[NamedAudit], title: str) -> str:
+    """A title and the verdict over all tasks."""
+    best = next(iter(methods_on(tasks)), None)
+    if best is None:
+        shown = sum(bool(typical_gap(document.runs[0]).low) for _, document in tasks)
+        return f"{title}: a gap between groups is shown on {shown} of {len(tasks)} tasks"
+    if best.tone == "good":
+        return f"{title}: {best.name} {_narrows_on(best)}"
+    return f"{title}: no method is shown to narrow the gap without harm"
+
+
+def cards(tasks: Sequence[NamedAudit]) -> list[Card]:
+    """What is wrong, what helps, what to do; of several tasks the largest gap is wrong."""
+    tasks = by_gap(tasks)
+    if not tasks:
         return [NOTHING_MEASURED]
-    return [wrong_card(run, cells), _sure(run, cells), _advice(document, cells)]
+    if len(tasks) > 1:
+        return _cards_of_many(tasks)
+    document = tasks[0][1]
+    cells, row = cells_of(document.runs[0]), featured(document)
+    wrong = wrong_card(document, cells)
+    if row is None:
+        text = "Compare methods on the same images (option --adapters)."
+        return [wrong, Card("What to do", text, _label(document, cells[0]))]
+    text, sure = gap_sentences(row)
+    heading = "What helps" if row.narrows or row.helps else "What was tried"
+    helps = Card(heading, text, f"{sure} {beside_gap(row)}".strip(), row.tone)
+    return [wrong, helps, _advice(document, row, cells[0])]
 
 
-def wrong_card(run: RunFigures, cells: Sequence[CellOfGroup], task: str = "") -> Card:
+def wrong_card(document: AuditDocument, cells: Sequence[CellOfGroup], task: str = "") -> Card:
     """Right answers of all and of the worst group, on a task that is named if there are several.
 
     It is called wrong, and is red, only if there is a difference to be read and that is shown.
     """
-    worst, overall = cells[0], run.metrics.accuracy.value or 0.0
-    all_of, worst_of, more = of_hundred(overall), of_hundred(worst.rate), f"Answers of {run.name}."
+    run, worst, level = document.runs[0], cells[0], f"{100 * document.settings.level:g}{SPACE}% CI "
+    gap = typical_gap(run)
+    more = f"Typical gap {in_words(gap, '')}."
+    if gap.value is not None:
+        differ = in_words(gap, f"{SPACE}points", label=level)
+        more = f"Two groups of a class typically differ by {differ}."
+        more += "" if gap.low or gap.low is None else " A gap between groups is not shown."
+    all_of, worst_of = of_hundred(run.metrics.accuracy.value), of_hundred(worst.rate)
     if all_of == worst_of or not is_worse(run, worst):
         less = "hardly less" if is_worse(run, worst) else "no less"
         start = f"{task}: right" if task else "Right"
-        text = f"{start} in {all_of} images overall, and {less} often in any group."
-        return Card("What is seen", text, more)
-    start = f"Largest gap on {task}: right" if task else "Right"
-    text = f"{start} in {all_of} images overall, but in {worst_of} of {worst.name}."
-    heading, tone = ("What is wrong", "bad") if gap_exists(run) else ("What is seen", "")
+        return Card("What is seen", f"{start} on {all_of} images, {less} often in any group.", more)
+    start = f"Largest typical gap on {task}: right" if task else "Right"
+    text = f"{start} on {all_of} images, but on {worst_of} of {worst.name}."
+    is_shown = gap.low or run.metrics.bias.low
+    heading, tone = ("What is wrong", "bad") if is_shown else ("What is seen", "")
     return Card(heading, text, more, tone)
 
 
@@ -324,107 +222,69 @@ def is_worse(run: RunFigures, cell: CellOfGroup) -> bool:
     return cell.rate < (run.metrics.accuracy.value or 0.0)
 
 
-def gap_exists(run: RunFigures) -> bool:
-    """Whether a gap between accuracy and the worst group is shown."""
-    return (run.metrics.bias.low or 0.0) > 0
-
-
-def _sure(run: RunFigures, cells: Sequence[CellOfGroup]) -> Card:
-    gap = run.metrics.bias
-    ends = f"{interval(gap, words=True)} points"
-    exists = gap_exists(run)
-    text = f"A gap exists: {ends}." if exists else f"A gap is not shown: {ends}."
-    if not is_worse(run, cells[0]):
-        return Card("How sure", text, "")
-    shares, worst = dict(worst_shares(cells)), cells[0]
-    share = shares.pop(worst.name)
-    if exists and share >= _SURE:
-        return Card("How sure", text, f"{worst.name} is the worst group ({images(worst.n)}).")
-    more = f"{images(worst.n)}; {worst.name} is the worst in {whole_percent(share)} of resamples"
-    other = next(iter(shares), None)
-    if other is not None and shares[other] >= _WORTH_NAMING:
-        more += f", {other} in {whole_percent(shares[other])}"
-    return Card("How sure", f"{text} Which group is worst is not sure.", f"{more}.")
-
-
-def _advice(document: AuditDocument, cells: Sequence[CellOfGroup]) -> Card:
-    heading, worst = "What to do", cells[0]
+def _label(document: AuditDocument, worst: CellOfGroup) -> str:
     needed = images_to_know(worst.rate, document.settings.level) - worst.n
-    label = (
+    if needed <= 0:
+        return ""
+    return (
         f"Label about {count(needed)} more images of {worst.name} to know its accuracy to "
         f"within {whole(HALF_WIDTH)} points."
-        if needed > 0
-        else ""
     )
-    rows = method_rows(document)
-    narrows = [row for row in rows if row.narrows]
-    if narrows:
-        return _advised(min(narrows, key=lambda row: (row.costs, row.may_cost)))
-    if rows:
-        tried = "The method tried" if len(rows) == 1 else f"None of the {len(rows)} methods tried"
-        is_not = "is not shown" if len(rows) == 1 else "is shown"
-        text = f"{tried} {is_not} to narrow the gap."
-        helps = [row for row in rows if row.helps and not row.costs and not row.may_cost]
-        if helps:
-            best = max(helps, key=lambda row: row.worst.value or 0.0)
-            text += f" {best.name} helps the worst group: {points(best.worst, signed=True)}."
-        return Card(heading, text, CONFIRM if helps else label)
-    return Card(heading, "Compare methods on the same images (option --adapters).", label)
 
 
-def _advised(row: MethodRow) -> Card:
-    """What to do about a method that narrows the gap, whatever it does to accuracy."""
-    figures = f"gap {points(row.gap, signed=True)}, accuracy {points(row.accuracy, signed=True)}"
-    if row.costs:
-        text = f"{row.name} narrows the gap and costs accuracy: {figures}."
-        return Card("What to do", text, "Weigh the two, or try other methods.")
-    if row.may_cost:
-        text = f"{row.name} narrows the gap, but may cost accuracy: {figures}."
-        return Card("What to do", text, f"{MAY_COST} {CONFIRM}")
-    return Card("What to do", f"Try {row.name}: {figures}.", CONFIRM, "good")
-
-
-def cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
-    """What is wrong, how sure, what to do, over all tasks; the largest gap comes first in them."""
-    (name, document), n = tasks[0], len(tasks)
-    wrong = wrong_card(document.runs[0], cells_of(document.runs[0]), name)
-    shown = sum(gap_exists(d.runs[0]) for _, d in tasks)
-    exists = f"A gap exists on {shown} of {n} tasks." if shown else "A gap is not shown."
-    ends = [f"{t} {interval(d.runs[0].metrics.bias, words=True)}" for t, d in tasks[:_LISTED]]
-    sure = Card("How sure", exists, f"In points: {', '.join(ends)}.")
-    return [wrong, sure, _advice_on(methods_on(tasks))]
-
-
-def _advice_on(methods: Sequence[MethodOnTasks]) -> Card:
+def _advice(document: AuditDocument, row: MethodRow, worst: CellOfGroup) -> Card:
     heading = "What to do"
+    if row.narrows and row.harms:
+        text = f"Look for another method before using {row.name}."
+        return Card(heading, text, _losers(document, row))
+    if row.narrows or row.helps:
+        return Card(heading, f"Use {row.name}. {CONFIRM}", _losers(document, row))
+    power = row.comparison.power
+    if power is not None and power.images_needed is not None:
+        text = f"Compare again on about {count(power.images_needed)} images, or try other methods."
+    else:
+        text = "Try other methods, or more images."
+    return Card(heading, text, _label(document, worst))
+
+
+def _losers(document: AuditDocument, row: MethodRow) -> str:
+    """The groups that are shown to lose, each by itself."""
+    lost = [g for g in changed_groups(document, row.comparison) if g.direction < 0]
+    if not lost:
+        return ""
+    lost.sort(key=lambda group: group.after - group.before)
+    most, least = (whole(lost[i].before - lost[i].after) for i in (0, -1))
+    by = f"{least} to {most}" if least != most else most
+    average = (document.runs[0].metrics.accuracy.value or 0.0) + (row.accuracy.value or 0.0)
+    stay = " and stay above average" * all(group.after > average for group in lost)
+    they = "they lose" if len(lost) > 1 else "it loses"
+    return f"Check {listed([group.name for group in lost])}: {they} {by} points{stay}."
+
+
+def _cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
+    name, document = tasks[0]
+    wrong = wrong_card(document, cells_of(document.runs[0]), name)
+    methods = methods_on(tasks)
     if not methods:
-        return Card(heading, "Try methods on the same images.", "")
-    best = min(methods, key=lambda row: (row.tone != "good", row.may_cost))
+        return [wrong, Card("What to do", "Try methods on the same images.", "")]
+    best = methods[0]
+    known = [(task, row) for (task, _), row in zip(tasks, best.rows, strict=True) if row]
+    ends = [f"{task} {row.values} ({interval(row.gap, True, True)})" for task, row in known]
+    figures = f"Typical gap in points, with CI of the change: {'; '.join(ends[:_LISTED])}."
     if best.tone == "good":
-        return _advised_on(best)
-    more = "Label more images of the worst groups, or try other methods."
-    mixed = next((row for row in methods if row.narrows), None)
-    if mixed is not None:
-        tasks = "task" if len(mixed.known) == 1 else "tasks"
-        what = f"{mixed.name} {mixed.verdict} {tasks}{_missing(mixed)}"
-        text = f"No method narrows the gap without harm: {what}."
-        return Card(heading, text, more)
-    tried = (
-        "The method tried is not" if len(methods) == 1 else f"None of the {len(methods)} methods is"
-    )
-    return Card(heading, f"{tried} shown to narrow the gap on any task.", more)
+        text = f"{best.name} {_narrows_on(best)}{_missing(best)}."
+        helps = Card("What helps", text, figures, "good")
+        return [wrong, helps, Card("What to do", f"Use {best.name}. {CONFIRM}", "")]
+    text = "No method is shown to narrow the gap without harm."
+    text += f" {best.name} {best.verdict} tasks{_missing(best)}." * bool(best.narrows)
+    todo = "Label more images of the worst groups, or try other methods."
+    return [wrong, Card("What was tried", text, figures), Card("What to do", todo, "")]
 
 
-def _advised_on(method: MethodOnTasks) -> Card:
-    """What to do about a method that narrows the gap, and is not shown to do harm."""
+def _narrows_on(method: MethodOnTasks) -> str:
     n = len(method.known)
     on = f"narrows the gap on {method.narrows} of {n} task{'s' * (n != 1)}"
-    elsewhere = "" if method.narrows == n else ", no harm is shown on the others"
-    if method.may_cost:
-        text = f"{method.name} {on}, but may cost accuracy{_missing(method)}."
-        return Card("What to do", text, f"{MAY_COST} {CONFIRM}")
-    text = f"Try {method.name}: it {on}{elsewhere}{_missing(method)}."
-    return Card("What to do", text, CONFIRM, "good")
+    return on if method.narrows == n else f"{on}, no harm is shown on the others"
 
 
 def _missing(method: MethodOnTasks) -> str:
