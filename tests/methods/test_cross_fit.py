@@ -34,7 +34,7 @@ def classifier(batch_size: int = 16) -> FairTPTClassifier:
 
 
 def fitted(method: Adapter, images: Sequence[Image], clf: FairTPTClassifier) -> Adapter:
-    features = clf.encode(images, with_views=False)
+    features = [clf.encode(images, with_views=False)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallReferenceWarning)
         return cross_fit(clf, {"m": method}, features, [*map(image_digest, images)])["m"]
@@ -88,10 +88,10 @@ def test_few_images_warn_once_and_one_is_refused() -> None:
     features, digests = clf.encode(IMAGES, with_views=False), [*map(image_digest, IMAGES)]
     methods = {"a": LogitBalance(), "b": LogitBalance(1.0), "c": ZeroShot()}
     with pytest.warns(SmallReferenceWarning, match="cross-fitting on 60 images") as caught:
-        made = cross_fit(clf, methods, features, digests)
+        made = cross_fit(clf, methods, [features], digests)
     assert len(caught) == 1
     assert [type(method) for method in made.values()] == [CrossFitted, CrossFitted, ZeroShot]
     with pytest.raises(FairTTAError, match="needs more different images"):
-        cross_fit(clf, methods, features[:1], digests[:1])
+        cross_fit(clf, methods, [features[:1]], digests[:1])
     with pytest.raises(FairTTAError, match="needs the images themselves"):
         clf.with_adapter(made["a"]).predict_encoded(features)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
-import torch
 from msgspec import structs
-from torch import Tensor
-from tqdm.auto import tqdm
+from PIL.Image import Image
 
 from fair_tta._images.vision import image_digest
 from fair_tta.auditing._audit import Audit
@@ -23,7 +22,7 @@ from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit, cross_fit_notes
-from fair_tta.methods._fitted import save_adapter
+from fair_tta.methods._fitted import encoded, save_adapter
 from fair_tta.methods._registry import parse_adapters
 from fair_tta.metrics._columns import Column, Sensitive
 
@@ -93,16 +92,17 @@ def mitigate_classifier(
     if (labels is None) != (sensitive is None):
         raise FairTTAError("`labels` and `sensitive` should both be given, or neither.")
     several = list(checked_images(images))
-    features: list[Tensor] = []
     digests: list[str] = []
-    for start in tqdm(range(0, len(several), classifier.batch_size), disable=not progress):
-        some = [classifier.vision.load(one) for one in several[start:][: classifier.batch_size]]
-        features.append(classifier.encode(some, with_views=False).float().cpu())
-        digests += map(image_digest, some)
-    if not features:
-        raise FairTTAError("`images` should be at least one image (got none).")
+
+    def loaded() -> Iterator[Image]:
+        for one in several:
+            image = classifier.vision.load(one)
+            digests.append(image_digest(image))
+            yield image
+
+    features = [some.cpu() for some in encoded(classifier, loaded(), progress)]
     names = [WITHOUT_LABELS] if labels is None else COMPARED
-    methods = cross_fit(classifier, parse_adapters(names), torch.cat(features), digests)
+    methods = cross_fit(classifier, parse_adapters(names), features, digests)
     chosen: str | None = WITHOUT_LABELS
     audit, reason = None, NOT_SHOWN
     if labels is not None and sensitive is not None:

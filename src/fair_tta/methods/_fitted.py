@@ -103,7 +103,7 @@ class ReferenceBatch:
     values: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-def _encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[Tensor]:
+def encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[Tensor]:
     """Features of images, `batch_size` at a time."""
     if is_single_image(images) or not hasattr(images, "__iter__"):
         raise ImageError(
@@ -292,7 +292,7 @@ class FitsImages(FittedMethod):
                 shares in which they will be met. Read `batch_size` at a time, and not kept.
             progress: show a progress bar.
         """
-        return self._fit(classifier, _encoded(classifier, images, progress))
+        return self._fit(classifier, encoded(classifier, images, progress))
 
     def fit_encoded(self, classifier: EncodesImages, features: Tensor | Iterable[Tensor]) -> Self:
         """`fit` from the features of `FairTPTClassifier.encode`.
@@ -328,8 +328,8 @@ class FitsLabelledImages(FittedMethod):
             progress: show a progress bar.
         """
         expected = len(images) if isinstance(images, Sized) else None
-        encoded = _encoded(classifier, images, progress)
-        return self._fit(classifier, encoded, sensitive_labels, expected)
+        features = encoded(classifier, images, progress)
+        return self._fit(classifier, features, sensitive_labels, expected)
 
     def fit_encoded(
         self,

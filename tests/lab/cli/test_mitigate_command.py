@@ -63,7 +63,7 @@ def test_with_labels(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     change = audit.comparisons[1].adjusted.typical_gap
     assert change.high is not None
     assert f"to {100 * change.high:+.1f}, allowing for 2 candidates" in " ".join(out.stdout.split())
-    assert audit.provenance["mitigation"]["chosen"] == "logit-balance"
+    assert audit.provenance["mitigation"]["python"] in out.stdout
     for page in ("report.html", "examine.html"):
         text = (folder / page).read_text(encoding="utf-8")
         assert "logit-balance is chosen: two groups of a class typically differ by" in text
@@ -117,11 +117,12 @@ def test_without_labels(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (NAMES[:2], 2, "Invalid value for --sensitive: it is needed without --labels."),
         (("--labels", "l.csv"), 2, "--sensitive-column: it is needed with --labels."),
         ((*NAMES, "--rename", "a: b=c"), 2, "--rename: there is no --labels."),
-        (NAMES, 3, "`FOLDER` should be a folder of images (got 'nowhere')."),
+        (NAMES, 2, "'nowhere' does not exist."),
     ],
 )
 def test_bad_input_is_refused(more: list[str], code: int, message: str, tmp_path: Path) -> None:
-    out = call("mitigate", "nowhere", "--out", str(tmp_path), *more, code=code)
+    where = "nowhere" if more is NAMES else str(tmp_path)
+    out = call("mitigate", where, "--out", str(tmp_path), *more, code=code)
     assert message in " ".join(out.stderr.replace("'--", "--").replace("':", ":").split())
 
 

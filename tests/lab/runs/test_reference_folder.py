@@ -14,6 +14,7 @@ from checks import picture
 from torch import Tensor
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
+from fair_tta._identity import describe_adapter
 from fair_tta.extend import FitsImages, FitsLabelledImages, Outcome, Reference, ReferenceBatch, Task
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import WorkUnit, job_of
@@ -162,8 +163,8 @@ def test_without_a_folder_methods_are_cross_fitted(clf: FairTPTClassifier, folde
     found = fit_adapters(clf, methods, None, lambda: sources)
     assert [type(one).__name__ for one in found.adapters.values()] == ["ZeroShot", "CrossFitted"]
     assert found.notes[0].startswith("m: cross-fitted on these 7 images without labels")
-    facts = {name: found.provenance[name] for name in ("folds", "images", "left_out", "methods")}
-    assert facts == {"folds": 5, "images": 7, "left_out": 1, "methods": ["m"]}
+    settings = describe_adapter(found.adapters["m"])["settings"]["fits"]["settings"]
+    assert (settings["folds"], settings["images"]) == (5, 7)
     job = job_of(clf, found.adapters.values(), "miniature")
     unit = WorkUnit(tuple(sources[:7]), 0, job.asked())
     sent = pickle.loads(pickle.dumps(job))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -144,7 +143,7 @@ def audit_command(
         from fair_tta.methods._registry import parse_adapters
 
         methods = usage("--adapters", parse_adapters, adapters)
-        options.check_methods(methods, reference)
+        options.check_methods("--adapters", methods, reference)
         usage("--fail-if", read_thresholds, fail_if, fail_on)
         if fail_if and fail_on not in methods:
             raise typer.BadParameter(
@@ -196,16 +195,11 @@ def audit_command(
         raise typer.Exit(LEFT_OUT)
 
 
-class LabelledData(NamedTuple):
-    """A label file, and names and phrases of its classes and attribute values."""
-
-    values: LabelValues
-    targets: dict[str, str]
-    groups: Mapping[str, Mapping[str, str]]
-
-
-def read_labels(context: typer.Context) -> LabelledData:
-    """What the options of a command name; without --labels the folders are the labels."""
+def read_labels(
+    context: typer.Context,
+) -> tuple[LabelValues, dict[str, str], dict[str, dict[str, str]]]:
+    """What the options of a command name: the labels, without --labels those of the folders, and
+    names and phrases of classes and attribute values."""
     from fair_tta.lab.data._labels import Labels, write_labels_of_folders
 
     given = context.params
@@ -225,7 +219,7 @@ def read_labels(context: typer.Context) -> LabelledData:
         asked = column_names(values, target)
     written = usage("--sensitive", attributes_option, given["sensitive"], sensitive)
     groups = {column: written.get(column) or column_names(values, column) for column in sensitive}
-    return LabelledData(values, asked, groups)
+    return values, asked, groups
 
 
 def log_prompts(classifier: FairTPTClassifier) -> None:

@@ -73,7 +73,7 @@ def examine_command(
         from fair_tta.methods._registry import parse_adapters
 
         methods = usage("--adapters", parse_adapters, adapters)
-        options.check_methods(methods, reference)
+        options.check_methods("--adapters", methods, reference)
         classifier = options.make_classifier(context, adapter=ZeroShot())
         is_fitted = all(method.is_fitted for method in methods.values())
         some = [f"Not all images were used: {name} {number}." for name, number in

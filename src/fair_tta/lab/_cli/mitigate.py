@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +26,12 @@ ADAPTER = "adapter.safetensors"
 
 def mitigate_command(
     context: typer.Context,
-    images: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the images.")],
+    images: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER", exists=True, file_okay=False, help="Folder of the images."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the method, pages and finished answers.")],
     labels: Annotated[
         Path | None, typer.Option(help="CSV file with a header.", show_default="no labels")
@@ -55,37 +60,24 @@ def mitigate_command(
 ) -> None:
     """Fit a method to the images of a folder, and write it to a file that is ready to use.
 
-    With --labels methods are cross-fitted and compared: the one with the lowest typical gap is
-    taken among those that significantly narrow it and do not significantly cost accuracy or the
-    worst group. If there is none, no method is written, and the report says why. Without labels
-    logit-balance is fitted, and the page shows what it would change. Finished answers are on disk:
-    after Ctrl-C or a kill the same command goes on. Images that cannot be used are listed; the exit
-    code is then 4.
+    With labels methods are cross-fitted, and the one with the lowest typical gap is taken among
+    those that significantly narrow it and do not significantly cost accuracy or the worst group; if
+    there is none, the report says why. Without labels logit-balance is fitted, and a page shows
+    what it would change. After Ctrl-C or a kill the same command goes on. Images that cannot be
+    used are listed; the exit code is then 4.
     """
     has_labels = labels is not None or bool(sensitive_column)
     idle = [] if labels else ["path_column", "cluster_column"]
     idle += [] if has_labels else ["target_column", "rename", "skip_unknown"]
     options.refuse_idle(context, **dict.fromkeys(idle, "there is no --labels."))
-    needed = {"--sensitive-column": sensitive_column}
-    if not has_labels:
-        needed = {"--targets": targets, "--sensitive": sensitive}
-    for option, given in needed.items():
-        if not given:
-            where = "with" if has_labels else "without"
+    needed = {"--targets": targets, "--sensitive": sensitive}
+    for option, given in ({"--sensitive-column": sensitive_column} if labels else needed).items():
+        if not given and (labels or not has_labels):
+            where = "with" if labels else "without"
             raise typer.BadParameter(f"it is needed {where} --labels.", param_hint=option)
-
-    def stopped() -> str:
-        return f"Stopped. {options.GOES_ON}"
-
-    with exits(context, stopped, images="FOLDER", labels_csv="--labels"):
+    with exits(context, lambda: f"Stopped. {options.GOES_ON}", labels_csv="--labels"):
         from fair_tta._io import images_below, printable
-        from fair_tta.auditing._mitigate import (
-            COMPARED,
-            NOT_SHOWN,
-            WITHOUT_LABELS,
-            conclusion,
-            fitted_on_all,
-        )
+        from fair_tta.auditing import _mitigate as core
         from fair_tta.lab._cli.tables import print_audit, print_examination
         from fair_tta.lab.folder import EXAMINATION, EXAMINATION_PAGE, audit_folder, examine_folder
         from fair_tta.methods._fitted import save_adapter
@@ -93,19 +85,19 @@ def mitigate_command(
         from fair_tta.methods._registry import parse_adapters
 
         file = out / ADAPTER
-        if not images.is_dir():
-            raise FairTTAError(f"`images` should be a folder of images (got {str(images)!r}).")
         if file.exists() and not Reference.is_in(file):
-            raise FairTTAError(
-                f"{str(file)!r} is not a file of fair-tta: choose another place (--out)."
-            )
-        data = labelled.read_labels(context) if has_labels else None
-        classifier = options.make_classifier(context, *(data[1:] if data else ()))
+            text = f"{str(file)!r} is not a file of fair-tta: choose another place (--out)."
+            raise FairTTAError(text)
+        data = labelled.read_labels(context) if has_labels else (None, None, None)
+        values, asked, groups = data
+        classifier = options.make_classifier(context, asked, groups)
         labelled.log_prompts(classifier)
-        methods: Mapping[str, Adapter] = parse_adapters(COMPARED if data else [WITHOUT_LABELS])
-        paths: Callable[[], Iterable[str | Unlisted]] = lambda: images_below(str(images))  # noqa: E731
-        chosen: str | None = WITHOUT_LABELS
-        reason, lost = NOT_SHOWN, 0
+        methods: Mapping[str, Adapter] = parse_adapters(
+            [core.WITHOUT_LABELS] if values is None else core.COMPARED
+        )
+        paths: Iterable[str | Unlisted] = ()
+        chosen: str | None = core.WITHOUT_LABELS
+        reason, lost, lines = core.NOT_SHOWN, 0, _python(model, classifier)
         found: list[FittedAdapters] = []
         common: dict[str, Any] = {
             "engine": options.make_engine(context),
@@ -114,67 +106,63 @@ def mitigate_command(
             "notes": embedded_notes(context),
         }
 
-        def conclude(chosen: str | None, reason: str) -> dict[str, Any]:
-            python = None if chosen is None else _python(model, classifier)
-            return {"mitigation": {"chosen": chosen, "reason": reason, "python": python}}
+        def about(chosen: str | None, reason: str) -> dict[str, Any]:
+            return {"mitigation": {"reason": reason, "python": chosen and lines}}
 
         with progress_bars(progress) as bars:
-            if data is not None:
+            fitting = bars("images to fit on")
+            if values is not None:
                 result = audit_folder(
                     classifier,
                     methods,
-                    data.values,
+                    values,
                     out,
                     skip_unknown=skip_unknown,
                     restart=restart,
-                    conclude=lambda document: conclude(*conclusion(document)),
+                    conclude=lambda document: about(*core.conclusion(document)),
                     progress=bars("rows"),
-                    fitting=bars("images to fit on"),
+                    fitting=fitting,
                     **common,
                 )
-                methods, lost = result.adapters, result.problems.lost
-                chosen, reason = conclusion(result.audit.document)
-                paths = lambda: result.images  # noqa: E731
+                chosen, reason = core.conclusion(result.audit.document)
+                methods, paths, lost = result.adapters, result.images, result.problems.lost
             if chosen is not None:
                 examination, failed = examine_folder(
                     classifier,
                     {chosen: methods[chosen]},
-                    paths,
+                    lambda: paths or images_below(str(images)),
                     out,
-                    restart=restart and data is None,
-                    provenance=conclude(chosen, reason),
+                    restart=restart and values is None,
+                    provenance=about(chosen, reason),
                     fitted=found.append,
                     problem=log,
                     progress=bars("images"),
-                    fitting=bars("images to fit on"),
+                    fitting=fitting,
                     **common,
                 )
                 lost += failed
-                save_adapter(fitted_on_all(found[0].adapters[chosen]), file, classifier.task)
+                save_adapter(core.fitted_on_all(found[0].adapters[chosen]), file, classifier.task)
             else:
                 for name in (ADAPTER, EXAMINATION, EXAMINATION_PAGE):
                     (out / name).unlink(missing_ok=True)  # of an earlier run
-        if data is not None:
+        if values is not None:
             print_audit(result)
         else:
             print_examination(examination)
         Console().print(Text(f"\n{printable(reason)}"))
         if chosen is not None:
-            typer.echo(f"Written to {printable(str(out))}: {ADAPTER}, {EXAMINATION_PAGE}\n")
-            typer.echo(_python(model, classifier))
+            typer.echo(
+                f"Written to {printable(str(out))}: {ADAPTER}, {EXAMINATION_PAGE}\n\n{lines}"
+            )
     if lost:
         raise typer.Exit(LEFT_OUT)
 
 
 def _python(model: str, classifier: FairTPTClassifier) -> str:
     """The lines that use the method, in the folder of its file."""
-
-    def plain(names: Mapping[str, str]) -> object:
-        return [*names] if all(name == phrase for name, phrase in names.items()) else dict(names)
-
     task = classifier.task
-    sensitive = {attribute: plain(names) for attribute, names in task.sensitive.items()}
-    names = model, plain(task.targets), sensitive, task.templates.sentences["joint"]
+    sensitive = {attribute: dict(names) for attribute, names in task.sensitive.items()}
+    names = model, dict(task.targets), sensitive, task.templates.sentences["joint"]
     return (
         "from fair_tta import FairTPTClassifier, load_adapter\n"
         f"method = load_adapter({ADAPTER!r})\n"

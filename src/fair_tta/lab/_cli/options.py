@@ -264,27 +264,22 @@ def refuse_idle(context: typer.Context, **idle: str) -> None:
             raise typer.BadParameter(idle[parameter.name], param_hint=parameter.opts[0])
 
 
-def check_methods(methods: Mapping[str, Adapter], reference: Path | None) -> None:
+def check_methods(
+    option: str, methods: Mapping[str, Adapter], reference: Path | None, *, in_folds: bool = True
+) -> None:
     """A usage error if a method cannot be fitted, or a reference has none to fit."""
-    from fair_tta.lab._runs.reference import check_fittable, check_reference
+    from fair_tta.lab._runs.reference import check_fittable
 
-    if reference is None:
-        usage("--adapters", check_fittable, methods)
-    else:
-        usage("--reference", check_reference, methods)
-
-
-def check_method(methods: Mapping[str, Adapter], reference: Path | None) -> None:
-    """The same where there are no images to cross-fit on."""
-    if reference is not None:
-        check_methods(methods, reference)
+    if reference is not None or in_folds:
+        named = option if reference is None else "--reference"
+        usage(named, check_fittable, methods, reference is not None)
         return
     for name, adapter in methods.items():
         if not adapter.is_fitted:
             raise typer.BadParameter(
                 f"{name!r} has to be fitted: name a folder of images with --reference, or write "
                 f"'{name.partition(':')[0]}:reference=FILE' with a file of `fair-tta fit`.",
-                param_hint="--adapter",
+                param_hint=option,
             )
 
 

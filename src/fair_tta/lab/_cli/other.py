@@ -217,7 +217,7 @@ def fit_command(
     An image that cannot be read is listed and does not stop the others; the exit code is then 4.
     """
     with exits(context, reference="--images"):
-        from fair_tta.lab._runs.reference import check_reference, fit_on_folder
+        from fair_tta.lab._runs.reference import check_fittable, fit_on_folder
         from fair_tta.methods._reference import Reference
         from fair_tta.methods._registry import parse_adapter
 
@@ -228,7 +228,7 @@ def fit_command(
                 "something else): choose another name."
             )
         method = usage("--adapter", parse_adapter, adapter)
-        usage("--adapter", check_reference, {adapter: method})
+        usage("--adapter", check_fittable, {adapter: method})
         classifier = options.make_classifier(context, adapter=method)
         with progress_bar(progress, "images") as update:
             fitted = fit_on_folder(classifier, {adapter: method}, images, progress=update)

@@ -152,7 +152,7 @@ def predict_command(
 
         method = None if adapter is None else usage("--adapter", parse_adapter, adapter)
         named = {} if adapter is None or method is None else {short_name(adapter): method}
-        options.check_method(named, reference)
+        options.check_methods("--adapter", named, reference, in_folds=False)
         classifier = options.make_classifier(context, adapter=method)
         names = classifier.targets, tuple(classifier.sensitive)
         pending: list[tuple[str, Prediction | str]] = []

@@ -10,7 +10,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
 from PIL.Image import Image
 from torch import Tensor
 
@@ -23,7 +22,7 @@ from fair_tta.lab._runs.runner import batched
 from fair_tta.lab._runs.worker import load_source
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter, check_adapter
-from fair_tta.methods._cross_fit import FOLDS, cross_fit, cross_fit_notes
+from fair_tta.methods._cross_fit import cross_fit, cross_fit_notes
 from fair_tta.methods._fitted import FittedMethod, fit_parts
 
 Counting = Callable[[int, int | None], None]
@@ -79,7 +78,7 @@ def fit_on_images(
     if not contents:
         fitted = dict(adapters)
     elif in_folds:
-        fitted = cross_fit(classifier, adapters, torch.cat(features), digests)
+        fitted = cross_fit(classifier, adapters, features, digests)
     else:
         fitted = {k: fit_parts(classifier, one, features, labels) for k, one in adapters.items()}
     return fitted, contents, problems
@@ -119,7 +118,7 @@ def fit_on_folder(
     Raises:
         FairTTAError: it is not a folder, it has no image that can be used, or some of `images`.
     """
-    check_reference(adapters)
+    check_fittable(adapters)
     if not os.path.isdir(reference):
         raise FairTTAError(
             f"`reference` should be a folder of images (got {os.fspath(reference)!r})."
@@ -141,41 +140,21 @@ def fit_on_folder(
     if not contents:
         raise FairTTAError(f"`reference` {os.fspath(reference)!r} has no image that can be read.")
     left_out += problems
-    about = {"folder": name, "shared": shared, **_about(adapters, contents, left_out)}
-    note = f"{', '.join(about['methods'])}: fitted on {len(contents)} images of {name!r}"
+    methods = [method for method, adapter in adapters.items() if not adapter.is_fitted]
+    about = {
+        "folder": name,
+        "images": len(contents),
+        "sha256": sha256(" ".join(sorted(contents)).encode()).hexdigest(),
+        "left_out": len(left_out),
+        "shared": shared,
+        "methods": methods,
+    }
+    note = f"{', '.join(methods)}: fitted on {len(contents)} images of {name!r}"
     if shared is not None:
         note += f"; {shared or 'none'} of the images classified here are among them"
     if left_out:
         note += f"; {len(left_out)} could not be used"
     return FittedAdapters(fitted, (f"{note}.",), about, tuple(left_out))
-
-
-def _about(
-    adapters: Mapping[str, Adapter], contents: Sequence[str], left_out: Sequence[str]
-) -> dict[str, Any]:
-    return {
-        "images": len(contents),
-        "sha256": sha256(" ".join(sorted(contents)).encode()).hexdigest(),
-        "left_out": len(left_out),
-        "methods": [method for method, adapter in adapters.items() if not adapter.is_fitted],
-    }
-
-
-def _cross_fit(
-    classifier: FairTPTClassifier,
-    adapters: Mapping[str, Adapter],
-    images: Iterable[ImageSource],
-    progress: Counting,
-) -> FittedAdapters:
-    """Cross-fit the methods that need a reference on the images to be classified."""
-    check_fittable(adapters)
-    fitted, contents, left_out = fit_on_images(
-        classifier, adapters, images, in_folds=True, progress=progress
-    )
-    if not contents:  # nothing will be answered, and the run says why
-        return FittedAdapters(dict.fromkeys(adapters, ZeroShot()))
-    about = {"folds": FOLDS, **_about(adapters, contents, left_out)}
-    return FittedAdapters(fitted, provenance=about)
 
 
 def _shared(reference: Iterable[ImageSource], images: Iterable[ImageSource]) -> int:
@@ -194,18 +173,13 @@ def _shared(reference: Iterable[ImageSource], images: Iterable[ImageSource]) -> 
     return found
 
 
-def check_reference(adapters: Mapping[str, Adapter]) -> None:
-    """Raise unless there is a method to be fitted, and all can be on images alone."""
-    if all(adapter.is_fitted for adapter in adapters.values()):
+def check_fittable(adapters: Mapping[str, Adapter], has_reference: bool = True) -> None:
+    """Raise if a method cannot be fitted on images alone, or a reference has none to fit."""
+    if has_reference and all(adapter.is_fitted for adapter in adapters.values()):
         raise FairTTAError(
             "a reference goes with a method that is to be fitted (got "
             f"{', '.join(adapters) or 'no method'})."
         )
-    check_fittable(adapters)
-
-
-def check_fittable(adapters: Mapping[str, Adapter]) -> None:
-    """Raise unless all methods that have to be fitted can be on images alone."""
     for name, adapter in adapters.items():
         for part in adapter.parts:
             if part.is_fitted:
@@ -241,10 +215,14 @@ def fit_adapters(
         for part in adapter.parts
         if isinstance(part, FittedMethod) and part.is_fitted
     )
-    if all(adapter.is_fitted for adapter in adapters.values()) and reference is None:
-        found = FittedAdapters(dict(adapters))
+    if reference is None and all(adapter.is_fitted for adapter in adapters.values()):
+        found = FittedAdapters(adapters)
     elif reference is None:
-        found = _cross_fit(classifier, adapters, images(), progress)
+        check_fittable(adapters, has_reference=False)
+        fitted, contents, _ = fit_on_images(
+            classifier, adapters, images(), in_folds=True, progress=progress
+        )  # without contents nothing will be answered, and the run says why
+        found = FittedAdapters(fitted if contents else dict.fromkeys(adapters, ZeroShot()))
     else:
         found = fit_on_folder(
             classifier,
