@@ -176,9 +176,12 @@ def _typical_gap_change(columns: Columns, before: int, after: int, how: Bootstra
 def _of_typical_gap(
     gap: TypicalGap | TypicalGapChange, columns: Columns, level: float, withheld: str | None
 ) -> Estimate:
-    n, left = len(columns.truth), left_out(columns.sizes(_PAIRS))
-    ends = (None, None) if withheld or np.isnan(gap.value) else gap.ends((1 - level) / 2)
-    return with_reason(gap.value, n, *ends, withheld or left, "two groups with images of one class")
+    low = high = None
+    if not withheld and not np.isnan(gap.value):
+        low, high = gap.ends((1 - level) / 2)
+    reason = withheld or left_out(columns.sizes(_PAIRS))
+    needs = "two groups with images of one class"
+    return with_reason(gap.value, len(columns.truth), low, high, reason, needs)
 
 
 def _extreme(forms: extremes.Forms, sign: int = 1) -> ByDraws:

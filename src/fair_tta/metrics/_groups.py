@@ -337,12 +337,9 @@ def gaps_of_classes(columns: Columns, run: int, how: Bootstrap | None) -> list[R
     n = true.sum(1, keepdims=True)
     bases = true, n - true, n + 0 * true
     values = [metric(counts) for metric in metrics]
-    nothing = [(value + np.nan, value + np.nan) for value in values]
-    ends = (
-        nothing
-        if how is None
-        else [interval(columns, run, how.level) for m in metrics if (interval := m.interval)]
-    )
+    ends = [(value + np.nan, value + np.nan) for value in values]
+    if how is not None:
+        ends = [m.interval(columns, run, how.level) for m in metrics if m.interval is not None]
 
     def gap(i: int, c: int) -> Estimate:
         target = columns.targets[c]

@@ -90,7 +90,8 @@ def _clustered(clusters: Ints, cell: Ints, hits: Floats, mean: Floats, size: Flo
     for run in range(runs):
         np.add.at(totals[run], (cell, clusters), residuals[run])
     flat = totals.reshape(runs * cells, units)
-    found = (flat @ flat.T * units / max(1, units - 1)).reshape(runs, cells, runs, cells)
+    found: Floats = flat @ flat.T * units / max(1, units - 1)
+    found = found.reshape(runs, cells, runs, cells)
     # the two added images of each cell are right in one run each
     both = np.stack([np.eye(runs)[0], 1 - np.eye(runs)[0]])
     added = (both[:, :, None] - mean) / (size + 2)
@@ -126,13 +127,13 @@ class _Moments:
         qs, qm = q @ s, q @ m
         sqm = s @ qm
         return cls(
-            seen @ q @ seen,
-            m @ qm,
+            float(seen @ q @ seen),
+            float(m @ qm),
             np.sum(q * s * np.outer(scale, scale)),
             2 * np.sum(qs * qs.T),
-            4 * qm @ sqm,
+            4 * float(qm @ sqm),
             8 * np.sum((qs @ qs) * qs.T),
-            24 * sqm @ q @ sqm,
+            24 * float(sqm @ q @ sqm),
             int(np.linalg.matrix_rank(block.form)),
         )
 
