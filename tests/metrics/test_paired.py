@@ -6,8 +6,10 @@ import importlib.util
 import math
 import sys
 from collections.abc import Hashable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from statistics import NormalDist
 from types import ModuleType
 from typing import Any
 
@@ -16,11 +18,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fair_tta.metrics import Bootstrap, paired_interval, wilson
+from fair_tta.metrics import Bootstrap
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Columns
 from fair_tta.metrics._estimate import Estimate
+from fair_tta.metrics._metric import Figure, Metric
+from fair_tta.metrics._paired import ByDraws
 
 ALL = (
     definitions.ACCURACY,
@@ -32,7 +36,10 @@ ALL = (
     definitions.EQUALIZED_ODDS,
     definitions.EQUAL_OPPORTUNITY,
     definitions.DEMOGRAPHIC_PARITY,
+    definitions.TYPICAL_GAP,
 )
+EXACT = (definitions.ACCURACY, definitions.BALANCED_ACCURACY, definitions.TYPICAL_GAP)
+"""Intervals in closed form."""
 
 
 def changes(rows: Columns, before: int, after: int, how: Bootstrap) -> list[Estimate]:
@@ -50,106 +57,102 @@ def drawn(seed: int, groups: int = 3, classes: int = 2, n: int = 90) -> Columns:
     return Columns(tuple(range(classes)), names, truth, group, (before, after))
 
 
-def by_hand(rows: Columns, level: float = 0.95) -> dict[str, tuple[float, float]]:
-    """WGA, bias and EOD of two classes, with loops over images and the scalar functions."""
-    error, cells = 1 - level, {}
+def by_hand(rows: Columns, error: float = 0.025) -> dict[str, tuple[float, float]]:
+    """WGA, bias and EOD of two classes by the formulas of the max-min interval, form by form.
+
+    Cells are drawn from their covariance matrices, with numbers of its own.
+    """
+    generator = np.random.default_rng(1)
+    n: dict[tuple[int, int], int] = {}
+    mean, noise = {}, {}
     for g, c in product(range(len(rows.groups)), range(2)):
         here = [i for i in range(len(rows.truth)) if (rows.group[i], rows.truth[i]) == (g, c)]
         if here:
-            was = [rows.answers[0][i] == c for i in here]
-            now = [rows.answers[1][i] == c for i in here]
-            lost = sum(a and not b for a, b in zip(was, now, strict=True))
-            won = sum(b and not a for a, b in zip(was, now, strict=True))
-            cells[g, c] = len(here), sum(was), sum(now), lost, won
+            right = [[float(rows.answers[run][i] == c) for run in (0, 1)] for i in here]
+            x = np.array([*right, [1.0, 0.0], [0.0, 1.0]])
+            n[g, c], mean[g, c] = len(here), x.mean(0)
+            covariance = (x.T @ x / len(x) - np.outer(x.mean(0), x.mean(0))) / len(x)
+            some = generator.multivariate_normal([0, 0], covariance, 10_000, method="eigh")
+            noise[g, c] = np.concatenate([some, -some])
+    total = sum(n.values())
+    cells = list(n)
 
-    def changes(cell: tuple[int, int]) -> tuple[float, float, float]:
-        n, _, _, lost, won = cells[cell]
-        return (won - lost) / n, *paired_interval(lost, won, n, 1 - 0.9 * error)
+    def overall(of: dict[tuple[int, int], Any], groups: dict[int, Any] | None = None) -> Any:
+        if groups is None:
+            return sum(of[cell] * n[cell] for cell in cells) / total
+        return sum(groups[g] * sum(n[c] for c in cells if c[0] == g) for g in groups) / total
 
-    def band(cell: tuple[int, int], run: int, of: float) -> tuple[float, float]:
-        return wilson(cells[cell][1 + run], cells[cell][0], 1 - 0.1 * error / of)
-
-    def lowest(run: int, share: float = 1) -> list[tuple[int, int]]:
-        ends = {cell: band(cell, run, (len(cells) + 1) / share) for cell in cells}
-        least = min(high for _, high in ends.values())
-        return [cell for cell, (low, _) in ends.items() if low <= least]
-
-    def at_all(share: float) -> tuple[float, float]:
-        """From the intervals of the rates alone."""
-        of = (len(cells) + 1) / share
-        lows = [min(band(cell, run, of)[0] for cell in cells) for run in (0, 1)]
-        highs = [min(band(cell, run, of)[1] for cell in cells) for run in (0, 1)]
-        return lows[1] - highs[0], highs[1] - lows[0]
-
-    found = {
-        "worst_group_accuracy": (
-            max(at_all(1)[0], *[min(changes(cell)[1] for cell in lowest(1))]),
-            min(at_all(1)[1], *[max(changes(cell)[2] for cell in lowest(0))]),
-        )
+    smoothed = {}  # a group has its two images once
+    for g in {g for g, _ in cells}:
+        size = sum(n[cell] for cell in cells if cell[0] == g)
+        hits = sum((mean[cell] * (n[cell] + 2) - 1) for cell in cells if cell[0] == g)
+        smoothed[g] = (hits + 1) / (size + 2)
+    t = {
+        "worst_group_accuracy": [-mean[cell] for cell in cells],
+        "bias": [overall(mean, smoothed) - mean[cell] for cell in cells],
     }
-    total = len(rows.truth)
-    low, high = math.inf, -math.inf
-    for run, own in product((0, 1), cells):
-        if own not in lowest(run, 0.5):
-            continue
-        value, down, up = 0.0, 0.0, 0.0
-        for cell in cells:
-            weight = cells[cell][0] / total - (cell == own)
-            middle, least, most = changes(cell)
-            value += weight * middle
-            down += (weight * (middle - least if weight > 0 else most - middle)) ** 2
-            up += (weight * (most - middle if weight > 0 else middle - least)) ** 2
-        if run == 0:
-            low = min(low, value - math.sqrt(down))
-        else:
-            high = max(high, value + math.sqrt(up))
-    lost, won = (sum(cell[i] for cell in cells.values()) for i in (3, 4))
-    fall, rise = paired_interval(lost, won, total, 1 - 0.05 * error)
-    least, most = at_all(0.5)
-    found["bias"] = max(-1.0, low, fall - most), min(1.0, high, rise - least)
-    low, high = math.inf, -math.inf
-    count = 4 * len(rows.groups)
-    gaps = []
-    for run in (0, 1):
-        ends = {cell: band(cell, run, count) for cell in cells}
-        columns = [[g for g in range(len(rows.groups)) if (g, c) in cells] for c in range(2)]
-        shown = [
-            max(0.0, max(ends[g, c][0] for g in column) - min(ends[g, c][1] for g in column))
-            for c, column in enumerate(columns)
+    z = {
+        "worst_group_accuracy": [-noise[cell] for cell in cells],
+        "bias": [overall(noise) - noise[cell] for cell in cells],
+    }
+    pairs = [(a, b) for a in cells for b in cells if a[1] == b[1] and a != b]
+    t["equalized_odds_difference"] = [mean[a] - mean[b] for a, b in pairs]
+    z["equalized_odds_difference"] = [noise[a] - noise[b] for a, b in pairs]
+
+    def upper(t: list[Any], z: list[Any], before: int, after: int) -> float:
+        first, then = [x[before] for x in t], [x[after] for x in t]
+        top = int(np.argmax(first))
+        reach = NormalDist().inv_cdf(1 - 0.1 * error / (len(t) - 1))
+        slack = [
+            max(0.0, first[top] - first[i] - reach * np.std(z[top][:, before] - z[i][:, before]))
+            for i in range(len(t))
         ]
-        spans = [
-            max(ends[g, c][1] for g in column) - min(ends[g, c][0] for g in column)
-            for c, column in enumerate(columns)
-        ]
-        gaps.append((max(shown), max(spans)))
-        for c, column in enumerate(columns):
-            tops = max(ends[g, c][0] for g in column)
-            bottoms = min(ends[g, c][1] for g in column)
-            if spans[c] < max(shown):
-                continue
-            for i, j in product(column, column):
-                if i == j or ends[i, c][1] < tops or ends[j, c][0] > bottoms:
-                    continue
-                (a, a0, a1), (b, b0, b1) = changes((i, c)), changes((j, c))
-                if run == 0:
-                    low = min(low, a - b - math.hypot(a - a0, b1 - b))
-                else:
-                    high = max(high, a - b + math.hypot(a1 - a, b - b0))
-    (least, most), (least_after, most_after) = gaps
-    found["equalized_odds_difference"] = (
-        max(-1.0, low, least_after - most),
-        min(1.0, high, most_after - least),
-    )
+        largest = np.max([z[i][:, before] - slack[i] for i in range(len(t))], 0)
+        ends = []
+        for j in range(len(t)):
+            direct = z[j][:, after] - largest + largest.mean()
+            itself = z[j][:, after] - z[j][:, before] + slack[j]
+            b = np.std(itself)
+            a = np.clip(np.std(direct) / b, 0.85, 1.25) * np.std(direct)
+            k = -np.quantile(np.minimum(direct / a, itself / b), 0.9 * error)
+            against_largest = then[j] - max(first) + largest.mean() + k * a
+            ends.append(min(against_largest, then[j] - first[j] + k * b))
+        return float(max(ends))
+
+    found = {}
+    for name in t:
+        low, high = -upper(t[name], z[name], 1, 0), upper(t[name], z[name], 0, 1)
+        found[name] = (-high, -low) if name == "worst_group_accuracy" else (low, high)
     return found
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_against_loops(seed: int) -> None:
-    rows = drawn(seed, groups=2 + seed % 4, n=40 + 30 * (seed % 5))
-    for name, expected in by_hand(rows).items():
+@pytest.mark.parametrize("seed", range(8))
+def test_against_the_formulas(seed: int) -> None:
+    rows = drawn(seed, groups=2 + seed % 4, n=200 + 60 * (seed % 5))
+    for name, (low, high) in by_hand(rows).items():
         metric = next(metric for metric in ALL if metric.name == name)
         figure = metric.difference(rows, 0, 1, Bootstrap())
-        assert (figure.low, figure.high) == pytest.approx(expected, abs=1e-12)
+        expected = min(low, figure.value), max(high, figure.value)
+        assert (figure.low, figure.high) == pytest.approx(expected, abs=0.06 * (high - low)), name
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_several_methods_are_judged_together(seed: int) -> None:
+    """Wider than each by itself, at most as wide as by Bonferroni."""
+    rows = drawn(seed, n=600)
+    generator = np.random.default_rng(seed)
+    others = [np.where(generator.random(600) < 0.1, rows.truth, rows.answers[0]) for _ in range(3)]
+    rows = replace(rows, answers=(*rows.answers, *others))
+    for metric in ALL:
+        if isinstance(metric, Metric) and isinstance(metric.change, ByDraws):
+            together = metric.change.together(rows, range(5), 0.95)
+            for run, (low, high) in enumerate(together, 1):
+                alone, strict = (metric.change(rows, 0, run, x) for x in (0.95, 1 - 0.05 / 4))
+                room = 0.1 * (alone[1] - alone[0])  # other draws
+                assert low <= alone[0] + room
+                assert high >= alone[1] - room
+                assert low >= strict[0] - room
+                assert high <= strict[1] + room
 
 
 @st.composite
@@ -166,7 +169,7 @@ def audits(draw: Any) -> Columns:
     return Columns(tuple(range(classes)), names, truth, group, (before, after))
 
 
-def one_group(rows: Columns, metric: definitions.Metric) -> bool:
+def one_group(rows: Columns, metric: Figure) -> bool:
     """Nothing can lie below a mean over one."""
     cells = rows.group if metric is definitions.BIAS_S else rows.group * 10 + rows.truth
     return len(set(cells.tolist())) == 1
@@ -181,7 +184,7 @@ def test_an_interval_has_a_width_holds_the_estimate_and_turns_with_the_runs(
     there = changes(rows, 0, 1, how)
     back = changes(rows, 1, 0, how)
     for metric, one, other in zip(ALL, there, back, strict=True):
-        if math.isnan(one.value):
+        if math.isnan(one.value) or (one.reason or "").startswith("no interval"):
             assert (one.low, one.high) == (None, None)
             continue
         assert one.low is not None
@@ -190,8 +193,10 @@ def test_an_interval_has_a_width_holds_the_estimate_and_turns_with_the_runs(
         assert one.value - 1e-12 <= one.high <= 1
         if not (metric in (definitions.BIAS, definitions.BIAS_S) and one_group(rows, metric)):
             assert one.high - one.low > 1e-6, metric.name
-        assert other.low == pytest.approx(-one.high, abs=1e-12)
-        assert other.high == pytest.approx(-one.low, abs=1e-12)
+        # up to other draws
+        room = 1e-9 if metric in EXACT else 0.15 * (one.high - one.low)
+        assert other.low == pytest.approx(-one.high, abs=room)
+        assert other.high == pytest.approx(-one.low, abs=room)
 
 
 @settings(max_examples=40)
@@ -209,9 +214,13 @@ def test_names_and_order_of_groups_do_not_matter(rows: Columns, shuffle: Any) ->
         tuple(np.array(new_class)[answers] for answers in rows.answers),
     )
     here, there = (changes(some, 0, 1, Bootstrap()) for some in (rows, other))
-    for one, two in zip(here, there, strict=True):
-        if not math.isnan(one.value):
-            assert (one.low, one.high) == pytest.approx((two.low, two.high), abs=1e-9)
+    for metric, one, two in zip(ALL, here, there, strict=True):
+        if math.isnan(one.value):
+            continue
+        assert one.value == pytest.approx(two.value, abs=1e-12)
+        if one.low is not None and one.high is not None:  # up to other draws
+            room = 1e-9 if metric in EXACT else 0.15 * (one.high - one.low)
+            assert (one.low, one.high) == pytest.approx((two.low, two.high), abs=room)
 
 
 def test_a_higher_level_is_wider_and_more_images_are_narrower() -> None:
@@ -252,7 +261,7 @@ def test_a_gap_that_closes_is_seen() -> None:
     for name in ("worst_group_accuracy", "worst_group_accuracy_s"):
         assert (found[name].low or 0) > 0.2
     for name in ("bias", "bias_s", "equalized_odds_difference", "equal_opportunity_difference",
-                 "demographic_parity_difference"):  # fmt: skip
+                 "demographic_parity_difference", "typical_gap"):  # fmt: skip
         assert (found[name].high or 0) < -0.05, name
 
 
@@ -305,7 +314,17 @@ def test_intervals_hold_where_there_is_an_effect(coverage: ModuleType) -> None:
     )
     for design in coverage.designs():
         if design.name in wanted:
-            for name, tally in coverage.simulate(design, 50).items():
+            for name, tally in coverage.simulate(design, audits=50).items():
                 # 0.95 of 50 is 47.5 with a standard deviation of 1.5
-                assert tally.coverage >= 43 / 50, (design.name, name)
+                assert tally.holds >= 43 / 50, (design.name, name)
                 assert tally.narrowest > 0
+
+
+def test_effects_are_shown(coverage: ModuleType) -> None:
+    figures = {"typical gap": definitions.TYPICAL_GAP}
+    for design in coverage.designs():
+        least = coverage.TYPICAL_GAP_SHOWN.get(design.name)
+        if least is not None:
+            tally = coverage.simulate(design, audits=50, figures=figures)["typical gap"]
+            assert tally.shows(1) >= least - 0.1
+            assert tally.oracle >= tally.shows(1) - 0.1

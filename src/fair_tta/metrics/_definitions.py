@@ -17,7 +17,7 @@ from fair_tta.metrics._bootstrap import ArrayEnds, Bootstrap
 from fair_tta.metrics._calibration import BINS, calibration, mean
 from fair_tta.metrics._columns import Columns, Floats
 from fair_tta.metrics._estimate import Estimate, Over, left_out, undefined
-from fair_tta.metrics._intervals import clopper_pearson_ends, mean_rate_ends
+from fair_tta.metrics._intervals import clopper_pearson_ends, mean_rate_ends, wilson
 from fair_tta.metrics._metric import Figure, OwnMetric, with_reason
 from fair_tta.metrics._metric import Metric as Metric  # `definitions.Metric` is public
 from fair_tta.metrics._noise import noise_of
@@ -108,6 +108,12 @@ def _flat(counts: Floats) -> Floats:
 
 def _mean_gap(rates: Floats) -> Floats:
     return mean_of_defined(gap(rates))
+
+
+def _overall_ends(columns: Columns, run: int, level: float) -> Ends:
+    right = columns.answers[run] == columns.truth
+    weight = columns.weight(np.ones(len(right), np.bool_), right)
+    return wilson(right.sum() * weight, len(right) * weight, level)
 
 
 def _balanced_ends(columns: Columns, run: int, level: float) -> Ends:
@@ -203,7 +209,7 @@ ACCURACY = Metric(
     overall,
     lambda rates: rates,
     change=overall_change,
-    interval=partial(_run_ends, extremes.overall),
+    interval=_overall_ends,
     over=None,
     title="Accuracy",
     better=1,

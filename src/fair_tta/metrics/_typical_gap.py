@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -48,6 +48,14 @@ class _Block:
     mean: Floats
     covariance: Floats
     n: Floats
+
+    def pulled(self, towards: float) -> _Block:
+        """The same with rates pulled towards the mean of their class: 0 leaves no gap."""
+        middle = self.mean - self.mean @ np.linalg.pinv(self.form) @ self.form
+        mean = middle + towards * (self.mean - middle)
+        weight = np.sqrt(mean * (1 - mean) / (self.mean * (1 - self.mean)))
+        covariance = self.covariance * weight[:, :, None, None] * weight
+        return replace(self, mean=mean, covariance=covariance)
 
 
 def _blocks(columns: Columns, runs: tuple[int, ...]) -> Iterator[_Block]:
@@ -113,13 +121,13 @@ class _Moments:
     rank: int = 0
 
     @classmethod
-    def of(cls, columns: Columns, runs: dict[int, int]) -> _Moments:
+    def of(cls, blocks: list[_Block], *signs: int) -> _Moments:
         """With the signs of runs; rank 0 if no class has two groups."""
-        found = [cls._of_block(block, [*runs.values()]) for block in _blocks(columns, (*runs,))]
+        found = [cls._of_block(block, signs) for block in blocks]
         return cls(*map(sum, zip(*map(astuple, found), strict=True))) if found else cls()
 
     @classmethod
-    def _of_block(cls, block: _Block, signs: list[int]) -> _Moments:
+    def _of_block(cls, block: _Block, signs: tuple[int, ...]) -> _Moments:
         q = np.kron(np.diag(signs), block.form)
         seen, m = block.seen.ravel(), block.mean.ravel()
         s = block.covariance.reshape(len(m), len(m))
@@ -137,6 +145,23 @@ class _Moments:
             int(np.linalg.matrix_rank(block.form)),
         )
 
+    @property
+    def slope(self) -> float:
+        """By how much the variance grows with V."""
+        return max(self.variance_there / max(self.there, 1e-12), 4 * self.noise / self.rank)
+
+    def lower_end(self, value: float, error: float) -> float:
+        """The gap that this value or a larger one follows with this error; 0 if it is smaller."""
+
+        def above(gap: float) -> float:
+            deviation = math.sqrt(self.variance + self.slope * gap**2)
+            third = self.third + self.third_there / max(self.there, 1e-12) * gap**2
+            shape = 4 / max(third / deviation**3, 1e-3) ** 2
+            quantile = float(gammaincinv(shape, 1 - error) - shape) / math.sqrt(shape)
+            return value**2 - gap**2 - quantile * deviation
+
+        return float(brentq(above, 0.0, value)) if above(0.0) > 0 else 0.0
+
 
 class TypicalGap:
     """Of one run.
@@ -144,33 +169,28 @@ class TypicalGap:
     The variance of V grows with V. Ends are the V at which what was seen is just as far away as
     allowed, as in Wilson's interval of a rate: a gap that looks small may be one that chance has
     hidden. V is skewed to the right, so the lower end takes the quantile of a gamma distribution
-    with the same three moments.
+    with the same three moments; and rates that are nearer to one another, as they are there, vary
+    more.
     """
 
     def __init__(self, columns: Columns, run: int) -> None:
-        self._moments = moments = _Moments.of(columns, {run: 1})
+        self._blocks = [*_blocks(columns, (run,))]
+        self._moments = moments = _Moments.of(self._blocks, 1)
         self.noise, self.square = moments.noise, moments.seen - moments.noise
         self.value = math.sqrt(max(0.0, self.square)) if moments.rank else math.nan
 
     def ends(self, error: float) -> tuple[float, float]:
         """Each end fails with this error; the value lies inside."""
         of, z = self._moments, -float(ndtri(error))
-        there = max(of.there, 1e-12)
-        slope = max(of.variance_there / there, 4 * of.noise / of.rank)
         # (V - seen)^2 = z^2 (variance + slope V)
-        middle = self.square + z**2 * slope / 2
-        reach = math.sqrt(max(0.0, middle**2 - self.square**2 + z**2 * of.variance))
-
-        def above(square: float) -> float:
-            deviation = math.sqrt(of.variance + slope * square)
-            skewness = (of.third + of.third_there / there * square) / deviation**3
-            shape = 4 / max(skewness, 1e-3) ** 2
-            quantile = float(gammaincinv(shape, 1 - error) - shape) / math.sqrt(shape)
-            return self.square - square - quantile * deviation
-
-        low = brentq(above, 0.0, self.square) if self.square > 0 and above(0.0) > 0 else 0.0
-        high = math.sqrt(max(0.0, middle + reach))
-        return min(math.sqrt(low), self.value), min(1.0, max(high, self.value))
+        middle = self.value**2 + z**2 * of.slope / 2
+        reach = math.sqrt(middle**2 - self.value**4 + z**2 * of.variance)
+        high = math.sqrt(middle + reach)
+        low = of.lower_end(self.value, error)
+        if low:
+            pulled = [block.pulled(low / self.value) for block in self._blocks]
+            low = min(low, _Moments.of(pulled, 1).lower_end(self.value, error))
+        return low, min(1.0, max(high, self.value))
 
 
 class TypicalGapChange:
@@ -184,7 +204,7 @@ class TypicalGapChange:
         self.before, self.after = TypicalGap(columns, before), TypicalGap(columns, after)
         self.value = self.after.value - self.before.value
         self._square = self.after.square - self.before.square
-        of = _Moments.of(columns, {before: -1, after: 1})
+        of = _Moments.of([*_blocks(columns, (before, after))], -1, 1)
         self._deviation = math.sqrt(max(0.0, of.variance + of.variance_there))
         # The sum of both is not less than what noise alone would show.
         by_noise = (math.sqrt(self.before.noise) + math.sqrt(self.after.noise)) / 2
