@@ -37,6 +37,11 @@ from fair_tta.metrics._metric import Figure, Metric
 
 LEVEL = 0.95
 HOLDS = 0.94  # at least, in every design
+CALIBRATED = (
+    "accuracy",
+    "balanced",
+    "ATC",
+)  # hold in just 95 %: fewer than 94 of 100 may be chance
 FALSE, FALSE_ANYWHERE = 0.03, 0.04  # at most, over all designs without the effect, and in any
 SHOWN = {"WGA": 0.50, "bias": 0.40, "EOD": 0.52}  # at least, mean over designs with the effect
 TYPICAL_GAP_SHOWN = {
@@ -504,7 +509,8 @@ def problems(found: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
     claims, shown = defaultdict(list), defaultdict(list)
     for design, tallies in found.items():
         for name, tally in tallies.items():
-            if tally.holds < HOLDS:
+            chance = 2 * math.sqrt(HOLDS * (1 - HOLDS) / len(tally.ends))
+            if tally.holds < HOLDS - chance * name.endswith(CALIBRATED):
                 yield f"{design}, {name}: holds in {100 * tally.holds:.1f} %"
             for side in (1, -1) if tally.better else ():
                 if not tally.is_there(side):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from fair_tta import metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 from fair_tta.metrics import Bootstrap, Estimate, Over
 from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics._bootstrap import resampled
 from fair_tta.metrics._columns import Columns, Floats, Ints, parse_columns
-from fair_tta.metrics._metric import estimates
 
 
 def noisy(
@@ -65,8 +66,8 @@ def test_intervals_cover_the_truth(accuracy: Any) -> None:
         truth, group, answers = noisy(rates, sizes, seed, runs=2)
         rows = parse_columns(truth, answers, group, None, None)
         closed = [definitions.WORST_GROUP_ACCURACY, definitions.BIAS]
-        found = estimates([*some, *closed], rows, 0, Bootstrap(300, seed))
-        found.append(definitions.WORST_GROUP_ACCURACY.difference(rows, 0, 1, Bootstrap(300, seed)))
+        found = [metric.estimate(rows, 0, Bootstrap()) for metric in (*some, *closed)]
+        found.append(definitions.WORST_GROUP_ACCURACY.difference(rows, 0, 1, Bootstrap()))
         expected = [float(metric(true)) for metric in some]
         expected += [float(m(true)) for m in closed]
         expected.append(0.0)
@@ -79,25 +80,28 @@ def test_intervals_cover_the_truth(accuracy: Any) -> None:
 
 
 def test_agrees_with_resampled_rows() -> None:
-    """Quantiles of accuracy, and the noise of gaps, from a bootstrap that draws rows."""
+    """User-defined metrics: quantiles, and the noise of gaps, from a bootstrap that draws rows."""
     truth, group, (answers,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([150] * 4), 0)
     how = Bootstrap(4000)
+    mean = definitions.Metric("own", definitions.overall, lambda rates: rates)
+    gap = replace(definitions.EQUALIZED_ODDS, interval=None)
     rows = parse_columns(truth, [answers], group, None, None)
     generator = np.random.default_rng(1)
     strata = [np.flatnonzero(2 * group + truth == k) for k in range(4)]
-    observed = definitions.EQUALIZED_ODDS.rates(rows.counts().astype(float))
-    accuracies, noises = [], []
+    observed = gap.rates(rows.counts().astype(float))
+    means, noises = [], []
     for _ in range(3000):
         drawn = np.concatenate([generator.choice(s, len(s)) for s in strata])
-        resampled = Columns((0, 1), rows.values, truth[drawn], group[drawn], (answers[drawn],))
-        counts = resampled.counts().astype(float)
-        accuracies.append(definitions.ACCURACY(counts))
-        noise = definitions.EQUALIZED_ODDS.rates(counts) - observed
-        noises.append(definitions.EQUALIZED_ODDS.combine(noise))
-    accuracy, odds = estimates([definitions.ACCURACY, definitions.EQUALIZED_ODDS], rows, 0, how)
-    assert ends(accuracy) == pytest.approx(np.quantile(accuracies, [0.025, 0.975]), abs=0.005)
-    reach = np.quantile(noises, 0.95)
-    assert ends(odds) == pytest.approx([max(0, odds.value - reach), odds.value + reach], abs=0.006)
+        again = Columns((0, 1), rows.values, truth[drawn], group[drawn], (answers[drawn],))
+        counts = again.counts().astype(float)
+        means.append(mean(counts))
+        noises.append(gap.combine(gap.rates(counts) - observed))
+    assert ends(mean.estimate(rows, 0, how)) == pytest.approx(
+        np.quantile(means, [0.025, 0.975]), abs=0.005
+    )
+    value, reach = gap.estimate(rows, 0, None).value, np.quantile(noises, 0.95)
+    found = ends(gap.estimate(rows, 0, how))
+    assert found == pytest.approx([max(0, value - reach), value + reach], abs=0.006)
 
 
 def test_a_user_defined_metric_agrees_with_resampled_rows_and_is_narrower_than_unpaired() -> None:
@@ -186,16 +190,17 @@ def test_a_metric_of_ones_own() -> None:
 
 
 def test_strata_of_sensitive_values_only() -> None:
+    own = definitions.Metric("own", definitions.overall, lambda rates: rates)
     truth, group, (answers,) = noisy(np.array([[0.9, 0.5], [0.9, 0.5]]), np.array([100] * 4), 0)
-    fixed = metrics.accuracy(truth, answers, group, interval=Bootstrap())
-    free = metrics.accuracy(truth, answers, group, interval=Bootstrap(strata=Over.SENSITIVE))
+    rows = parse_columns(truth, [answers], group, None, None)
+    fixed = own.estimate(rows, 0, Bootstrap())
+    free = own.estimate(rows, 0, Bootstrap(strata=Over.SENSITIVE))
     assert width(free) > 1.05 * width(fixed)  # classes vary in number, and differ in accuracy
-    sparse = np.array([0] * 40 + [1]), np.array([0, 1] * 20 + [0])
-    with pytest.warns(SmallGroupWarning):  # resamples without class 1 have no rate for it
-        gaps = metrics.class_gaps(
-            sparse[0], sparse[0], sparse[1], interval=Bootstrap(strata=Over.SENSITIVE)
-        )
-    assert gaps[1].true_positive_rate.low is None
+    gaps = definitions.Metric("gaps", definitions.true_positive, definitions.gap, is_gap=True)
+    sparse = np.array([0] * 40 + [1])
+    rows = parse_columns(sparse, [sparse], np.array([0, 1] * 20 + [0]), None, None)
+    low, _ = resampled(gaps, rows.counts(), Bootstrap(strata=Over.SENSITIVE))
+    assert np.isnan(low[1])  # resamples without class 1 have no rate for it
 
 
 def test_strata_of_a_metric_of_ones_own() -> None:
@@ -212,12 +217,10 @@ def test_strata_of_a_metric_of_ones_own() -> None:
 
 def test_the_seed_decides() -> None:
     truth, group, (answers,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0)
-
-    def odds(seed: int) -> Estimate:
-        how = Bootstrap(300, seed)
-        return metrics.equalized_odds_difference(truth, answers, group, interval=how)
-
-    assert odds(1) == odds(1) != odds(2)
+    rows = parse_columns(truth, [answers], group, None, None)
+    own = definitions.Metric("own", definitions.by_group, lambda rates: rates.mean(-1))
+    one, same, other = (own.estimate(rows, 0, Bootstrap(300, seed)) for seed in (1, 1, 2))
+    assert one == same != other
 
 
 def test_ten_thousand_resamples_are_quick() -> None:

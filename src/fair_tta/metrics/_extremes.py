@@ -123,9 +123,16 @@ class _Forms:
     def slack(self, error: float) -> Floats:
         """How far each lies at least below the one that is truly the largest."""
         top = int(self.t.argmax())
-        reach = -ndtri(error / max(1, len(self.t) - 1)) * (self.z - self.z[top]).std(1)
+        reach = -ndtri(error / max(1, len(self.t) - 1)) * _deviation(self.z - self.z[top])
         least: Floats = np.maximum(0.0, self.t[top] - self.t - reach)
         return least
+
+
+def _deviation(z: Floats) -> Floats:
+    """Of noise, half of which is the other half mirrored: ``[..., draws] -> [...]``."""
+    half = z[..., : z.shape[-1] // 2]
+    deviation: Floats = np.sqrt(np.einsum("...d,...d->...", half, half) / half.shape[-1])
+    return deviation
 
 
 def _forms(noise: Noise, kind: Forms, run: int) -> list[_Forms]:
@@ -177,7 +184,8 @@ def _upper_end(
         middle = most.mean()
         direct, paired = then.t - first.t.max() + middle, then.t - first.t
         against_most, against_itself = then.z - most + middle, then.z - first.z
-        a, b = (np.maximum(x.std(1), 1e-12) for x in (against_most, against_itself))
+        a = np.maximum(against_most.std(1), 1e-12)
+        b = np.maximum(_deviation(against_itself), 1e-12)
         weight = np.clip(a / b, *_WEIGHTS)
         # Forms that cannot decide are left out: the best of them is below the least of another.
         reach = -ndtri(rest)

@@ -29,7 +29,7 @@ def overall_change(columns: Columns, before: int, after: int, level: float) -> E
         return ByDraws(partial(ExtremeChange, overall))(columns, before, after, level)
     loss, gain, n = (part.sum() for part in _losses_and_gains(columns, before, after))
     low, high = paired_ends(loss, gain, n, level)
-    return float(low), float(high)
+    return max(-1.0, float(low)), min(1.0, float(high))
 
 
 def balanced_change(columns: Columns, before: int, after: int, level: float) -> Ends:
