@@ -29,6 +29,7 @@ from fair_tta.metrics._groups import (
     group_accuracy,
     group_rates,
     paired_difference,
+    typical_gap,
     worst_group_accuracy,
 )
 from fair_tta.metrics._harm import harm_rate, harm_rate_change
@@ -86,6 +87,7 @@ __all__ = [
     "pseudo_odds",
     "pseudo_rates",
     "r_squared",
+    "typical_gap",
     "wilson",
     "worst_group_accuracy",
 ]

@@ -29,10 +29,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
-from fair_tta.metrics._columns import Floats
+from fair_tta.metrics._columns import Floats, Mask
 from fair_tta.metrics._noise import Noise, Rates
 
 _CHOICE = 0.1  # of the error, for which form was the largest
@@ -72,24 +71,25 @@ def shortfall_of_values(rates: Rates) -> list[Floats]:
     return [rates.overall[..., None] + form for form in lowest_of_values(rates)]
 
 
-def true_positive_gaps(rates: Rates) -> list[Floats]:
+def true_positive_gaps(rates: Rates, classes: int | None = None) -> list[Floats]:
     """All ordered differences between groups; none for a class that has fewer than two."""
-    return _pairs(rates.right, rates.n > 0)
+    return _pairs(rates.right, rates.n > 0, classes)
 
 
-def false_positive_gaps(rates: Rates) -> list[Floats]:
-    return _pairs(rates.false_alarms, rates.n.sum(1, keepdims=True) > rates.n)
+def false_positive_gaps(rates: Rates, classes: int | None = None) -> list[Floats]:
+    return _pairs(rates.false_alarms, rates.n.sum(1, keepdims=True) > rates.n, classes)
 
 
-def selection_gaps(rates: Rates) -> list[Floats]:
-    return _pairs(rates.answered, np.broadcast_to(rates.n.sum(1, keepdims=True) > 0, rates.n.shape))
+def selection_gaps(rates: Rates, classes: int | None = None) -> list[Floats]:
+    some = np.broadcast_to(rates.n.sum(1, keepdims=True) > 0, rates.n.shape)
+    return _pairs(rates.answered, some, classes)
 
 
 def odds(rates: Rates) -> list[Floats]:
     """Gaps in true and false positive rate."""
-    both = zip(true_positive_gaps(rates), false_positive_gaps(rates), strict=True)
-    forms = [np.concatenate(pair, -1) for pair in both if all(one.shape[-1] for one in pair)]
-    return forms[:1] if rates.n.shape[1] == 2 else forms  # gaps of both of two classes are equal
+    classes = _distinct(rates)
+    both = zip(true_positive_gaps(rates, classes), false_positive_gaps(rates, classes), strict=True)
+    return [np.concatenate(pair, -1) for pair in both if all(one.shape[-1] for one in pair)]
 
 
 def opportunity(rates: Rates) -> list[Floats]:
@@ -99,14 +99,18 @@ def opportunity(rates: Rates) -> list[Floats]:
 
 def parity(rates: Rates) -> list[Floats]:
     """Gaps in how often each answer is given."""
-    forms = [forms for forms in selection_gaps(rates) if forms.shape[-1]]
-    return forms[:1] if rates.n.shape[1] == 2 else forms
+    return [forms for forms in selection_gaps(rates, _distinct(rates)) if forms.shape[-1]]
 
 
-def _pairs(rates: Floats, has: npt.NDArray[np.bool_]) -> list[Floats]:
+def _distinct(rates: Rates) -> int:
+    """Classes with gaps of their own: those of two classes are equal."""
+    return 1 if rates.n.shape[1] == 2 else rates.n.shape[1]
+
+
+def _pairs(rates: Floats, has: Mask, classes: int | None) -> list[Floats]:
     """Differences between the groups that have a rate: ``[..., groups, classes]``."""
     found = []
-    for c in range(has.shape[1]):
+    for c in range(classes or has.shape[1]):
         of_class = rates[..., has[:, c], c]
         first, second = np.nonzero(~np.eye(of_class.shape[-1], dtype=bool))
         found.append(of_class[..., first] - of_class[..., second])

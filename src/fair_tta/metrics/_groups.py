@@ -119,6 +119,31 @@ def balanced_accuracy(
     return _measure(definitions.BALANCED_ACCURACY, columns, interval, stacklevel=5)
 
 
+def typical_gap(
+    y_true: Column,
+    y_pred: Column,
+    sensitive: Sensitive,
+    *,
+    targets: Targets = None,
+    values: Values | None = None,
+    interval: Interval | None = 0.95,
+) -> Estimate:
+    """By how much two groups of a class typically differ in accuracy.
+
+    ``sqrt(max(0, V - b))`` with ``V = mean_y 2 var_s(r_ys)``, the mean squared difference in
+    accuracy between two groups of a class, and b what chance alone adds to it: see
+    `fair_tta.metrics._typical_gap`. The interval takes five images of each class in each group.
+
+    Example:
+        >>> names, groups = ["cat", "dog"] * 60, ["indoors"] * 60 + ["outdoors"] * 60
+        >>> round(typical_gap(names, ["cat"] * 60 + names[60:], groups).value, 2)
+        0.71
+    """
+    columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
+    warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE))
+    return definitions.TYPICAL_GAP.estimate(columns, 0, _how(interval))
+
+
 @accepts_level
 def worst_group_accuracy(
     y_true: Column,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -143,7 +143,8 @@ class OwnMetric(Figure):
     change: Callable[[Columns, int, int, Bootstrap], Estimate] | None = None
 
     def estimate(self, columns: Columns, run: int, how: Bootstrap | None) -> Estimate:
-        return self.measure(columns, run, how or Bootstrap())
+        found = self.measure(columns, run, how or Bootstrap())
+        return found if how is not None else replace(found, low=None, high=None)
 
     def difference(self, columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
         assert self.change is not None
