@@ -100,6 +100,10 @@ def same(golden: Any, found: Any, unit: float = 1.0) -> bool:
 @pytest.mark.parametrize("name", ["audit.json", "examine.json"])
 def test_figures_are_those_of_version_0_2(name: str, runs: dict[str, Path]) -> None:
     golden, found = (json.loads(p.read_text("utf-8")) for p in (cases.RUN / name, runs[name]))
+    if name == "examine.json":  # zero-shot is not compared with itself since 0.3
+        golden["adapters"] = [a for a in golden["adapters"] if a["name"] != "zero-shot"]
+        for ranked in golden["ranking"].values():
+            ranked.remove("zero-shot")
     assert not list(differences(golden, found))
 
 
