@@ -16,7 +16,7 @@ from fair_tta.lab._terminal import NarrowTable
 from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, FolderAudit
 from fair_tta.lab.report import _examination as sentences
 from fair_tta.lab.report import _verdict as verdict
-from fair_tta.lab.report._drawings import axis
+from fair_tta.lab.report._drawings import axis, short
 from fair_tta.lab.report._first_screen import Figure, banners, figure_of
 from fair_tta.lab.report._method_rows import NamedAudit, cost_sentence
 from fair_tta.lab.report._numbers import ARROW, MINUS, SPACE
@@ -87,7 +87,7 @@ def _drawn(figure: Figure, width: int) -> list[str]:
     """A line for each name: o before, * after, and both as numbers."""
     rows = figure.rows
     most = min(30, max(cell_len(row.name) for row in rows))
-    names = [f"{set_cell_size(row.name, most)} {row.n:>5}" for row in rows]
+    names = [f"{set_cell_size(short(row.name, most), most)} {row.n:>5}" for row in rows]
     numbers = max(len(row.text) for row in rows) + 1
     texts = [f" {row.text:>{numbers}}  {row.more}".translate(_PLAIN) for row in rows]
     wide = max(10, min(60, width - most - 9 - max(map(len, texts))))

@@ -239,7 +239,7 @@ def _sub(documents: Sequence[AuditDocument]) -> str:
     model = first.origin.model
     name = model_name(first.origin) or "answers"
     if model and model.weights_sha256:
-        name += f" (weights {model.weights_sha256[:6]})"
+        name += f", weights {model.weights_sha256[:6]}"
     groups, classes = len(first.runs[0].groups), len(first.data.targets)
     tasks = f"{groups} groups \N{MULTIPLICATION SIGN} {classes} classes"
     if len(documents) > 1:

@@ -238,7 +238,8 @@ def _advice(document: AuditDocument, row: MethodRow, worst: CellOfGroup) -> Card
         text = f"Look for another method before using {row.name}."
         return Card(heading, text, _losers(document, row))
     if row.narrows or row.helps:
-        return Card(heading, f"Use {row.name}. {CONFIRM}", _losers(document, row))
+        saved = ": load its file with the lines below" * ("mitigation" in document.provenance)
+        return Card(heading, f"Use {row.name}{saved}. {CONFIRM}", _losers(document, row))
     power = row.comparison.power
     if power is not None and power.images_needed is not None:
         text = f"Compare again on about {count(power.images_needed)} images, or try other methods."
@@ -269,8 +270,9 @@ def _cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
         return [wrong, Card("What to do", "Try methods on the same images.", "")]
     best = methods[0]
     known = [(task, row) for (task, _), row in zip(tasks, best.rows, strict=True) if row]
-    ends = [f"{task} {row.values} ({interval(row.gap, True, True)})" for task, row in known]
-    figures = f"Typical gap in points, with CI of the change: {'; '.join(ends[:_LISTED])}."
+    ends = [f"{task} {row.values} {interval(row.gap, True)}".rstrip() for task, row in known]
+    figures = f"Typical gap with {best.name}, and the interval of its change in points: "
+    figures += f"{'; '.join(ends[:_LISTED])}."
     if best.tone == "good":
         text = f"{best.name} {_narrows_on(best)}{_missing(best)}."
         helps = Card("What helps", text, figures, "good")
