@@ -20,6 +20,7 @@ from fair_tta.lab.app._answers import (
     kept_views,
 )
 from fair_tta.lab.app._questions import METHODS, Classifiers, Fields, chosen_methods, sandboxed
+from fair_tta.lab.app._uploads import UploadedFile, fit_uploads
 from fair_tta.miniature import BIRDS
 
 
@@ -35,8 +36,11 @@ def picture(tmp_path_factory: pytest.TempPathFactory) -> str:
     return paths[2]
 
 
-def test_every_method_answers(birds: FairTPTClassifier, picture: str) -> None:
-    html = answers_html(birds, chosen_methods(list(METHODS)), picture)
+@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+def test_every_method_answers(birds: FairTPTClassifier, picture: str, tmp_path: Path) -> None:
+    reference = [UploadedFile(path, "bird.png") for path in draw_folder(tmp_path, 12)[0]]
+    methods = fit_uploads(birds, chosen_methods(list(METHODS)), reference, tmp_path)
+    html = answers_html(birds, methods, picture)
     assert re.findall(r'data-method="([^"]+)"', html) == list(METHODS)
     assert 'role="alert"' not in html
     for words in ("before", "after", "perceived: background", "a change takes at least"):

@@ -67,7 +67,7 @@ def test_what_cannot_be_asked_is_told(
 
 
 @pytest.mark.parametrize(
-    "name", ["my_file.py:Method", "tie:reference=/etc/passwd", "fair-tpt:lam=10", "logit-balance"]
+    "name", ["my_file.py:Method", "tie:reference=/etc/passwd", "fair-tpt:lam=10", "tie"]
 )
 def test_only_names_of_methods_are_taken(name: str) -> None:
     with pytest.raises(FairTTAError, match="choose methods from"):

@@ -198,15 +198,17 @@ def _try(page: AppPage, picture: Path, broken: Path) -> None:
     page.upload(".fair-tta-image", picture)
     page.find(".fair-tta-image img")
     page.press(".fair-tta-run")
-    text = page.result("[data-method=fair-tpt]").text
-    for words in (
-        "before",
-        "after",
-        "perceived: background",
-        "Certified",
-        "6 of 8 views were kept",
-    ):
+    text = page.result("[data-method=association-correction]").text
+    for words in ("before", "after", "perceived: background", "a change takes at least"):
         assert words in text
+    page.choose(".fair-tta-methods", "logit-balance")
+    page.upload(".fair-tta-reference", picture)
+    page.uploaded(".fair-tta-reference")
+    page.press(".fair-tta-run")
+    page.result("[data-method=logit-balance]")
+    page.choose(".fair-tta-methods", "fair-tpt")
+    page.press(".fair-tta-run")
+    assert "6 of 8 views were kept" in page.result("[data-method=fair-tpt]").text
     page.choose(".fair-tta-methods", "orthcali")
     page.press(".fair-tta-run")
     assert "a change takes at least" in page.result("[data-method=orthcali]").text

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fair_tta import Audit, Examination, FairTTAError
+from fair_tta import Audit, Examination, FairTTAError, LogitBalance
 from fair_tta.lab.app._answers import draw_folder, fields_of
 from fair_tta.lab.app._questions import Classifiers, Fields, chosen_methods
-from fair_tta.lab.app._uploads import UploadedFile, audit_uploads, examine_uploads
+from fair_tta.lab.app._uploads import UploadedFile, audit_uploads, examine_uploads, fit_uploads
 from fair_tta.lab.folder import Labels
 from fair_tta.miniature import BIRDS
 
@@ -76,6 +76,27 @@ def test_uploads_that_are_deleted_meanwhile_are_examined(
     assert "could not be used" not in page.read_text("utf-8")
     left = sorted(p.name for p in (tmp_path / "out").iterdir())
     assert left == ["examine.html", "examine.json", "rows.sqlite"]
+
+
+@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+def test_methods_are_fitted_on_uploaded_images(
+    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
+) -> None:
+    classifier, methods = classifiers.of(fields_of(BIRDS)), chosen_methods(["logit-balance"])
+    files, reference = drawn[0][:6], drawn[0][6:]
+    with pytest.raises(FairTTAError, match="there are no reference images yet"):
+        fit_uploads(classifier, methods, [], tmp_path / "one")
+    (fitted,) = fit_uploads(classifier, methods, reference, tmp_path / "two").values()
+    other = LogitBalance().fit(classifier, [file.path for file in reference])
+    assert classifier.with_adapter(fitted).predict_proba(files[0].path) == pytest.approx(
+        classifier.with_adapter(other).predict_proba(files[0].path), abs=1e-6
+    )
+    ready = chosen_methods(["zero-shot"])
+    assert fit_uploads(classifier, ready, reference, tmp_path / "three") == ready
+    page, _ = examine_uploads(classifier, methods, files, tmp_path / "out", reference=reference)
+    assert "fitted on 6 images" in page.read_text("utf-8")
+    with pytest.raises(FairTTAError, match="has 6 of the images to be classified"):
+        examine_uploads(classifier, methods, files, tmp_path / "same", reference=files)
 
 
 def test_broken_pictures_are_told_on_the_page_by_their_names(

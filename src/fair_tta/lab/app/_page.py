@@ -26,12 +26,14 @@ from fair_tta.lab.app._questions import (
     Fields,
     chosen_methods,
     guarded,
+    need_reference,
     sandboxed,
 )
 from fair_tta.lab.app._uploads import (
     UploadedFile,
     audit_uploads,
     examine_uploads,
+    fit_uploads,
     header,
     images_among,
 )
@@ -92,6 +94,10 @@ class AppContext:
         found = images_among(files)
         self.classifiers.limits.check_files(found)
         return found
+
+    def references(self, files: list[UploadedFile]) -> list[UploadedFile]:
+        """The same of reference images, of which there may be none."""
+        return self.images(files) if files else []
 
     def draw_birds(self, box: Any) -> tuple[list[str], str]:
         """Drawn images and their labels, as uploads of a box."""
@@ -154,17 +160,27 @@ def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
             # The file as it is: the library reads it, with its own limits and messages.
             image.preprocess = lambda payload: payload and payload.path
             boxes = _fields(context)
-            methods = _methods(context, "fair-tpt", "association-correction")
+            methods, reference = _methods(context, "association-correction")
             button = gr.Button("Answer", variant="primary", elem_classes="fair-tta-run")
         with gr.Column(scale=3, min_width=300):
             answers = gr.HTML(_TRY, padding=False, elem_classes="fair-tta-result")
 
-    def answer(path: str | None, targets: str, sensitive: str, template: str, names: Any) -> str:
+    def answer(
+        path: str | None,
+        targets: str,
+        sensitive: str,
+        template: str,
+        names: Any,
+        references: list[UploadedFile],
+    ) -> str:
         def act() -> str:
             if not path:
                 raise FairTTAError("there is no image yet: drop one, or take a drawn one.")
             classifier = context.classifiers.of(Fields(targets, sensitive, template))
-            return answers_html(classifier, chosen_methods(names), path)
+            with tempfile.TemporaryDirectory(dir=context.folder) as folder:
+                some = context.references(references)
+                methods = fit_uploads(classifier, chosen_methods(names), some, Path(folder))
+                return answers_html(classifier, methods, path)
 
         return context.guarded(act, str)
 
@@ -172,7 +188,7 @@ def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
         path, fields = examples[place]
         return [str(path), *fields]
 
-    asked = [image, *boxes, methods]
+    asked = [image, *boxes, methods, reference]
     button.click(answer, asked, answers, **_LOUD)
     drawn.click(take, drawn, [image, *boxes], **_QUIET).then(answer, asked, answers, **_LOUD)
 
@@ -185,7 +201,7 @@ def examine_tab(context: AppContext) -> None:
             images, drawn = _images(context)
         with gr.Column(min_width=300):
             boxes = _fields(context)
-            methods = _methods(context, "fair-tpt", "association-correction")
+            methods, reference = _methods(context, "association-correction")
             button = gr.Button("Examine", variant="primary", elem_classes="fair-tta-run")
     page, downloads = _results(context, _EXAMINE)
 
@@ -195,6 +211,7 @@ def examine_tab(context: AppContext) -> None:
         sensitive: str,
         template: str,
         names: list[str],
+        references: list[UploadedFile],
         progress: Any = gr.Progress(),  # noqa: B008
     ) -> tuple[str, Any]:
         def make(out: Path) -> list[Path]:
@@ -203,6 +220,7 @@ def examine_tab(context: AppContext) -> None:
                 chosen_methods(names),
                 context.images(files),
                 out,
+                reference=context.references(references),
                 notes=context.notes,
                 progress=lambda done, total: progress((done, total), unit="images"),
             )
@@ -212,7 +230,7 @@ def examine_tab(context: AppContext) -> None:
     def take() -> list[Any]:
         return [context.draw_birds(images)[0], *fields_of(BIRDS)]
 
-    button.click(examine, [images, *boxes, methods], [page, downloads], **_LOUD)
+    button.click(examine, [images, *boxes, methods, reference], [page, downloads], **_LOUD)
     drawn.click(take, None, [images, *boxes], **_QUIET)
 
 
@@ -239,7 +257,7 @@ def audit_tab(context: AppContext) -> None:
             paths = gr.Dropdown([], label="Column of paths", elem_classes="fair-tta-paths")
         with gr.Column(min_width=300):
             boxes = _fields(context, optional=True)
-            methods = _methods(context, "zero-shot", "association-correction")
+            methods, reference = _methods(context, "zero-shot", "association-correction")
             button = gr.Button("Audit", variant="primary", elem_classes="fair-tta-run")
     page, downloads = _results(context, _AUDIT)
 
@@ -253,6 +271,7 @@ def audit_tab(context: AppContext) -> None:
         values: str,
         template: str,
         names: list[str],
+        references: list[UploadedFile],
         progress: Any = gr.Progress(),  # noqa: B008
     ) -> tuple[str, Any]:
         def make(out: Path) -> list[Path]:
@@ -267,6 +286,7 @@ def audit_tab(context: AppContext) -> None:
                 Labels(out / "images", Path(csv[0].path), *chosen),
                 Fields(classes, values, template),
                 out,
+                reference=context.references(references),
                 notes=context.notes,
                 progress=lambda done, total: progress((done, total), unit="rows"),
             )
@@ -304,7 +324,7 @@ def audit_tab(context: AppContext) -> None:
         ]
 
     chosen = [target, sensitive, paths]
-    asked = [images, labels, *chosen, *boxes, methods]
+    asked = [images, labels, *chosen, *boxes, methods, reference]
     button.click(audit, asked, [page, downloads], **_LOUD)
     labels.upload(columns, labels, [*chosen, page], **_QUIET)
     drawn.click(take, None, [images, labels, *chosen, *boxes], **_QUIET)
@@ -342,14 +362,27 @@ def _fields(context: AppContext, *, optional: bool = False) -> list[Any]:
     ]
 
 
-def _methods(context: AppContext, *chosen: str) -> Any:
-    return context.gr.Dropdown(
+def _methods(context: AppContext, *chosen: str) -> tuple[Any, Any]:
+    """Methods to choose, and a place for images on which some of them are fitted."""
+    gr = context.gr
+    methods = gr.Dropdown(
         list(METHODS),
         value=list(chosen),
         multiselect=True,
         label="Methods",
         elem_classes="fair-tta-methods",
     )
+    with gr.Column(visible=False) as place:  # a box that were hidden itself would be made anew
+        reference = gr.File(
+            label="Reference images for methods that are fitted; no labels",
+            file_count="multiple",
+            height=110,
+            elem_classes="fair-tta-reference",
+        )
+    reference.preprocess = read_files
+    shown = lambda names: gr.Column(visible=need_reference(chosen_methods(names)))  # noqa: E731
+    methods.change(shown, methods, place, **_QUIET)
+    return methods, reference
 
 
 def _images(context: AppContext) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import escape
 from threading import Lock
 from typing import NamedTuple, TypeVar
@@ -39,13 +39,14 @@ FIELDS = {
     "path_column": "Column of paths",
     "images": "Images",
     "images_dir": "Images",
+    "reference": "Reference images",
 }
 """What arguments are called on the page."""
 
 MOST_CLASSIFIERS = 8  # kept at a time; the least recently used goes first
 
-METHODS = tuple(name for name, kind in ADAPTERS.items() if kind().is_fitted)
-"""What can be chosen: methods that need no reference images, with their defaults."""
+METHODS = tuple(name for name, kind in ADAPTERS.items() if not kind().needs.labels)
+"""What can be chosen: all but the methods whose reference images need labels."""
 
 _INTERNAL = "Internal error in fair-tta; the terminal that runs the app shows the details."
 
@@ -171,3 +172,8 @@ def chosen_methods(names: list[str]) -> dict[str, Adapter]:
     if unknown:
         raise FairTTAError(f"choose methods from {', '.join(METHODS)} (got {unknown[0]!r}).")
     return {name: ADAPTERS[name]() for name in dict.fromkeys(names)}
+
+
+def need_reference(methods: Mapping[str, Adapter]) -> bool:
+    """Whether some of them are still to be fitted."""
+    return not all(method.is_fitted for method in methods.values())

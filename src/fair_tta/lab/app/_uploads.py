@@ -15,8 +15,9 @@ from typing import NamedTuple
 from fair_tta._io import ENDINGS
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
+from fair_tta.lab._runs.reference import fit_on_folder
 from fair_tta.lab._runs.runner import Progress
-from fair_tta.lab.app._questions import Classifiers, Fields
+from fair_tta.lab.app._questions import Classifiers, Fields, need_reference
 from fair_tta.lab.data._label_files import LabelTable, Row
 from fair_tta.lab.data._labels import Labels, LabelValues
 from fair_tta.lab.folder import (
@@ -134,12 +135,38 @@ def _found(cell: str, known: Mapping[tuple[str, ...], set[str]]) -> str:
     return f"not uploaded: {plain_name(cell)}" if cell.strip() else ""
 
 
+def staged_reference(
+    methods: Mapping[str, Adapter], files: Sequence[UploadedFile], out: Path
+) -> Path | None:
+    """A new folder of reference images; None without any, or if no method needs them."""
+    if not files or not need_reference(methods):
+        return None
+    stage(files, out / "reference")
+    return out / "reference"
+
+
+def fit_uploads(
+    classifier: FairTPTClassifier,
+    methods: Mapping[str, Adapter],
+    files: Sequence[UploadedFile],
+    out: Path,
+) -> Mapping[str, Adapter]:
+    """Methods that are ready for a single image."""
+    reference = staged_reference(methods, files, out)
+    if reference is not None:
+        return fit_on_folder(classifier, methods, reference).adapters
+    if need_reference(methods):
+        raise FairTTAError("there are no reference images yet, which a method is fitted on.")
+    return methods
+
+
 def examine_uploads(
     classifier: FairTPTClassifier,
     methods: Mapping[str, Adapter],
     files: Sequence[UploadedFile],
     out: Path,
     *,
+    reference: Sequence[UploadedFile] = (),
     notes: Sequence[str] = (),
     progress: Progress = lambda done, total: None,
 ) -> list[Path]:
@@ -154,8 +181,10 @@ def examine_uploads(
             methods,
             lambda: paths,
             out,
+            reference=staged_reference(methods, reference, out),
             notes=notes,
             progress=lambda done, _: progress(done, len(files)),
+            fitting=lambda done, _: progress(done, len(reference) or len(files)),
         )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -170,6 +199,7 @@ def audit_uploads(
     fields: Fields,
     out: Path,
     *,
+    reference: Sequence[UploadedFile] = (),
     notes: Sequence[str] = (),
     progress: Progress = lambda done, total: None,
 ) -> list[Path]:
@@ -187,8 +217,10 @@ def audit_uploads(
             methods,
             values,
             out,
+            reference=staged_reference(methods, reference, out),
             notes=notes,
             progress=progress,
+            fitting=lambda done, _: progress(done, len(reference) or len(files)),
             skip_unknown=True,
         )
     finally:
