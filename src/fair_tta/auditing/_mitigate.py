@@ -44,9 +44,8 @@ class Mitigation:
     Attributes:
         adapter: the method, fitted on all images; None if none is shown to help.
         reason: why this one, or why none, in a sentence.
-        audit: the comparison that chose it, by fits that had not seen the image; None without
-            labels.
-        examination: what the method would change; None if there is no method.
+        audit: with labels the comparison that chose it, by fits that had not seen the image.
+        examination: without labels what the method would change.
     """
 
     adapter: Adapter | None
@@ -103,26 +102,22 @@ def mitigate_classifier(
     features = [some.cpu() for some in encoded(classifier, loaded(), progress)]
     names = [WITHOUT_LABELS] if labels is None else COMPARED
     methods = cross_fit(classifier, parse_adapters(names), features, digests)
-    chosen: str | None = WITHOUT_LABELS
-    audit, reason = None, NOT_SHOWN
-    if labels is not None and sensitive is not None:
-        audits = [
-            audit_classifier(
-                classifier, several, labels, sensitive, adapter=one, name=name, progress=progress
-            )
-            for name, one in methods.items()
-        ]
-        audit = compare(audits)
-        notes = (*cross_fit_notes(methods), *audit.warnings)
-        noted = structs.replace(audit.document, warnings=notes)
-        audit = replace(audit, document=noted)
-        chosen, reason = conclusion(noted)
-    examination = None
-    if chosen is not None:
-        tried = {chosen: methods[chosen]}
-        examination = examine_classifier(classifier, several, tried, progress=progress)
-    adapter = None if chosen is None else fitted_on_all(methods[chosen])
-    return Mitigation(adapter, reason, audit, examination, classifier)
+    if labels is None or sensitive is None:
+        examination = examine_classifier(classifier, several, methods, progress=progress)
+        adapter = fitted_on_all(methods[WITHOUT_LABELS])
+        return Mitigation(adapter, NOT_SHOWN, None, examination, classifier)
+    audits = [
+        audit_classifier(
+            classifier, several, labels, sensitive, adapter=one, name=name, progress=progress
+        )
+        for name, one in methods.items()
+    ]
+    audit = compare(audits)
+    notes = (*cross_fit_notes(methods), *audit.warnings)
+    audit = replace(audit, document=structs.replace(audit.document, warnings=notes))
+    chosen, reason = conclusion(audit.document)
+    chosen_adapter = None if chosen is None else fitted_on_all(methods[chosen])
+    return Mitigation(chosen_adapter, reason, audit, None, classifier)
 
 
 def fitted_on_all(method: Adapter) -> Adapter:

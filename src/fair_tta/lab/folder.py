@@ -60,14 +60,12 @@ class FolderAudit:
         problems: what was left out.
         out: the folder of the files.
         adapters: the methods as they answered: fitted, if they had to be.
-        images: the paths of the images that were audited.
     """
 
     audit: Audit
     problems: Problems
     out: Path
     adapters: Mapping[str, Adapter]
-    images: tuple[str, ...]
 
 
 NumberedRow = tuple[int, Record | Problem]
@@ -177,7 +175,6 @@ def audit_folder(
     columns = {name: RunColumns(classifier.targets, keep_beliefs=True) for name in adapters}
     total = min(values.rows, limit or values.rows, sample or values.rows)
     done = used = 0
-    images: list[str] = []
     with (
         Store(folder / ROWS, restart=restart) as store,
         whole_file(folder / PROBLEMS) as listed,
@@ -203,7 +200,6 @@ def audit_folder(
                         of.add(row, answer)
                     write_row(predictions, _cells(place, row, answers))
                     gallery.add(row, answers)
-                    images.append(_source(row))
                 done, used = done + (place > 0), used + isinstance(row, Record)
                 if seen % size == 0 or seen == len(chosen):
                     progress(done, max(done, total))
@@ -253,7 +249,7 @@ def audit_folder(
         audit.save(folder / AUDIT)
         write_report(audit, folder / REPORT, gallery=gallery.images() if pictures else [])
         write_report(audit, folder / CARD)
-    return FolderAudit(audit, problems, folder, adapters, tuple(images))
+    return FolderAudit(audit, problems, folder, adapters)
 
 
 def _header(attributes: Iterable[str], runs: Iterable[str]) -> list[str]:

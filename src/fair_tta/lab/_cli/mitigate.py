@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,10 +15,7 @@ from fair_tta.lab._cli import options
 from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, progress_bars
 
 if TYPE_CHECKING:
-    from fair_tta._io import Unlisted
     from fair_tta.classifier import FairTPTClassifier
-    from fair_tta.lab._runs.reference import FittedAdapters
-    from fair_tta.methods._base import Adapter
 
 ADAPTER = "adapter.safetensors"
 
@@ -79,7 +75,7 @@ def mitigate_command(
         from fair_tta._io import images_below, printable
         from fair_tta.auditing import _mitigate as core
         from fair_tta.lab._cli.tables import print_audit, print_examination
-        from fair_tta.lab.folder import EXAMINATION, EXAMINATION_PAGE, audit_folder, examine_folder
+        from fair_tta.lab.folder import EXAMINATION_PAGE, REPORT, audit_folder, examine_folder
         from fair_tta.methods._fitted import save_adapter
         from fair_tta.methods._reference import Reference
         from fair_tta.methods._registry import parse_adapters
@@ -92,68 +88,59 @@ def mitigate_command(
         values, asked, groups = data
         classifier = options.make_classifier(context, asked, groups)
         labelled.log_prompts(classifier)
-        methods: Mapping[str, Adapter] = parse_adapters(
-            [core.WITHOUT_LABELS] if values is None else core.COMPARED
-        )
-        paths: Iterable[str | Unlisted] = ()
-        chosen: str | None = core.WITHOUT_LABELS
-        reason, lost, lines = core.NOT_SHOWN, 0, _python(model, classifier)
-        found: list[FittedAdapters] = []
-        common: dict[str, Any] = {
-            "engine": options.make_engine(context),
-            "model": model,
-            "pictures": not no_pictures,
-            "notes": embedded_notes(context),
-        }
+        lines, fits = _python(model, classifier), list[Any]()
 
         def about(chosen: str | None, reason: str) -> dict[str, Any]:
             return {"mitigation": {"reason": reason, "python": chosen and lines}}
 
         with progress_bars(progress) as bars:
-            fitting = bars("images to fit on")
-            if values is not None:
+            common: dict[str, Any] = {
+                "engine": options.make_engine(context),
+                "model": model,
+                "restart": restart,
+                "pictures": not no_pictures,
+                "notes": embedded_notes(context),
+                "fitting": bars("images to fit on"),
+            }
+            if values is None:
+                name, reason = core.WITHOUT_LABELS, core.NOT_SHOWN
+                examination, lost = examine_folder(
+                    classifier,
+                    parse_adapters([name]),
+                    lambda: images_below(str(images)),
+                    out,
+                    provenance=about(name, reason),
+                    fitted=fits.append,
+                    problem=log,
+                    progress=bars("images"),
+                    **common,
+                )
+                method = fits[0].adapters.get(name)
+            else:
                 result = audit_folder(
                     classifier,
-                    methods,
+                    parse_adapters(core.COMPARED),
                     values,
                     out,
                     skip_unknown=skip_unknown,
-                    restart=restart,
                     conclude=lambda document: about(*core.conclusion(document)),
                     progress=bars("rows"),
-                    fitting=fitting,
                     **common,
                 )
                 chosen, reason = core.conclusion(result.audit.document)
-                methods, paths, lost = result.adapters, result.images, result.problems.lost
-            if chosen is not None:
-                examination, failed = examine_folder(
-                    classifier,
-                    {chosen: methods[chosen]},
-                    lambda: paths or images_below(str(images)),
-                    out,
-                    restart=restart and values is None,
-                    provenance=about(chosen, reason),
-                    fitted=found.append,
-                    problem=log,
-                    progress=bars("images"),
-                    fitting=fitting,
-                    **common,
-                )
-                lost += failed
-                save_adapter(core.fitted_on_all(found[0].adapters[chosen]), file, classifier.task)
-            else:
-                for name in (ADAPTER, EXAMINATION, EXAMINATION_PAGE):
-                    (out / name).unlink(missing_ok=True)  # of an earlier run
-        if values is not None:
-            print_audit(result)
+                method, lost = result.adapters.get(chosen or ""), result.problems.lost
+        if method is None:
+            file.unlink(missing_ok=True)  # of an earlier run
         else:
+            save_adapter(core.fitted_on_all(method), file, classifier.task)
+        if values is None:
             print_examination(examination)
+        else:
+            print_audit(result)
         Console().print(Text(f"\n{printable(reason)}"))
-        if chosen is not None:
-            typer.echo(
-                f"Written to {printable(str(out))}: {ADAPTER}, {EXAMINATION_PAGE}\n\n{lines}"
-            )
+        if method is not None:
+            files = f"{ADAPTER}, {EXAMINATION_PAGE if values is None else REPORT}"
+            typer.echo(f"Written to {printable(str(out))}: {files}\n\n{lines}")
     if lost:
         raise typer.Exit(LEFT_OUT)
 
