@@ -52,7 +52,6 @@ __all__ = ["FairTPTClassifier"]
 if TYPE_CHECKING:
     from fair_tta.auditing import Associations, Audit, Examination, Mitigation
 
-_LOGGER = logging.getLogger(__name__)
 _MANY = 20  # images of a call; with more its cost is logged
 _LARGEST = sys.float_info.max  # less than some whole numbers, which are less than infinity
 
@@ -303,17 +302,14 @@ class FairTPTClassifier:
 
     def _log_cost(self, images: Iterable[Any]) -> None:
         """Once, if there are many images, each with many views."""
+        views = self.vision.count or "several"
         is_long = isinstance(images, Sized) and len(images) > _MANY
-        views = self.vision.count
         if is_long and self.adapter.needs.views and views != 1 and not self._has_logged_cost:
             self._has_logged_cost = True
-            many = "several" if views is None else views
-            _LOGGER.info(
-                "%s encodes %s views of each image: about %s plain calls per image. A method with "
-                "one view costs about one: with_adapter('association-correction').",
-                type(self.adapter).__name__,
-                many,
-                many,
+            logging.getLogger(__name__).info(
+                f"{type(self.adapter).__name__} encodes {views} views of each image: about {views} "
+                "plain calls per image. A method with one view costs about one: "
+                "with_adapter('association-correction')."
             )
 
     def encode(

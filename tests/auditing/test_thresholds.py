@@ -11,6 +11,8 @@ from fair_tta.auditing._thresholds import SHORT, judge, read_thresholds
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._definitions import METRICS
 
+RUNS = ["ZeroShot"]
+
 
 @pytest.mark.parametrize(
     ("text", "metric", "sign", "points"),
@@ -22,14 +24,14 @@ from fair_tta.metrics._definitions import METRICS
     ],
 )
 def test_what_is_read(text: str, metric: str, sign: str, points: float) -> None:
-    (found,) = read_thresholds([text], "tpt")
+    (found,) = read_thresholds([text], "tpt", ["tpt"])
     assert (found.metric, found.sign, found.points, found.run) == (metric, sign, points, "tpt")
 
 
 @pytest.mark.parametrize("text", ["", "wga", "wga < ", "< 3", "wga < -1", "wga < 101", "gap > 1"])
 def test_what_cannot_be_meant(text: str) -> None:
     with pytest.raises(FairTTAError, match="threshold"):
-        read_thresholds([text], "tpt")
+        read_thresholds([text], "tpt", ["tpt"])
 
 
 def test_short_names_are_of_metrics() -> None:
@@ -48,7 +50,7 @@ def test_the_whole_interval_has_to_lie_beyond() -> None:
         ]  # fmt: skip
         for sign, points, outcome in cases:
             if 0 <= points <= 100 and low < high:
-                (rule,) = read_thresholds([f"{name} {sign} {points:.2f}"], "ZeroShot")
+                (rule,) = read_thresholds([f"{name} {sign} {points:.2f}"], "ZeroShot", RUNS)
                 assert judge(rule, document).outcome == outcome, (rule, figure)
 
 
@@ -58,8 +60,8 @@ def test_what_has_no_interval_is_not_judged() -> None:
     one = {cell: rates for cell, rates in CLEAR.items() if cell[1] == "in"}
     for rates in (few, one):
         document = made(rates).document
-        (rule,) = read_thresholds(["typical_gap > 0"], "ZeroShot")
+        (rule,) = read_thresholds(["typical_gap > 0"], "ZeroShot", RUNS)
         assert document.runs[0].metrics.typical_gap.low is None
         assert judge(rule, document).outcome == "not judged"
-    (rule,) = read_thresholds(["ece > 0"], "ZeroShot")
+    (rule,) = read_thresholds(["ece > 0"], "ZeroShot", RUNS)
     assert judge(rule, document).outcome == "not judged", "no scores were recorded"

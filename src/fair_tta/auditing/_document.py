@@ -356,7 +356,7 @@ class Threshold(Part, frozen=True):
     """
 
     metric: str
-    sign: Literal["<", ">"]
+    sign: Annotated[str, Meta(pattern="^[<>]$")]
     points: Annotated[float, Meta(ge=0, le=100)]
     run: str
     outcome: Literal["failed", "passed", "undecided", "not judged"]

@@ -22,20 +22,9 @@ from fair_tta.auditing._run import (
 )
 from fair_tta.errors import FairTTAError, check_number
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
-from fair_tta.metrics._columns import (
-    Column,
-    Columns,
-    Sensitive,
-    Values,
-    parse_columns,
-    read_clusters,
-)
+from fair_tta.metrics._columns import Column, Columns, Sensitive, Values, parse_columns
 from fair_tta.metrics._estimate import SMALL, Over, small_groups, warn_small
 from fair_tta.metrics._scores import Scores
-
-_SAME_IMAGES = (
-    "audit the same images in the same order, and pass the same `targets`, `values` and `clusters`"
-)
 
 
 def audit(
@@ -67,9 +56,8 @@ def audit(
         seconds: how long the run took.
         harmful: classes that should not be answered, or ``{name of a set: classes}``; how often
             they are is reported by group, see `fair_tta.metrics.harm_rate`.
-        clusters: the person or source of each image, if several images come from one: intervals
-            allow for images of one cluster that agree. An image without a value (None, NaN or an
-            empty string) is a cluster of its own.
+        clusters: the person or source of each image, if several images come from one; intervals
+            allow for that. Without a value (None, NaN or "") an image is a cluster of its own.
         interval: how intervals are made.
         adapter: the method, to be written down.
         provenance: what else to write down, see `fair_tta._identity`.
@@ -88,17 +76,12 @@ def audit(
         raise FairTTAError(
             "`sensitive` should have a value per image, or be {attribute: values} (got None)."
         )
-    columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
+    columns = parse_columns(y_true, [y_pred], sensitive, targets, values, clusters)
     n, classes = len(columns.truth), _strings(columns.targets)
     attributes = {attribute: _strings(names) for attribute, names in columns.values.items()}
     checked = (scores or Scores()).checked(n)
-    columns = replace(
-        columns,
-        targets=classes,
-        values={**attributes},
-        scores=(checked,),
-        clusters=None if clusters is None else read_clusters(clusters, n),
-    )
+    columns = replace(columns, targets=classes, values={**attributes}, scores=(checked,))
+    sources = None if columns.clusters is None else int(columns.clusters.max()) + 1
     if not isinstance(name, str) or not name:
         raise FairTTAError(f"`name` should be a string (got {name!r}).")
     sets = parse_harmful(harmful, classes)
@@ -114,14 +97,7 @@ def audit(
     )
     document = doc.AuditDocument(
         schema=doc.SCHEMA_ID,
-        data=doc.DataFields(
-            n,
-            _data_hash(columns),
-            classes,
-            attributes,
-            sets,
-            None if columns.clusters is None else int(columns.clusters.max()) + 1,
-        ),
+        data=doc.DataFields(n, _data_hash(columns), classes, attributes, sets, sources),
         settings=doc.IntervalSettings(how.level, how.resamples, how.seed, how.strata, SMALL),
         runs=(run,),
         comparisons=(),
@@ -143,7 +119,7 @@ def compare(audits: Sequence[Audit]) -> Audit:
     document = audits[0].document
     runs: list[doc.RunFigures] = []
     for other in (a.document for a in audits):
-        _check_same("data", document.data, other.data, _SAME_IMAGES)
+        _check_same("data", document.data, other.data, "audit the same images in the same way")
         _check_same("settings", document.settings, other.settings, "pass the same `interval`")
         origin = _origin(other)
         same = origin == _origin(document)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
@@ -23,8 +22,8 @@ SHORT = {
 }
 
 
-def read_thresholds(expressions: Iterable[str], run: str) -> list[Threshold]:
-    """Expressions about a run, not judged yet; one that cannot be meant is an error."""
+def read_thresholds(expressions: Iterable[str], run: str, runs: Collection[str]) -> list[Threshold]:
+    """Expressions about one of the runs, not judged yet; what cannot be meant is an error."""
     found = []
     for text in expressions:
         parts = re.fullmatch(r"\s*([\w -]+?)\s*([<>])\s*(\d{1,3}(?:\.\d+)?)\s*%?\s*", text)
@@ -40,8 +39,11 @@ def read_thresholds(expressions: Iterable[str], run: str) -> list[Threshold]:
                 f"the metric of a threshold should be one of {', '.join([*METRICS, *SHORT])} "
                 f"(got {parts[1]!r})."
             )
-        sign: Literal["<", ">"] = "<" if parts[2] == "<" else ">"
-        found.append(Threshold(metric, sign, float(parts[3]), run, "not judged"))
+        if run not in runs:
+            raise FairTTAError(
+                f"a threshold should be for one of the methods, {', '.join(runs)} (got {run!r})."
+            )
+        found.append(Threshold(metric, parts[2], float(parts[3]), run, "not judged"))
     return found
 
 

@@ -140,9 +140,7 @@ def audit_folder(
         raise FairTTAError("`adapters` should name at least one adapter (got none).")
     parse_harmful(harmful, classifier.targets)  # before any work is done
     check_counts(limit, sample)
-    thresholds = read_thresholds(fail_if, fail_on)
-    if thresholds and fail_on not in adapters:
-        raise FairTTAError(f"`fail_on` should be one of {list(adapters)} (got {fail_on!r}).")
+    thresholds = read_thresholds(fail_if, fail_on, adapters)
     folder, labels = Path(out), values.labels
     if labels.file.resolve() in {(folder / name).resolve() for name in WRITTEN}:
         raise FairTTAError(

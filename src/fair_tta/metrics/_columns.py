@@ -139,6 +139,7 @@ def parse_columns(
     sensitive: Sensitive | None,
     targets: Sequence[Hashable] | None,
     values: Values | None,
+    clusters: Column | None = None,
 ) -> Columns:
     """Check the columns and number their names.
 
@@ -181,13 +182,12 @@ def parse_columns(
         _codes("`y_true`", "targets", truth, names),
         group,
         tuple(_codes("`y_pred`", "targets", column, names) for column in given),
+        clusters=None if clusters is None else read_clusters(clusters, len(truth)),
     )
 
 
-def read_column(
-    argument: str, values: Column, length: int | None = None, *, gaps: bool = False
-) -> list[Hashable]:
-    """A column as plain Python values; nothing may be missing, unless `gaps` are allowed."""
+def read_column(argument: str, values: Column, length: int | None = None) -> list[Hashable]:
+    """A column as plain Python values; nothing may be missing."""
     plain = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(plain, str | bytes | Mapping) or not isinstance(plain, Iterable):
         raise FairTTAError(f"`{argument}` should be a sequence with a value per image.")
@@ -197,7 +197,7 @@ def read_column(
             raise FairTTAError(
                 f"`{argument}` should have one dimension (row {row} is a {type(value).__name__})."
             )
-        if not gaps and _is_missing(value):
+        if _is_missing(value):
             raise FairTTAError(
                 f"`{argument}` should have no missing values (row {row}): "
                 "give them a name of their own, such as 'unknown'."
@@ -210,9 +210,10 @@ def read_column(
 def read_clusters(clusters: Column, length: int) -> Ints:
     """Numbers of the clusters, in the order they come; without a value an image is its own."""
     numbers: dict[Hashable, int] = {}
-    column = read_column("clusters", clusters, length, gaps=True)
-    keys = (object() if _is_missing(value) or value == "" else value for value in column)
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+    plain = clusters.tolist() if hasattr(clusters, "tolist") else clusters
+    keys = [object() if _is_missing(value) or value == "" else value for value in plain]
+    column = read_column("clusters", keys, length)
+    return np.array([numbers.setdefault(key, len(numbers)) for key in column], np.int64)
 
 
 def check_length(argument: str, column: Sized, length: int) -> None:

@@ -144,12 +144,7 @@ def audit_command(
 
         methods = usage("--adapters", parse_adapters, adapters)
         options.check_methods("--adapters", methods, reference)
-        usage("--fail-if", read_thresholds, fail_if, fail_on)
-        if fail_if and fail_on not in methods:
-            raise typer.BadParameter(
-                f"it should be one of the methods, {', '.join(methods)} (got {fail_on!r}).",
-                param_hint="--fail-on",
-            )
+        usage("--fail-if / --fail-on", read_thresholds, fail_if, fail_on, methods)
         sets = usage("--harmful", harmful_option, harmful)
         values, asked, groups = read_labels(context)
         for classes in sets.values():

@@ -170,7 +170,6 @@ def banners(tasks: Sequence[NamedAudit]) -> list[str]:
     if not several:
         warnings = tasks[0][1].warnings
         sentences += [text for text in warnings if not text.startswith("Fewer than ")]
-        sentences += filter(None, [of_clusters(tasks[0][1])])
     return sentences
 
 
@@ -208,6 +207,8 @@ def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
             ends = shares if len(shares) < 2 else [shares[0], shares[-1]]
             rates = " and ".join(f"in {whole_percent(-share)} {group}" for share, group in ends)
             yield f"{run.name} answers with a class of the set {name!r}", rates
+    if document.data.clusters is not None:
+        yield of_clusters(document), "intervals allow for that"
     cells = verdict.cells_of(run)
     small = sum(cell.n < document.settings.small for cell in cells)
     if small:

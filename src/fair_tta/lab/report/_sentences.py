@@ -19,7 +19,6 @@ from fair_tta.auditing._document import (
 from fair_tta.auditing._examine import HALF_WIDTH
 from fair_tta.auditing._thresholds import figure_of
 from fair_tta.lab.report._numbers import (
-    NONE,
     count,
     group_name,
     images,
@@ -107,14 +106,10 @@ def limits(document: AuditDocument) -> dict[str, str]:
 
 
 def of_clusters(document: AuditDocument) -> str:
-    """That images are not independent, if so."""
-    if document.data.clusters is None:
-        return ""
-    made = document.provenance.get("data")
-    column = made.get("cluster_column") if isinstance(made, dict) else None
+    """How many persons or sources the images come from, and by which column."""
+    n, column = document.data.clusters, document.provenance.get("data", {}).get("cluster_column")
     called = f" (column {column})" if column else ""
-    found = f"{images(document.data.n)} of {count(document.data.clusters)} clusters{called}"
-    return f"{found}: intervals allow for that."
+    return f"{images(document.data.n)} of {count(n)} clusters{called}"
 
 
 def of_thresholds(document: AuditDocument) -> list[str]:
@@ -122,10 +117,8 @@ def of_thresholds(document: AuditDocument) -> list[str]:
     sentences = []
     for t in document.thresholds:
         figure = figure_of(t, document)
-        found = f"{NONE} (not recorded)"
-        if figure is not None:
-            level = f"{100 * document.settings.level:g} % CI "
-            found = in_words(figure, "", label=level)
+        level = f"{100 * document.settings.level:g} % CI "
+        found = "no such figure" if figure is None else in_words(figure, "", label=level)
         if figure is not None and figure.value is not None and figure.low is None:
             found += f" without an interval ({figure.reason})"
         rule = f"Fail if {t.metric} {t.sign} {t.points:g}"
