@@ -267,7 +267,9 @@ class RunFigures(Part, frozen=True):
 
 
 class AnswerChanges(Part, frozen=True):
-    """How many answers changed, the p-value of McNemar's test, and the images a claim needs."""
+    """How many answers changed, the p-value of McNemar's test (null with clusters, for which it
+    does not hold), and the images a claim needs.
+    """
 
     n: NotNegative
     changed: NotNegative

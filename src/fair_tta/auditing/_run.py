@@ -321,6 +321,6 @@ def _changes(columns: Columns, after: int, mask: Mask, how: Bootstrap) -> doc.An
         right_to_wrong=lost,
         wrong_to_right=won,
         wrong_to_wrong=int((moved & ~was & ~now).sum()),
-        mcnemar_p=_intervals.mcnemar(lost, won) if n else None,
+        mcnemar_p=_intervals.mcnemar(lost, won) if n and columns.clusters is None else None,
         images_needed=_intervals.images_for_change(lost, won, n, how.level) if n else None,
     )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from io import StringIO
 
 import pytest
 from msgspec import structs
 from report_samples import Page
+from rich.console import Console
 from scipy.stats import binomtest
 from verdict_samples import BETTER, CLEAR, EVEN, FAIRER, answers, made
 
 from fair_tta import Audit, audit, compare
 from fair_tta.auditing import Scores
 from fair_tta.auditing._document import GapPower
+from fair_tta.lab._cli.tables import print_verdict
 from fair_tta.lab.report import html
 from fair_tta.lab.report._first_screen import banners, figure_of, first_screen
 from fair_tta.lab.report._sentences import Card
@@ -143,6 +146,36 @@ def test_groups_that_gained_and_lost_most_with_counts() -> None:
     assert worse.endswith(
         f"(0 became right, 8 wrong; p = {lost:.2g}, {3 * lost:.2g} after correction for 4 groups)"
     )
+
+
+def test_p_values_do_not_hold_where_images_are_clustered() -> None:
+    truth, _, group = answers(CLEAR)
+    people = [f"person {i // 4}" for i in range(len(truth))]
+    runs = [
+        audit(truth, answers(rates)[1], {"place": group}, name=name, clusters=people)
+        for name, rates in (("ZeroShot", CLEAR), ("M", BETTER))
+    ]
+    document = compare(runs).document
+    (gained,) = group_sentences(changed_groups(document, document.comparisons[0]))
+    assert gained == ("dog / out: 20 \N{RIGHTWARDS ARROW} 80 of 100 (60 became right, 0 wrong)")
+
+
+def test_the_terminal_draws_it_in_80_columns_and_plain_characters() -> None:
+    long = "a group with quite a long name, in two parts, such as these"
+    rates = {("cat", long): (20, 100), ("cat", "short"): (90, 100)}
+    rates |= {("dog", long): (90, 100), ("dog", "short"): (90, 100)}
+    after = {**rates, ("cat", long): (80, 100), ("dog", "short"): (84, 100)}
+    document = compare([made(rates), made(after, "M")]).document
+    console = Console(width=80, record=True, file=StringIO())
+    print_verdict(console, [("", document)])
+    lines = console.export_text().splitlines()
+    assert all(line.isascii() and len(line) <= 80 for line in lines)
+    first = lines.index("Each group before (o) and after (*) M") + 1
+    assert re.fullmatch(r"cat / a group.* 100 \|o-+\* +\|  20 -> 80  \+60 / -0", lines[first])
+    (short,) = [line for line in lines if line.startswith("dog / short  ")]
+    assert re.fullmatch(r"dog / short +100 \| +\*-?o *\|  90 -> 84  \+0 / -6", short)
+    assert re.fullmatch(r" +20 +100", lines[first + 4])
+    print_verdict(console, [("", made(rates).document)])  # nothing to draw
 
 
 def test_the_figure_has_each_group_before_and_after() -> None:

@@ -33,9 +33,9 @@ LEGEND = (
     "by how much two groups of a class typically differ; EOD: equalized-odds difference."
 )
 
-_PLAIN = str.maketrans(
-    {SPACE: " ", MINUS: "-", ARROW: "->", "\N{MULTIPLICATION SIGN}": "x", "\N{WHITE CIRCLE}": "o"}
-) | {ord("\N{BLACK CIRCLE}"): "*"}
+_SIGNS = "\N{MULTIPLICATION SIGN}\N{WHITE CIRCLE}\N{BLACK CIRCLE}\N{HORIZONTAL ELLIPSIS}"
+_PLAIN = str.maketrans(dict(zip(SPACE + MINUS + _SIGNS, " -xo*~", strict=True)) | {ARROW: "->"})
+"""Signs of reports as characters that every terminal has."""
 
 
 def print_audit(result: FolderAudit) -> None:

@@ -123,13 +123,15 @@ def group_sentences(groups: Sequence[ChangedGroup]) -> list[str]:
     order = sorted(groups, key=lambda group: group.before - group.after)
     gained = [group for group in order[:_NAMED] if group.after > group.before]
     lost = [group for group in order[::-1][:_NAMED] if group.after < group.before]
-    return [
-        f"{group.name}: {whole(group.before)} {ARROW} {whole(group.after)} of 100 "
-        f"({count(group.changes.wrong_to_right)} became right, "
-        f"{count(group.changes.right_to_wrong)} wrong; {p_text(group.changes.mcnemar_p)}, "
-        f"{p_value(group.p)} after correction for {len(groups)} groups)"
-        for group in (*gained, *lost)
-    ]
+    found = []
+    for name, before, after, _, n, p in (*gained, *lost):
+        text = f"{count(n.wrong_to_right)} became right, {count(n.right_to_wrong)} wrong"
+        if n.mcnemar_p is not None:
+            text += (
+                f"; {p_text(n.mcnemar_p)}, {p_value(p)} after correction for {len(groups)} groups"
+            )
+        found.append(f"{name}: {whole(before)} {ARROW} {whole(after)} of 100 ({text})")
+    return found
 
 
 def commonest(run: RunFigures) -> tuple[str, float] | None:
