@@ -11,6 +11,7 @@ import pytest
 
 from fair_tta import AugMix, FairTPTClassifier, FairTTAError, ImageError, OrthCali, Zero
 from fair_tta._images.views import content_generator
+from fair_tta.lab._runs.reference import fit_on_folder
 from fair_tta.lab.app._answers import (
     answers_html,
     certificate,
@@ -20,7 +21,6 @@ from fair_tta.lab.app._answers import (
     kept_views,
 )
 from fair_tta.lab.app._questions import METHODS, Classifiers, Fields, chosen_methods, sandboxed
-from fair_tta.lab.app._uploads import UploadedFile, fit_uploads
 from fair_tta.miniature import BIRDS
 
 
@@ -38,8 +38,8 @@ def picture(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
 def test_every_method_answers(birds: FairTPTClassifier, picture: str, tmp_path: Path) -> None:
-    reference = [UploadedFile(path, "bird.png") for path in draw_folder(tmp_path, 12)[0]]
-    methods = fit_uploads(birds, chosen_methods(list(METHODS)), reference, tmp_path)
+    draw_folder(tmp_path, 12)
+    methods = fit_on_folder(birds, chosen_methods(list(METHODS)), tmp_path).adapters
     html = answers_html(birds, methods, picture)
     assert re.findall(r'data-method="([^"]+)"', html) == list(METHODS)
     assert 'role="alert"' not in html
@@ -58,8 +58,9 @@ def test_html_shows_what_predict_says(birds: FairTPTClassifier, picture: str) ->
 
 def test_what_a_method_needs_is_told_beside_what_others_answer(picture: str) -> None:
     plain = Classifiers(views=4).of(Fields("water bird, land bird"))
-    html = answers_html(plain, chosen_methods(["zero-shot", "fair-tpt"]), picture)
+    html = answers_html(plain, chosen_methods(["zero-shot", "fair-tpt", "umfc"]), picture)
     assert "FairTPT needs sensitive attribute values" in html
+    assert "UMFC has seen no reference images yet" in html
     assert 'data-method="zero-shot"' in html
 
 

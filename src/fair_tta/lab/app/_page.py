@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from fair_tta._models.load import model_name
 from fair_tta.errors import FairTTAError, require
+from fair_tta.lab._runs.reference import fit_on_folder
 from fair_tta.lab.app._answers import (
     DrawnExample,
     answers_html,
@@ -33,9 +34,9 @@ from fair_tta.lab.app._uploads import (
     UploadedFile,
     audit_uploads,
     examine_uploads,
-    fit_uploads,
     header,
     images_among,
+    staged_reference,
 )
 from fair_tta.lab.data._labels import Labels, known_path_column
 from fair_tta.miniature import BIRDS, FOLDER
@@ -177,10 +178,11 @@ def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
             if not path:
                 raise FairTTAError("there is no image yet: drop one, or take a drawn one.")
             classifier = context.classifiers.of(Fields(targets, sensitive, template))
+            chosen, some = chosen_methods(names), context.references(references)
             with tempfile.TemporaryDirectory(dir=context.folder) as folder:
-                some = context.references(references)
-                methods = fit_uploads(classifier, chosen_methods(names), some, Path(folder))
-                return answers_html(classifier, methods, path)
+                if found := staged_reference(chosen, some, Path(folder)):
+                    chosen = dict(fit_on_folder(classifier, chosen, found).adapters)
+                return answers_html(classifier, chosen, path)
 
         return context.guarded(act, str)
 

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from fair_tta._io import ENDINGS
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
-from fair_tta.lab._runs.reference import fit_on_folder
 from fair_tta.lab._runs.runner import Progress
 from fair_tta.lab.app._questions import Classifiers, Fields, need_reference
 from fair_tta.lab.data._label_files import LabelTable, Row
@@ -143,21 +142,6 @@ def staged_reference(
         return None
     stage(files, out / "reference")
     return out / "reference"
-
-
-def fit_uploads(
-    classifier: FairTPTClassifier,
-    methods: Mapping[str, Adapter],
-    files: Sequence[UploadedFile],
-    out: Path,
-) -> Mapping[str, Adapter]:
-    """Methods that are ready for a single image."""
-    reference = staged_reference(methods, files, out)
-    if reference is not None:
-        return fit_on_folder(classifier, methods, reference).adapters
-    if need_reference(methods):
-        raise FairTTAError("there are no reference images yet, which a method is fitted on.")
-    return methods
 
 
 def examine_uploads(
