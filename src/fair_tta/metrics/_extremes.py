@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -133,12 +134,11 @@ class _Forms:
 
 
 def _deviation(z: Floats) -> Floats:
-    """Of noise, half of which is the other half mirrored: ``[..., draws] -> [...]``."""
-    half = z[..., : z.shape[-1] // 2]
-    deviation: Floats = np.sqrt(np.einsum("...d,...d->...", half, half) / half.shape[-1])
-    return deviation
+    """Of noise with mean 0: ``[..., draws] -> [...]``."""
+    return np.maximum(1e-12, np.sqrt(np.einsum("...d,...d->...", z, z) / z.shape[-1]))
 
 
+@lru_cache(maxsize=3)  # the first run is compared with all others
 def _forms(noise: Noise, kind: Forms, run: int) -> list[_Forms]:
     pairs = zip(kind(noise.smoothed[run]), kind(noise.draws[run]), strict=True)
     return [_Forms(t, np.ascontiguousarray(z.T)) for t, z in pairs]
@@ -188,8 +188,7 @@ def _upper_end(
         middle = most.mean()
         direct, paired = then.t - first.t.max() + middle, then.t - first.t
         against_most, against_itself = then.z - most + middle, then.z - first.z
-        a = np.maximum(against_most.std(1), 1e-12)
-        b = np.maximum(_deviation(against_itself), 1e-12)
+        a, b = _deviation(against_most), _deviation(against_itself)
         weight = np.clip(a / b, *_WEIGHTS)
         # Forms that cannot decide are left out: the best of them is below the least of another.
         reach = -ndtri(rest)

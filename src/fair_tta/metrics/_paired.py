@@ -82,9 +82,10 @@ class ByDraws:
         """
         noise = noise_of(columns, tuple(runs))
         changes = [self.make(noise, 0, i) for i in range(1, len(runs))]
+        ranks = [_ranks(change.roots((1 - level) / len(changes))) for change in changes]
         found: dict[int, Ends] = {}
         while left := [i for i in range(len(changes)) if i not in found]:
-            error = _joint_error([changes[i] for i in left], 1 - level)
+            error = _joint_error([ranks[i] for i in left], 1 - level)
             ends = {i: changes[i].ends(error) for i in left}
             shown = {i: pair for i, pair in ends.items() if direction(*pair)}
             found |= shown or ends
@@ -94,16 +95,19 @@ class ByDraws:
         return ends if self.sign > 0 else (-ends[1], -ends[0])
 
 
-def _joint_error(changes: Sequence[DrawnChange], error: float) -> float:
-    """The error of each end at which all of them hold together.
+def _ranks(roots: list[Floats]) -> Floats:
+    """The smallest rank of each draw among the ends of a change, each on its own scale.
 
-    Each root is put on the scale of its own distribution, so that all ends are equally likely to
-    fail. At least Bonferroni's.
+    So all ends are equally likely to fail.
     """
-    if len(changes) == 1:
-        return error / 2
-    least = error / 2 / len(changes)
-    roots = np.array([root for change in changes for root in change.roots(2 * least)])
-    ranks = roots.argsort(1, kind="stable").argsort(1) + 1
-    smallest = np.quantile(ranks.min(0) / (roots.shape[1] + 1), error)
-    return float(np.clip(smallest, least, error / 2))
+    ranks = np.array(roots).argsort(1, kind="stable").argsort(1) + 1
+    smallest: Floats = ranks.min(0) / (ranks.shape[1] + 1)
+    return smallest
+
+
+def _joint_error(ranks: Sequence[Floats], error: float) -> float:
+    """The error of each end at which all of them hold together; at least Bonferroni's."""
+    smallest = np.quantile(np.min(ranks, 0), error)
+    return (
+        float(np.clip(smallest, error / 2 / len(ranks), error / 2)) if len(ranks) > 1 else error / 2
+    )
