@@ -49,8 +49,8 @@ def read_thresholds(expressions: Iterable[str], run: str, runs: Collection[str])
 
 def figure_of(threshold: Threshold, document: AuditDocument) -> EstimateFields | None:
     """What is judged, None if it was not recorded."""
-    run = next(run for run in document.runs if run.name == threshold.run)
-    return run.metrics.by_name().get(threshold.metric)
+    runs = {run.name: run.metrics.by_name() for run in document.runs}
+    return runs.get(threshold.run, {}).get(threshold.metric)
 
 
 def judge(threshold: Threshold, document: AuditDocument) -> Threshold:

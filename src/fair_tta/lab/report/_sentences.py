@@ -107,9 +107,10 @@ def limits(document: AuditDocument) -> dict[str, str]:
 
 def of_clusters(document: AuditDocument) -> str:
     """How many persons or sources the images come from, and by which column."""
-    n, column = document.data.clusters, document.provenance.get("data", {}).get("cluster_column")
+    made = document.provenance.get("data")
+    column = made.get("cluster_column") if isinstance(made, Mapping) else None
     called = f" (column {column})" if column else ""
-    return f"{images(document.data.n)} of {count(n)} clusters{called}"
+    return f"{images(document.data.n)} of {count(document.data.clusters)} clusters{called}"
 
 
 def of_thresholds(document: AuditDocument) -> list[str]:
