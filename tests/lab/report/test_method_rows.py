@@ -81,4 +81,14 @@ def test_helps_the_worst_group_where_everybody_fares_better() -> None:
     assert helps.heading == "What helps"
     assert "M: these 4,000 images cannot tell whether the gap changes (" in helps.text
     assert "Helps the worst group +10.0 points (+" in helps.more
-    assert todo.text == f"Use M. {CONFIRM}"
+    assert todo.text == f"Consider M for the worst group. {CONFIRM}"
+
+
+def test_what_helps_the_worst_group_at_the_cost_of_all_is_not_advised() -> None:
+    before = dict.fromkeys(EVEN, (900, 1000)) | {("dog", "out"): (400, 1000)}
+    after = dict.fromkeys(EVEN, (480, 1000)) | {("dog", "out"): (440, 1000)}
+    after |= {("cat", "out"): (990, 1000)}
+    _, tried, todo = cards([("", compare([made(before), made(after, "M")]).document)])
+    assert tried.heading == "What was tried"
+    assert "Helps the worst group +4.0 points" in tried.more
+    assert not todo.text.startswith(("Use", "Consider"))

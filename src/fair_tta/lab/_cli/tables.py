@@ -78,8 +78,10 @@ def print_verdict(
     if figure is not None:
         lines += ["", figure.heading.translate(_PLAIN), *_drawn(figure, console.width)]
         lines += [f"{text}." for text in figure.sentences]
-    for text in lines:
-        console.print(Text(printable(text.translate(_PLAIN))))
+    for line in lines:
+        text = Text(printable(line.translate(_PLAIN)))
+        text.highlight_regex("^What (is|was|helps|to)[^:]*:", "bold")
+        console.print(text)
     console.print()
 
 

@@ -190,7 +190,8 @@ def cards(tasks: Sequence[NamedAudit]) -> list[Card]:
         text = "Compare methods on the same images (option --adapters)."
         return [wrong, Card("What to do", text, _label(document, cells[0]))]
     text, sure = gap_sentences(row)
-    heading = "What helps" if row.narrows or row.helps else "What was tried"
+    is_good = row.narrows or (row.helps and not row.harms)
+    heading = "What helps" if is_good else "What was tried"
     helps = Card(heading, text, f"{sure} {beside_gap(row)}".strip(), row.tone)
     return [wrong, helps, _advice(document, row, cells[0])]
 
@@ -239,9 +240,13 @@ def _advice(document: AuditDocument, row: MethodRow, worst: CellOfGroup) -> Card
     if row.narrows and row.harms:
         text = f"Look for another method before using {row.name}."
         return Card(heading, text, _losers(document, row))
-    if row.narrows or row.helps:
-        saved = ": load its file with the lines below" * ("mitigation" in document.provenance)
+    if row.narrows:
+        made = document.provenance.get("mitigation") or {}
+        saved = ": load its file with the lines below" * (made.get("chosen") == row.name)
         return Card(heading, f"Use {row.name}{saved}. {CONFIRM}", _losers(document, row))
+    if row.helps and not row.harms:
+        text = f"Consider {row.name} for the worst group. {CONFIRM}"
+        return Card(heading, text, _losers(document, row))
     power = row.comparison.power
     if power is not None and power.images_needed is not None:
         text = f"Compare again on about {count(power.images_needed)} images, or try other methods."
