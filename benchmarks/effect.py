@@ -5,7 +5,8 @@
     python benchmarks/effect.py --tasks birds --adapters zero-shot logit-balance "orthcali:lam=0"
     python benchmarks/effect.py --page                   docs/effect.md and its pictures, no runs
 
-Parts: methods (every method on every question), choice (strengths, on validation pictures),
+Parts: methods (every method on every question), verdicts (the typical gap, and how many images show
+that it narrows), choice (strengths, on validation pictures),
 placebos (a wrong attribute, random flips, a stranger's correction), reference (its size), skew (its
 groups), tradeoff (a rare class), cost (next to plain zero-shot).
 
@@ -26,7 +27,7 @@ import torch
 import transformers
 from effect_cost import cost
 from effect_page import write_pages
-from effect_parts import Run, choice, methods, placebos, reference, skew, tradeoff
+from effect_parts import Run, choice, methods, placebos, reference, skew, tradeoff, verdicts
 from effect_pictures import QUESTIONS, REFERENCE, SEEDS, TEST, VALIDATION, Drawer
 from rich.console import Console
 from rich.progress import track
@@ -37,6 +38,7 @@ from fair_tta.methods._registry import ADAPTERS, parse_adapters
 ROOT = Path(__file__).parents[1]
 PARTS = {
     "methods": methods,
+    "verdicts": verdicts,
     "choice": choice,
     "placebos": placebos,
     "reference": reference,

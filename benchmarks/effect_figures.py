@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,9 +12,11 @@ from effect_pictures import Pictures, Question
 
 from fair_tta import ZeroShot
 from fair_tta.auditing._classifier import lacks_values
-from fair_tta.metrics import Bootstrap
+from fair_tta.metrics import Bootstrap, Estimate
 from fair_tta.metrics import _definitions as definitions
-from fair_tta.metrics._columns import parse_columns
+from fair_tta.metrics._columns import Columns, parse_columns
+from fair_tta.metrics._estimate import direction
+from fair_tta.metrics._intervals import holm_errors
 
 METRICS = {
     "accuracy": definitions.ACCURACY,
@@ -22,6 +24,7 @@ METRICS = {
     "wga": definitions.WORST_GROUP_ACCURACY,
     "eod": definitions.EQUALIZED_ODDS,
 }
+TYPICAL_GAP = definitions.METRICS["typical_gap"]
 _AT_ONCE = 36
 
 
@@ -92,16 +95,57 @@ def fitted(adapter, clf, reference: Pictures):
         return adapter.fit_encoded(clf, features)
 
 
-def changes(question: Question, pictures: Pictures, before, after) -> dict:
-    """Figures before and after, and paired intervals of the change: positions of targets."""
+def columns_of(question: Question, pictures: Pictures, runs: Sequence) -> Columns:
+    """What is true and what each run answers, as positions of targets."""
     targets = list(question.task.targets)
-    rows = parse_columns(
+    return parse_columns(
         pictures.truth,
-        [[targets[i] for i in column] for column in (before, after)],
+        [[targets[i] for i in run] for run in runs],
         {name: pictures.sensitive[name] for name in question.attributes},
         targets,
         {name: list(values) for name, values in question.sensitive.items()},
     )
+
+
+def gap_changes(rows: Columns) -> list[Estimate]:
+    """The change of the typical gap in each run, at levels that allow for the others, as audits
+    have it."""
+
+    def at(place: int, error: float) -> Estimate:
+        return TYPICAL_GAP.difference(rows, 0, place + 1, Bootstrap(level=1 - error))
+
+    def is_shown(place: int, error: float) -> bool:
+        found = at(place, error)
+        return direction(found.low, found.high) != 0
+
+    errors = holm_errors(is_shown, len(rows.answers) - 1, 0.05)
+    return [at(place, error) for place, error in enumerate(errors)]
+
+
+def verdicts_of(rows: Columns, methods: Sequence[str], sizes: Sequence[int], audits: int) -> dict:
+    """The typical gap before and after, and in percent of audits of so many images, drawn from
+    these with replacement, how often each method is shown to narrow it."""
+    gaps = [TYPICAL_GAP.estimate(rows, run, None).value for run in range(len(rows.answers))]
+    found = {"n": len(rows.truth), "gap": {}, "narrows": {name: {} for name in methods}}
+    for name, after, change in zip(methods, gaps[1:], gap_changes(rows), strict=True):
+        figures = (gaps[0], after, change.value, change.low, change.high)
+        keys = ("before", "after", "change", "low", "high")
+        found["gap"][name] = dict(zip(keys, map(_percent, figures), strict=True))
+    for n in sizes:
+        random, shown = np.random.default_rng(n), np.zeros(len(methods))
+        for _ in range(audits):
+            some = random.integers(len(rows.truth), size=n)
+            answers = tuple(run[some] for run in rows.answers)
+            audit = replace(rows, truth=rows.truth[some], group=rows.group[some], answers=answers)
+            shown += [change.high is not None and change.high < 0 for change in gap_changes(audit)]
+        for name, times in zip(methods, shown, strict=True):
+            found["narrows"][name][str(n)] = _percent(times / audits)
+    return found
+
+
+def changes(question: Question, pictures: Pictures, before, after) -> dict:
+    """Figures before and after, and paired intervals of the change: positions of targets."""
+    rows = columns_of(question, pictures, (before, after))
     found = {"n": len(pictures), "changed": _percent(np.mean(np.asarray(before) != after))}
     estimates = [metric.difference(rows, 0, 1, Bootstrap()) for metric in METRICS.values()]
     for (name, metric), change in zip(METRICS.items(), estimates, strict=True):

@@ -15,6 +15,11 @@ from effect_charts import draw
 PAGES = ("effect.md", "methods.md", "index.md", "../README.md")
 OWN = ("association-correction", "view-control", "logit-balance")
 ALONE = ("birds", "badges", "scenes-time", "scenes-season")
+DRAWN_TASKS = {
+    "birds": "birds, by background",
+    "badges": "badges, by colour",
+    "scenes-both": "scenes, by time and season",
+}
 SPECIFIED = {  # acc, WGA, EOD of zero-shot and their change, from an independent implementation
     "birds": ((80.6, 56.9, 40.7), (2.5, 5.1, -5.3)),
     "badges": ((73.0, 36.6, 37.6), (3.4, 11.1, -20.7)),
@@ -249,20 +254,48 @@ def choose(parts: Parts) -> str:
 
 
 def result(parts: Parts) -> str:
-    """One result in a sentence, for the first pages."""
-    entry = parts["methods"]["birds/logit-balance"]
-    eod, right = entry["eod"], entry["accuracy"]
-    left = 100 * eod["after"] / eod["before"]
-    return (
-        f"On {entry['n']:,} drawn images of birds the gap went from {eod['before']:.1f} to "
-        f"{eod['after']:.1f} points, a change of {eod['change']:+.1f} [{eod['low']:+.1f}, "
-        f"{eod['high']:+.1f}]; accuracy changed by {right['change']:+.1f} [{right['low']:+.1f}, "
-        f"{right['high']:+.1f}]. "
-        f"{left:.0f} % of the gap is still there."
-    )
+    """The typical gap of every drawn task before and after, for the first pages."""
+    rows = []
+    for question, name in DRAWN_TASKS.items():
+        figure = parts["verdicts"][question]["gap"]["logit-balance"]
+        cells = [f"{figure[key]:.1f}" for key in ("before", "after")]
+        rows.append([name, *cells, _gap_change(figure)])
+    n = parts["verdicts"]["birds"]["n"]
+    head = [f"drawn task, {n:,} images", "typical gap before", "after", "change (95 % CI)"]
+    return table(head, rows)
+
+
+def _gap_change(figure: dict[str, float]) -> str:
+    low, high = (signed(figure[key]) for key in ("low", "high"))
+    return f"{signed(figure['change'])} ({low} to {high})"
+
+
+def verdicts(parts: Parts) -> str:
+    """The typical gap, and of how many images an audit has to be to show that it narrows."""
+    rows, sizes = [], []
+    for question, entry in parts["verdicts"].items():
+        for name, figure in entry["gap"].items():
+            shares = entry["narrows"][name]
+            sizes = [f"n = {int(n):,}" for n in shares]
+            gaps = f"{figure['before']:.1f} to {figure['after']:.1f}"
+            cells = [question, f"`{name}`", gaps, _gap_change(figure)]
+            rows.append([*cells, *(f"{share:.0f}" for share in shares.values())])
+    return table(["question", "method", "typical gap", "change (95 % CI)", *sizes], rows)
 
 
 BLOCKS: dict[str, Callable[[Parts], str]] = {
     f.__name__: f
-    for f in (methods, goal, choice, placebos, reference, skew, tradeoff, cost, choose, result)
+    for f in (
+        methods,
+        verdicts,
+        goal,
+        choice,
+        placebos,
+        reference,
+        skew,
+        tradeoff,
+        cost,
+        choose,
+        result,
+    )
 }

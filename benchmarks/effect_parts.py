@@ -13,9 +13,11 @@ from effect_figures import (
     answers,
     answers_of_images,
     changes,
+    columns_of,
     concatenated,
     fitted,
     mean_of,
+    verdicts_of,
 )
 from effect_pictures import (
     ALONE,
@@ -39,6 +41,9 @@ Step = tuple[str, Callable[[], dict]]
 SIZES = (30, 100, 300, 1000)
 STRENGTHS = (0.5, 1.0, 1.5, 2.0, 3.0)
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
+AUDITED = (100, 200, 400, 1000, 2000)
+"""Images of an audit, and the methods that it compares by default."""
+COMPARED = ("association-correction", "logit-balance")
 FLIPPED = 20  # how often as many answers are flipped at random
 
 _TIME, _SEASON = TASKS["scenes"].sensitive.values()
@@ -140,6 +145,20 @@ def _on_images(run: Run, question: Question, adapter) -> dict:
         each = [answers_of_images(clf, adapter, images) for images in drawn]
         run.of_images[key] = concatenated(each)
     return changes(question, together(pictures), *run.of_images[key].labels)
+
+
+def verdicts(run: Run) -> Iterator[Step]:
+    """Of how many images an audit has to be to show that a method narrows the gap."""
+    for question in run.questions.values():
+        yield question.name, partial(_verdicts, run, question)
+
+
+def _verdicts(run: Run, question: Question) -> dict:
+    pictures, methods = run.tested(question), [name for name in COMPARED if name in run.adapters]
+    found = [answered(run, question, run.adapters[name], pictures).labels for name in methods]
+    runs = [found[0][0], *(after for _, after in found)]
+    rows = columns_of(question, together(pictures), runs)
+    return verdicts_of(rows, methods, AUDITED, 20 * run.seeds)
 
 
 def choice(run: Run) -> Iterator[Step]:

@@ -137,6 +137,20 @@ def test_python_on_pages_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
         exec(compile(block, str(page), "exec", dont_inherit=True), namespace)
 
 
+@pytest.mark.usefixtures("loaded_once")
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "index.md"])
+def test_the_first_lines_print_two_answers_that_differ(
+    page: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    block = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)[
+        0
+    ]
+    exec(compile(block, str(page), "exec", dont_inherit=True), {})
+    before, after = capsys.readouterr().out.splitlines()
+    assert re.findall(r"# (\w+)$", block, flags=re.MULTILINE) == ["square", "circle"]
+    assert (before.split()[0], after.split()[0]) == ("square", "circle")
+
+
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda p: p.name)
 def test_examples_are_short(script: Path) -> None:
     assert len(script.read_text().splitlines()) <= 60

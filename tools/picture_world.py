@@ -39,34 +39,36 @@ def balanced(name: str) -> FairTPTClassifier:
 
 
 def what_it_does(path: Path, effect: Path) -> None:
-    """One picture, its answer before and after, and the gap on many."""
-    task = miniature.BIRDS
-    picture, prediction = changed(task)
-    found = json.loads(effect.read_text("utf-8"))["parts"]["methods"]["birds/logit-balance"]
-    eod = found["eod"]
+    """One image, its answer before and after, and the typical gap on many of every task."""
+    image, prediction = changed(miniature.BIRDS)
+    found = json.loads(effect.read_text("utf-8"))["parts"]["verdicts"]
+    names = {"birds": "birds", "badges": "badges", "scenes-both": "scenes"}
+    gaps = {name: found[key]["gap"]["logit-balance"] for key, name in names.items()}
+    n = found["birds"]["n"]
+    figures = ", ".join(f"{k} from {g['before']:.1f} to {g['after']:.1f}" for k, g in gaps.items())
     title = (
-        "A drawn land bird on water. The model's own answer is water bird, with LogitBalance "
-        f"it is land bird. On {found['n']:,} such pictures the gap between backgrounds falls from "
-        f"{eod['before']:.1f} to {eod['after']:.1f} points; most of it stays."
+        "A drawn land bird on water. The model's own answer is water bird, with LogitBalance it "
+        f"is land bird. On {n:,} images of each task the typical gap between two groups falls: "
+        f"{figures} points."
     )
-    canvas = Canvas(600, 440, title)
-    canvas.text(20, 32, "one picture, and its answer", font_weight=600, font_size=17)
-    canvas.pixels(20, 48, 176, picture)
+    canvas = Canvas(600, 520, title)
+    canvas.text(20, 32, "one image, and its answer", font_weight=600, font_size=17)
+    canvas.pixels(20, 48, 176, image)
     canvas.text(20, 248, "a land bird, on water", fill=MUTED)
     canvas.arrow(208, 236, 136)
     _answer(canvas, 252, 40, "the model's own", prediction.zero_shot, RED)
     _answer(canvas, 252, 146, "with LogitBalance", prediction.probabilities, TEAL)
     canvas.line(20, 268, 580, 268)
-    canvas.text(20, 300, f"the gap between backgrounds, {found['n']:,} such pictures",
+    canvas.text(20, 300, f"typical gap between two groups, {n:,} images each",
                 font_weight=600, font_size=17)  # fmt: skip
-    rows = (("the model's own", eod["before"], _GREY), ("with LogitBalance", eod["after"], TEAL))
-    for k, (name, value, colour) in enumerate(rows):
-        top = 316 + 32 * k
-        canvas.text(20, top + 17, name, fill=MUTED)
-        canvas.rect(160, top, 7.4 * value, 24, fill=colour, rx=3)
-        canvas.text(170 + 7.4 * value, top + 18, f"{value:.1f} points", font_weight=600)
-    canvas.text(20, 404, f"change {_signed(eod)}; accuracy {_signed(found['accuracy'])}")
-    canvas.text(20, 426, f"{found['changed']:.1f} of 100 answers change; most of the gap stays",
+    for k, (name, gap) in enumerate(gaps.items()):
+        top = 318 + 58 * k
+        canvas.text(20, top + 29, name)
+        for row, (value, colour) in enumerate(((gap["before"], _GREY), (gap["after"], TEAL))):
+            canvas.rect(90, top + 24 * row, 6.6 * value, 20, fill=colour, rx=3)
+            canvas.text(98 + 6.6 * value, top + 15 + 24 * row, f"{value:.1f}", font_weight=600)
+        canvas.text(390, top + 28, _signed(gap))
+    canvas.text(20, 506, "grey: the model's own; green: LogitBalance; right: change, 95 % CI",
                 fill=MUTED)  # fmt: skip
     canvas.save(path)
 

@@ -32,7 +32,7 @@ def birds() -> FairTPTClassifier:
 
 @pytest.fixture(scope="module")
 def picture(tmp_path_factory: pytest.TempPathFactory) -> str:
-    paths, _ = draw_folder(tmp_path_factory.mktemp("drawn"), 3)
+    paths, _ = draw_folder(tmp_path_factory.mktemp("drawn"), BIRDS, 3)
     return paths[2]
 
 
@@ -124,4 +124,6 @@ def test_pages_inside_may_do_nothing() -> None:
 def test_examples_are_of_every_world_and_of_different_groups(tmp_path: Path) -> None:
     examples = draw_examples(tmp_path / "examples")
     assert len({example.fields for example in examples}) == 3
-    assert len({example.path.read_bytes() for example in examples}) == len(examples) == 12
+    assert len({example.path.read_bytes() for example in examples}) == len(examples) == 13
+    clf = Classifiers(views=4).of(examples[0].fields).with_adapter("association-correction")
+    assert clf.predict(examples[0].path).flipped, "the first one shows a change"

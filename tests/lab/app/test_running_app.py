@@ -28,6 +28,7 @@ from transformers import CLIPProcessor
 
 from app_browser import PATIENCE, AppPage, free_port, running_app, waited
 from fair_tta.lab.app._answers import draw_folder
+from fair_tta.miniature import BIRDS
 from headless import browser, missing
 
 ROOT = Path(__file__).parents[3]
@@ -170,7 +171,7 @@ def test_attacks_get_nothing(running: RunningApp, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(bool(missing()), reason=f"no browser: {missing()}")
 def test_a_visit(running: RunningApp, tmp_path: Path) -> None:
-    paths, labels = draw_folder(tmp_path / "birds", 12)
+    paths, labels = draw_folder(tmp_path / "birds", BIRDS, 12)
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"nonsense")
     before = len(running.log.read_text())  # what an attack has left

@@ -13,7 +13,7 @@ from fair_tta.lab.app._answers import draw_folder, fields_of
 from fair_tta.lab.app._questions import Classifiers, Fields, chosen_methods
 from fair_tta.lab.app._uploads import UploadedFile, audit_uploads, examine_uploads, staged_reference
 from fair_tta.lab.folder import Labels
-from fair_tta.miniature import BIRDS
+from fair_tta.miniature import BADGES, BIRDS
 
 
 def labels(
@@ -33,7 +33,7 @@ def classifiers() -> Classifiers:
 
 @pytest.fixture
 def drawn(tmp_path: Path) -> tuple[list[UploadedFile], str]:
-    paths, labels = draw_folder(tmp_path / "drawn", 12)
+    paths, labels = draw_folder(tmp_path / "drawn", BIRDS, 12)
     return [UploadedFile(path, Path(path).name) for path in paths], labels
 
 
@@ -145,6 +145,22 @@ def test_an_audit_has_the_figures_of_an_audit(
     assert "A note." in files[0].read_text("utf-8")
 
 
+def test_drawn_images_are_enough_for_a_verdict(classifiers: Classifiers, tmp_path: Path) -> None:
+    paths, file = draw_folder(tmp_path / "drawn")
+    files = audit_uploads(
+        classifiers,
+        chosen_methods(["zero-shot", "association-correction"]),
+        [UploadedFile(path, Path(path).name) for path in paths],
+        labels(tmp_path / "out", file, sensitive=("colour",)),
+        fields_of(BADGES),
+        tmp_path / "out",
+    )
+    (comparison,) = Audit.load(files[1]).document.comparisons
+    assert comparison.differences.typical_gap.high is not None
+    assert comparison.differences.typical_gap.high < 0
+    assert "narrows the gap" in files[0].read_text("utf-8")
+
+
 def test_names_come_from_the_columns_if_none_are_written(
     classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
 ) -> None:
@@ -211,7 +227,7 @@ def test_a_column_needs_two_values(
     classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
 ) -> None:
     one = tmp_path / "one.csv"
-    one.write_text("file,class,background\nbird-00.png,water bird,water\n")
+    one.write_text("file,class,background\nbirds-000.png,water bird,water\n")
     message = "column 'class' should hold at least two different values (it holds ['water bird'])"
     with pytest.raises(FairTTAError, match=re.escape(message)):
         found = labels(tmp_path / "out", str(one))

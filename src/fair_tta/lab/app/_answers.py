@@ -18,8 +18,7 @@ from fair_tta.lab.app._questions import FIELDS, Fields, note
 from fair_tta.lab.report._page import embedded
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._tuning.entropy import most_confident
-from fair_tta.miniature import TASKS
-from fair_tta.miniature._world import BIRDS, MiniatureTask
+from fair_tta.miniature import BADGES, TASKS, MiniatureTask
 from fair_tta.prediction import Prediction
 
 
@@ -125,7 +124,7 @@ def _views(views: list[KeptView], count: int | None) -> str:
 
 
 OF_EACH_TASK = 4
-IN_A_FOLDER = 48
+IN_A_FOLDER = 360  # 40 of each group: enough for a verdict
 
 
 class DrawnExample(NamedTuple):
@@ -145,9 +144,10 @@ def fields_of(task: MiniatureTask) -> Fields:
 
 
 def draw_examples(folder: Path) -> list[DrawnExample]:
-    """A few images of each world, as files."""
+    """A few images of each world, as files; AssociationCorrection changes the first answer."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = []
+    made = [DrawnExample(folder / "green-circle.png", fields_of(BADGES))]
+    BADGES.draw(1, seed=52, mix={("circle", "green"): 1})[0].image.save(made[0].path)
     for task in TASKS.values():
         one_of_each = task.draw(len(task.groups))
         step = (len(one_of_each) - 1) / (OF_EACH_TASK - 1)
@@ -158,18 +158,20 @@ def draw_examples(folder: Path) -> list[DrawnExample]:
     return made
 
 
-def draw_folder(folder: Path, count: int = IN_A_FOLDER) -> tuple[list[str], str]:
-    """Birds on water and on land: the paths of the images, and a CSV file of their labels."""
+def draw_folder(
+    folder: Path, task: MiniatureTask = BADGES, count: int = IN_A_FOLDER
+) -> tuple[list[str], str]:
+    """Images of a task: their paths, and a CSV file of their labels."""
     folder.mkdir(parents=True, exist_ok=True)
     labels, paths = folder / "labels.csv", []
     with labels.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(["file", "class", "background"])
-        for place, drawn in enumerate(BIRDS.draw(count)):
-            path = folder / f"bird-{place:02}.png"
+        rows.writerow(["file", "class", *task.sensitive])
+        for place, drawn in enumerate(task.draw(count)):
+            path = folder / f"{task.name}-{place:03}.png"
             drawn.image.save(path)
             paths.append(str(path))
-            rows.writerow([path.name, drawn.target, drawn.sensitive["background"]])
+            rows.writerow([path.name, drawn.target, *drawn.sensitive.values()])
     return paths, str(labels)
 
 

@@ -39,7 +39,7 @@ from fair_tta.lab.app._uploads import (
     staged_reference,
 )
 from fair_tta.lab.data._labels import Labels, known_path_column
-from fair_tta.miniature import BIRDS, FOLDER
+from fair_tta.miniature import BADGES, FOLDER
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ class AppContext:
         """The same of reference images, of which there may be none."""
         return self.images(files) if files else []
 
-    def draw_birds(self, box: Any) -> tuple[list[str], str]:
+    def draw_badges(self, box: Any) -> tuple[list[str], str]:
         """Drawn images and their labels, as uploads of a box."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             drawings, labels = draw_folder(Path(folder))
@@ -142,6 +142,7 @@ def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
             with gr.Row():
                 with gr.Column(min_width=200):
                     image = gr.Image(
+                        str(examples[0].path) if context.is_embedded else None,
                         label="Image",
                         type="filepath",
                         sources=["upload", "clipboard"],
@@ -230,7 +231,7 @@ def examine_tab(context: AppContext) -> None:
         return context.report("Examination", downloads, make)
 
     def take() -> list[Any]:
-        return [context.draw_birds(images)[0], *fields_of(BIRDS)]
+        return [context.draw_badges(images)[0], *fields_of(BADGES)]
 
     button.click(examine, [images, *boxes, methods, reference], [page, downloads], **_LOUD)
     drawn.click(take, None, [images, *boxes], **_QUIET)
@@ -279,7 +280,7 @@ def audit_tab(context: AppContext) -> None:
         def make(out: Path) -> list[Path]:
             found = context.images(files)
             if not csv:
-                raise FairTTAError("there is no CSV file yet: drop one, or take the drawn birds.")
+                raise FairTTAError("there is no CSV file yet: drop one, or take the drawn badges.")
             chosen = target or "", tuple(attributes or ()), where or None
             return audit_uploads(
                 context.classifiers,
@@ -314,15 +315,15 @@ def audit_tab(context: AppContext) -> None:
         return context.guarded(act, lambda text: (none, nothing, none, text))
 
     def take() -> list[Any]:
-        drawings, file = context.draw_birds(images)
+        drawings, file = context.draw_badges(images)
         found = header(file)
         return [
             drawings,
             file,
             gr.Dropdown(choices=found, value="class"),
-            gr.Dropdown(choices=found, value=["background"]),
+            gr.Dropdown(choices=found, value=["colour"]),
             gr.Dropdown(choices=found, value="file"),
-            *fields_of(BIRDS),
+            *fields_of(BADGES),
         ]
 
     chosen = [target, sensitive, paths]
@@ -333,8 +334,8 @@ def audit_tab(context: AppContext) -> None:
 
 
 def _fields(context: AppContext, *, optional: bool = False) -> list[Any]:
-    """Three text boxes; with the embedded model those of the drawn birds, unless optional."""
-    start = fields_of(BIRDS) if context.is_embedded and not optional else Fields("")
+    """Three text boxes; with the embedded model those of the drawn badges, unless optional."""
+    start = fields_of(BADGES) if context.is_embedded and not optional else Fields("")
     hint = "Empty: the values of the column. " if optional else ""
     box, several = context.gr.Textbox, {"lines": 2, "max_lines": 8}
     return [
@@ -398,7 +399,7 @@ def _images(context: AppContext) -> tuple[Any, Any]:
     )
     with gr.Row():
         folder = gr.UploadButton("Take a whole folder", file_count="directory", size="sm")
-        drawn = gr.Button("Take drawn birds", size="sm", elem_classes="fair-tta-take")
+        drawn = gr.Button("Take drawn badges", size="sm", elem_classes="fair-tta-take")
     box.preprocess = folder.preprocess = read_files
     only_images = lambda files: [file.path for file in images_among(files)]  # noqa: E731
     folder.upload(only_images, folder, box, **_QUIET)
