@@ -69,11 +69,8 @@ def cross_fit(
 ) -> dict[K, Adapter]:
     """Cross-fit the methods that need a reference; others stay as they are.
 
-    Args:
-        classifier: whose model and prompts they are for.
-        adapters: methods by name.
-        features: ``[images, 1, dim]`` in batches.
-        digests: the `image_digest` of each image, which decides its fold and its place in the fit.
+    Features are ``[images, 1, dim]`` in batches. The `image_digest` of an image decides its fold
+    and its place in the fit.
     """
     order, n = sorted(range(len(digests)), key=digests.__getitem__), len(digests)
     seen = [[i for i in order if _fold(digests[i]) != fold] for fold in (*range(FOLDS), None)]

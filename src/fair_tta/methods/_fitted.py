@@ -354,10 +354,7 @@ def fit_parts(
     features: Tensor | Iterable[Tensor],
     labels: SensitiveLabels | None = None,
 ) -> Any:
-    """A method, or those parts of a chain that need it, fitted on features of reference images.
-
-    `labels` are for methods that need the sensitive values of these.
-    """
+    """A method, or the parts of a chain that need it, fitted on features of reference images."""
     if method.is_fitted:
         return method
     if isinstance(method, Chained):

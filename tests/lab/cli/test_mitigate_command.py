@@ -62,10 +62,11 @@ def test_with_labels(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     audit = Audit.load(folder / "audit.json").document
     change = audit.comparisons[1].adjusted.typical_gap
     assert change.high is not None
-    assert f"to {100 * change.high:+.1f}, allowing for 2 candidates" in " ".join(out.stdout.split())
+    found = f"{100 * change.high:+.1f}] points (95 % CI, allowing for 2 candidates)"
+    assert found in " ".join(out.stdout.split())
     assert audit.provenance["mitigation"]["python"] in out.stdout
     page = (folder / "report.html").read_text(encoding="utf-8")
-    assert "logit-balance is chosen: two groups of a class typically differ by" in page
+    assert "logit-balance is chosen: it changes the typical gap by" in page
     assert "load_adapter(&#39;adapter.safetensors&#39;)" in page
 
     def no_answer(*_: Any, **__: Any) -> None:

@@ -28,7 +28,9 @@ def mitigate_command(
             metavar="FOLDER", exists=True, file_okay=False, help="Folder of the images."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the method, pages and finished answers.")],
+    out: Annotated[
+        Path, typer.Option(file_okay=False, help="Folder for the method, page and answers.")
+    ],
     labels: Annotated[
         Path | None, typer.Option(help="CSV file with a header.", show_default="no labels")
     ] = None,
