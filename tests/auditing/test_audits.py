@@ -324,6 +324,15 @@ def test_runs_of_other_models_say_so() -> None:
     assert make(provenance=b).to_dict()["provenance"]["command"] == "x"
 
 
+@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+def test_several_runs_where_no_two_groups_share_a_class() -> None:
+    answers = {"a": ["cat", "dog"], "b": ["cat", "cat"], "c": ["dog", "dog"]}
+    found = compare([audit(["cat", "dog"], a, ["in", "out"], name=n) for n, a in answers.items()])
+    for comparison in found.document.comparisons:
+        assert comparison.adjusted.equalized_odds_difference.value is None
+        assert comparison.adjusted.typical_gap.low is None
+
+
 def test_an_image_without_a_cluster_is_a_cluster_of_its_own() -> None:
     persons: list[Any] = ["anna", "ben", None, math.nan, "", "anna"] * (N // 6)
     found = make(clusters=persons)

@@ -171,6 +171,8 @@ class ExtremeChange:
 
     def roots(self, error: float) -> list[Floats]:
         """For each end a figure of each draw: the smallest ones are those at which it fails."""
+        if not self._before:
+            return [np.zeros(1), np.zeros(1)]
         upper = _upper_end(self._before, self._after, error)
         return [upper[1], _upper_end(self._after, self._before, error)[1]]
 
