@@ -176,6 +176,23 @@ def test_without_a_folder_methods_are_cross_fitted(clf: FairTPTClassifier, folde
         )
 
 
+def test_an_image_that_the_model_fails_on_is_left_out(
+    clf: FairTPTClassifier, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture(9).resize((5, 40)).save(folder / "odd.png")
+    encode = clf.encode
+
+    def fail(images: Any, **more: Any) -> Tensor:
+        if any(image.size == (5, 40) for image in images):
+            raise RuntimeError("no such shape")
+        return encode(images, **more)
+
+    monkeypatch.setattr(clf, "encode", fail)
+    found = fit_on_folder(clf, {"b": LogitBalance()}, folder)
+    assert found.provenance["images"] == 7
+    assert "cannot use this image of 5 x 40 pixels (RuntimeError: no such" in found.left_out[1]
+
+
 def test_unfitted_methods_are_refused_before_any_work(clf: FairTPTClassifier) -> None:
     with pytest.raises(FairTTAError, match="'m' needs the attribute values of its reference"):
         fit_adapters(clf, {"m": Labelled()}, None, list)

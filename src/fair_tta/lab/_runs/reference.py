@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from PIL.Image import Image
+import torch
 from torch import Tensor
 
 from fair_tta._images.vision import image_digest
@@ -19,7 +20,7 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.lab._runs.bank import ImageSource, read_image
 from fair_tta.lab._runs.runner import batched
-from fair_tta.lab._runs.worker import load_source
+from fair_tta.lab._runs.worker import LoadedImage, encode_each, load_source
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter, check_adapter
 from fair_tta.methods._cross_fit import cross_fit, cross_fit_notes
@@ -52,26 +53,31 @@ def fit_on_images(
         return dict(adapters), [], []
     contents: list[str] = []
     digests: list[str] = []
-    problems: list[str] = []
+    problems: dict[int, str] = {}
     labels: dict[str, list[str]] = {}
 
-    def loaded() -> Iterator[Image]:
+    def loaded() -> Iterator[tuple[int, LoadedImage]]:
         for place, image in enumerate(images):
             try:
-                one = load_source(classifier, image)
+                yield place, load_source(classifier, image)
             except ImageError as error:
-                problems.append(str(error))
-                continue
-            contents.append(one.content)
-            digests.append(image_digest(one.image) if in_folds else "")
-            for attribute, value in sensitive[place].items() if sensitive else ():
-                labels.setdefault(attribute, []).append(value)
-            yield one.image
+                problems[place] = str(error)
+
+    def encode(some: Mapping[int, LoadedImage], places: Sequence[int]) -> list[Any]:
+        found = classifier.encode([some[place].image for place in places], with_views=False)
+        return [(one, 0.0) for one in found.float().cpu()]
 
     features: list[Tensor] = []
     progress(0, None)
-    for some in batched(loaded(), classifier.batch_size):
-        features.append(classifier.encode(list(some), with_views=False).float().cpu())
+    for some in map(dict, batched(loaded(), classifier.batch_size)):
+        found = encode_each(some, partial(encode, some), problems)
+        used = [place for place in found if place not in problems]
+        features += [torch.stack([found[place][0] for place in used])] if used else []
+        for place in used:
+            contents.append(some[place].content)
+            digests.append(image_digest(some[place].image) if in_folds else "")
+            for attribute, value in sensitive[place].items() if sensitive else ():
+                labels.setdefault(attribute, []).append(value)
         classifier.vision.forget()  # nobody asks for these images again
         progress(len(contents), None)
 
@@ -81,7 +87,7 @@ def fit_on_images(
         fitted = cross_fit(classifier, adapters, features, digests)
     else:
         fitted = {k: fit_parts(classifier, one, features, labels) for k, one in adapters.items()}
-    return fitted, contents, problems
+    return fitted, contents, list(problems.values())
 
 
 @dataclass(frozen=True, eq=False)

@@ -156,7 +156,6 @@ class Worker:
         problems: dict[int, str],
     ) -> dict[int, _Encoded]:
         """Features of the images; those that the model cannot use become problems."""
-        places = list(loaded)
 
         def encode(some: Sequence[int]) -> list[_Encoded]:
             if self._job.bank is not None:
@@ -167,28 +166,7 @@ class Worker:
             seconds = (time.perf_counter() - start) / max(1, len(some))
             return [(one, seconds) for one in features]
 
-        found, failed = {}, {}
-        try:
-            found = dict(zip(places, encode(places), strict=True))
-        except _NOT_THE_IMAGE:
-            raise
-        except Exception:  # an image of odd shape makes a model's own code fail
-            for place in places:
-                try:
-                    (found[place],) = encode([place])
-                except _NOT_THE_IMAGE:
-                    raise
-                except Exception as error:
-                    failed[place] = f"{type(error).__name__}: {error}"
-            if len(failed) == len(places) > 1:
-                raise  # not the images but the program
-        finite = {p: bool(features.isfinite().all()) for p, (features, _) in found.items()}
-        if any(finite.values()):  # else the classifier raises
-            failed |= {p: "its features are not finite" for p, good in finite.items() if not good}
-        for place, why in failed.items():
-            size = "{} x {}".format(*loaded[place].image.size)
-            problems[place] = f"the model cannot use this image of {size} pixels ({why})"
-        return found
+        return encode_each(loaded, encode, problems)
 
     def _from_bank(
         self, clf: FairTPTClassifier, some: Sequence[LoadedImage], views: bool
@@ -215,6 +193,37 @@ class Worker:
             clf = clf.with_views(self._job.views, seed)
         self._classifiers[key] = clf
         return clf
+
+
+def encode_each(
+    loaded: Mapping[int, LoadedImage],
+    encode: Callable[[Sequence[int]], list[_Encoded]],
+    problems: dict[int, str],
+) -> dict[int, _Encoded]:
+    """Features of images at these places; those that the model cannot use become problems."""
+    places = list(loaded)
+    found, failed = {}, {}
+    try:
+        found = dict(zip(places, encode(places), strict=True))
+    except _NOT_THE_IMAGE:
+        raise
+    except Exception:  # an image of odd shape makes a model's own code fail
+        for place in places:
+            try:
+                (found[place],) = encode([place])
+            except _NOT_THE_IMAGE:
+                raise
+            except Exception as error:
+                failed[place] = f"{type(error).__name__}: {error}"
+        if len(failed) == len(places) > 1:
+            raise  # not the images but the program
+    finite = {p: bool(features.isfinite().all()) for p, (features, _) in found.items()}
+    if any(finite.values()):  # else the classifier raises
+        failed |= {p: "its features are not finite" for p, good in finite.items() if not good}
+    for place, why in failed.items():
+        size = "{} x {}".format(*loaded[place].image.size)
+        problems[place] = f"the model cannot use this image of {size} pixels ({why})"
+    return found
 
 
 def _looks(adapter: Adapter) -> bool:
