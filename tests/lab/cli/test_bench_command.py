@@ -111,7 +111,7 @@ def test_one_dataset_of_a_table(model: str, tmp_path: Path) -> None:
     assert "left out" not in stderr
     assert {(c["dataset"], c["target"]) for c in cells(out)} == {("CelebA", "smiling")}
     told = " ".join(stdout.split())
-    assert told.startswith("What is seen: Right in ")
+    assert told.startswith("What is seen: Right on ")
     assert "Note: " in told
     code, _, stderr = call("zero-scan", *options, "--out", out, "--dataset", "FairFace")
     assert code == 3
