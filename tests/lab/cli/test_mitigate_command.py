@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from cli_fixtures import NAMES, call, write_labels
 
 from fair_tta import FairTPTClassifier, LogitBalance
 from fair_tta.auditing import Audit
+from fair_tta.auditing._mitigate import COMPARED
+from fair_tta.lab._cli.audit import audit_command
 from fair_tta.miniature import BADGES
 
 DRAWN = BADGES.draw(450)
@@ -124,6 +127,11 @@ def test_bad_input_is_refused(more: list[str], code: int, message: str, tmp_path
     where = "nowhere" if more is NAMES else str(tmp_path)
     out = call("mitigate", where, "--out", str(tmp_path), *more, code=code)
     assert message in " ".join(out.stderr.replace("'--", "--").replace("':", ":").split())
+
+
+def test_an_audit_compares_the_same_methods() -> None:
+    default = signature(audit_command).parameters["adapters"].default
+    assert default == list(COMPARED)
 
 
 def test_a_foreign_file_is_not_replaced(tmp_path: Path) -> None:
