@@ -18,9 +18,9 @@ from headless import browser, missing
 def take_pictures(page: AppPage, folder: Path, width: int, height: int = 900) -> None:
     """One of each tab, with results."""
     page.open(width, height)
-    page.press(".fair-tta-drawn .gallery-item:nth-child(3)")
-    page.result("section:nth-of-type(2)")
-    page.driver.execute_script("document.querySelector('.fair-tta-answers details').open = true")
+    page.find(".fair-tta-image img")
+    page.press(".fair-tta-run")
+    page.result("section")
     if width < 600:
         page.scroll(".fair-tta-answers")
     page.picture(folder / "app-try.png")

@@ -38,7 +38,7 @@ def picture(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
 def test_every_method_answers(birds: FairTPTClassifier, picture: str, tmp_path: Path) -> None:
-    draw_folder(tmp_path, 12)
+    draw_folder(tmp_path, BIRDS, 12)
     methods = fit_on_folder(birds, chosen_methods(list(METHODS)), tmp_path).adapters
     html = answers_html(birds, methods, picture)
     assert re.findall(r'data-method="([^"]+)"', html) == list(METHODS)
