@@ -20,6 +20,7 @@ from fair_tta.metrics._columns import Columns, Floats, Ints
 
 DRAWS = 1000  # and as many mirrored
 _AT_ONCE = 20_000_000  # weights
+_DISCRETE = 2  # images: rates of few vary in steps, so noise of one run is wider by 2 / n
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +100,8 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
         residuals = np.concatenate([one_hot * weight[rows, None, None], added])
         residuals -= np.concatenate([weight[rows], [1, 1]])[:, None, None] * smoothed[g, c]
         members = np.concatenate([unit[rows], [units + 2 * k, units + 2 * k + 1]])
+        if not rest:
+            residuals *= 1 + _DISCRETE / size
         parts.append((g, c, members, residuals / (size + 2)))
     width = units + 2 * len(some)
     right: Any = np.zeros((2 * DRAWS, len(runs), groups, classes), np.float32)  # for speed
