@@ -16,7 +16,6 @@ from fair_tta.lab.report import _sentences as sentences
 from fair_tta.lab.report import markdown
 from fair_tta.lab.report._drawings import short
 from fair_tta.lab.report._page import for_markdown
-from fair_tta.metrics import images_for_half_width
 from fair_tta.metrics._definitions import METRICS
 
 
@@ -79,11 +78,6 @@ def test_colours_can_be_told_from_the_paper() -> None:
 def test_long_names_keep_both_ends() -> None:
     assert short("short") == "short"
     assert short("a" * 40 + "b" * 40, 11) == "aaaaa\N{HORIZONTAL ELLIPSIS}bbbbb"
-
-
-def test_how_many_images_a_claim_would_need() -> None:
-    assert sentences.images_to_know(0.4, 0.95) == images_for_half_width(0.4, 0.05)
-    assert sentences.images_to_know(1.0, 0.95) == images_for_half_width(0.05, 0.05)  # not 1
 
 
 def test_settings_are_flattened() -> None:

@@ -16,7 +16,6 @@ from fair_tta.auditing._document import (
     Difference,
     RunFigures,
 )
-from fair_tta.auditing._examine import HALF_WIDTH
 from fair_tta.auditing._thresholds import figure_of
 from fair_tta.lab.report._numbers import (
     count,
@@ -26,7 +25,6 @@ from fair_tta.lab.report._numbers import (
 )
 from fair_tta.metrics._definitions import METRICS
 from fair_tta.metrics._estimate import direction
-from fair_tta.metrics._intervals import images_for_half_width
 
 Verdict = Literal["better", "worse", "higher", "lower", "unclear", "unknown"]
 
@@ -133,14 +131,6 @@ def every_limit(documents: list[AuditDocument]) -> list[tuple[str, str]]:
     order = max(map(list, found), key=len)
     every = dict.fromkeys(limit for some in found for limit in some.items())
     return sorted(every, key=lambda limit: order.index(limit[0]))
-
-
-def images_to_know(rate: float, level: float) -> int:
-    """Images that would show a rate to within `HALF_WIDTH`.
-
-    Near 0 and 1 the formula would be content with almost no images.
-    """
-    return images_for_half_width(min(max(rate, HALF_WIDTH), 1 - HALF_WIDTH), HALF_WIDTH, level)
 
 
 def comparison_of(document: AuditDocument, run: str) -> Comparison | None:

@@ -14,7 +14,6 @@ from fair_tta.auditing._document import (
     Measured,
     RunFigures,
 )
-from fair_tta.auditing._examine import HALF_WIDTH
 from fair_tta.lab.report._method_rows import (
     MethodOnTasks,
     MethodRow,
@@ -40,7 +39,7 @@ from fair_tta.lab.report._numbers import (
     task_name,
     whole,
 )
-from fair_tta.lab.report._sentences import Card, images_to_know
+from fair_tta.lab.report._sentences import Card
 from fair_tta.metrics._estimate import direction, listed
 
 CONFIRM = "Confirm it on images that took no part."
@@ -188,12 +187,12 @@ def cards(tasks: Sequence[NamedAudit]) -> list[Card]:
     wrong = wrong_card(document, cells)
     if row is None:
         text = "Compare methods on the same images (option --adapters)."
-        return [wrong, Card("What to do", text, _label(document, cells[0]))]
+        return [wrong, Card("What to do", text, "")]
     text, sure = gap_sentences(row)
     is_good = row.narrows or (row.helps and not row.harms)
     heading = "What helps" if is_good else "What was tried"
     helps = Card(heading, text, f"{sure} {beside_gap(row)}".strip(), row.tone)
-    return [wrong, helps, _advice(document, row, cells[0])]
+    return [wrong, helps, _advice(document, row)]
 
 
 def wrong_card(document: AuditDocument, cells: Sequence[CellOfGroup], task: str = "") -> Card:
@@ -225,17 +224,7 @@ def is_worse(run: RunFigures, cell: CellOfGroup) -> bool:
     return cell.rate < (run.metrics.accuracy.value or 0.0)
 
 
-def _label(document: AuditDocument, worst: CellOfGroup) -> str:
-    needed = images_to_know(worst.rate, document.settings.level) - worst.n
-    if needed <= 0:
-        return ""
-    return (
-        f"Label about {count(needed)} more images of {worst.name} to know its accuracy to "
-        f"within {whole(HALF_WIDTH)} points."
-    )
-
-
-def _advice(document: AuditDocument, row: MethodRow, worst: CellOfGroup) -> Card:
+def _advice(document: AuditDocument, row: MethodRow) -> Card:
     heading = "What to do"
     if row.narrows and row.harms:
         text = f"Look for another method before using {row.name}."
@@ -252,7 +241,7 @@ def _advice(document: AuditDocument, row: MethodRow, worst: CellOfGroup) -> Card
         text = f"Compare again on about {count(power.images_needed)} images, or try other methods."
     else:
         text = "Try other methods, or more images."
-    return Card(heading, text, _label(document, worst))
+    return Card(heading, text, "")
 
 
 def _losers(document: AuditDocument, row: MethodRow) -> str:
