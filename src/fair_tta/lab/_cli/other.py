@@ -144,7 +144,7 @@ def demo_command(
         typer.Option(
             min=1, help="For each seed, of birds, for methods with views: they take longer."
         ),
-    ] = 48,
+    ] = 32,
     limit: options.Limit = None,
     sample: options.Sample = None,
 ) -> None:
