@@ -117,6 +117,8 @@ def _overall_ends(columns: Columns, run: int, level: float) -> Ends:
 
 
 def _balanced_ends(columns: Columns, run: int, level: float) -> Ends:
+    if columns.clusters is not None:
+        return _run_ends(extremes.balanced, columns, run, level)
     low, high = mean_rate_ends(*_of_present(columns, run, Over.TARGET_AND_SENSITIVE), level)
     return max(0.0, low), min(1.0, high)
 

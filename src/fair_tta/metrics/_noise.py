@@ -99,6 +99,8 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
         smoothed[g, c] = (total + added.sum(0)) / (size + 2)
         residuals = np.concatenate([one_hot * weight[rows, None, None], added])
         residuals -= np.concatenate([weight[rows], [1, 1]])[:, None, None] * smoothed[g, c]
+        if columns.clusters is not None:
+            residuals *= np.sqrt(units / max(1, units - 1))
         members = np.concatenate([unit[rows], [units + 2 * k, units + 2 * k + 1]])
         if not rest:
             residuals *= 1 + _DISCRETE / size
