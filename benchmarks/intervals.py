@@ -17,7 +17,7 @@ from fair_tta.auditing._run import corrected_differences
 from fair_tta.metrics import Bootstrap
 from fair_tta.metrics._columns import Columns
 from fair_tta.metrics._definitions import METRICS
-from fair_tta.metrics._noise import noise_of
+from fair_tta.metrics._extremes import noise_of
 from fair_tta.metrics._scores import Scores
 
 

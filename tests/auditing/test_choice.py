@@ -6,7 +6,7 @@ import pytest
 from verdict_samples import BETTER, CLEAR, EVEN, Rates, made
 
 from fair_tta.auditing import compare
-from fair_tta.auditing._choice import objection, recommended
+from fair_tta.auditing._judge import objection, recommended
 
 HALFWAY = {**EVEN, ("dog", "out"): (50, 100)}
 LEVELLED_DOWN: Rates = dict.fromkeys(CLEAR, (22, 100))

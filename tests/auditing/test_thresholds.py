@@ -7,7 +7,7 @@ import math
 import pytest
 from verdict_samples import CLEAR, made
 
-from fair_tta.auditing._thresholds import SHORT, judge, read_thresholds
+from fair_tta.auditing._judge import SHORT, judge, read_thresholds
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._definitions import METRICS
 

@@ -23,8 +23,8 @@ from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Columns
 from fair_tta.metrics._estimate import Estimate
+from fair_tta.metrics._extremes import ByDraws
 from fair_tta.metrics._metric import Figure, Metric
-from fair_tta.metrics._paired import ByDraws
 
 ALL = (
     definitions.ACCURACY,

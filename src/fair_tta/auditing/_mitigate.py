@@ -12,16 +12,16 @@ from PIL.Image import Image
 
 from fair_tta._images.vision import image_digest
 from fair_tta.auditing._audit import Audit
-from fair_tta.auditing._choice import objection, recommended
 from fair_tta.auditing._classifier import audit_classifier
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._examination import Examination
 from fair_tta.auditing._examine import examine_classifier
+from fair_tta.auditing._judge import objection, recommended
 from fair_tta.auditing._measure import compare
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import Adapter
-from fair_tta.methods._cross_fit import CrossFitted, cross_fit, cross_fit_notes
+from fair_tta.methods._cross_fit import CrossFitted, cross_fit
 from fair_tta.methods._fitted import encoded, save_adapter
 from fair_tta.methods._registry import parse_adapters
 from fair_tta.metrics._columns import Column, Sensitive
@@ -111,7 +111,8 @@ def mitigate_classifier(
         for name, one in methods.items()
     ]
     audit = compare(audits)
-    notes = (*cross_fit_notes(methods), *audit.warnings)
+    crossed = {name: one for name, one in methods.items() if isinstance(one, CrossFitted)}
+    notes = (*(f"{name}: {one.note}" for name, one in crossed.items()), *audit.warnings)
     audit = replace(audit, document=structs.replace(audit.document, warnings=notes))
     chosen, reason = conclusion(audit.document)
     chosen_adapter = None if chosen is None else fitted_on_all(methods[chosen])

@@ -19,10 +19,9 @@ from fair_tta.metrics._bootstrap import Bootstrap
 from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Columns, Floats, Mask
 from fair_tta.metrics._estimate import Estimate, Over, direction, label
-from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups
-from fair_tta.metrics._harm import share_of
+from fair_tta.metrics._extremes import ByDraws
+from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups, share_of
 from fair_tta.metrics._metric import Figure, Metric
-from fair_tta.metrics._paired import ByDraws
 from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics._typical_gap import TypicalGapChange

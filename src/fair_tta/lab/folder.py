@@ -16,8 +16,8 @@ from fair_tta._identity import classifier_provenance
 from fair_tta._io import Unlisted, printable, replace_file, sweep, whole_file, write_row
 from fair_tta.auditing import Audit, AuditDocument, Examination, compare
 from fair_tta.auditing._examine import examine_answers
+from fair_tta.auditing._judge import judge, read_thresholds
 from fair_tta.auditing._run import HarmSets, parse_harmful
-from fair_tta.auditing._thresholds import judge, read_thresholds
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._gallery import GroupGallery

@@ -54,6 +54,14 @@ class CrossFitted(Adapter):
         """Raise an error: the classifier asks the fits."""
         raise FairTTAError("a cross-fitted method needs the images themselves: call `predict`.")
 
+    @property
+    def note(self) -> str:
+        """What a report says of it."""
+        return (
+            f"cross-fitted on these {self.fits.images} images without labels; each is answered by "
+            f"one of {FOLDS} fits, which has not seen it."
+        )
+
     def folds(self, images: Sequence[Image]) -> Iterator[tuple[Adapter, list[int]]]:
         """The fits, each with the places of the images that it answers."""
         own = [_fold(image_digest(image)) for image in images]
@@ -92,16 +100,6 @@ def cross_fit(
                 fits = Fits(tuple(of_folds), of_all, n, content.hexdigest())
                 found[name] = CrossFitted(method, fits)
     return found
-
-
-def cross_fit_notes(adapters: Mapping[str, Adapter]) -> tuple[str, ...]:
-    """What a report says of each method that is cross-fitted."""
-    return tuple(
-        f"{name}: cross-fitted on these {adapter.fits.images} images without labels; each is "
-        f"answered by one of {FOLDS} fits, which has not seen it."
-        for name, adapter in adapters.items()
-        if isinstance(adapter, CrossFitted)
-    )
 
 
 def _fold(digest: str) -> int:

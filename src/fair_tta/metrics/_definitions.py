@@ -17,11 +17,17 @@ from fair_tta.metrics._bootstrap import ArrayEnds, Bootstrap
 from fair_tta.metrics._calibration import BINS, calibration, mean
 from fair_tta.metrics._columns import Columns, Floats
 from fair_tta.metrics._estimate import Estimate, Over, left_out, undefined
-from fair_tta.metrics._intervals import clopper_pearson_ends, mean_rate_ends, wilson
+from fair_tta.metrics._extremes import ByDraws, noise_of
+from fair_tta.metrics._intervals import (
+    Ends,
+    clopper_pearson_ends,
+    mean_change_ends,
+    mean_rate_ends,
+    paired_ends,
+    wilson,
+)
 from fair_tta.metrics._metric import Figure, OwnMetric, with_reason
 from fair_tta.metrics._metric import Metric as Metric  # `definitions.Metric` is public
-from fair_tta.metrics._noise import noise_of
-from fair_tta.metrics._paired import ByDraws, Ends, balanced_change, overall_change
 from fair_tta.metrics._typical_gap import TypicalGap, TypicalGapChange, withheld
 
 NOT_GIVEN = "not given: no scores were passed"
@@ -123,6 +129,34 @@ def _balanced_ends(columns: Columns, run: int, level: float) -> Ends:
     return max(0.0, low), min(1.0, high)
 
 
+def _overall_change(columns: Columns, before: int, after: int, level: float) -> Ends:
+    """The change of accuracy (Bonett and Price)."""
+    if columns.clusters is not None:
+        return ByDraws(extremes.overall)(columns, before, after, level)
+    loss, gain, n = (part.sum() for part in _losses_and_gains(columns, before, after))
+    low, high = paired_ends(loss, gain, n, level)
+    return max(-1.0, float(low)), min(1.0, float(high))
+
+
+def _balanced_change(columns: Columns, before: int, after: int, level: float) -> Ends:
+    """The change of the mean accuracy of groups."""
+    if columns.clusters is not None:
+        return ByDraws(extremes.balanced)(columns, before, after, level)
+    loss, gain, n = _losses_and_gains(columns, before, after)
+    some = n > 0
+    low, high = mean_change_ends(loss[some], gain[some], n[some], level)
+    return max(-1.0, low), min(1.0, high)
+
+
+def _losses_and_gains(columns: Columns, before: int, after: int) -> tuple[Floats, Floats, Floats]:
+    """Images no longer right, newly right, and all, of each class in each group."""
+    was, now = (columns.answers[run] == columns.truth for run in (before, after))
+    cell, cells = columns.group * len(columns.targets) + columns.truth, columns.counts().sum(2).size
+    parts = (cell[was & ~now], cell[~was & now], cell)
+    loss, gain, n = (np.bincount(part, minlength=cells).astype(np.float64) for part in parts)
+    return loss, gain, n
+
+
 def _lowest_ends(over: Over, columns: Columns, run: int, level: float) -> Ends:
     """From exact intervals (Clopper and Pearson).
 
@@ -192,10 +226,6 @@ def _of_typical_gap(
     return with_reason(gap.value, len(columns.truth), low, high, reason, needs)
 
 
-def _extreme(forms: extremes.Forms, sign: int = 1) -> ByDraws:
-    return ByDraws(partial(extremes.ExtremeChange, forms), sign)
-
-
 def _run_ends(forms: extremes.Forms, columns: Columns, run: int, level: float) -> Ends:
     return extremes.run_ends(forms, noise_of(columns, (run,)), 0, (1 - level) / 2)
 
@@ -210,7 +240,7 @@ ACCURACY = Metric(
     "accuracy",
     overall,
     lambda rates: rates,
-    change=overall_change,
+    change=_overall_change,
     interval=_overall_ends,
     over=None,
     title="Accuracy",
@@ -222,7 +252,7 @@ BALANCED_ACCURACY = Metric(
     "balanced_accuracy",
     _flat,
     mean_of_defined,
-    change=balanced_change,
+    change=_balanced_change,
     interval=_balanced_ends,
     title="Balanced accuracy (class / group)",
     better=1,
@@ -235,7 +265,7 @@ WORST_GROUP_ACCURACY = Metric(
     "worst_group_accuracy",
     _flat,
     _worst,
-    change=_extreme(extremes.lowest, -1),
+    change=ByDraws(extremes.lowest, -1),
     interval=partial(_lowest_ends, _PAIRS),
     worst_of=_PAIRS,
     title="Worst-group accuracy (class / group)",
@@ -248,7 +278,7 @@ WORST_GROUP_ACCURACY_S = Metric(
     "worst_group_accuracy_s",
     by_group,
     _worst,
-    change=_extreme(extremes.lowest_of_values, -1),
+    change=ByDraws(extremes.lowest_of_values, -1),
     interval=partial(_lowest_ends, _VALUES),
     over=_VALUES,
     worst_of=_VALUES,
@@ -261,7 +291,7 @@ BIAS = Metric(
     "bias",
     _accuracy_and(true_positive),
     _shortfall,
-    change=_extreme(extremes.shortfall),
+    change=ByDraws(extremes.shortfall),
     interval=partial(_run_ends, extremes.shortfall),
     worst_of=_PAIRS,
     title="Accuracy minus worst group (class / group)",
@@ -274,7 +304,7 @@ BIAS_S = Metric(
     "bias_s",
     _accuracy_and(by_group),
     _shortfall,
-    change=_extreme(extremes.shortfall_of_values),
+    change=ByDraws(extremes.shortfall_of_values),
     interval=partial(_run_ends, extremes.shortfall_of_values),
     over=_VALUES,
     worst_of=_VALUES,
@@ -297,7 +327,7 @@ EQUALIZED_ODDS = Metric(
     _odds,
     lambda rates: mean_of_defined(gap(rates).max(-2)),  # NaN wins, so a class needs both gaps
     is_gap=True,
-    change=_extreme(extremes.odds),
+    change=ByDraws(extremes.odds),
     interval=partial(_run_ends, extremes.odds),
     needs="two groups with images of one class, and two with images of others",
     title="Equalized odds difference",
@@ -311,7 +341,7 @@ EQUAL_OPPORTUNITY = Metric(
     true_positive,
     _mean_gap,
     is_gap=True,
-    change=_extreme(extremes.opportunity),
+    change=ByDraws(extremes.opportunity),
     interval=partial(_run_ends, extremes.opportunity),
     needs="two groups with images of one class",
     title="Equal opportunity difference",
@@ -324,7 +354,7 @@ DEMOGRAPHIC_PARITY = Metric(
     selection,
     _mean_gap,
     is_gap=True,
-    change=_extreme(extremes.parity),
+    change=ByDraws(extremes.parity),
     interval=partial(_run_ends, extremes.parity),
     over=_VALUES,
     title="Demographic parity difference",

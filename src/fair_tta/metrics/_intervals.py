@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from statistics import NormalDist
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import bdtr, betainccinv, betaincinv
 
 from fair_tta.errors import FairTTAError, check_count, check_number
 from fair_tta.metrics._columns import Floats
+
+Ends: TypeAlias = tuple[float, float]
 
 
 def quantile_of_normal(level: float) -> float:

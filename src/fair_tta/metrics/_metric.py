@@ -14,7 +14,10 @@ from fair_tta.errors import FairTTAError
 from fair_tta.metrics._bootstrap import Bootstrap, resampled, resampled_change
 from fair_tta.metrics._columns import Columns, Floats
 from fair_tta.metrics._estimate import Estimate, Over, left_out, listed, undefined
-from fair_tta.metrics._paired import ChangeInterval, Ends
+from fair_tta.metrics._intervals import Ends
+
+ChangeInterval: TypeAlias = Callable[[Columns, int, int, float], Ends]
+"""Columns, the two runs and the level to the ends of the change; NaN where there is none."""
 
 RunInterval: TypeAlias = Callable[[Columns, int, float], tuple[Any, Any]]
 """Columns, the run and the level to the ends of the interval."""

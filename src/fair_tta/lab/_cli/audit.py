@@ -136,7 +136,7 @@ def audit_command(
         return f"Stopped; {done} rows are finished. {options.GOES_ON}"
 
     with exits(context, stopped, images_dir="--images", labels_csv="--labels"):
-        from fair_tta.auditing._thresholds import read_thresholds
+        from fair_tta.auditing._judge import read_thresholds
         from fair_tta.lab._cli.tables import print_audit
         from fair_tta.lab.folder import audit_folder
         from fair_tta.lab.report._sentences import of_thresholds

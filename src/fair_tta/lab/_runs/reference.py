@@ -23,7 +23,7 @@ from fair_tta.lab._runs.runner import batched
 from fair_tta.lab._runs.worker import LoadedImage, encode_each, load_source
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter, check_adapter
-from fair_tta.methods._cross_fit import cross_fit, cross_fit_notes
+from fair_tta.methods._cross_fit import CrossFitted, cross_fit
 from fair_tta.methods._fitted import FittedMethod, fit_parts
 
 Counting = Callable[[int, int | None], None]
@@ -240,4 +240,6 @@ def fit_adapters(
         )
     for adapter in found.adapters.values():
         check_adapter(adapter, classifier.task)
-    return replace(found, notes=(*found.notes, *cross_fit_notes(found.adapters), *elsewhere))
+    crossed = {k: one for k, one in found.adapters.items() if isinstance(one, CrossFitted)}
+    notes = (f"{name}: {method.note}" for name, method in crossed.items())
+    return replace(found, notes=(*found.notes, *notes, *elsewhere))

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fair_tta.auditing._choice import recommended
 from fair_tta.auditing._document import (
     AuditDocument,
     Comparison,
@@ -14,6 +13,7 @@ from fair_tta.auditing._document import (
     EstimateFields,
     RunFigures,
 )
+from fair_tta.auditing._judge import recommended
 from fair_tta.lab.report._numbers import (
     ARROW,
     SPACE,

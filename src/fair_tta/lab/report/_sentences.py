@@ -16,7 +16,7 @@ from fair_tta.auditing._document import (
     Difference,
     RunFigures,
 )
-from fair_tta.auditing._thresholds import figure_of
+from fair_tta.auditing._judge import figure_of
 from fair_tta.lab.report._numbers import (
     count,
     group_name,
