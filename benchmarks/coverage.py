@@ -517,10 +517,13 @@ def problems(found: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
                     claims[name, side].append(tally.shows(side))
                     if tally.shows(side) > FALSE_ANYWHERE:
                         yield f"{design}, {name}: {100 * tally.shows(side):.1f} % false claims"
-                elif side == 1:
+                elif side == 1 and not math.isnan(tally.oracle):  # persons have none
                     shown[name].append((tally.shows(1), tally.oracle))
-        if tallies["typical gap"].shows(1) < TYPICAL_GAP_SHOWN.get(design, 0):
-            yield f"{design}: typical gap shown in {100 * tallies['typical gap'].shows(1):.0f} %"
+        if design in TYPICAL_GAP_SHOWN:
+            share = tallies["typical gap"].shows(1)
+            print(f"shown, typical gap, {design}: {100 * share:.0f} %")
+            if share < TYPICAL_GAP_SHOWN[design]:
+                yield f"{design}: typical gap shown in {100 * share:.0f} %"
     for (name, side), shares in claims.items():
         share, kind = float(np.mean(shares)), "better" if side > 0 else "worse"
         print(f"falsely {kind}, {name}: {100 * share:.1f} % of {len(shares)} designs")

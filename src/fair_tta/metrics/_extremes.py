@@ -105,6 +105,7 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
     groups, classes = len(columns.groups), len(columns.targets)
     cell, unit, answers, weight = _units(columns, runs)
     units = int(unit.max()) + 1
+    of_cluster = 1.0 if columns.clusters is None else len(columns.truth) / units  # images
     of_cells = np.argsort(cell, kind="stable")
     starts = np.searchsorted(cell[of_cells], np.arange(groups * classes + 1))
     some = np.flatnonzero(np.diff(starts))
@@ -131,7 +132,7 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
             residuals *= np.sqrt(units / max(1, units - 1))
         members = np.concatenate([unit[rows], [units + 2 * k, units + 2 * k + 1]])
         if not rest:
-            residuals *= 1 + _DISCRETE / size
+            residuals *= 1 + _DISCRETE * of_cluster / size
         parts.append((g, c, members, residuals / (size + 2)))
     width = units + 2 * len(some)
     right: Any = np.zeros((2 * DRAWS, len(runs), groups, classes), np.float32)  # for speed
