@@ -28,6 +28,7 @@ from fair_tta.lab.data._records import ProblemKind
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs pipes and links")
 PATIENCE = 30.0  # seconds, for what should take none
+PLAIN = ("--adapters", "zero-shot,fair-tpt")
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def test_audit_gives_each_a_reason(odd: Path, tiny_model: str) -> None:
     (odd.parent / "pics").symlink_to(odd)
     wrong = [(name, "cat", "land") for name in ("pipe.jpg", "zero.png", "round.png", "socket.jpg")]
     write_labels(odd.parent / "labels.csv", [*rows, *wrong])
-    in_time(lambda: call(*audit_arguments(odd.parent, tiny_model), code=4))
+    in_time(lambda: call(*audit_arguments(odd.parent, tiny_model), *PLAIN, code=4))
     with (odd.parent / "out" / "problems.csv").open(encoding="utf-8", newline="") as file:
         problems = {row["what"]: row["problem"] for row in csv.DictReader(file)}
     assert problems == {
@@ -179,7 +180,7 @@ def test_audit_goes_on_after_a_closed_folder(closed: Path, tiny_model: str) -> N
     names = [f"{folder}/{i}.png" for folder in ("a", "closed", "z") for i in range(4)]
     rows = [(n, ("cat", "dog")[i % 2], ("land", "water")[i // 2 % 2]) for i, n in enumerate(names)]
     write_labels(closed.parents[1] / "labels.csv", rows)
-    call(*audit_arguments(closed.parents[1], tiny_model), code=4)
+    call(*audit_arguments(closed.parents[1], tiny_model), *PLAIN, code=4)
     listed = (closed.parents[1] / "out" / "problems.csv").read_text("utf-8")
     assert listed.count("image file may not be read (permission denied),closed/") == 4
 

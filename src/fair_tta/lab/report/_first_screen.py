@@ -167,7 +167,7 @@ def banners(tasks: Sequence[NamedAudit]) -> list[str]:
         for head, detail in _banners(document):
             found.setdefault(head, []).append(f"{name}: {detail}" if several else detail)
     sentences = [f"{head}: {'; '.join(details)}." for head, details in found.items()]
-    if not several:
+    if len(tasks) == 1:
         warnings = tasks[0][1].warnings
         sentences += [text for text in warnings if not text.startswith("Fewer than ")]
     return sentences

@@ -178,7 +178,7 @@ def method_rows(document: AuditDocument) -> list[MethodRow]:
     by_name = {run.name: run for run in document.runs}
     before, level = typical_gap(document.runs[0]), document.settings.level
     rows = []
-    for c in document.comparisons:
+    for c in (c for c in document.comparisons if c.run in by_name):
         run = by_name[c.run]
         gap, cost = c.adjusted.typical_gap or _NOT_RECORDED, _multiple(run, plain)
         rows.append(MethodRow(c, before, typical_gap(run), gap, level, document.compared, cost))

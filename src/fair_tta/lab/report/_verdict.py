@@ -100,16 +100,16 @@ class ChangedGroup(NamedTuple):
 def changed_groups(document: AuditDocument, comparison: Comparison) -> list[ChangedGroup]:
     """Each class in each group that has images, the worst before first."""
     right = {
-        (cell.target, tuple(group.sensitive.values())): cell.correct
+        (cell.target, *group.sensitive.values()): cell.correct
         for group in document.runs[0].groups
         for cell in group.classes
     }
-    groups = [g for g in comparison.groups if g.target is not None and g.changes.n]
-    groups.sort(key=lambda g: g.changes.mcnemar_p or 0.0)
+    every = {(g.target, *g.sensitive.values()): g for g in comparison.groups}
+    groups = [(cell, g) for cell, g in every.items() if cell in right and g.changes.n]
+    groups.sort(key=lambda named: named[1].changes.mcnemar_p or 0.0)
     found, corrected = [], 0.0
-    for place, g in enumerate(groups):
-        name, changes = group_name(g.sensitive, g.target), g.changes
-        was = right[g.target or "", tuple(g.sensitive.values())]
+    for place, (cell, g) in enumerate(groups):
+        name, changes, was = group_name(g.sensitive, g.target), g.changes, right[cell]
         now = was + changes.wrong_to_right - changes.right_to_wrong
         corrected = max(corrected, (len(groups) - place) * (changes.mcnemar_p or 0.0))
         rates = was / changes.n, now / changes.n
