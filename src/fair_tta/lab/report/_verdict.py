@@ -99,7 +99,7 @@ class ChangedGroup(NamedTuple):
 
 def changed_groups(document: AuditDocument, comparison: Comparison) -> list[ChangedGroup]:
     """Each class in each group that has images, the worst before first."""
-    right = {
+    right: dict[tuple[str | None, ...], int] = {
         (cell.target, *group.sensitive.values()): cell.correct
         for group in document.runs[0].groups
         for cell in group.classes
