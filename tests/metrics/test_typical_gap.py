@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fair_tta import audit, compare
+from fair_tta import FairTTAError, audit, compare
 from fair_tta.metrics import Bootstrap
 from fair_tta.metrics._columns import Columns
-from fair_tta.metrics._definitions import TYPICAL_GAP
+from fair_tta.metrics._definitions import METRICS, TYPICAL_GAP
+from fair_tta.metrics._metric import Metric
 from fair_tta.metrics._typical_gap import TypicalGapChange, _blocks, _Moments
 
 
@@ -237,3 +238,35 @@ def test_several_images_of_a_person_count_as_one() -> None:
     assert (one.value, one.low, one.high) == pytest.approx(
         (same.value, same.low, same.high), abs=2e-3
     )
+
+
+def test_few_clusters_show_nothing() -> None:
+    truth, groups = ["cat", "dog"] * 60, ["a", "a", "b", "b"] * 30
+    with pytest.raises(FairTTAError, match="10 or more persons or sources"):
+        audit(truth, truth, groups, clusters=["anna"] * 120)
+    # a cell of three persons
+    persons = [f"{g}{i % 12 // 4 if g == 'a' else i}" for i, g in enumerate(groups)]
+    found = audit(truth, ["cat"] * 120, groups, clusters=persons).to_dict()["runs"][0]["metrics"]
+    assert found["typical_gap"]["low"] is None
+    assert "fewer than 5 clusters" in found["typical_gap"]["reason"]
+
+
+def test_clusters_make_no_interval_narrower() -> None:
+    rows = drawn(4, n=600)
+    generator = np.random.default_rng(4)
+    for persons in (20, 60, 300):
+        some = replace(rows, clusters=generator.integers(0, persons, 600))
+        for metric in METRICS.values():
+            if isinstance(metric, Metric) or metric is TYPICAL_GAP:
+                alone, with_persons = (
+                    metric.difference(columns, 0, 1, Bootstrap()) for columns in (rows, some)
+                )
+                assert (with_persons.low or 0) <= (alone.low or 0) + 1e-12, metric.name
+                assert (with_persons.high or 0) >= (alone.high or 0) - 1e-12, metric.name
+
+
+def test_every_answer_reversed_shows_nothing() -> None:
+    rows = drawn(0)
+    back = replace(rows, answers=(rows.answers[0], 1 - rows.answers[0]))
+    found = TYPICAL_GAP.difference(back, 0, 1, Bootstrap())
+    assert (found.low, found.reason) == (None, "no interval, as every answer changed")

@@ -14,7 +14,7 @@ from fair_tta._images.vision import image_digest
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._classifier import audit_classifier
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._examination import Examination
+from fair_tta.auditing._examination import Examination, ExaminationDocument
 from fair_tta.auditing._examine import examine_classifier
 from fair_tta.auditing._judge import objection, recommended
 from fair_tta.auditing._measure import compare
@@ -24,7 +24,7 @@ from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
 from fair_tta.methods._fitted import encoded, save_adapter
 from fair_tta.methods._registry import parse_adapters
-from fair_tta.metrics._columns import Column, Sensitive
+from fair_tta.metrics._columns import Column, Sensitive, parse_columns
 
 COMPARED = ("zero-shot", "association-correction", "logit-balance")
 """What labels decide between; the first is what the others are compared with."""
@@ -89,6 +89,12 @@ def mitigate_classifier(
     if (labels is None) != (sensitive is None):
         raise FairTTAError("`labels` and `sensitive` should both be given, or neither.")
     several = list(checked_images(images))
+    if labels is not None:  # before any work is done
+        given = len(parse_columns(labels, [labels], sensitive, classifier.targets, None).truth)
+        if given != len(several):
+            raise FairTTAError(
+                f"`labels` should be as many as images, {len(several)} (got {given})."
+            )
     digests: list[str] = []
 
     def loaded() -> Iterator[Image]:
@@ -102,8 +108,9 @@ def mitigate_classifier(
     methods = cross_fit(classifier, parse_adapters(names), features, digests)
     if labels is None or sensitive is None:
         examination = examine_classifier(classifier, several, methods, progress=progress)
+        reason = without_labels(examination.document)
         adapter = fitted_on_all(methods[WITHOUT_LABELS])
-        return Mitigation(adapter, NOT_SHOWN, None, examination, classifier)
+        return Mitigation(adapter, reason, None, examination, classifier)
     audits = [
         audit_classifier(
             classifier, several, labels, sensitive, adapter=one, name=name, progress=progress
@@ -117,6 +124,13 @@ def mitigate_classifier(
     chosen, reason = conclusion(audit.document)
     chosen_adapter = None if chosen is None else fitted_on_all(methods[chosen])
     return Mitigation(chosen_adapter, reason, audit, None, classifier)
+
+
+def without_labels(document: ExaminationDocument) -> str:
+    """What is to be said of a method that no labels speak for."""
+    if any(of.stop_signs for of in document.attributes.values()):
+        return f"{NOT_SHOWN} The examination says STOP: let labels decide."
+    return NOT_SHOWN
 
 
 def fitted_on_all(method: Adapter) -> Adapter:

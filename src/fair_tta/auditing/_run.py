@@ -21,10 +21,10 @@ from fair_tta.metrics._columns import Columns, Floats, Mask
 from fair_tta.metrics._estimate import Estimate, Over, direction, label
 from fair_tta.metrics._extremes import ByDraws
 from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups, share_of
-from fair_tta.metrics._metric import Figure, Metric
+from fair_tta.metrics._metric import Figure, Metric, widest
 from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._scores import Scores
-from fair_tta.metrics._typical_gap import TypicalGapChange
+from fair_tta.metrics._typical_gap import TypicalGapChange, withheld
 
 HarmSets = Mapping[str, Sequence[Hashable]] | Sequence[Hashable]
 """Classes that should not be answered, or ``{name of a set: classes}``."""
@@ -256,7 +256,7 @@ def against(
 
 def _power(columns: Columns, after: int, level: float) -> doc.GapPower | None:
     change = TypicalGapChange(columns, 0, after)
-    if math.isnan(change.value):
+    if math.isnan(change.value) or withheld(columns, 0, after):
         return None
     return doc.GapPower(*change.power(len(columns.truth), level))
 
@@ -280,9 +280,11 @@ def _compared() -> list[Figure]:
 def _together(metric: Figure, columns: Columns, runs: int, how: Bootstrap) -> list[Difference]:
     """The change of a figure in each run, judged together."""
     if isinstance(metric, Metric) and isinstance(metric.change, ByDraws):
-        every = metric.change.together(columns, range(runs + 1), how.level)
+        change, every = metric.change, range(runs + 1)
+        ends = widest(columns, lambda some: np.transpose(change.together(some, every, how.level)))
         return [
-            Difference.of(metric.with_ends(columns, 0, i, ends)) for i, ends in enumerate(every, 1)
+            Difference.of(metric.with_ends(columns, 0, i, pair))
+            for i, pair in enumerate(np.transpose(ends), 1)
         ]
 
     def at(place: int, error: float) -> Difference:

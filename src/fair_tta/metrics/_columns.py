@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -29,6 +29,9 @@ Sensitive: TypeAlias = Any
 
 Values: TypeAlias = Sequence[Hashable] | Mapping[str, Sequence[Hashable]]
 """All values of the attribute, or ``{attribute: all values}``."""
+
+LEAST_CLUSTERS = 10
+"""Persons or sources that intervals take."""
 
 ONE_ATTRIBUTE = "sensitive"
 """The name of an attribute that has none."""
@@ -92,6 +95,11 @@ class Columns:
         if over is Over.SENSITIVE:
             return right.sum(1), n.sum(1)
         return right.ravel(), n.ravel()
+
+    @property
+    def independent(self) -> Columns:
+        """The same without clusters."""
+        return replace(self, clusters=None)
 
     def weight(self, some: Mask, counted: Mask) -> float:
         """What one of some images counts for where the share of those `counted` is estimated.
@@ -207,13 +215,24 @@ def read_column(argument: str, values: Column, length: int | None = None) -> lis
     return column
 
 
-def read_clusters(clusters: Column, length: int) -> Ints:
-    """Numbers of the clusters, in the order they come; without a value an image is its own."""
+def read_clusters(clusters: Column, length: int) -> Ints | None:
+    """Numbers of the clusters, in the order they come; without a value an image is its own.
+
+    None if all are.
+    """
     numbers: dict[Hashable, int] = {}
     plain = clusters.tolist() if hasattr(clusters, "tolist") else clusters
-    keys = [object() if _is_missing(value) or value == "" else value for value in plain]
-    column = read_column("clusters", keys, length)
-    return np.array([numbers.setdefault(key, len(numbers)) for key in column], np.int64)
+    if isinstance(plain, list | tuple):
+        plain = [object() if _is_missing(value) or value == "" else value for value in plain]
+    column = read_column("clusters", plain, length)
+    codes = np.array([numbers.setdefault(key, len(numbers)) for key in column], np.int64)
+    if len(numbers) < min(LEAST_CLUSTERS, length):
+        raise FairTTAError(
+            f"`clusters` should be {LEAST_CLUSTERS} or more persons or sources (got "
+            f"{len(numbers)}): fewer show nothing about others. Without `clusters` figures are "
+            "about images of these alone."
+        )
+    return codes if len(numbers) < length else None
 
 
 def check_length(argument: str, column: Sized, length: int) -> None:

@@ -26,7 +26,7 @@ from fair_tta.metrics._intervals import (
     paired_ends,
     wilson,
 )
-from fair_tta.metrics._metric import Figure, OwnMetric, with_reason
+from fair_tta.metrics._metric import Figure, OwnMetric, widest, with_reason
 from fair_tta.metrics._metric import Metric as Metric  # `definitions.Metric` is public
 from fair_tta.metrics._typical_gap import TypicalGap, TypicalGapChange, withheld
 
@@ -207,20 +207,28 @@ def calibration_of(
 
 
 def _typical_gap(columns: Columns, run: int, how: Bootstrap) -> Estimate:
-    return _of_typical_gap(TypicalGap(columns, run), columns, how.level, withheld(columns))
+    return _of_typical_gap(
+        lambda some: TypicalGap(some, run), columns, how.level, withheld(columns)
+    )
 
 
 def _typical_gap_change(columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
-    change, why = TypicalGapChange(columns, before, after), withheld(columns, before, after)
-    return _of_typical_gap(change, columns, how.level, why)
+    why = withheld(columns, before, after)
+    return _of_typical_gap(
+        lambda some: TypicalGapChange(some, before, after), columns, how.level, why
+    )
 
 
 def _of_typical_gap(
-    gap: TypicalGap | TypicalGapChange, columns: Columns, level: float, withheld: str | None
+    of: Callable[[Columns], TypicalGap | TypicalGapChange],
+    columns: Columns,
+    level: float,
+    withheld: str | None,
 ) -> Estimate:
+    gap = of(columns)
     low = high = None
     if not withheld and not np.isnan(gap.value):
-        low, high = gap.ends((1 - level) / 2)
+        low, high = widest(columns, lambda some: of(some).ends((1 - level) / 2))
     reason = withheld or left_out(columns.sizes(_PAIRS))
     needs = "two groups with images of one class"
     return with_reason(gap.value, len(columns.truth), low, high, reason, needs)

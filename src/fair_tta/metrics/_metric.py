@@ -90,8 +90,9 @@ class Metric(Figure):
     def estimate(self, columns: Columns, run: int, how: Bootstrap | None) -> Estimate:
         counts, n = columns.counts(run), len(columns.truth)
         ends: Any = (None, None)
-        if how is not None and self.interval is not None:
-            ends = self.interval(columns, run, how.level)
+        if how is not None and (interval := self.interval) is not None:
+            level = how.level
+            ends = widest(columns, lambda some: interval(some, run, level))
         elif how is not None:
             ends = resampled(self, counts, how)
         if self.worst_of is not None:
@@ -105,10 +106,11 @@ class Metric(Figure):
             raise FairTTAError(
                 f"`metric` should give one number (got {self.name!r}, which gives {size})."
             )
-        if self.change is None:
+        change = self.change
+        if change is None:
             ends = resampled_change(self, columns, before, after, how)
         else:
-            ends = self.change(columns, before, after, how.level)
+            ends = widest(columns, lambda some: change(some, before, after, how.level))
         return self.with_ends(columns, before, after, ends)
 
     def with_ends(self, columns: Columns, before: int, after: int, ends: Ends) -> Estimate:
@@ -156,6 +158,15 @@ class OwnMetric(Figure):
     @property
     def is_compared(self) -> bool:
         return self.change is not None
+
+
+def widest(columns: Columns, ends: Callable[[Columns], Any]) -> Any:
+    """Clusters do not make an interval narrower: few of them may seem to agree by chance."""
+    found = ends(columns)
+    if columns.clusters is None:
+        return found
+    other = ends(columns.independent)
+    return np.minimum(found[0], other[0]), np.maximum(found[1], other[1])
 
 
 def with_reason(

@@ -221,7 +221,7 @@ class TypicalGapChange:
     def power(self, n: int, level: float, power: float = 0.8) -> tuple[float, int | None]:
         """The change that n such images show so often, and how many would show the one seen."""
         reach = float(ndtri(power) + ndtri((1 + level) / 2)) * self._deviation
-        needed = n * (reach / self._square) ** 2 if self._square else math.inf
+        needed = n * (reach / self._square) ** 2 if abs(self.value) >= 5e-4 else math.inf
         return min(1.0, reach / self._sum), math.ceil(needed) if needed < 1e9 else None
 
 
@@ -230,9 +230,19 @@ def withheld(columns: Columns, before: int = 0, after: int | None = None) -> str
     n = columns.counts().sum(2)
     few = (n > 0) & (n < LEAST) & ((n > 0).sum(0) > 1)  # classes with two groups count
     names = [*columns.sizes(Over.TARGET_AND_SENSITIVE)]
+    what = "images"
+    if columns.clusters is not None and not few.any():
+        cell = columns.group * n.shape[1] + columns.truth
+        units = np.unique(np.stack([cell, columns.clusters]), axis=1)[0]
+        several = np.bincount(units, minlength=n.size).reshape(n.shape)
+        few, what = (n > 0) & (several < LEAST) & ((n > 0).sum(0) > 1), "clusters"
     if few.any():
         some = listed([names[i] for i in np.flatnonzero(few)])
-        return f"no interval, as fewer than {LEAST} images are of: {some}"
-    if after is not None and np.array_equal(columns.answers[before], columns.answers[after]):
-        return "no interval, as no answer changed"
+        return f"no interval, as fewer than {LEAST} {what} are of: {some}"
+    if after is not None:
+        changed = columns.answers[before] != columns.answers[after]
+        if not changed.any():
+            return "no interval, as no answer changed"
+        if changed.all() and n.shape[1] == 2:
+            return "no interval, as every answer changed"  # all rates are reversed, noise too
     return None

@@ -93,7 +93,7 @@ def mitigate_command(
         lines, fits = _python(model, classifier), list[Any]()
 
         def about(chosen: str | None, reason: str) -> dict[str, Any]:
-            return {"mitigation": {"reason": reason, "python": chosen and lines}}
+            return {"mitigation": {"chosen": chosen, "reason": reason, "python": chosen and lines}}
 
         with progress_bars(progress) as bars:
             common: dict[str, Any] = {
@@ -118,6 +118,7 @@ def mitigate_command(
                     **common,
                 )
                 method = fits[0].adapters.get(name)
+                reason = core.without_labels(examination.document)
             else:
                 result = audit_folder(
                     classifier,

@@ -288,11 +288,12 @@ def changes(document: AuditDocument) -> list[str]:
     found = []
     for row in method_rows(document):
         n = row.comparison.changes
+        test = "" if n.mcnemar_p is None else f" (exact McNemar {p_text(n.mcnemar_p)})"
         found.append(
             f"{' '.join(gap_sentences(row))} {beside_gap(row)} "
             f"{count(n.changed)} of {count(n.n)} answers changed: {count(n.wrong_to_right)} from "
             f"wrong to right, {count(n.right_to_wrong)} from right to wrong, "
-            f"{count(n.wrong_to_wrong)} from wrong to wrong (exact McNemar {p_text(n.mcnemar_p)})."
+            f"{count(n.wrong_to_wrong)} from wrong to wrong{test}."
         )
     return found
 

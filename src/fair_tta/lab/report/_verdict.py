@@ -157,8 +157,8 @@ def in_short(document: AuditDocument) -> str:
         gap = typical_gap(document.runs[0])
         found = f"a typical gap of {percent(gap.value)} points between groups"
         return found if gap.low else "a gap between groups is not shown"
-    if row.narrows or row.widens or (row.helps and not row.harms):
-        return f"{row.name} {row.verdicts[0] or row.verdicts[1]}"
+    if row.narrows or row.helps or row.harms:
+        return f"{row.name} {next(filter(None, row.verdicts))}"
     if row.gap.low is None:
         return "no verdict on the gap"
     return f"these {images(document.data.n)} cannot tell whether the gap narrows"
@@ -214,8 +214,7 @@ def wrong_card(document: AuditDocument, cells: Sequence[CellOfGroup], task: str 
         return Card("What is seen", f"{start} on {all_of} images, {less} often in any group.", more)
     start = f"Largest typical gap on {task}: right" if task else "Right"
     text = f"{start} on {all_of} images, but on {worst_of} of {worst.name}."
-    is_shown = gap.low or run.metrics.bias.low
-    heading, tone = ("What is wrong", "bad") if is_shown else ("What is seen", "")
+    heading, tone = ("What is wrong", "bad") if gap.low else ("What is seen", "")
     return Card(heading, text, more, tone)
 
 
@@ -236,6 +235,8 @@ def _advice(document: AuditDocument, row: MethodRow) -> Card:
     if row.helps and not row.harms:
         text = f"Consider {row.name} for the worst group. {CONFIRM}"
         return Card(heading, text, _losers(document, row))
+    if row.harms:
+        return Card(heading, f"Do not use {row.name}: try other methods.", _losers(document, row))
     power = row.comparison.power
     if power is not None and power.images_needed is not None:
         text = f"Compare again on about {count(power.images_needed)} images, or try other methods."
