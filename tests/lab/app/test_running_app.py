@@ -102,8 +102,8 @@ def asked(url: str, path: str, methods: list[str]) -> str:
     """What the page does when *Answer* is pressed, with data that a page would not send."""
     picture = {"path": path, "meta": {"_type": "gradio.FileData"}}
     config = json.loads(answer(f"{url}config")[1])
-    place = next(d["id"] for d in config["dependencies"] if len(d["inputs"]) == 5)
-    data = [picture, "cat, dog", "", "", methods]
+    place = next(d["id"] for d in config["dependencies"] if len(d["inputs"]) == 6)
+    data = [picture, "cat, dog", "", "", methods, None]
     body = json.dumps({"data": data, "fn_index": place, "session_hash": "evil"}).encode()
     status, text = answer(f"{url}gradio_api/queue/join", body, Content_Type="application/json")
     if status != 200:
