@@ -51,12 +51,14 @@ from fair_tta.metrics._perceived import (
     pseudo_rates,
     r_squared,
 )
+from fair_tta.metrics._stream import MetricStream
 
 __all__ = [
     "SMALL",
     "Bootstrap",
     "Estimate",
     "Metric",
+    "MetricStream",
     "Over",
     "PseudoOdds",
     "Rates",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -50,6 +51,7 @@ class Columns:
         scores: for each run what it reports besides its answers, checked; may be left out.
         clusters: ``[images]`` numbers of the persons or sources that images come from; None if
             images are independent.
+        times: how many images each entry stands for; None if one. Not together with clusters.
     """
 
     targets: tuple[Hashable, ...]
@@ -59,6 +61,22 @@ class Columns:
     answers: tuple[Ints, ...]
     scores: tuple[Scores, ...] = ()
     clusters: Ints | None = None
+    times: Ints | None = None
+
+    @property
+    def n(self) -> int:
+        """How many images there are."""
+        return len(self.truth) if self.times is None else int(self.times.sum())
+
+    @cached_property
+    def single(self) -> Columns:
+        """The same with an entry for each image."""
+        if self.times is None:
+            return self
+        truth, group, *answers = (
+            np.repeat(codes, self.times) for codes in (self.truth, self.group, *self.answers)
+        )
+        return replace(self, truth=truth, group=group, answers=tuple(answers), times=None)
 
     @property
     def groups(self) -> list[tuple[Hashable, ...]]:
@@ -77,9 +95,14 @@ class Columns:
 
     def counts(self, run: int = 0) -> Ints:
         """Confusion counts ``[groups, true, predicted]``."""
+        return self._counts[run]
+
+    @cached_property
+    def _counts(self) -> list[Ints]:
         shape = (len(self.groups), len(self.targets), len(self.targets))
-        flat = np.ravel_multi_index((self.group, self.truth, self.answers[run]), shape)
-        return np.bincount(flat, minlength=math.prod(shape)).reshape(shape)
+        flat = [np.ravel_multi_index((self.group, self.truth, run), shape) for run in self.answers]
+        counts = [np.bincount(each, self.times, math.prod(shape)) for each in flat]
+        return [each.reshape(shape).astype(np.int64) for each in counts]
 
     def cells(self, over: Over) -> list[tuple[Hashable, ...]]:
         """All groups: ``(*values)``, or ``(target, *values)`` group by group."""
@@ -200,7 +223,11 @@ def read_column(argument: str, values: Column, length: int | None = None) -> lis
     if isinstance(plain, str | bytes | Mapping) or not isinstance(plain, Iterable):
         raise FairTTAError(f"`{argument}` should be a sequence with a value per image.")
     column = [value.tolist() if hasattr(value, "tolist") else value for value in plain]
-    for row, value in enumerate(column):
+    try:
+        is_fine = not any(map(_is_missing, set(column)))  # fast where few differ
+    except TypeError:  # not hashable
+        is_fine = False
+    for row, value in enumerate([] if is_fine else column):
         if not isinstance(value, Hashable):
             raise FairTTAError(
                 f"`{argument}` should have one dimension (row {row} is a {type(value).__name__})."

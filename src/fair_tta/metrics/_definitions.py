@@ -119,7 +119,8 @@ def _mean_gap(rates: Floats) -> Floats:
 def _overall_ends(columns: Columns, run: int, level: float) -> Ends:
     right = columns.answers[run] == columns.truth
     weight = columns.weight(np.ones(len(right), np.bool_), right)
-    return wilson(right.sum() * weight, len(right) * weight, level)
+    hits, n = (part.sum() for part in columns.right_and_all(run, Over.SENSITIVE))
+    return wilson(hits * weight, n * weight, level)
 
 
 def _balanced_ends(columns: Columns, run: int, level: float) -> Ends:
@@ -225,13 +226,13 @@ def _of_typical_gap(
     level: float,
     withheld: str | None,
 ) -> Estimate:
-    gap = of(columns)
+    gap = of(columns.single)
     low = high = None
     if not withheld and not np.isnan(gap.value):
         low, high = widest(columns, lambda some: of(some).ends((1 - level) / 2))
     reason = withheld or left_out(columns.sizes(_PAIRS))
     needs = "two groups with images of one class"
-    return with_reason(gap.value, len(columns.truth), low, high, reason, needs)
+    return with_reason(gap.value, columns.n, low, high, reason, needs)
 
 
 def _run_ends(forms: extremes.Forms, columns: Columns, run: int, level: float) -> Ends:

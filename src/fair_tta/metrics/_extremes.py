@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -260,9 +260,9 @@ def _pairs(rates: Floats, has: Mask, classes: int | None) -> list[Floats]:
     """Differences between the groups that have a rate: ``[..., groups, classes]``."""
     found = []
     for c in range(classes or has.shape[1]):
-        of_class = rates[..., has[:, c], c]
-        first, second = np.nonzero(~np.eye(of_class.shape[-1], dtype=bool))
-        found.append(of_class[..., first] - of_class[..., second])
+        of_class = np.moveaxis(rates[..., c], -1, 0)[has[:, c]]  # groups in front: faster
+        first, second = np.nonzero(~np.eye(len(of_class), dtype=bool))
+        found.append(np.moveaxis(of_class[first] - of_class[second], 0, -1))
     return found
 
 
@@ -273,12 +273,29 @@ class _Forms:
     t: Floats
     z: Floats
 
+    @cached_property
+    def _from_top(self) -> tuple[Floats, Floats]:
+        """By how much each lies below the largest, and the deviation of that."""
+        top = int(self.t.argmax())
+        half = _unmirrored(self.z)
+        return self.t[top] - self.t, _deviation(half - half[top])
+
     def slack(self, error: float) -> Floats:
         """How far each lies at least below the one that is truly the largest."""
-        top = int(self.t.argmax())
-        reach = -ndtri(error / max(1, len(self.t) - 1)) * _deviation(self.z - self.z[top])
-        least: Floats = np.maximum(0.0, self.t[top] - self.t - reach)
+        below, deviation = self._from_top
+        reach = -ndtri(error / max(1, len(self.t) - 1)) * deviation
+        least: Floats = np.maximum(0.0, below - reach).astype(self.z.dtype)
         return least
+
+    def most(self, slack: Floats) -> Floats:
+        """Noise of the one that is truly the largest: ``[draws]``."""
+        found: Floats = (self.z - slack[:, None]).max(0)
+        return found
+
+
+def _unmirrored(z: Floats) -> Floats:
+    """Half of the draws, which have the deviation of all."""
+    return z[:, :DRAWS]
 
 
 def _deviation(z: Floats) -> Floats:
@@ -331,15 +348,15 @@ def _upper_end(
 ) -> tuple[float, Floats]:
     """The upper end of the change, and the noise that decides it."""
     classes, rest = len(before), error * (1 - _CHOICE)
-    scale = 1 / np.sqrt(classes)
+    scale = classes**-0.5
     ends, noises = [], []
     for first, then in zip(before, after, strict=True):
         slack = first.slack(error * _CHOICE / classes)
-        most = (first.z - slack[:, None].astype(first.z.dtype)).max(0)
+        most = first.most(slack)
         middle = most.mean()
         direct, paired = then.t - first.t.max() + middle, then.t - first.t
-        against_most, against_itself = then.z - (most - middle), then.z - first.z
-        a, b = _deviation(against_most), _deviation(against_itself)
+        against_most = then.z - (most - middle)
+        a, b = _deviation(against_most), _deviation(_unmirrored(then.z) - _unmirrored(first.z))
         weight = np.clip(a / b, *_WEIGHTS)
         # Forms that cannot decide are left out: the best of them is below the least of another.
         reach = -ndtri(rest)
@@ -349,7 +366,7 @@ def _upper_end(
         some = greatest >= least.max()
         a, b = a[some], b[some]
         first_bound = against_most[some]
-        second_bound = against_itself[some] + slack[some, None].astype(first.z.dtype)
+        second_bound = then.z[some] - first.z[some] + slack[some, None]
         ratio = np.minimum(first_bound / a[:, None], second_bound / b[:, None])
         k = -_quantile(ratio, rest) * scale
         ends.append(np.minimum(direct[some] + k * a, paired[some] + k * b))
@@ -414,7 +431,7 @@ def _run_ends(forms: Sequence[_Forms], seen: Sequence[Floats], error: float) -> 
         return np.nan, np.nan
     value, classes = _largest(seen), len(forms)
     slacks = [form.slack(_CHOICE * error / classes) for form in forms]
-    most = [(f.z - slack[:, None]).max(0) for f, slack in zip(forms, slacks, strict=True)]
+    most = [form.most(slack) for form, slack in zip(forms, slacks, strict=True)]
     t = [a + (form.t - a) / classes for form, a in zip(forms, seen, strict=True)]
     low = _largest(t) + float(_quantile(-np.mean(most, 0), error * (1 - _CHOICE)))
     high, _ = _largest_sum(t, [form.z for form in forms], error)

@@ -339,26 +339,15 @@ def rates_of_groups(columns: Columns, run: int, level: float | None) -> list[lis
 
     def rates(g: int, c: int) -> Rates:
         group, target = columns.groups[g], columns.targets[c]
-        alarms, others = answered[g, c] - right[g, c], n[g] - true[g, c]
-        here, given = columns.group == g, columns.answers[run] == c
-        own = columns.truth == c
-        return Rates(
-            rate(
-                right[g, c],
-                true[g, c],
-                level,
-                label(target, *group),
-                columns.weight(here & own, given),
-            ),
-            rate(
-                alarms,
-                others,
-                level,
-                label(f"not {target}", *group),
-                columns.weight(here & ~own, given),
-            ),
-            rate(answered[g, c], n[g], level, label(*group), columns.weight(here, given)),
+        here, given, own = columns.group == g, columns.answers[run] == c, columns.truth == c
+        hits, size, said = right[g, c], true[g, c], answered[g, c]
+        parts = (
+            (hits, size, label(target, *group), here & own),
+            (said - hits, n[g] - size, label(f"not {target}", *group), here & ~own),
+            (said, n[g], label(*group), here),
         )
+        found = (rate(k, of, level, name, columns.weight(m, given)) for k, of, name, m in parts)
+        return Rates(*found)
 
     return [[rates(g, c) for c in range(len(columns.targets))] for g in range(len(columns.groups))]
 

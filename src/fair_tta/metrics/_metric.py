@@ -88,7 +88,7 @@ class Metric(Figure):
         return self.combine(self.rates(np.asarray(counts, np.float64)))
 
     def estimate(self, columns: Columns, run: int, how: Bootstrap | None) -> Estimate:
-        counts, n = columns.counts(run), len(columns.truth)
+        counts, n = columns.counts(run), columns.n
         ends: Any = (None, None)
         if how is not None and (interval := self.interval) is not None:
             level = how.level
@@ -162,7 +162,7 @@ class OwnMetric(Figure):
 
 def widest(columns: Columns, ends: Callable[[Columns], Any]) -> Any:
     """Clusters do not make an interval narrower: few of them may seem to agree by chance."""
-    found = ends(columns)
+    found = ends(columns.single)
     if columns.clusters is None:
         return found
     other = ends(columns.independent)

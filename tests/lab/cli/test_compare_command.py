@@ -1,0 +1,189 @@
+"""`fair-tta compare`: files of predictions against the same answers in Python."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_fixtures import call
+
+from fair_tta.auditing import Audit, audit, compare
+from fair_tta.lab._cli import predict
+from fair_tta.prediction import Prediction
+
+N = 240
+RANDOM = np.random.default_rng(0)
+TRUTH = RANDOM.choice(["cat", "dog"], N)
+PLACE = RANDOM.choice(["land", "water"], N)
+HARD = (TRUTH == "cat") & (PLACE == "water")
+BEFORE = np.where(RANDOM.random(N) < np.where(HARD, 0.5, 0.95), TRUTH, "dog")
+AFTER = np.where(RANDOM.random(N) < 0.9, TRUTH, "dog")
+NAMES = [f"{i}.png" for i in range(N)]
+
+
+def write(path: Path, header: str, rows: Iterable[Iterable[object]]) -> str:
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([header.split(","), *rows])
+    return str(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Labels, and two files of predictions in other orders and with other columns."""
+    monkeypatch.chdir(tmp_path)
+    every = [*zip(NAMES, TRUTH, PLACE, BEFORE, AFTER, strict=True)]
+    write(tmp_path / "labels.csv", "file,class,place", (row[:3] for row in every))
+    write(tmp_path / "before.csv", "image,label", ((r[0], r[3]) for r in every))
+    backwards = ((0.5, r[4], f"photos/{r[0]}") for r in every[::-1])
+    write(tmp_path / "after.csv", "score,label,path", backwards)
+    return tmp_path
+
+
+BOTH = ("compare", "before.csv", "after.csv", "--sensitive-column", "place")
+
+
+def wanted(some: slice = slice(None)) -> Audit:
+    runs = {"before": BEFORE, "after": AFTER}
+    return compare(
+        [
+            audit(TRUTH[some], answers[some], {"place": PLACE[some]}, name=name)
+            for name, answers in runs.items()
+        ]
+    )
+
+
+def figures(found: Audit) -> tuple[object, ...]:
+    """All but where it comes from."""
+    document = found.document
+    return document.data, document.runs, document.comparisons, document.warnings
+
+
+def test_it_is_the_audit_of_these_answers(folder: Path) -> None:
+    out = call(*BOTH, "--labels", "labels.csv", "--out", "out")
+    assert figures(Audit.load(folder / "out" / "audit.json")) == figures(wanted())
+    assert {path.name for path in (folder / "out").iterdir()} == {
+        "audit.json", "report.html", "card.md",
+    }  # fmt: skip
+    assert "240 images" in out.stdout
+    assert "Written to out: audit.json, report.html, card.md\n" in out.stdout
+    assert "left out" not in out.stdout
+    found = Audit.load(folder / "out" / "audit.json")
+    assert [*found.to_dict()["provenance"]["sha256"]] == ["labels.csv", "before", "after"]
+
+
+def test_without_out_nothing_is_written(folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    assert "Written" not in call(*BOTH, "--labels", "labels.csv").stdout
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("labelled", ["before", "after"])
+def test_paths_may_begin_with_the_folder(folder: Path, labelled: str) -> None:
+    """`fair-tta predict photos` writes photos/0.png, labels may have 0.png, and vice versa."""
+    rows = ([f"{labelled}/{n}", *of] for n, *of in zip(NAMES, TRUTH, PLACE, strict=True))
+    write(folder / "labels.csv", "file,class,place", rows)
+    call(*BOTH, "--labels", "labels.csv", "--out", "out")
+    assert figures(Audit.load(folder / "out" / "audit.json")) == figures(wanted())
+
+
+def test_labels_are_columns_of_the_first_file(folder: Path) -> None:
+    rows = zip(NAMES, BEFORE, TRUTH, PLACE, strict=True)
+    write(folder / "before.csv", "id,label,truth,place", rows)
+    call(*BOTH, "--target-column", "truth", "--out", "out")
+    assert figures(Audit.load(folder / "out" / "audit.json")) == figures(wanted())
+
+
+def test_what_predict_writes(folder: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """With an image that it could not read."""
+
+    def answer(label: str) -> Prediction:
+        p = {"cat": float(label == "cat"), "dog": float(label == "dog")}
+        known: Any = {"label": label, "probabilities": p, "zero_shot": p, "sensitive_entropy": {}}
+        fields = dict.fromkeys(Prediction.__annotations__) | known
+        return Prediction(**{**fields, "certified_unchanged": True, "warnings": ()})
+
+    rows = [(n, answer(str(label))) for n, label in zip(NAMES[1:], BEFORE[1:], strict=True)]
+    predict.print_csv([(NAMES[0], "cannot be read"), *rows], ["cat", "dog"], [], True)
+    (folder / "before.csv").write_bytes(capsysbinary.readouterr().out)
+    out = call(*BOTH, "--labels", "labels.csv", "--out", "out", code=4)
+    assert figures(Audit.load(folder / "out" / "audit.json")) == figures(wanted(slice(1, None)))
+    assert "1 row was left out:\n  1 x row is not in all files: 0.png (not in before)" in out.stdout
+
+
+def test_rows_of_some_files_are_counted(folder: Path) -> None:
+    rows = [*zip(NAMES, TRUTH, PLACE, strict=True)]
+    write(folder / "labels.csv", "file,class,place", [*rows[2:], ("x.png", "cat", "land")])
+    out = call(*BOTH, "--labels", "labels.csv", "--out", "out", code=4)
+    assert figures(Audit.load(folder / "out" / "audit.json")) == figures(wanted(slice(2, None)))
+    assert "3 rows were left out:" in out.stdout
+    flat = " ".join(out.stdout.split())
+    assert (
+        "3 x row is not in all files: x.png (not in before, after); 0.png (not in labels.csv); "
+        "1.png (not in labels.csv)"
+    ) in flat
+
+
+def test_two_columns_of_the_file_that_an_audit_writes(folder: Path) -> None:
+    rows = zip(NAMES, TRUTH, PLACE, BEFORE, AFTER, strict=True)
+    header = "image,target,sensitive: place,zero-shot: answer,other: answer"
+    file = write(folder / "predictions.csv", header, rows)
+    options = ("--target-column", "target", "--sensitive-column", "sensitive: place")
+    answers = ("--answer-column", "zero-shot: answer", "--answer-column", "other: answer")
+    call("compare", file, file, *options, *answers, "--out", "out")
+    found, (before, after) = Audit.load(folder / "out" / "audit.json"), wanted().document.runs
+    assert found.runs == (f"{file}: zero-shot: answer", f"{file}: other: answer")
+    assert [run.metrics for run in found.document.runs] == [before.metrics, after.metrics]
+
+
+def test_renamed_values_clusters_and_a_file_alone(folder: Path) -> None:
+    codes = (TRUTH == "dog").astype(int)
+    person = np.arange(N) // 4
+    rows = zip(NAMES, codes, PLACE, person, strict=True)
+    write(folder / "labels.csv", "file,class,place,person", rows)
+    options = ("--rename", "class: 0=cat", "--rename", "class: 1=dog", "--cluster-column", "person")
+    alone = ("compare", "before.csv", "--sensitive-column", "place", "--labels", "labels.csv")
+    call(*alone, *options, "--out", "out")
+    found = Audit.load(folder / "out" / "audit.json").document
+    same = audit(TRUTH, BEFORE, {"place": PLACE}, clusters=person, name="before").document
+    assert (found.data, found.runs, found.comparisons) == (same.data, same.runs, ())
+
+
+def test_thresholds(folder: Path) -> None:
+    """About the last file unless another is named."""
+    arguments = (*BOTH, "--labels", "labels.csv", "--fail-if", "wga < 70", "--out", "out")
+    assert "wga" not in call(*arguments).stderr
+    assert Audit.load(folder / "out" / "audit.json").document.thresholds[0].outcome == "passed"
+    failed = call(*arguments, "--fail-on", "before", code=5)
+    assert "Fail if worst_group_accuracy < 70: failed; before has" in failed.stderr
+    wrong = call(*arguments, "--fail-on", "zero-shot", code=2).stderr
+    assert "one of the methods, before, after (got 'zero-shot')" in " ".join(wrong.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("--labels", "none.csv"), 3, "`--labels` should be a file (got 'none.csv')"),
+        (("--labels", "labels.csv", "--target-column", "x"), 3, "'labels.csv' should have the"),
+        ((), 3, "'before.csv' should have the columns ['class', 'place'], but lacks"),
+        (("--labels", "labels.csv", "--answer-column", "x"), 3, "'before.csv' should have the"),
+        (("--labels", "labels.csv", *["--answer-column", "x"] * 3), 2, "give one, or one for each"),
+        (("--labels", "other.csv"), 3, "no row is in all files: match them by another column "
+         "(`--path-column`). 482 x row is not in all files: val/0.png (not in before, after);"),
+        (("--labels", "labels.csv", "--fail-if", "x > 1"), 2, "the metric of a threshold"),
+        (("--labels", "labels.csv", "--rename", "place"), 2, "'column: value=label'"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_error_and_writes_nothing(
+    folder: Path, arguments: tuple[str, ...], code: int, text: str
+) -> None:
+    rows = [("train/a.png", "cat", "land"), ("val/0.png", "dog", "water")]
+    write(folder / "other.csv", "file,class,place", rows[1:] + rows[:1])
+    files = sorted(folder.iterdir())
+    out = call(*BOTH, *arguments, "--out", "out", code=code)
+    assert text in " ".join(out.stderr.replace("\N{BOX DRAWINGS LIGHT VERTICAL}", "").split())
+    assert sorted(folder.iterdir()) == files
