@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
-from http.client import HTTPException
-from time import monotonic
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fair_tta._cache import Cache
-from fair_tta._images.load import is_single_image
+from fair_tta._images.fetch import ADDRESSES, fetch_image
+from fair_tta._images.load import is_single_image, load_image
 from fair_tta._images.views import AugMix
 from fair_tta._models import resolve
 from fair_tta._models.load import find_device, move
 from fair_tta._prompts.templates import Names, parse_names
 from fair_tta.classifier import FairTPTClassifier, checked_images
-from fair_tta.errors import ImageError, PromptError, check_number
+from fair_tta.errors import ImageError, PromptError, check_count, check_number
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._registry import find_adapter
+from fair_tta.prediction import Score
 
 __all__ = ["FairPipeline"]
 
-_ADDRESSES = ("http://", "https://")
-_MOST_BYTES = 64 * 2**20  # of a picture from an address
-_AT_ONCE = 2**16  # of these bytes
 _KEPT = 16  # classifiers, one for each set of labels and sentence
 
 
@@ -49,7 +46,9 @@ class FairPipeline:
         batch_size: how many images are worked on at once.
         urls: whether addresses that begin with http:// or https:// are fetched; otherwise they are
             refused.
-        timeout: seconds that an address may take.
+        timeout: seconds that an address may take, all in all.
+        private_urls: whether they may lead to hosts that are not public: a local network, this
+            machine, a proxy there.
 
     Example:
         >>> from fair_tta import FairPipeline, ZeroShot, miniature
@@ -76,53 +75,85 @@ class FairPipeline:
         batch_size: int = 16,
         urls: bool = False,
         timeout: float = 10.0,
+        private_urls: bool = False,
     ) -> None:
         if not isinstance(slot, str) or "{target}" not in slot or "{sensitive}" not in slot:
             raise PromptError(
                 f"`slot` should have both {{target}} and {{sensitive}} (got {slot!r})."
             )
-        check_number("timeout", timeout, "be a positive number of seconds", lambda x: 0 < x < 1e9)
+        _check_timeout(timeout)
         self.backend = resolve(model, None)
         if device is not None:
             move(self.backend, find_device(device))
         self.sensitive, self.slot = sensitive, slot
         self.adapter: Adapter = find_adapter(adapter or "association-correction")
-        self.urls, self.timeout = urls, timeout
+        self.urls, self.timeout, self.private_urls = urls, timeout, private_urls
         self._options = {"views": views, "seed": seed, "batch_size": batch_size, "cache": Cache()}
         self._classifier = lru_cache(_KEPT)(self._make)
 
     def __call__(
         self,
-        images: Any,
-        candidate_labels: Sequence[str],
+        image: Any = None,
+        candidate_labels: Sequence[str] | None = None,
         hypothesis_template: str = "This is a photo of {}.",
+        *,
+        images: Any = None,
+        batch_size: int | None = None,
+        timeout: float | None = None,
+        top_k: int | None = None,
     ) -> Any:
         """Scores of the labels, best first.
 
         Args:
-            images: one image (also a path, or an address if `urls`), a list, a column of a dataset,
-                or any iterable.
-            candidate_labels: the classes.
+            image: one image (also a path, or an address if `urls`), a list, a dataset or a column
+                of one, or any iterable.
+            candidate_labels: the classes. A single one has the score 1.
             hypothesis_template: a sentence with ``{}`` for a label.
+            images: the same as `image`.
+            batch_size: another one for this call.
+            timeout: another one for this call.
+            top_k: how many labels to return, all if None.
 
         Returns:
             ``[{"score": .., "label": ..}]`` for one image, a list of such lists for a list, and a
             lazy iterator for any other iterable.
         """
+        if (image is None) == (images is None):
+            raise ImageError("pass either `image` or `images`.")
+        given = images if image is None else image
+        timeout = self.timeout if timeout is None else _check_timeout(timeout)
         if isinstance(candidate_labels, Set):  # scores are sorted, so any order will do
             candidate_labels = sorted(candidate_labels, key=str)
-        labels = tuple(parse_names("candidate_labels", candidate_labels))
         if not isinstance(hypothesis_template, str) or "{" not in hypothesis_template:
             raise PromptError(
                 "`hypothesis_template` should have {} in place of a label "
                 f"(got {hypothesis_template!r})."
             )
-        classifier = self._classifier(labels, hypothesis_template)
-        if is_single_image(images):
-            return classifier.predict(self._fetched(images)).to_dict()
-        fetched = (self._fetched(image) for image in checked_images(images))
-        stream = (prediction.to_dict() for prediction in classifier.predict(fetched))
-        return list(stream) if isinstance(images, Sequence | np.ndarray | Tensor) else stream
+        answer = self._answerer(candidate_labels, hypothesis_template, batch_size)
+        if is_single_image(given):
+            return next(answer(iter([self._fetched(given, timeout)])))[:top_k]
+        if not hasattr(given, "__iter__") and hasattr(given, "__getitem__"):  # a torch dataset
+            given = map(given.__getitem__, range(len(given)))
+        several = (self._fetched(one, timeout) for one in checked_images(given))
+        stream = (scores[:top_k] for scores in answer(several))
+        return list(stream) if isinstance(given, Sequence | np.ndarray | Tensor) else stream
+
+    def _answerer(
+        self, candidate_labels: Any, sentence: str, batch_size: int | None
+    ) -> Callable[[Iterator[Any]], Iterator[list[Score]]]:
+        """What makes scores of a stream of images."""
+        match candidate_labels:
+            case [str(label)]:
+                return lambda images: (
+                    [Score(score=1.0, label=label)] for _ in map(load_image, images)
+                )
+        labels = tuple(parse_names("candidate_labels", candidate_labels))
+        classifier = self._classifier(labels, sentence)
+        if batch_size is not None:
+            check_count("batch_size", batch_size)
+            classifier = copy.copy(classifier)
+            classifier.batch_size = batch_size
+        return lambda images: (found.to_dict() for found in classifier.predict(images))
 
     def _make(self, labels: tuple[str, ...], sentence: str) -> FairTPTClassifier:
         template = sentence.replace("{}", self.slot)
@@ -130,26 +161,41 @@ class FairPipeline:
             self.backend, labels, self.sensitive, template, adapter=self.adapter, **self._options
         )
 
-    def _fetched(self, image: Any) -> Any:
+    def _fetched(self, image: Any, timeout: float) -> Any:
         """The bytes behind an address, if that was asked for."""
-        if not (self.urls and isinstance(image, str) and image.lower().startswith(_ADDRESSES)):
+        if not (isinstance(image, str) and image.lower().startswith(ADDRESSES)):
             return image
-        try:
-            with urlopen(image, timeout=self.timeout) as answer:
-                return _read(answer, monotonic() + self.timeout)
-        except (OSError, ValueError, HTTPException) as error:
-            if isinstance(error, HTTPError):
-                error.close()  # it holds the answer
-            raise ImageError(f"cannot fetch {image!r}: {error}") from error
+        if not self.urls:
+            raise ImageError(
+                f"{image!r} is a URL: FairPipeline(..., urls=True) fetches it, or pass its file."
+            )
+        return fetch_image(image, timeout, private=self.private_urls)
+
+    @property
+    def model(self) -> Any:
+        """The model itself, as a pipeline has it."""
+        return self._part("model")
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer."""
+        return self._part("tokenizer")
+
+    @property
+    def image_processor(self) -> Any:
+        """The model's image processor, for open_clip its transform."""
+        return self._part("image_processor")
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.backend.device
+
+    def _part(self, name: str) -> Any:
+        """None if a user-defined backend has no such thing."""
+        return getattr(self.backend, name, None)
 
 
-def _read(answer: Any, end: float) -> bytes:
-    """All bytes, if they are not too many and come in time: a server may send one now and then."""
-    data = bytearray()
-    while part := answer.read1(_AT_ONCE):
-        data += part
-        if len(data) > _MOST_BYTES:
-            raise ValueError(f"it has more than {_MOST_BYTES >> 20} MB")
-        if monotonic() > end:
-            raise TimeoutError("it takes longer than `timeout`")
-    return bytes(data)
+def _check_timeout(timeout: Any) -> float:
+    check_number("timeout", timeout, "be a positive number of seconds", lambda x: 0 < x < 1e9)
+    return float(timeout)

@@ -482,6 +482,35 @@ def pipe_for_a_template(folder: Path, flag: Path) -> None:
     os.mkfifo(folder / "additional_chat_templates" / "x.jinja")
 
 
+def _guessed(folder: Path, **values: Any) -> None:
+    """transformers takes a config without a kind for one of timm if it has this key."""
+    save_clip(folder)
+    (folder / "config.json").write_text(json.dumps({"pretrained_cfg": {}, **values}))
+
+
+def timm_by_a_guess(folder: Path, flag: Path) -> None:
+    there = str(flag.parent / "elsewhere.bin")
+    _guessed(folder, architecture="resnet18", model_args={"checkpoint_path": there})
+
+
+def timm_of_the_hub(folder: Path, flag: Path) -> None:
+    _guessed(folder, architecture="hf-hub:timm/resnet18.a1_in1k")
+
+
+def timm_of_another_folder(folder: Path, flag: Path) -> None:
+    _guessed(folder, architecture=f"local-dir:{flag.parent}")
+
+
+def letters_in_images(folder: Path, flag: Path) -> None:
+    """This image processor hands a string of the folder to the command line of tesseract."""
+    save_clip(folder)
+    images = {"apply_ocr": True, "tesseract_config": f"-c debug_file={flag}"}
+    write(
+        folder / "processor_config.json",
+        image_processor={"image_processor_type": "LayoutLMv2ImageProcessor", **images},
+    )
+
+
 def weights_elsewhere(folder: Path, flag: Path) -> None:
     save_clip(folder)
     write(folder / "config.json", transformers_weights="../elsewhere.safetensors")
@@ -570,9 +599,13 @@ TRANSFORMERS: dict[str, tuple[Make, str]] = {
         (words_of_sentencepiece, "model_file"),
         (words_by_special_tokens, r"special_tokens_map\.json has 'vocab_file'"),
         (words_with_rules_elsewhere, "tokenizer_class"),
-        (labels_elsewhere, "repo_path|class_info_file"),
+        (labels_elsewhere, "image_processor_type"),
         (processor_that_fails, "no processor was found"),
         (pipe_for_a_template, r"x\.jinja is not a file"),
+        (timm_by_a_guess, "no 'model_type'"),
+        (timm_of_the_hub, "no 'model_type'"),
+        (timm_of_another_folder, "no 'model_type'"),
+        (letters_in_images, "image_processor_type"),
         (weights_elsewhere, "transformers_weights"),
         (fused, "fusion_config"),
         (pipe_for_weights, "not a file"),

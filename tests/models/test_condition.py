@@ -6,6 +6,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,36 @@ def test_a_logit_scale_that_is_damaged(make: Callable[[], tuple[Any, Any]]) -> N
     model.logit_scale.data.fill_(1e9)
     with pytest.raises(ModelError, match=r"^the logit scale of .*CLIP.* is too large .*, or pass"):
         classify(whole)
+
+
+@pytest.mark.parametrize("make", [transformers_clip, open_clip_clip])
+def test_weights_that_are_not_finite(make: Callable[[], tuple[Any, Any]]) -> None:
+    """Also where attention swallows them: a query that is NaN attends to all tokens alike."""
+    model, whole = make()
+    name = "q_proj" if hasattr(model, "text_model") else "in_proj"
+    weight = next(w for n, w in model.named_parameters() if name in n and "visual" not in n)
+    clf = FairTPTClassifier(whole, TARGETS, SENSITIVE, TEMPLATE, adapter="zero-shot")
+    for value in (torch.nan, torch.inf):
+        weight.data.view(-1)[0] = value
+        for answer in (partial(classify, whole, ZeroShot()), partial(clf.predict, picture())):
+            with pytest.raises(ModelError, match=f"are not finite, such as '.*{name}"):
+                answer()
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 120 GB")]
+)
+def test_too_little_memory_for_what_an_image_processor_makes(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    clf = FairTPTClassifier(transformers_clip()[1], TARGETS, SENSITIVE, TEMPLATE)
+    monkeypatch.setattr(type(clf.backend), "preprocess", fail)
+    monkeypatch.setattr(type(clf.backend), "encode_images", fail)
+    with pytest.raises(ModelError, match=r"not enough memory .* smaller `batch_size`, and look at"):
+        clf.with_adapter("zero-shot").predict(picture())
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("full"), RuntimeError("odd picture")])

@@ -11,6 +11,7 @@ from typing import Any
 
 import families
 import hostile_models as hostile
+import huggingface_hub
 import huggingface_hub.constants
 import open_clip
 import pytest
@@ -197,6 +198,22 @@ def test_towers_and_tokenizers_of_transformers_inside_open_clip(tmp_path: Path) 
     for backend in (found, again):
         features = backend.encode_text(backend.tokenize(["a photo of a cat"]))
         assert torch.allclose(features, own, atol=1e-5)
+
+
+def test_a_folder_never_leads_to_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def snapshot_download(*_: Any, local_files_only: bool = False, **__: Any) -> str:
+        asked.append(local_files_only)
+        raise FileNotFoundError("not here")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    folder = hostile.save_open_clip(tmp_path / "model", hf_model_name="somebody/tower")
+    with pytest.raises(ModelError, match="not here"):
+        resolve(f"open_clip:local-dir:{folder}")
+    assert asked == [True]
 
 
 def test_what_the_user_loaded_is_taken_as_it_is(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import random
+import sys
 import threading
 import warnings
 import weakref
@@ -20,6 +21,7 @@ import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 
 from fair_tta import AugMix, FairTPT, FairTPTClassifier, ModelError, ZeroShot
+from fair_tta._models.borrow import untouched
 
 
 class Broken(Exception):
@@ -165,6 +167,27 @@ def test_a_model_in_training_mode_gives_the_same_answer(loaded: tuple[Any, Any])
             module.dropout = 0.5
     model.train()
     assert np.array_equal(clf.predict_proba([picture()]), expected)
+
+
+def test_modes_are_restored_if_ctrl_c_comes_while_they_are() -> None:
+    model = torch.nn.Sequential(*(torch.nn.Linear(1, 1) for _ in range(4)))
+    for moment in range(1, 12):
+        count = 0
+
+        def trace(frame: Any, event: str, _: Any, moment: int = moment) -> Any:
+            nonlocal count
+            if frame.f_code.co_name != "_set_training":
+                return None
+            count += event == "line"
+            if count == moment:
+                count += 1
+                raise KeyboardInterrupt
+            return trace
+
+        with pytest.raises(KeyboardInterrupt), untouched(model):
+            sys.settrace(trace)
+        sys.settrace(None)
+        assert all(module.training for module in model.modules()), moment
 
 
 def test_works_inside_inference_mode_and_no_grad(loaded: tuple[Any, Any]) -> None:

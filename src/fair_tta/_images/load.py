@@ -17,6 +17,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from tqdm.auto import tqdm
 
+from fair_tta._images.stored import StoredFeature
 from fair_tta._io import NotRegularError, open_file
 from fair_tta._models.borrow import quiet
 from fair_tta.errors import ImageError
@@ -24,7 +25,14 @@ from fair_tta.errors import ImageError
 _Array: TypeAlias = npt.NDArray[Any]
 _Bytes: TypeAlias = bytes | bytearray | memoryview
 ImageInput: TypeAlias = (
-    Image.Image | str | os.PathLike[str] | _Bytes | IO[bytes] | npt.NDArray[Any] | torch.Tensor
+    Image.Image
+    | str
+    | os.PathLike[str]
+    | _Bytes
+    | IO[bytes]
+    | npt.NDArray[Any]
+    | torch.Tensor
+    | StoredFeature
 )
 
 _CHANNELS = (1, 2, 3, 4)  # grey, grey + alpha, RGB, RGB + alpha
@@ -82,7 +90,7 @@ def is_single_image(value: object) -> bool:
     """True for one image of a kind `load_image` takes, False for a batch or anything else."""
     if isinstance(value, np.ndarray | torch.Tensor):
         return value.ndim <= 3
-    if isinstance(value, Image.Image | str | os.PathLike | _Bytes):
+    if isinstance(value, Image.Image | str | os.PathLike | _Bytes | StoredFeature):
         return True
     return callable(getattr(value, "read", None))
 

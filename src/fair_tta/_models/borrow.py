@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import warnings
 from collections.abc import Callable, Hashable, Iterator
@@ -67,8 +68,15 @@ def untouched(module: nn.Module | None = None) -> Iterator[None]:
             ):
                 yield
         finally:
-            for m in training:
-                m.training = True
+            try:
+                _set_training(training)
+            finally:  # Ctrl-C may have come in the middle of it
+                _set_training(training)
+
+
+def _set_training(modules: list[nn.Module]) -> None:
+    for module in modules:
+        module.training = True
 
 
 @contextmanager
@@ -154,6 +162,46 @@ def check_present(model: nn.Module) -> None:
             f"weights of `model` ({type(model).__name__}) have no values, such as {absent!r}: "
             "load it on a CPU or GPU, without `device_map` and offloading."
         )
+
+
+_finite: WeakKeyDictionary[nn.Module, Hashable] = WeakKeyDictionary()  # weights that were checked
+
+
+def checked_fingerprint(model: nn.Module | None) -> Hashable:
+    """The `fingerprint` of a model, once its weights are seen to be finite.
+
+    Attention without a mask may swallow a NaN, so that answers do not show it.
+    """
+    weights = fingerprint(model)
+    if model is None or _finite.get(model) == weights:
+        return weights
+    for name, weight in model.named_parameters():
+        if weight.is_floating_point() and weight.numel() and not _is_finite(weight):
+            raise ModelError(
+                f"weights of `model` ({type(model).__name__}) are not finite, such as {name!r}: "
+                "they are damaged; if the model runs in half precision, try float32."
+            )
+    _finite[model] = weights
+    return weights
+
+
+@torch.no_grad()
+def _is_finite(weight: Tensor) -> bool:
+    try:
+        return bool(torch.stack(torch.aminmax(weight)).isfinite().all())
+    except (RuntimeError, NotImplementedError, TypeError):  # not plain numbers
+        return True
+
+
+def exponential(log_scale: Any, name: str) -> float:
+    """The inverse temperature from its logarithm, which a model keeps."""
+    try:
+        return math.exp(float(log_scale))
+    except OverflowError as error:
+        raise ModelError(
+            f"the logit scale of {name} is too large for a number, so its weights may be damaged: "
+            "load it again, or pass `scale`."
+        ) from error
 
 
 @contextmanager

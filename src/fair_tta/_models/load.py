@@ -14,8 +14,9 @@ from torch import nn
 from fair_tta._models.borrow import untouched
 from fair_tta._models.open_clip import OpenClipBackend
 from fair_tta._models.protocol import Backend
-from fair_tta._models.transformers import TransformersBackend
-from fair_tta._models.untrusted import check_folder, find, load_open_clip_string
+from fair_tta._models.stored import no_images, sees_images
+from fair_tta._models.transformers import TransformersBackend, is_text_tower
+from fair_tta._models.untrusted import check_folder, find, load_open_clip_string, source_of
 from fair_tta.errors import FairTTAError, ModelError
 from fair_tta.miniature._model import FOLDER
 
@@ -42,7 +43,8 @@ _ACCEPTED = (
     "a transformers model (with `processor=` if it has no `name_or_path`), a transformers "
     "zero-shot pipeline, open_clip's (model, preprocess, tokenizer), an open_clip model, the "
     "directory or hub id of a transformers model, 'open_clip:NAME/TAG', 'miniature' (the embedded "
-    "model), or an object that satisfies fair_tta.extend.Backend"
+    "model), a text tower (with its tokenizer as `processor=`), or an object that satisfies "
+    "fair_tta.extend.Backend"
 )
 _CLIP_VOCABULARY = 49408
 _MEMBERS = [name for name in vars(Backend) if not name.startswith("_")]
@@ -51,7 +53,8 @@ _MEMBERS = [name for name in vars(Backend) if not name.startswith("_")]
 def resolve(model: Any, processor: Any = None) -> Backend:
     """Make a `Backend` of whatever the user has; see `_ACCEPTED`."""
     backend = _resolve(model, processor)
-    if processor is not None and not isinstance(backend, TransformersBackend):
+    takes_one = isinstance(backend, TransformersBackend) or not sees_images(backend)
+    if processor is not None and not takes_one:
         raise ModelError("`processor` goes with a transformers model only.")
     return backend
 
@@ -75,6 +78,8 @@ def _resolve(model: Any, processor: Any) -> Backend:
         return _from_transformers(model, processor)
     if isinstance(model, nn.Module) and hasattr(model, "encode_image"):
         return _from_open_clip(model)
+    if isinstance(model, nn.Module) and callable(processor):  # a text tower
+        return OpenClipBackend(model, no_images, processor)
     if "encode_images" not in missing or "encode_prompts" not in missing:
         raise ModelError(
             f"`model` should satisfy fair_tta.extend.Backend: {type(model).__name__} lacks "
@@ -97,7 +102,7 @@ def _from_string(name: str, processor: Any) -> Backend:
     try:
         folder, revision = find(name)
         check_folder(name, folder)
-        source: Any = {"revision": revision, "trust_remote_code": False}
+        source: Any = source_of(revision)
         config = transformers.AutoConfig.from_pretrained(name, **source)
         blip = "BlipForImageTextRetrieval" in (getattr(config, "architectures", None) or ())
         kind: Any = transformers.BlipForImageTextRetrieval if blip else transformers.AutoModel
@@ -150,6 +155,9 @@ def _from_transformers(model: Any, processor: Any) -> Backend:
     else:
         image_processor = getattr(processor, "image_processor", None)
         tokenizer = getattr(processor, "tokenizer", None)
+    if is_text_tower(model):
+        tokenizer = tokenizer or processor
+        image_processor = image_processor or no_images
     if not callable(image_processor) or not callable(tokenizer):
         raise ModelError(
             "`processor` should be a transformers processor with image_processor and tokenizer, "
@@ -166,7 +174,7 @@ def _load_processor(name: str, revision: str | None = None) -> Any:
         if revision is None:
             folder, revision = find(name)
             check_folder(name, folder, is_model=False)
-        source: Any = {"revision": revision, "trust_remote_code": False}
+        source: Any = source_of(revision)
         with untouched():
             return transformers.AutoProcessor.from_pretrained(name, **source)
     except (ImportError, ModelError):

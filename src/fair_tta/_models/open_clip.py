@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from PIL.Image import Image
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fair_tta._models.borrow import CallModule, check_present, explained, image_twin, untouched
+from fair_tta._models.borrow import (
+    CallModule,
+    check_present,
+    explained,
+    exponential,
+    image_twin,
+    untouched,
+)
+from fair_tta._models.patches import PatchTower
 from fair_tta._models.protocol import Tokens
+from fair_tta._models.stored import no_scale
 from fair_tta._models.text_tower import PROBE, TextTower, check_length
 from fair_tta.errors import ModelError
 
 
-class OpenClipBackend(TextTower):
-    """An open_clip model (`encode_image`, `encode_text`) with its own transform and tokenizer."""
+class OpenClipBackend(TextTower, PatchTower):
+    """An open_clip model (`encode_image`, `encode_text`) with its own transform and tokenizer.
+
+    A text tower alone, such as ``model.text``, will do for stored features.
+    """
 
     def __init__(
         self,
@@ -31,9 +42,10 @@ class OpenClipBackend(TextTower):
     ) -> None:
         check_present(model)
         self.model: Any = model
+        self.sees_images = hasattr(model, "encode_image")
         self._image_call: Callable[[Tensor], Tensor] = partial(_image, model)
-        self._preprocess = preprocess
-        self._tokenizer = tokenizer
+        self.image_processor = preprocess
+        self.tokenizer = tokenizer
         self._takes_length = "context_length" in inspect.signature(tokenizer).parameters
         padding, pads_with_end = _padding(tokenizer)
         self._has_padding_token = padding is not None
@@ -55,15 +67,17 @@ class OpenClipBackend(TextTower):
     @property
     def dtype(self) -> torch.dtype:
         """Dtype of the vision tower's weights, in which images are passed."""
-        weights: Any = list(self.model.visual.parameters())
+        weights: Any = list(getattr(self.model, "visual", self.model).parameters())
         dtype: torch.dtype = next((w for w in weights if w.ndim == 4), weights[0]).dtype
         return dtype
 
     @property
     def scale(self) -> float:
         """``exp(logit_scale)``."""
-        log_scale: Any = self.model.logit_scale
-        return math.exp(float(log_scale.detach()))
+        log_scale: Any = getattr(self.model, "logit_scale", None)
+        if log_scale is None:
+            no_scale(self.name)
+        return exponential(log_scale.detach(), self.name)
 
     def encode_images(self, images: Sequence[Image]) -> Tensor:
         """Features from the model's own preprocessing and vision tower."""
@@ -72,7 +86,7 @@ class OpenClipBackend(TextTower):
     def preprocess(self, images: Sequence[Image]) -> Tensor:
         """Pixels ``[images, 3, height, width]`` as the model wants them."""
         with untouched():
-            return torch.stack([self._preprocess(image) for image in images])
+            return torch.stack([self.image_processor(image) for image in images])
 
     def encode_pixels(self, pixels: Tensor) -> Tensor:
         """Features of preprocessed pixels."""
@@ -84,6 +98,14 @@ class OpenClipBackend(TextTower):
         """The vision tower with modules of its own, pixels to features."""
         return image_twin(self.model, _image)
 
+    def _project_tokens(self, pixels: Tensor) -> Tensor | None:
+        visual = copy.copy(self.model.visual)  # whose modules are the model's
+        if getattr(visual, "pool_type", None) is None or visual.attn_pool is not None:
+            return None
+        visual.pool_type, visual.output_tokens = "none", False
+        tokens: Tensor = visual(pixels)
+        return tokens
+
     def with_compiled_vision(self) -> OpenClipBackend:
         """The same with a compiled vision tower; the model itself stays as it is."""
         other, call = copy.copy(self), self._image_call
@@ -92,7 +114,7 @@ class OpenClipBackend(TextTower):
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """Whole sentences at the model's full length."""
-        ids = self._tokenizer(list(texts))
+        ids = self.tokenizer(list(texts))
         if not isinstance(ids, Tensor):
             raise ModelError(
                 "the tokenizer should turn sentences into a tensor of ids, as those of "
@@ -113,9 +135,9 @@ class OpenClipBackend(TextTower):
         tokens: SigLIP pads with it, CLIPA strips it.
         """
         if not self._takes_length:
-            return length + int(self._tokenizer([text])[0, -1] != self._pad)
+            return length + int(self.tokenizer([text])[0, -1] != self._pad)
         kept, real = (
-            int((self._tokenizer([text], context_length=room) != self._pad).sum())
+            int((self.tokenizer([text], context_length=room) != self._pad).sum())
             for room in (length, 8 * length)
         )
         return length + real - kept
@@ -127,6 +149,9 @@ def _image(model: Any, pixels: Tensor) -> Tensor:
 
 
 def _own_text(model: Any, ids: Tensor) -> Tensor:
+    if not hasattr(model, "encode_text"):
+        found = model(ids)  # a text tower alone; CoCa's gives features of tokens too
+        return cast("Tensor", found[0] if isinstance(found, tuple) else found)
     features: Tensor = model.encode_text(ids, normalize=False)
     return features
 

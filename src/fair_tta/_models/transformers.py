@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -13,19 +12,28 @@ import torch
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from fair_tta._models.borrow import check_present, explained, image_twin, untouched
+from fair_tta._models.borrow import (
+    check_present,
+    explained,
+    exponential,
+    image_twin,
+    untouched,
+)
+from fair_tta._models.patches import PatchTower
 from fair_tta._models.protocol import Tokens
+from fair_tta._models.stored import no_images, no_scale
 from fair_tta._models.text_tower import PROBE, TextCall, TextTower, check_length
 from fair_tta.errors import ModelError
 
 _NO_LIMIT = 512  # for text towers and tokenizers that name no longest sentence
 
 
-class TransformersBackend(TextTower):
+class TransformersBackend(TextTower, PatchTower):
     """A transformers dual encoder with its image processor and tokenizer.
 
     It has `get_text_features` and `get_image_features`, or is BLIP's retrieval model, of which the
-    image-text-contrastive half is used.
+    image-text-contrastive half is used. A text tower alone, such as `CLIPTextModelWithProjection`,
+    will do for stored features.
     """
 
     def __init__(self, model: Any, image_processor: Any, tokenizer: Any) -> None:
@@ -35,11 +43,12 @@ class TransformersBackend(TextTower):
         self.model: Any = model
         self._image_call: Callable[[dict[str, Tensor]], Tensor]
         text_call, self._image_call = _calls(model)
-        self._image_processor = image_processor
+        self.sees_images = not is_text_tower(model)
+        self.image_processor = image_processor
         # slow processors of transformers 4 take an image that is 3 pixels high for 3 channels
         guesses = "input_data_format" in _parameters(getattr(image_processor, "preprocess", None))
         self._image_options = {"input_data_format": "channels_last"} if guesses else {}
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._image_arguments = _parameters(getattr(model, "get_image_features", None))
         text = getattr(model, "text_model", getattr(model, "text_encoder", model))
         self._length = _context_length(model, text, tokenizer)
@@ -67,7 +76,9 @@ class TransformersBackend(TextTower):
             power = float(log_scale.detach())
             if hasattr(self.model, "max_log_logit_scale"):  # AIMv2 clips when it uses it
                 power = min(max(power, 0.0), float(self.model.max_log_logit_scale))
-            return math.exp(power)
+            return exponential(power, self.name)
+        if not self.sees_images:
+            no_scale(self.name)
         temperature = getattr(self.model, "temperature", None)
         return 1.0 if temperature is None else 1.0 / float(temperature.detach())
 
@@ -93,9 +104,20 @@ class TransformersBackend(TextTower):
         call = _calls(self.model)[1].func
         return image_twin(self.model, lambda model, pixels: call(model, {"pixel_values": pixels}))
 
+    def _project_tokens(self, pixels: Tensor) -> Tensor | None:
+        vision = getattr(self.model, "vision_model", None)
+        norm = getattr(vision, "post_layernorm", None)
+        project = getattr(self.model, "visual_projection", None)
+        if hasattr(self.model, "vision_proj"):  # BLIP, whose last state is normalised
+            norm, project = nn.Identity(), self.model.vision_proj
+        if vision is None or norm is None or project is None:
+            return None
+        tokens: Tensor = project(norm(vision(pixel_values=pixels).last_hidden_state))
+        return tokens
+
     def _preprocess(self, images: Sequence[Image]) -> dict[str, Tensor]:
         with untouched():
-            inputs = self._image_processor(
+            inputs = self.image_processor(
                 images=list(images), return_tensors="pt", **self._image_options
             )
         return {
@@ -123,7 +145,7 @@ class TransformersBackend(TextTower):
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """Whole sentences, padded to the model's full length on the tokenizer's side."""
         try:
-            rows = self._tokenizer(list(texts), padding=False, truncation=False)["input_ids"]
+            rows = self.tokenizer(list(texts), padding=False, truncation=False)["input_ids"]
         except Exception as error:  # tokenizers raises bare exceptions
             raise ModelError(
                 f"the tokenizer of {self.name} does not take sentences such as {texts[0]!r:.80} "
@@ -131,10 +153,10 @@ class TransformersBackend(TextTower):
             ) from error
         for text, row in zip(texts, rows, strict=True):
             check_length(text, len(row), self._length)
-        pad = self._tokenizer.pad_token_id
+        pad = self.tokenizer.pad_token_id
         ids = torch.full((len(rows), self._length), 0 if pad is None else pad, device="cpu")
         mask = torch.zeros_like(ids, dtype=torch.bool)
-        left = getattr(self._tokenizer, "padding_side", "right") == "left"
+        left = getattr(self.tokenizer, "padding_side", "right") == "left"
         for i, row in enumerate(rows):
             columns = slice(self._length - len(row), None) if left else slice(0, len(row))
             ids[i, columns] = torch.tensor(row, device="cpu")
@@ -146,19 +168,37 @@ def _calls(model: Any) -> tuple[TextCall, partial[Tensor]]:
     """The model's own text and image features."""
     if all(hasattr(model, name) for name in ("text_encoder", "text_proj", "vision_proj")):
         return partial(_blip_text, model), partial(_blip_image, model)
+    if is_text_tower(model):
+        refuse: Any = no_images
+        return partial(_tower_text, model), partial(refuse)
     if not all(hasattr(model, name) for name in ("get_text_features", "get_image_features")):
         raise ModelError(
             f"`model` should be a dual encoder of images and text; {type(model).__name__} "
             "does not have both `get_image_features` and `get_text_features`."
         )
-    # SigLIP was trained on padded sentences without a mask; its tokenizer may make one anyway
+    return partial(_text, model), partial(_image, model)
+
+
+def is_text_tower(model: Any) -> bool:
+    """Whether this is the text tower of a dual encoder, which gives features of sentences."""
+    kind = type(model).__name__
+    is_tower = "TextModelWithProjection" in kind or ("Siglip" in kind and "TextModel" in kind)
+    return is_tower and not hasattr(model, "get_image_features")
+
+
+def _masks(model: Any, mask: Tensor | None) -> dict[str, Tensor]:
+    """SigLIP was trained on padded sentences without a mask; its tokenizer may make one anyway."""
     uses_mask = "siglip" not in str(getattr(model.config, "model_type", ""))
-    return partial(_text, model, uses_mask), partial(_image, model)
+    return {"attention_mask": mask.long()} if uses_mask and mask is not None else {}
 
 
-def _text(model: Any, uses_mask: bool, ids: Tensor, mask: Tensor | None) -> Tensor:
-    masks = {"attention_mask": mask.long()} if uses_mask and mask is not None else {}
-    return _pooled(model.get_text_features(input_ids=ids, **masks))
+def _text(model: Any, ids: Tensor, mask: Tensor | None) -> Tensor:
+    return _pooled(model.get_text_features(input_ids=ids, **_masks(model, mask)))
+
+
+def _tower_text(model: Any, ids: Tensor, mask: Tensor | None) -> Tensor:
+    output = model(input_ids=ids, **_masks(model, mask))
+    return _pooled(getattr(output, "text_embeds", output))
 
 
 def _image(model: Any, inputs: dict[str, Tensor]) -> Tensor:

@@ -28,10 +28,21 @@ _ENCODERS = {
     *"dinov3_convnext dinov3_vit levit regnet resnet swin swinv2 vit vit_mae vit_msn".split(),
 }
 _CLASS_KEY = re.compile(r".*(tokenizer|processor|extractor)_(class|type)")
-_CLASS = re.compile(  # MyT5's tokenizer opens files that its vocabulary names, Rag's loads others
-    r"(?!Auto|MyT5|Rag)\w+(Tokenizer(Fast)?|Processor(Fast|Pil)?|FeatureExtractor)"
-    r"|(Tokenizers|Python|SentencePiece)Backend",
-    re.ASCII,
+_IMAGES = (
+    "Beit|Bit|Blip|ChineseCLIP|CLIP|ConvNext|DeiT|DINOv3ViT|EfficientNet|Flava|Levit|Owlv2|OwlViT|"
+    "Siglip2?|Tipsv2|ViT"
+)
+_TOKENIZERS = (
+    "Albert|Bert|Camembert|CLIP|DebertaV2|Deberta|DistilBert|Electra|Gemma|M2M100|MPNet|MT5|Nllb|"
+    "PreTrained|Roberta|Siglip2?|T5|XLMRoberta"
+)
+_PROCESSORS = (
+    "Align|AltCLIP|Blip|ChineseCLIP|CLIPSeg|CLIP|Flava|Owlv2|OwlViT|Siglip2?|Tipsv2|"
+    "VisionTextDualEncoder"
+)
+_CLASS = re.compile(  # of the families above
+    f"({_IMAGES})(ImageProcessor(Fast|Pil)?|FeatureExtractor)|({_PROCESSORS})Processor"
+    f"|({_TOKENIZERS})Tokenizer(Fast)?|(Tokenizers|Python|SentencePiece)Backend"
 )
 _ATTENTION = (None, "eager", "sdpa")  # others come from the hub where the library is not installed
 _REFUSED = set(  # they run code, or name files that may lie elsewhere
@@ -52,20 +63,31 @@ _TOKENIZER_SETTINGS = ("clean", "language", "reduction_mask", "strip_sep_token")
 _UNSAFE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
 
-def find(name: str, patterns: str = "*.json") -> tuple[Path, str | None]:
+def find(name: str, patterns: str = "*.json", *, offline: bool = False) -> tuple[Path, str | None]:
     """The folder with the small files of a model, and its revision if it is on the hub.
 
-    What is read later with this revision is what was checked here.
+    What is read later with this revision is what was checked here. If `offline`, what has been
+    downloaded before will do.
     """
-    return (Path(name), None) if Path(name).is_dir() else _download(name, patterns)
+    return (Path(name), None) if Path(name).is_dir() else _download(name, patterns, offline)
 
 
-def _download(name: str, patterns: str) -> tuple[Path, str]:
+def _download(name: str, patterns: str, offline: bool = False) -> tuple[Path, str]:
     from huggingface_hub import snapshot_download
 
     # transformers looks into folders of the model, but not into folders of those
-    folder = Path(snapshot_download(name, allow_patterns=patterns, ignore_patterns="*/*/*"))
+    folder = Path(
+        snapshot_download(
+            name, allow_patterns=patterns, ignore_patterns="*/*/*", local_files_only=offline
+        )
+    )
     return folder, folder.name
+
+
+def source_of(revision: str | None) -> dict[str, Any]:
+    """How transformers should load: a folder, which has no revision, never asks the network."""
+    offline = revision is None
+    return {"revision": revision, "trust_remote_code": False, "local_files_only": offline}
 
 
 def check_folder(name: str, folder: Path, *, is_model: bool = True) -> None:
@@ -76,6 +98,9 @@ def check_folder(name: str, folder: Path, *, is_model: bool = True) -> None:
     if is_model and (folder / "adapter_config.json").exists():
         _refuse(name, "its adapter_config.json names another model to load")
     _check_files(name, folder)
+    config = folder / "config.json"
+    if is_model and config.is_file() and not _has_kind(_read_json(name, config)):
+        _refuse(name, "its config.json has no 'model_type'")  # transformers would guess
     for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
         file = path.name.lower()  # some disks do not distinguish them
         if not file.endswith(".json") or not any(part in file for part in _SETTINGS):
@@ -85,6 +110,10 @@ def check_folder(name: str, folder: Path, *, is_model: bool = True) -> None:
             if is_read and not _is_allowed(file, key, value):
                 where = path.relative_to(folder).as_posix()
                 _refuse(name, f"{where} has {key!r}: {_shorten(value)}")
+
+
+def _has_kind(config: Any) -> bool:
+    return isinstance(config, dict) and "model_type" in config
 
 
 def _is_allowed(file: str, key: str, value: Any) -> bool:
@@ -199,7 +228,8 @@ def _checked(name: str, architecture: str) -> tuple[dict[str, Any], dict[str, An
             _refuse(name, f"its config has 'timm_model_name': {tower!r}, which timm does not have")
     tower = text.get("hf_model_name")
     if tower:
-        there, _ = _named(name, "hf_model_name", tower, "config.json")
+        is_folder = architecture.startswith(_FOLDER)
+        there, _ = _named(name, "hf_model_name", tower, "config.json", offline=is_folder)
         check_folder(tower, there)
         kind = _read_json(name, there / "config.json").get("model_type")
         if kind not in arch_dict:
@@ -238,8 +268,10 @@ def _tokenizer(name: str, architecture: str, text: dict[str, Any]) -> Any:
     )
 
 
-def _named(name: str, key: str, other: Any, patterns: str = "*.json") -> tuple[Path, str | None]:
+def _named(
+    name: str, key: str, other: Any, patterns: str = "*.json", *, offline: bool = False
+) -> tuple[Path, str | None]:
     """The folder and the revision of a model of transformers that a config names."""
     if not isinstance(other, str) or not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", other):
         _refuse(name, f"its config has {key!r}: {_shorten(other)}, which is not the id of a model")
-    return find(other, patterns)
+    return find(other, patterns, offline=offline)
