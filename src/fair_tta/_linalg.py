@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 _UNIT = 1e-5  # how far the length of unit features may be from one
+_SHORTEST, _LONGEST = 1e-9, 1e9  # between them squares keep their digits
 
 
 def wide(x: Tensor) -> Tensor:
@@ -83,10 +84,14 @@ def shape_of(value: Any) -> Any:
     return list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
-def of_length_one(features: Tensor) -> Tensor:
+def of_length_one(features: Tensor, length: Tensor | None = None) -> Tensor:
     """Features of any length as unit features; those that are stay so, to the last digit."""
-    is_unit = (features.norm(dim=-1, keepdim=True) - 1).abs() < _UNIT
+    length = features.norm(dim=-1) if length is None else length
+    is_unit = (length - 1).abs() < _UNIT
     if bool(is_unit.all()):
         return features
+    if bool(((length > _SHORTEST) & (length < _LONGEST)).all()):
+        return features * torch.where(is_unit, 1.0, 1 / length).unsqueeze(-1)
     largest = features.abs().amax(-1, keepdim=True)  # no square is lost or too large
-    return torch.where(is_unit, features, unit(features / largest.where(largest > 0, 1.0)))
+    scaled = unit(features / largest.where(largest > 0, 1.0))
+    return torch.where(is_unit.unsqueeze(-1), features, scaled)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
+import autoencoders
 import families
 import numpy as np
 import pytest
@@ -39,8 +42,11 @@ from fair_tta.methods import (
     MEMO,
     SAGE,
     SAR,
+    SEM,
     TIE,
+    TTR,
     UMFC,
+    BalancedHead,
     BendVLM,
     Chained,
     DeYO,
@@ -51,6 +57,7 @@ from fair_tta.methods import (
     PerceptionCLIP,
     RoboShot,
     SEraser,
+    ShareBalance,
     SLoss,
     SuperTSLoss,
     Tent,
@@ -64,6 +71,10 @@ from fair_tta.metrics._scores import Scores
 TARGETS = ["cat", "black dog", "water bird"]
 SENSITIVE = {"sex": ["male", "female"], "age": ["young", "old", "not old"]}
 TEMPLATE = "a photo of a {sensitive} {target}."
+
+AUTOENCODER = autoencoders.saved(
+    Path(mkdtemp()) / "sae.safetensors", autoencoders.random_weights(families.DIM, 32)
+)
 
 ADAPTERS: dict[str, Any] = {
     "ZeroShot": ZeroShot(),
@@ -83,6 +94,8 @@ ADAPTERS: dict[str, Any] = {
     "AssociationCorrection": AssociationCorrection(),
     "ViewControl": ViewControl(),
     "LogitBalance": LogitBalance(),
+    "ShareBalance": ShareBalance(),
+    "BalancedHead": BalancedHead(),
     "SEraser": SEraser(auxiliary=DistortedViews(4), steps=4),
     "SEraser hold": SEraser(auxiliary=DistortedViews(3), loss=KLFromUniform(hold=True), steps=2),
     "DeYO": DeYO(margin=1.1, least_drop=-1.0),
@@ -101,6 +114,8 @@ ADAPTERS: dict[str, Any] = {
     "TIE": TIE(),
     "TIEStar": TIEStar(),
     "BendVLM": BendVLM(neighbours=3),
+    "SEM": SEM(autoencoder=AUTOENCODER),
+    "TTR": TTR(subject="dog"),
     "UMFC": UMFC(),
     "UMFC perceived": UMFC(perceived=True),
     "FairTPT >> AssociationCorrection": FairTPT() >> AssociationCorrection(),
@@ -144,8 +159,12 @@ def needs_fit(adapter: Any) -> bool:
 def fitted(clf: FairTPTClassifier, adapter: Any) -> FairTPTClassifier:
     """With a method that is fitted to the model and the prompts."""
     labels = {a: [*names, *names * 9][: len(REFERENCE)] for a, names in SENSITIVE.items()}
-    more = (labels,) if adapter.needs.labels else ()
-    method = adapter.fit(clf, REFERENCE, *more)
+    more: tuple[Any, ...] = (labels,) if adapter.needs.labels else ()
+    images = REFERENCE
+    if adapter.needs.class_labels:
+        images = REFERENCE * 5
+        more = ((sorted(clf.targets) * 20)[: len(images)],)
+    method = adapter.fit(clf, images, *more)
     if isinstance(method, TIE):
         method = method.knowing(*(SENSITIVE[attribute][1] for attribute in clf.sensitive))
     return clf.with_adapter(method)
@@ -338,6 +357,22 @@ def test_one_answer_everywhere_also_with_ties(adapter: Adapter, dtype: torch.dty
         rows = np.array([list(p.probabilities.values()) for p in predictions])
         assert_one_answer(predictions, rows)
     assert_one_answer(clf.predict(pictures), clf.predict_proba(pictures))
+
+
+def test_the_same_template_twice_is_that_template(
+    plain: FairTPTClassifier, adapter: Adapter
+) -> None:
+    """Every method works with several templates, but those that tune the words of one."""
+    settings: dict[str, Any] = {"adapter": adapter, "backend": plain.backend}
+    if adapter.needs.prompt_gradient:
+        with pytest.raises(PromptError, match=r"tunes the words of one template \(got 2\)"):
+            classifier(template=[TEMPLATE, TEMPLATE], **settings)
+        return
+    expected = classifier(**settings).predict(picture())
+    found = classifier(template=[TEMPLATE, TEMPLATE], **settings).predict(picture())
+    if adapter != SAGE():  # which chooses from these then
+        assert found.probabilities == pytest.approx(expected.probabilities, abs=1e-4)
+    assert found.zero_shot == pytest.approx(expected.zero_shot, abs=1e-4)
 
 
 def test_zero_breaks_ties_by_the_sum_of_probabilities(plain: FairTPTClassifier) -> None:

@@ -303,7 +303,7 @@ def test_what_is_learnt_should_be_numbers() -> None:
     with pytest.raises(ModelError, match="what Broken has learnt is not finite; if random numbers"):
         Broken().fit_encoded(classifier(), FEATURES)
     with pytest.raises(FairTTAError, match=r"what `encode` returns, \[images, views, 24\] \(got"):
-        Broken().fit_encoded(classifier(), [[1.0]])  # type: ignore[list-item]
+        Broken().fit_encoded(classifier(), [[1.0]])
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_every_adapter_has_a_name() -> None:
         *("zero-shot", "zero", "tpt", "association-correction", "logit-balance", "orthcali"),
         *("view-control", "fair-tpt", "fair-tpt-mo", "roboshot", "perception-clip", "sage"),
         *("partial-projection", "episodic-tie", "tie", "tie-star", "bend-vlm", "umfc"),
-        *("memo", "sar", "tent", "seraser", "deyo"),
+        *("memo", "sar", "tent", "seraser", "deyo", "ttr", "sem", "share-balance", "balanced-head"),
     }
     assert set(ADAPTERS) == expected
     assert next(iter(ADAPTERS)) == "zero-shot"
@@ -75,6 +75,7 @@ def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
         "pixels": default.needs.pixels,
         "reference images": default.needs.reference,
         "their sensitive labels": default.needs.labels,
+        "their classes": default.needs.class_labels,
         "true values": default.needs.values,
     }
     assert row[3].removesuffix("|").strip() == ", ".join(n for n, needed in needs.items() if needed)
@@ -162,7 +163,8 @@ def test_lists_of_adapters() -> None:
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_described_settings_are_the_defaults(name: str) -> None:
-    settings = ",".join(f"{key}={value}" for key, value in describe_settings(ADAPTERS[name]))
+    described = describe_settings(ADAPTERS[name])
+    settings = ",".join(f"{key}={value}" for key, value in described if value)  # "" is required
     assert parse_adapter(f"{name}:{settings}") == ADAPTERS[name]()
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import is_dataclass
-from inspect import signature
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
+import autoencoders
 import devices
+import families
 import pytest
 import torch
 from checks import picture
@@ -26,7 +29,7 @@ from fair_tta import (
 )
 from fair_tta import methods as adapters
 from fair_tta.extend import Renderer
-from fair_tta.methods import SAR, SLoss, SuperTSLoss, TSLoss
+from fair_tta.methods import SAR, SEM, TTR, SLoss, SuperTSLoss, TSLoss
 from fair_tta.methods._tuning.directions import UPGrad, combine
 
 pytest_plugins = ("device_models",)
@@ -47,6 +50,11 @@ def is_adapter(name: str) -> bool:
 
 
 EXPORTED = {name: getattr(adapters, name)() for name in adapters.__all__ if is_adapter(name)}
+AUTOENCODER = autoencoders.random_weights(families.DIM, 32)
+EXPORTED["SEM"] = SEM(
+    autoencoder=autoencoders.saved(Path(mkdtemp()) / "sae.safetensors", AUTOENCODER)
+)
+EXPORTED["TTR"] = TTR(subject="dog")
 OTHERS: dict[str, Any] = {
     "TPT ELRA": TPT(rate=ELRA()),
     "FairTPT inf": FairTPT(lam=math.inf),
@@ -72,10 +80,14 @@ def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
     settings: dict[str, Any] = {"views": AugMix(8), "scale": 30.0, **more}
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, **settings)
     if hasattr(adapter, "fit"):
-        images = [picture(100 + i) for i in range(12)]
-        labels = {a: [names[i % len(names)] for i in range(12)] for a, names in SENSITIVE.items()}
-        takes_labels = "sensitive_labels" in signature(adapter.fit).parameters
-        adapter = adapter.fit(clf, images, *([labels] if takes_labels else []))
+        count = 60 if adapter.needs.class_labels else 12
+        images = [picture(100 + i % 12) for i in range(count)]
+        labels: Any = ()
+        if adapter.needs.labels:
+            labels = ({a: [v[i % len(v)] for i in range(count)] for a, v in SENSITIVE.items()},)
+        elif adapter.needs.class_labels:
+            labels = ([TARGETS[i % len(TARGETS)] for i in range(count)],)
+        adapter = adapter.fit(clf, images, *labels)
     return clf.with_adapter(adapter)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice, takewhile
 
 import torch
@@ -24,11 +24,13 @@ class PromptSet:
         texts: the sentences.
         tokens: ids and mask, ``[prompts, length]``.
         slots: ``[prompts, length]``, which vector of the context stands here, -1 for fixed tokens.
+        others: the same prompts in further templates, prompt by prompt; without a context.
     """
 
     texts: tuple[str, ...]
     tokens: Tokens
     slots: Tensor
+    others: PromptSet | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -113,6 +115,11 @@ def merge(a: Sequence[int], b: Sequence[int]) -> list[int]:
 _FILLERS = ("qqq", "xzx", "7")  # differ in their first and last token, merge with no punctuation
 
 
+def fixed_prompts(tokens: Tokens, sentences: Sequence[str]) -> PromptSet:
+    """Whole sentences, which hold none of the context."""
+    return PromptSet(tuple(sentences), tokens, torch.full_like(tokens.ids, -1))
+
+
 class SharedContext:
     """The tokens of the template, numbered once for all sets of prompts, in their order."""
 
@@ -163,7 +170,12 @@ class SharedContext:
                 matches[tuple(ids)] = match(ids, self.token_ids)
             columns = tokens.mask[row].nonzero().flatten().cpu()[positions]
             slots[row, columns] = slots.new_tensor(matches[tuple(ids)])
-        return PromptSet(texts, tokens, slots.to(tokens.ids.device))
+        return PromptSet(texts, tokens, slots.to(tokens.ids.device), self._further(prompts))
+
+    def _further(self, prompts: Sequence[Prompt]) -> PromptSet | None:
+        """The other sentences of an ensemble."""
+        others = [text for prompt in prompts for text in prompt.others]
+        return fixed_prompts(self._tokenize(others), others) if others else None
 
     def _find(self, prompts: Sequence[Prompt]) -> list[tuple[list[int], list[int]]]:
         """For each prompt the template's tokens: positions among the real tokens, and ids."""
@@ -208,6 +220,28 @@ class SharedContext:
                 raise
             for text in new if len(new) > 1 else ():
                 self._look_up([text], skip_long)
+
+
+class WholeSentences(SharedContext):
+    """No context: prompts of a model that knows whole sentences only."""
+
+    def __init__(self, tokenize: Callable[[Sequence[str]], Tokens]) -> None:
+        super().__init__(tokenize, ())
+
+    def place_named(
+        self,
+        argument: str,
+        names: Mapping[str, str],
+        make: Callable[[Mapping[str, str]], Sequence[Prompt]],
+    ) -> PromptSet:
+        """`place` the prompt of each name."""
+        return self.place(make(names))
+
+    def place(self, prompts: Sequence[Prompt]) -> PromptSet:
+        """Look up prompts."""
+        texts = [prompt.text for prompt in prompts]
+        placed = fixed_prompts(self._tokenize(texts), texts)
+        return replace(placed, others=self._further(prompts))
 
 
 def _variants(prompts: Sequence[Prompt], index: int) -> list[tuple[int, str]]:

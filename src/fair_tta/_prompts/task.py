@@ -13,11 +13,17 @@ from torch import Tensor
 
 from fair_tta._cache import Cache, size_of
 from fair_tta._linalg import unit
-from fair_tta._models.borrow import borrowed, fingerprint, made_once
+from fair_tta._models.borrow import borrowed, checked_fingerprint, made_once
 from fair_tta._models.protocol import Backend
-from fair_tta._prompts.context import PromptSet, SharedContext, find_context
+from fair_tta._models.stored import TextTable
+from fair_tta._prompts.context import (
+    PromptSet,
+    SharedContext,
+    WholeSentences,
+    find_context,
+    fixed_prompts,
+)
 from fair_tta._prompts.templates import Templates
-from fair_tta.errors import ModelError
 
 T = TypeVar("T")
 
@@ -70,7 +76,9 @@ class Task:
         cache: Cache | None = None,
     ) -> None:
         sensitive = {attribute: dict(names) for attribute, names in sensitive.items()}
-        if shared is None:
+        if shared is None and isinstance(backend, TextTable):
+            shared = WholeSentences(backend.tokenize)
+        elif shared is None:
             shared = find_context(backend.tokenize, templates, targets, sensitive)
         vars(self).update(
             backend=backend,
@@ -102,13 +110,7 @@ class Task:
     @made_once
     def scale(self) -> float:
         """Inverse temperature of the softmax."""
-        try:
-            return float(self.backend.scale if self._scale is None else self._scale)
-        except OverflowError as error:
-            raise ModelError(
-                f"the logit scale of {self.backend.name} is too large for a number, so its weights "
-                "may be damaged: get it again, or pass `scale`."
-            ) from error
+        return float(self.backend.scale if self._scale is None else self._scale)
 
     @property
     @made_once
@@ -140,8 +142,12 @@ class Task:
 
     def sentence_prompts(self, sentences: Sequence[str]) -> PromptSet:
         """Whole sentences, which hold none of the context."""
-        tokens = self.backend.tokenize(list(sentences))
-        return PromptSet(tuple(sentences), tokens, torch.full_like(tokens.ids, -1))
+        return fixed_prompts(self.backend.tokenize(list(sentences)), sentences)
+
+    def phrase_features(self, phrases: Sequence[str]) -> Tensor:
+        """Unit features of the target sentence with other phrases in its slot: ``[n, dim]``."""
+        prompts = self.templates.target_prompts(dict(zip(phrases, phrases, strict=True)))
+        return self.own_features(self._shared.place(prompts))
 
     @property
     def product(self) -> Task:
@@ -173,11 +179,21 @@ class Task:
         return self.cache.recall(self._owner, key, make, size)
 
     def own_features(self, prompts: PromptSet) -> Tensor:
-        """Unit features of prompts as they are, from the model's own call: ``[prompts, dim]``."""
+        """Unit features of prompts as they are, from the model's own call: ``[prompts, dim]``.
+
+        Of several templates it is the unit mean of their unit features.
+        """
+        features = unit(self.raw_features(prompts))
+        if prompts.others is None:
+            return features
+        others = self.own_features(prompts.others).unflatten(0, (len(prompts), -1))
+        return unit(torch.cat([features.unsqueeze(1), others], 1).mean(1))
+
+    def raw_features(self, prompts: PromptSet) -> Tensor:
+        """Features of prompts as the model's own call gives them, of any length."""
         rows = max(1, 8 * TOKENS_AT_ONCE // prompts.tokens.ids.shape[1])
         with borrowed(self.backend):
-            parts = [self.backend.encode_text(part.tokens) for part in prompts.parts(rows)]
-            return unit(torch.cat(parts))
+            return torch.cat([self.backend.encode_text(p.tokens) for p in prompts.parts(rows)])
 
     def encode(self, prompts: PromptSet, context: Tensor) -> Tensor:
         """Unit features of prompts under another context, differentiable in it.
@@ -262,7 +278,7 @@ class Task:
 
     def logits(self, images: Tensor, texts: Tensor) -> Tensor:
         """``scale * cosine``: ``[..., n, dim], [..., k, dim] -> [..., n, k]``."""
-        return self.scale * images @ texts.transpose(-1, -2)
+        return self.scale * (images @ texts.transpose(-1, -2))
 
     def log_probabilities(self, images: Tensor, texts: Tensor) -> Tensor:
         """``log softmax(scale * cosine)``: ``[..., n, dim], [..., k, dim] -> [..., n, k]``."""
@@ -278,13 +294,13 @@ class CurrentTask:
     def __init__(self, task: Task) -> None:
         self.task = task
         with borrowed(task.backend) as model:
-            self._weights = fingerprint(model)
+            self._weights = checked_fingerprint(model)
 
     @contextmanager
     def borrow(self) -> Iterator[Task]:
         """Hold the model for a while; nothing in the task or its cache is older than it."""
         with borrowed(self.task.backend) as model:
-            weights = fingerprint(model)
+            weights = checked_fingerprint(model)
             if weights != self._weights:
                 self.renew()
                 self._weights = weights

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, KeysView, Mapping, Sequence, Set
+from copy import copy
 from dataclasses import dataclass
 from itertools import product
 
@@ -38,9 +39,13 @@ class SentencePart:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A sentence for one class. Parts with a slot are names, the others belong to the template."""
+    """A sentence for one class. Parts with a slot are names, the others belong to the template.
+
+    `others` are the sentences of further templates for the same class.
+    """
 
     parts: tuple[SentencePart, ...]
+    others: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -120,6 +125,9 @@ class Templates:
         joint: A photo of a {sensitive} celebrity {target}.
     """
 
+    others: tuple[Templates, ...] = ()
+    """Further templates: of all of them the features of a prompt are the unit mean."""
+
     def __init__(self, target: str, sensitive: str | None = None, joint: str | None = None) -> None:
         self.target = parse_sentence("template.target", target, {TARGET})
         self.sensitive = self.joint = None
@@ -142,37 +150,55 @@ class Templates:
         return cls(leave_out(sentence, SENSITIVE), leave_out(sentence, TARGET), write_out(sentence))
 
     @property
-    def sentences(self) -> dict[str, str | None]:
-        """The sentences by ``"target"``, ``"sensitive"`` and ``"joint"``, None if there is none."""
-        named = {"target": self.target, "sensitive": self.sensitive, "joint": self.joint}
-        return {name: None if s is None else write_out(s) for name, s in named.items()}
+    def sentences(self) -> dict[str, str | list[str] | None]:
+        """The sentences by ``"target"``, ``"sensitive"`` and ``"joint"``, None if there is none.
+
+        Those of several templates are lists.
+        """
+
+        def written(name: str) -> str | list[str] | None:
+            every = [getattr(templates, name) for templates in (self, *self.others)]
+            if None in every:
+                return None
+            return [write_out(s) for s in every] if self.others else write_out(every[0])
+
+        return {name: written(name) for name in ("target", "sensitive", "joint")}
 
     def __str__(self) -> str:
         return "\n".join(f"{name}: {s}" for name, s in self.sentences.items() if s is not None)
 
+    def _fill(self, name: str, phrases: Mapping[str, str], missing: str) -> Prompt:
+        """One prompt of all templates; `missing` is what to raise if one lacks the sentence."""
+        prompts = []
+        for templates in (self, *self.others):
+            sentence = getattr(templates, name)
+            if sentence is None:
+                which = f" (in {write_out(templates.target)!r})" if self.others else ""
+                raise PromptError(missing.format(which))
+            prompts.append(fill(sentence, phrases))
+        return Prompt(prompts[0].parts, tuple(prompt.text for prompt in prompts[1:]))
+
     def target_prompts(self, targets: Mapping[str, str]) -> list[Prompt]:
         """One prompt for each target."""
-        return [fill(self.target, {TARGET: phrase}) for phrase in targets.values()]
+        return [self._fill(TARGET, {TARGET: phrase}, "") for phrase in targets.values()]
 
     def sensitive_prompts(self, names: Mapping[str, str]) -> list[Prompt]:
         """One prompt for each value of a sensitive attribute."""
-        if self.sensitive is None:
-            raise PromptError(
-                "`sensitive` names were given, but `template` has no slot for them: put "
-                "`{sensitive}` where they belong, or pass "
-                "`template=Templates(target=..., sensitive=...)`."
-            )
-        return [fill(self.sensitive, {SENSITIVE: phrase}) for phrase in names.values()]
+        missing = (
+            "`sensitive` names were given, but `template` has no slot for them{}: put "
+            "`{{sensitive}}` where they belong, or pass "
+            "`template=Templates(target=..., sensitive=...)`."
+        )
+        return [self._fill(SENSITIVE, {SENSITIVE: name}, missing) for name in names.values()]
 
     def joint_prompts(self, targets: Mapping[str, str], names: Mapping[str, str]) -> list[Prompt]:
         """One prompt for each pair, target by target: ``[(y0,s0), (y0,s1), .., (y1,s0), ..]``."""
-        if self.joint is None:
-            raise PromptError(
-                "joint prompts are needed, but `template` does not define them: use one "
-                "sentence with both slots, or `Templates(target=..., sensitive=..., joint=...)`."
-            )
+        missing = (
+            "joint prompts are needed, but `template` does not define them{}: use one "
+            "sentence with both slots, or `Templates(target=..., sensitive=..., joint=...)`."
+        )
         pairs = product(targets.values(), names.values())
-        return [fill(self.joint, {TARGET: y, SENSITIVE: s}) for y, s in pairs]
+        return [self._fill("joint", {TARGET: y, SENSITIVE: s}, missing) for y, s in pairs]
 
 
 def default_template(with_sensitive: bool) -> Templates:
@@ -186,9 +212,17 @@ def parse_template(template: object, with_sensitive: bool) -> Templates:
     if template is None:
         return default_template(with_sensitive)
     if isinstance(template, str):
-        template = Templates.from_sentence(template)
+        return Templates.from_sentence(template)
+    if isinstance(template, list | tuple) and template:
+        every = [parse_template(one, with_sensitive) for one in template]
+        every = [templates for one in every for templates in (one, *one.others)]
+        first = copy(every[0])
+        first.others = tuple(every[1:])
+        return first
     if not isinstance(template, Templates):
-        raise PromptError(f"`template` should be a sentence or Templates (got {template!r}).")
+        raise PromptError(
+            f"`template` should be a sentence, a list of sentences or Templates (got {template!r})."
+        )
     return template
 
 

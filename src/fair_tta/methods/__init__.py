@@ -8,11 +8,15 @@ from fair_tta.methods._field.partial_projection import PartialProjection
 from fair_tta.methods._field.perception_clip import PerceptionCLIP
 from fair_tta.methods._field.roboshot import RoboShot
 from fair_tta.methods._field.sage import SAGE
+from fair_tta.methods._field.sem import SEM
 from fair_tta.methods._field.seraser import DistortedViews, KLFromUniform, SEraser
 from fair_tta.methods._field.tie import TIE, EpisodicTIE, TIEStar
+from fair_tta.methods._field.ttr import TTR
 from fair_tta.methods._field.umfc import UMFC
 from fair_tta.methods._own.association_correction import AssociationCorrection
+from fair_tta.methods._own.balanced_head import BalancedHead
 from fair_tta.methods._own.logit_balance import LogitBalance
+from fair_tta.methods._own.share_balance import ShareBalance
 from fair_tta.methods._own.view_control import ViewControl
 from fair_tta.methods._paper.fair_tpt import FairTPT, FairTPTMO
 from fair_tta.methods._paper.orthcali import OrthCali
@@ -25,10 +29,13 @@ __all__ = [
     "MEMO",
     "SAGE",
     "SAR",
+    "SEM",
     "TIE",
     "TPT",
+    "TTR",
     "UMFC",
     "AssociationCorrection",
+    "BalancedHead",
     "BendVLM",
     "Chained",
     "DeYO",
@@ -44,6 +51,7 @@ __all__ = [
     "RoboShot",
     "SEraser",
     "SLoss",
+    "ShareBalance",
     "SuperTSLoss",
     "TIEStar",
     "TSLoss",

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fair_tta._images.vision import Vision
 from fair_tta._linalg import centred
+from fair_tta._models.stored import sees_images
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, ModelError, PromptError, TowerError, check_number
 
@@ -54,7 +55,10 @@ class Needs:
         pixels: the images themselves, see `PixelAdapter`.
         reference: reference images to be fitted on; `Adapter.reference` is None until then.
         labels: sensitive attribute values of the reference images.
+        class_labels: classes of reference images; see `FitsClassLabels` for methods that can use
+            them.
         values: those of the images to classify too; ``knowing(*values)`` is the method for them.
+        setting: a setting that has no default, such as a file.
     """
 
     sensitive: bool = False
@@ -64,6 +68,8 @@ class Needs:
     reference: bool = False
     labels: bool = False
     values: bool = False
+    setting: bool = False
+    class_labels: bool = False
 
     def __or__(self, other: Needs) -> Needs:
         return Needs(*(a or b for a, b in zip(astuple(self), astuple(other), strict=True)))
@@ -342,7 +348,18 @@ def check_adapter(adapter: Any, task: Task) -> Adapter:
     if checked.needs.pixels != isinstance(checked, PixelAdapter):
         raise FairTTAError(f"`{name}.needs` should have pixels=True if it is a PixelAdapter, only.")
     check_sensitive(checked, task)
+    if not sees_images(task.backend) and (checked.needs.views or checked.needs.pixels):
+        wanted = "the images themselves" if checked.needs.pixels else "further views of an image"
+        raise ModelError(
+            f"{name} needs {wanted}, and there is no image encoder: choose a method that works on "
+            "features, such as AssociationCorrection(), LogitBalance() or ZeroShot()."
+        )
     if checked.needs.prompt_gradient:
+        if task.templates.others:
+            raise PromptError(
+                f"{name} tunes the words of one template (got {1 + len(task.templates.others)}): "
+                "pass one sentence as `template`, or choose a method that does not tune the prompt."
+            )
         try:
             _ = task.context
         except TowerError as error:

@@ -16,7 +16,7 @@ from fair_tta._images.vision import image_digest
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, SmallReferenceWarning
 from fair_tta.methods._base import Adapter, Needs, Outcome
-from fair_tta.methods._fitted import FittedMethod, fit_parts
+from fair_tta.methods._fitted import FitsClassLabels, FittedMethod, fit_parts
 
 FOLDS = 5
 
@@ -31,6 +31,7 @@ class Fits:
     of_all: Adapter = field(repr=False)
     images: int
     sha256: str
+    class_labels: bool = False
 
     def identity_settings(self) -> dict[str, Any]:
         """For `fair_tta._identity.describe`: the same images make the same fits, in any order and
@@ -58,9 +59,13 @@ class CrossFitted(Adapter):
     def note(self) -> str:
         """What a report says of it."""
         return (
-            f"cross-fitted on these {self.fits.images} images without labels; each is answered by "
+            f"cross-fitted on these {self.fits.images} images {self._labels}; each is answered by "
             f"one of {FOLDS} fits, which has not seen it."
         )
+
+    @property
+    def _labels(self) -> str:
+        return "and their class labels" if self.fits.class_labels else "without labels"
 
     def folds(self, images: Sequence[Image]) -> Iterator[tuple[Adapter, list[int]]]:
         """The fits, each with the places of the images that it answers."""
@@ -74,13 +79,15 @@ def cross_fit(
     adapters: Mapping[K, Adapter],
     features: Sequence[Tensor],
     digests: Sequence[str],
+    class_labels: Sequence[str] = (),
 ) -> dict[K, Adapter]:
     """Cross-fit the methods that need a reference; others stay as they are.
 
     Features are ``[images, 1, dim]`` in batches. The `image_digest` of an image decides its fold
-    and its place in the fit.
+    and its place in the fit. Each fit has class labels, if there are any, of its own images only.
     """
-    order, n = sorted(range(len(digests)), key=digests.__getitem__), len(digests)
+    keys, n = list(zip(digests, class_labels or digests, strict=True)), len(digests)
+    order = sorted(range(n), key=keys.__getitem__)
     seen = [[i for i in order if _fold(digests[i]) != fold] for fold in (*range(FOLDS), None)]
     if not all(seen):
         raise FairTTAError(
@@ -91,13 +98,24 @@ def cross_fit(
         few = f"with fewer than {FittedMethod.enough} what a method learns is uncertain."
         warnings.warn(f"cross-fitting on {n} images; {few}", SmallReferenceWarning, stacklevel=3)
     every, content = torch.cat([*features]), sha256(" ".join(sorted(digests)).encode())
+    labelled = sha256(repr([keys[i] for i in order]).encode())
     found = dict(adapters)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallReferenceWarning)  # of each fit
         for name, method in adapters.items():
             if not method.is_fitted:
-                *of_folds, of_all = (fit_parts(classifier, method, every[some]) for some in seen)
-                fits = Fits(tuple(of_folds), of_all, n, content.hexdigest())
+                uses = bool(class_labels) and isinstance(method, FitsClassLabels)
+                *of_folds, of_all = (
+                    fit_parts(
+                        classifier,
+                        method,
+                        every[some],
+                        class_labels=[class_labels[i] for i in some] if uses else None,
+                    )
+                    for some in seen
+                )
+                digest = (labelled if uses else content).hexdigest()
+                fits = Fits(tuple(of_folds), of_all, n, digest, uses)
                 found[name] = CrossFitted(method, fits)
     return found
 

@@ -1,8 +1,9 @@
 """Fitting on reference images: a method declares what it learns, the rest is here.
 
 A method that is fitted is a frozen dataclass with a field ``reference: Reference | None = None``
-that has one of two classes as base: `FitsImages`, or `FitsLabelledImages` if it needs to know the
-sensitive values of the reference images. It adds `learn`, `adapt`, and where it helps `prepare`.
+that has one of three classes as base: `FitsImages`, `FitsLabelledImages` if it needs to know the
+sensitive values of the reference images, or `FitsClassLabels` if it can use their classes. It adds
+`learn`, `adapt`, and where it helps `prepare`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
 from fair_tta._images.load import image_bar, is_single_image
+from fair_tta._images.stored import Features
 from fair_tta._linalg import of_length_one
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, ImageError, ModelError, SmallReferenceWarning
@@ -28,6 +31,9 @@ from fair_tta.methods._reference import Reference, TaskIdentity
 
 SensitiveLabels: TypeAlias = Iterable[str] | Mapping[str, Iterable[str]]
 """The name of a value for each image, or these by attribute."""
+
+ClassLabels: TypeAlias = Iterable[str | None] | Mapping[int, str]
+"""The class of each image, None where it is not known, or ``{place of an image: class}``."""
 
 
 def read_labels(
@@ -73,6 +79,23 @@ def _check_count(values: Mapping[str, Tensor], images: int) -> None:
             )
 
 
+def read_classes(labels: ClassLabels | None, names: Iterable[str]) -> tuple[dict[int, int], int]:
+    """``{place of an image: place of its class}``, and the least number of images."""
+    if labels is None:
+        return {}, 0
+    if isinstance(labels, str) or not hasattr(labels, "__iter__"):
+        raise FairTTAError(f"`labels` should be a class or None for each image (got {labels!r}).")
+    rows = dict(labels) if isinstance(labels, Mapping) else dict(enumerate(labels))
+    known = {place: name for place, name in rows.items() if name is not None}
+    places = {name: place for place, name in enumerate(names)}
+    wrong = [repr(name) for name in dict.fromkeys(known.values()) if name not in places]
+    wrong += [f"the place {i!r}" for i in rows if not isinstance(i, int) or i < 0]
+    if wrong:
+        should = f"be among the classes, {list(places)}, at places from 0 on"
+        raise FairTTAError(f"`labels` should {should} (got {', '.join(wrong[:3])}).")
+    return {i: places[name] for i, name in known.items()}, max(rows, default=-1) + 1
+
+
 @runtime_checkable
 class EncodesImages(Protocol):
     """What fitting needs of a classifier."""
@@ -97,39 +120,64 @@ class ReferenceBatch:
         features: ``[images, dim]`` unit features.
         values: ``{attribute: [images]}``, which of its values an image has, as whole numbers in
             the order of `Task.sensitive`; empty without labels.
+        classes: ``[images]``, places of their classes in the order of `Task.targets`, -1 where
+            they are not known.
     """
 
     features: Tensor
     values: Mapping[str, Tensor] = field(default_factory=dict)
+    classes: Tensor = field(default_factory=lambda: torch.empty(0))
 
 
-def encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[Tensor]:
-    """Features of images, `batch_size` at a time."""
+def compare(images: Any, task: Task) -> None:
+    """Warn if these are stored features that do not seem to belong to the text side."""
+    if isinstance(images, Features):
+        images.compare(torch.cat([task.target_features, *task.sensitive_features.values()]))
+
+
+def encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[Any]:
+    """Features of images, `batch_size` at a time; stored ones in chunks."""
     if is_single_image(images) or not hasattr(images, "__iter__"):
         raise ImageError(
             f"`images` should be many reference images (got one {type(images).__name__}; "
-            "features: `fit_encoded`)."
+            "features: Features(array))."
         )
-    stream = iter(images)
+    compare(images, classifier.task)
+    stream, is_stored = iter(images), isinstance(images, Features)
+    parts = iter(lambda: list(islice(stream, classifier.batch_size)), [])
     with image_bar(images, progress) as bar:
-        while part := list(islice(stream, classifier.batch_size)):
-            yield classifier.encode(part, with_views=False)
+        for part in images.chunks() if is_stored else parts:
+            yield part if is_stored else classifier.encode(part, with_views=False)
             bar.update(len(part))
 
 
-def _as_batches(features: Any) -> Iterable[Tensor]:
-    many = isinstance(features, Iterable) and not isinstance(features, Tensor)
+def _as_batches(features: Any) -> Iterable[Any]:
+    if isinstance(features, np.ndarray | Tensor) and features.ndim == 2:
+        features = Features(features)
+    if isinstance(features, Features):
+        return features.chunks()
+    many = isinstance(features, Iterable) and not isinstance(features, np.ndarray | Tensor)
     return features if many else [features]
 
 
-def check_features(features: Any, dim: int) -> None:
-    """Raise unless these are ``[images, views, dim]``, with at least one view."""
-    shape = list(features.shape) if isinstance(features, Tensor) else None
+def read_features(features: Any, like: Tensor) -> Tensor:
+    """Unit features ``[images, views, dim]`` with the dtype and on the device of `like`.
+
+    `features` are `Features`, or an array ``[images, views, dim]`` with at least one view.
+    """
+    if isinstance(features, np.ndarray | Tensor) and features.ndim == 2:
+        features = Features(features)
+    if isinstance(features, Features):
+        return features.unit(like)
+    shape = list(features.shape) if isinstance(features, np.ndarray | Tensor) else None
+    dim = like.shape[-1]
     if shape is None or shape[2:] != [dim] or shape[1] == 0:
         raise FairTTAError(
-            f"`features` should be what `encode` returns, [images, views, {dim}] (got "
-            f"{shape or type(features).__name__})."
+            f"`features` should be [images, {dim}], or what `encode` returns, [images, views, "
+            f"{dim}] (got {shape or type(features).__name__})."
         )
+    tensor = features if isinstance(features, Tensor) else torch.from_numpy(np.array(features))
+    return of_length_one(tensor.detach().to(like))
 
 
 def gather_batches(batches: Iterable[ReferenceBatch]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -198,7 +246,8 @@ class FittedMethod(Adapter):
         """What was learnt, if it is there, and fits the settings and the task."""
         reference, name = self.reference, type(self).__name__
         if reference is None:
-            images = "images, sensitive_labels" if self.needs.labels else "images"
+            given = {"sensitive_labels": self.needs.labels, "labels": self.needs.class_labels}
+            images = ", ".join(["images", *(what for what, needed in given.items() if needed)])
             raise FairTTAError(
                 f"{name} has seen no reference images yet: use what `{name}().fit(classifier, "
                 f"{images})` returns, for {self.enough} or more images, or `{name}.load(path)`."
@@ -223,6 +272,7 @@ class FittedMethod(Adapter):
         encoded: Iterable[Tensor],
         labels: SensitiveLabels | None = None,
         expected: int | None = None,
+        class_labels: ClassLabels | None = None,
     ) -> Self:
         name = type(self).__name__
         if not isinstance(classifier, EncodesImages):
@@ -231,10 +281,22 @@ class FittedMethod(Adapter):
             )
         classifier.encode([], with_views=False)  # makes it notice that its weights have changed
         task, images = classifier.task, 0
+        like = task.target_features.cpu().double()
         check_sensitive(self, task)
         values = read_labels(labels, task.sensitive) if self.needs.labels else {}
+        classes, labelled = read_classes(class_labels, task.targets)
+
+        def check_classes(images: int) -> None:
+            is_list = class_labels is not None and not isinstance(class_labels, Mapping)
+            if labelled > images or (is_list and labelled < images):
+                raise FairTTAError(
+                    f"`labels` should be as many as images, {images} (got {labelled}), with None "
+                    "where a class is not known, or {place of an image: class}."
+                )
+
         if expected is not None:
             _check_count(values, expected)
+            check_classes(expected)
 
         def batches() -> Iterator[ReferenceBatch]:
             nonlocal images
@@ -243,16 +305,17 @@ class FittedMethod(Adapter):
                     raise ModelError(
                         f"the weights of {task.backend.name} changed during `fit`: fit again."
                     )
-                check_features(features, task.target_features.shape[1])
-                v = of_length_one(features[:, 0].detach().cpu().double())
+                v = read_features(features, like)[:, 0]
                 if not bool(v.isfinite().all()):
                     raise not_finite(task)
                 here = {key: places[images : images + len(v)] for key, places in values.items()}
+                own = [classes.get(i, -1) for i in range(images, images + len(v))]
                 images += len(v)
                 if any(len(places) < len(v) for places in here.values()):
                     _check_count(values, images)
-                yield ReferenceBatch(v, here)
+                yield ReferenceBatch(v, here, torch.tensor(own, device="cpu"))
             _check_count(values, images)
+            check_classes(images)
             if not images:
                 raise FairTTAError(
                     f"`images` should be reference images, {self.enough} or more (got none)."
@@ -294,13 +357,13 @@ class FitsImages(FittedMethod):
         """
         return self._fit(classifier, encoded(classifier, images, progress))
 
-    def fit_encoded(self, classifier: EncodesImages, features: Tensor | Iterable[Tensor]) -> Self:
-        """`fit` from the features of `FairTPTClassifier.encode`.
+    def fit_encoded(self, classifier: EncodesImages, features: Any) -> Self:
+        """`fit` from features: stored ones, or those of `FairTPTClassifier.encode`.
 
         Args:
             classifier: whose model and prompts it is for.
-            features: ``[images, views, dim]``, of any length, of which the first view counts, or
-                such batches.
+            features: ``[images, dim]`` or ``[images, views, dim]``, of any length, of which the
+                first view counts, or such batches.
         """
         return self._fit(classifier, _as_batches(features))
 
@@ -334,8 +397,53 @@ class FitsLabelledImages(FittedMethod):
     def fit_encoded(
         self,
         classifier: EncodesImages,
-        features: Tensor | Iterable[Tensor],
+        features: Any,
         sensitive_labels: SensitiveLabels,
+    ) -> Self:
+        """`fit` from features: stored ones, or those of `FairTPTClassifier.encode`.
+
+        Args:
+            classifier: whose model and prompts it is for.
+            features: ``[images, dim]`` or ``[images, views, dim]``, of any length, of which the
+                first view counts, or such batches.
+            sensitive_labels: as for `fit`.
+        """
+        return self._fit(classifier, _as_batches(features), sensitive_labels)
+
+
+class FitsClassLabels(FittedMethod):
+    """Makes a method one that can use the classes of some reference images, never their attributes.
+
+    It has to have them where its `needs` have `class_labels`.
+    """
+
+    def fit(
+        self,
+        classifier: EncodesImages,
+        images: Iterable[Any],
+        labels: ClassLabels | None = None,
+        *,
+        progress: bool = False,
+    ) -> Self:
+        """The same method with what it has learnt from reference images; this one stays as it is.
+
+        Args:
+            classifier: whose model and prompts it is for; its adapter and views do not matter.
+            images: `enough` or more, of the groups that will be met, in about the shares in which
+                they will be met. Read `batch_size` at a time, and not kept.
+            labels: for each image its class, None where it is not known, or ``{place of an image:
+                class}``.
+            progress: show a progress bar.
+        """
+        expected = len(images) if isinstance(images, Sized) else None
+        features = encoded(classifier, images, progress)
+        return self._fit(classifier, features, expected=expected, class_labels=labels)
+
+    def fit_encoded(
+        self,
+        classifier: EncodesImages,
+        features: Tensor | Iterable[Tensor],
+        labels: ClassLabels | None = None,
     ) -> Self:
         """`fit` from the features of `FairTPTClassifier.encode`.
 
@@ -343,23 +451,26 @@ class FitsLabelledImages(FittedMethod):
             classifier: whose model and prompts it is for.
             features: ``[images, views, dim]``, of any length, of which the first view counts, or
                 such batches.
-            sensitive_labels: as for `fit`.
+            labels: as for `fit`.
         """
-        return self._fit(classifier, _as_batches(features), sensitive_labels)
+        return self._fit(classifier, _as_batches(features), class_labels=labels)
 
 
 def fit_parts(
     classifier: EncodesImages,
     method: Any,
-    features: Tensor | Iterable[Tensor],
+    features: Any,
     labels: SensitiveLabels | None = None,
+    class_labels: ClassLabels | None = None,
 ) -> Any:
     """A method, or the parts of a chain that need it, fitted on features of reference images."""
     if method.is_fitted:
         return method
     if isinstance(method, Chained):
-        parts = (fit_parts(classifier, part, features, labels) for part in method.parts)
-        return Chained(*parts)
+        given = features, labels, class_labels
+        return Chained(*(fit_parts(classifier, part, *given) for part in method.parts))
+    if isinstance(method, FitsClassLabels):
+        return method.fit_encoded(classifier, features, class_labels)
     return method.fit_encoded(classifier, features, *([labels] * method.needs.labels))
 
 

@@ -22,6 +22,7 @@ from fair_tta._io import write_whole
 from fair_tta._linalg import unit
 from fair_tta._models.borrow import borrowed, made_once
 from fair_tta._models.load import model_name
+from fair_tta._models.stored import sees_images
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
 
@@ -37,7 +38,8 @@ class TaskIdentity:
         model: what the model is called in messages; the same weights may have other names.
         scale: inverse temperature.
         prompts: names and sentences, as JSON has them.
-        features: ``[prompts + 1, dim]`` of the prompts and the probe, in float32 on the CPU.
+        features: ``[prompts + 1, dim]`` of the prompts and the probe, in float32 on the CPU;
+            without the probe if there is no image encoder.
     """
 
     model: str
@@ -54,9 +56,10 @@ class TaskIdentity:
             "sensitive": task.sensitive,
             "template": {"target": sentences["target"], "sensitive": sentences["sensitive"]},
         }
-        with borrowed(task.backend):
-            probe = unit(task.backend.encode_images([probe_image()]))
-        every = [task.target_features, *task.sensitive_features.values(), probe]
+        every = [task.target_features, *task.sensitive_features.values()]
+        if sees_images(task.backend):
+            with borrowed(task.backend):
+                every.append(unit(task.backend.encode_images([probe_image()])))
         features = torch.cat(every).to("cpu", torch.float32)
         return cls(model_name(task.backend), task.scale, prompts, features)
 
@@ -73,13 +76,16 @@ class TaskIdentity:
             for name, own in self.prompts.items()
             if json.dumps(own) != json.dumps(other.prompts.get(name))  # the order of names counts
         ]
-        same_shape = self.features.shape == other.features.shape
-        if not same_shape or cosine_similarity(self.features, other.features).min() < _ALIKE:
+        rows = min(len(self.features), len(other.features))  # one may lack the probe
+        own, here = self.features[:rows], other.features[:rows]
+        if own.shape != here.shape or cosine_similarity(own, here).min() < _ALIKE:
             differences.append(("another model or other weights", self.model, other.model))
         if not math.isclose(self.scale, other.scale, rel_tol=_SAME_SCALE):
             differences.append(("another `scale`", f"{self.scale:g}", f"{other.scale:g}"))
-        for kind, own, here in differences[:1]:
-            raise FairTTAError(f"{what} was fitted with {kind}, {own} (got {here}): fit it again.")
+        for kind, fitted, now in differences[:1]:
+            raise FairTTAError(
+                f"{what} was fitted with {kind}, {fitted} (got {now}): fit it again."
+            )
 
 
 _FORMAT = "fair-tta/reference/1"
@@ -155,10 +161,7 @@ class Reference:
                 about["model"], about["scale"], about["prompts"], tensors.pop("identity")
             )
             method = about["method"]
-            settings = {  # JSON makes lists of tuples
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in about["settings"].items()
-            }
+            settings = {name: _frozen(value) for name, value in about["settings"].items()}
             tensors = {name.removeprefix("learnt."): value for name, value in tensors.items()}
             shaping = {name: settings[name] for name in learnt_with.get(method, ())}
             reference = cls(method, about["images"], identity, tensors, shaping)
@@ -227,6 +230,11 @@ def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
         content.update(_json([name, str(value.dtype), list(value.shape)]).encode())
         content.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
     return content.hexdigest()
+
+
+def _frozen(value: Any) -> Any:
+    """JSON makes lists of tuples."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _check_types(about: Mapping[str, Any], features: Tensor) -> None:

@@ -70,10 +70,11 @@ def with_settings(name: str, default: Any, settings: Mapping[str, str]) -> Any:
         if dot:
             inner.setdefault(key, {})[rest] = text
             continue
-        before = getattr(default, key)
+        before = "" if fields[key].default is None else getattr(default, key)
         if fields[key].type in ("float", float) and isinstance(before, int):
             before = float(before)
-        values[key] = _value(f"{name}:{key}", before, text)
+        is_none = fields[key].default is None and text == "none"  # as `describe_settings` has it
+        values[key] = None if is_none else _value(f"{name}:{key}", before, text)
     for key, deeper in inner.items():
         value = values.get(key, getattr(default, key))
         if not dataclasses.is_dataclass(value):
@@ -95,7 +96,8 @@ def describe_settings(kind: type[Any]) -> Iterator[tuple[str, str]]:
 def _settable(method: Any) -> list[dataclasses.Field[Any]]:
     """The fields that can be written; functions, which are None by default, cannot."""
     fields = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
-    return [field for field in fields if field.init and field.default is not None]
+    written = (f for f in fields if f.default is not None or str(f.type).startswith("str "))
+    return [field for field in written if field.init]
 
 
 def _value(where: str, default: Any, text: str) -> Any:
@@ -243,6 +245,7 @@ ADAPTERS: dict[str, type[Any]] = {
     "memo": adapters.MEMO,
     "sar": adapters.SAR,
     "tent": adapters.Tent,
+    "ttr": adapters.TTR,
     "umfc": adapters.UMFC,
     "tpt": adapters.TPT,
     "seraser": adapters.SEraser,
@@ -253,9 +256,12 @@ ADAPTERS: dict[str, type[Any]] = {
     "partial-projection": adapters.PartialProjection,
     "perception-clip": adapters.PerceptionCLIP,
     "roboshot": adapters.RoboShot,
+    "sem": adapters.SEM,
     "view-control": adapters.ViewControl,
     "bend-vlm": adapters.BendVLM,
     "logit-balance": adapters.LogitBalance,
+    "share-balance": adapters.ShareBalance,
+    "balanced-head": adapters.BalancedHead,
     "tie": adapters.TIE,
     "tie-star": adapters.TIEStar,
     "fair-tpt": adapters.FairTPT,

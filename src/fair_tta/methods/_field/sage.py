@@ -34,7 +34,8 @@ class SAGE(Adapter):
     public code averages text features and normalises them again, which is the same for ``keep=1``.
     The paper takes the 80 templates of ImageNet. Unless you give templates, ours are the
     classifier's own target sentence alone and after nine neutral openings ("A blurry photo."),
-    because a phrase such as "with blond hair" does not fit into the templates of others.
+    because a phrase such as "with blond hair" does not fit into the templates of others; of a
+    classifier with several templates they are these.
 
     Args:
         templates: sentences with a slot for the target, into which your phrases go.
@@ -70,8 +71,8 @@ class SAGE(Adapter):
 
     def sentences(self, task: Task) -> list[str]:
         """All sentences, template by template."""
-        own = write_out(task.templates.target)
-        templates = [opening + own for opening in OPENINGS]
+        own = [write_out(one.target) for one in (task.templates, *task.templates.others)]
+        templates = own if len(own) > 1 else [opening + own[0] for opening in OPENINGS]
         return [
             fill(parse_sentence("templates", template, {TARGET}), {TARGET: phrase}).text
             for template in (templates if self.templates is None else self.templates)

@@ -21,11 +21,11 @@ from fair_tta.methods._reference import Reference
 _STARTS, _ROUNDS = 40, 100
 
 
-def k_means(points: Tensor, clusters: int) -> Tensor:
+def k_means(points: Tensor, clusters: int, starts: int = _STARTS) -> Tensor:
     """Centres of clusters: ``[points, dim] -> [clusters, dim]``.
 
-    Of forty starts, each with centres far apart (k-means++) and a seed of its own, the one with the
-    smallest sum of squared distances.
+    Of several starts, each with centres far apart (k-means++) and a seed of its own, the one with
+    the smallest sum of squared distances.
     """
     distinct = points.unique(dim=0)
     if len(distinct) <= clusters:
@@ -33,11 +33,11 @@ def k_means(points: Tensor, clusters: int) -> Tensor:
         return few
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a cluster without points keeps its centre
-        starts = [
+        found = [
             torch.from_numpy(kmeans2(points.numpy(), clusters, _ROUNDS, minit="++", seed=seed)[0])
-            for seed in range(_STARTS)
+            for seed in range(starts)
         ]
-    return min(starts, key=lambda found: float(torch.cdist(points, found).amin(1).square().sum()))
+    return min(found, key=lambda some: float(torch.cdist(points, some).amin(1).square().sum()))
 
 
 def nearest_centre(points: Tensor, centres: Tensor) -> Tensor:

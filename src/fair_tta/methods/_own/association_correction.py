@@ -7,17 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fair_tta._linalg import centred
 from fair_tta._prompts.task import Task
-from fair_tta.methods._base import (
-    Needs,
-    Outcome,
-    Texts,
-    UsesTexts,
-    check_from_zero,
-    contained_share,
-    perceived_direction,
-    softmax,
-)
+from fair_tta.methods._base import Needs, Outcome, Texts, UsesTexts, check_from_zero, softmax
 
 
 @dataclass(frozen=True)
@@ -51,9 +43,13 @@ class AssociationCorrection(UsesTexts):
 
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
         image = features[:, :1]
-        taken = torch.zeros_like(image)
+        logits = task.logits(image, texts.target)
         for values in texts.sensitive.values():
-            direction = perceived_direction(task, image, values)
-            taken = taken + contained_share(image, direction) * direction
-        added = task.logits(taken, texts.target)
-        return Outcome(softmax(task.logits(image, texts.target) - self.strength * added))
+            # All from products with the prompts: nothing of the size of the features is made.
+            perceived, z = task.logits(image, values), centred(values, -2)
+            p, tiny = perceived.softmax(-1), torch.finfo(image.dtype).tiny
+            along = (p * centred(perceived, -1)).sum(-1, keepdim=True) / task.scale  # <v, d>
+            length = (p @ (z @ z.mT) * p).sum(-1, keepdim=True)  # |d|^2
+            share = (along / length.clamp(min=tiny)).clamp(0, 1)
+            logits = logits - self.strength * share * (p @ task.logits(z, texts.target))
+        return Outcome(softmax(logits))

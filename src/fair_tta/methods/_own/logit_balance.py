@@ -6,14 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from fair_tta._linalg import centred
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, check_number
 from fair_tta.methods._base import Needs, Outcome, check_from_zero, softmax
 from fair_tta.methods._fitted import FitsImages, ReferenceBatch
+from fair_tta.methods._own.offsets import (
+    balancing_offsets,
+    group_logits,
+    mean_logits,
+    subtract,
+)
 from fair_tta.methods._reference import Reference
 
 
@@ -55,37 +59,15 @@ class LogitBalance(FitsImages):
 
     def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """``means.ATTRIBUTE`` is b, ``[values, targets]``, and ``shares.ATTRIBUTE`` pi."""
-        weights: dict[str, Any] = dict.fromkeys(task.sensitive, 0)  # sums of w q
-        logits: dict[str, Any] = dict.fromkeys(task.sensitive, 0)  # sums of w q u
-        for batch in batches:
-            v = batch.features
-            u = centred(task.logits(v, task.target_features.to(v)), -1)
-            q = u.softmax(-1)
-            for name, values in task.sensitive_features.items():
-                w = task.logits(v, values.to(v)).softmax(-1)
-                weights[name] = weights[name] + torch.einsum("ns,ny->sy", w, q)
-                logits[name] = logits[name] + torch.einsum("ns,ny,nc->syc", w, q, u)
-        learnt, tiny = {}, torch.finfo(torch.float64).tiny
-        for name, total in weights.items():
-            learnt[f"means.{name}"] = (logits[name] / total[..., None].clamp(min=tiny)).mean(1)
-            learnt[f"shares.{name}"] = total.sum(1) / total.sum()
-        return learnt
+        return mean_logits(group_logits(task, batch.features) for batch in batches)
 
     def prepare(self, task: Task, learnt: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """What is taken for each perceived value: ``{attribute: [values, targets]}``."""
-        taken = {}
-        for name in task.sensitive:
-            b, shares = learnt[f"means.{name}"], learnt[f"shares.{name}"]
-            taken[name] = self.strength * (b - self.keep_prior * shares @ b)
-        return taken
+        settings = self.strength, self.keep_prior
+        return {name: balancing_offsets(learnt, name, *settings) for name in task.sensitive}
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        image = features[:, :1]
-        logits = task.logits(image, task.target_features)
-        for name, taken in self.prepared(task).items():
-            perceived = task.logits(image, task.sensitive_features[name]).softmax(-1)
-            logits = logits - perceived @ taken
-        return Outcome(softmax(logits))
+        return Outcome(softmax(subtract(group_logits(task, features[:, :1]), self.prepared(task))))
 
     def online(self, *_: Any, **__: Any) -> None:
         """Removed in version 0.3: raises an error that names the replacement."""
