@@ -214,7 +214,7 @@ def test_no_images_have_features_too(backend: TransformersBackend, views: Any) -
 @pytest.mark.parametrize(
     ("features", "got"),
     [
-        (torch.zeros(2, 3), "[2, 3]"),
+        (torch.zeros(3), "[3]"),
         (torch.zeros(2, 0, 16), "[2, 0, 16]"),
         (torch.zeros(2, 1, 5), "[2, 1, 5]"),
         ([[1.0]], "list"),
@@ -224,8 +224,8 @@ def test_features_that_are_none_of_ours(clf: FairTPTClassifier, features: Any, g
     with pytest.raises(FairTTAError) as error:
         clf.predict_encoded(features)
     dim = clf.encode([picture()]).shape[2]
-    should = f"`features` should be what `encode` returns, [images, views, {dim}] (got {got})."
-    assert str(error.value) == should
+    should = f"or what `encode` returns, [images, views, {dim}] (got {got})."
+    assert str(error.value) == f"`features` should be [images, {dim}], {should}"
     with pytest.raises(FairTTAError, match=re.escape(should.partition(" (got")[0])):
         LogitBalance().fit_encoded(clf, features)
 
@@ -556,7 +556,7 @@ def test_scaling_image_features_changes_nothing(backend: TransformersBackend) ->
         ({"template": "a photo"}, PromptError, "should have a slot for the target"),
         ({"template": "a {target}"}, PromptError, "`template` has no slot for them"),
         ({"template": "{target} {sensitive}"}, PromptError, "words besides its slots"),
-        ({"template": 3}, PromptError, "should be a sentence or Templates"),
+        ({"template": 3}, PromptError, "should be a sentence, a list of sentences or Templates"),
         ({"template": "a {target} {sensitive}" + " very" * 80}, PromptError, "at most 77"),
         ({"targets": ["cat", "very " * 80 + "dog"]}, PromptError, "at most 77"),
         ({"adapter": ZeroShot}, FairTTAError, r"`adapter` should be an instance"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fair_tta._cache import Cache
+    from fair_tta._images.stored import Features
     from fair_tta._images.views import AugMix
     from fair_tta._prompts.templates import Templates
     from fair_tta.auditing import Audit, Examination, audit, compare
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         DamagedRowWarning,
         DatasetError,
         FairTTAError,
+        FeatureMismatchWarning,
         ImageError,
         ModelError,
         PromptError,
@@ -29,10 +31,12 @@ if TYPE_CHECKING:
     from fair_tta.methods import (
         TPT,
         AssociationCorrection,
+        BalancedHead,
         FairTPT,
         FairTPTMO,
         LogitBalance,
         OrthCali,
+        ShareBalance,
         ViewControl,
         Zero,
         ZeroShot,
@@ -50,6 +54,7 @@ __all__ = [
     "AssociationCorrection",
     "Audit",
     "AugMix",
+    "BalancedHead",
     "Cache",
     "DamagedRowWarning",
     "DatasetError",
@@ -59,6 +64,8 @@ __all__ = [
     "FairTPTClassifier",
     "FairTPTMO",
     "FairTTAError",
+    "FeatureMismatchWarning",
+    "Features",
     "FixedRate",
     "ImageError",
     "LogitBalance",
@@ -66,6 +73,7 @@ __all__ = [
     "OrthCali",
     "Prediction",
     "PromptError",
+    "ShareBalance",
     "SmallGroupWarning",
     "SmallReferenceWarning",
     "StoreError",
@@ -88,14 +96,16 @@ def _by_name(names_of: dict[str, str]) -> dict[str, str]:
 _MODULE = _by_name(
     {
         "_cache": "Cache",
+        "_images.stored": "Features",
         "_images.views": "AugMix",
         "_prompts.templates": "Templates",
         "auditing": "Audit Examination audit compare",
         "classifier": "FairTPTClassifier",
         "errors": "FairTTAError ImageError PromptError ModelError TowerError DatasetError "
-        "StoreError SmallGroupWarning SmallReferenceWarning DamagedRowWarning",
+        "StoreError SmallGroupWarning SmallReferenceWarning DamagedRowWarning "
+        "FeatureMismatchWarning",
         "methods": "ZeroShot TPT Zero OrthCali FairTPT FairTPTMO LogitBalance "
-        "AssociationCorrection ViewControl",
+        "ShareBalance BalancedHead AssociationCorrection ViewControl",
         "methods._registry": "load_adapter",
         "methods._tuning.rates": "ELRA FixedRate",
         "pipeline": "FairPipeline",

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from fair_tta._images.vision import probe_image
 from fair_tta._linalg import unit
 from fair_tta._models.load import model_name, model_origin
+from fair_tta._models.stored import sees_images
 from fair_tta._prompts.templates import Templates
 
 _PACKAGES = "torch transformers open_clip_torch torchjd numpy pillow opencv-python-headless"
@@ -200,10 +201,11 @@ def feature_identity(backend: Any, views: Any) -> dict[str, Any]:
     model = getattr(backend, "model", None)
     weights = weights_hash(model) if isinstance(model, nn.Module) else None
     preprocess: Callable[[list[Image.Image]], Tensor | None] | None
-    preprocess = getattr(backend, "preprocess", None)
+    sees = sees_images(backend)  # else features are stored
+    preprocess = getattr(backend, "preprocess", None) if sees else None
     pixels = None if preprocess is None else preprocess([probe_image()])
     with torch.no_grad():
-        features = backend.encode_images([probe_image()])
+        features = backend.encode_images([probe_image()]) if sees else torch.empty(0)
     return {
         "weights": weights or f"features {_tensor_digest(unit(features).half())}",
         "architecture": None if weights is None else content_digest(repr(model).encode()),

@@ -25,11 +25,12 @@ from fair_tta._images.load import (
     in_turn,
     is_single_image,
 )
+from fair_tta._images.stored import CHUNK, Features, are_stored, stack
 from fair_tta._images.views import AugMix
 from fair_tta._images.vision import Vision
-from fair_tta._linalg import of_length_one
 from fair_tta._models import Backend
 from fair_tta._models.load import load, with_compiled_vision
+from fair_tta._models.stored import TextTable, sees_images
 from fair_tta._prompts.task import CurrentTask, Task
 from fair_tta._prompts.templates import (
     Names,
@@ -39,11 +40,11 @@ from fair_tta._prompts.templates import (
     parse_template,
 )
 from fair_tta.errors import FairTTAError, ImageError, check_count, check_number
-from fair_tta.methods import FairTPT, ZeroShot
+from fair_tta.methods import AssociationCorrection, FairTPT, ZeroShot
 from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, not_finite
 from fair_tta.methods._cross_fit import CrossFitted
-from fair_tta.methods._fitted import check_features
-from fair_tta.methods._predictions import to_predictions
+from fair_tta.methods._fitted import compare, read_features
+from fair_tta.methods._predictions import fetch, is_own, to_predictions
 from fair_tta.methods._registry import Adapters, find_adapter
 from fair_tta.prediction import Prediction, facts_table
 
@@ -69,11 +70,13 @@ class FairTPTClassifier:
         targets: names of the classes, or ``{label: phrase}``.
         sensitive: names of the values of the attribute that should not matter, ``{label: phrase}``,
             or ``{attribute: names}`` for several attributes.
-        template: a sentence with the slots ``{target}`` and ``{sensitive}``, or `Templates`; if
+        template: a sentence with the slots ``{target}`` and ``{sensitive}``, or `Templates`; a
+            list of these is an ensemble: features are the unit mean of those of all sentences. If
             None ``"a photo of a {target}."``, with ``{sensitive}`` before the target if there are
             sensitive names.
         adapter: the method, or its name on the command line such as ``"fair-tpt:lam=10"``;
-            `FairTPT()` if sensitive names are given and `ZeroShot()` otherwise.
+            `FairTPT()` if sensitive names are given (`AssociationCorrection()` without an image
+            encoder) and `ZeroShot()` otherwise.
         processor: for a transformers model that does not know its own, its processor or
             ``(image_processor, tokenizer)``.
         scale: inverse temperature of the softmax; the model's own if None.
@@ -107,7 +110,7 @@ class FairTPTClassifier:
         model: Any,
         targets: Names,
         sensitive: Names | Mapping[str, Names] | None = None,
-        template: str | Templates | None = None,
+        template: str | Templates | Sequence[str | Templates] | None = None,
         *,
         adapter: Adapter | str | None = None,
         processor: Any = None,
@@ -139,10 +142,56 @@ class FairTPTClassifier:
         )
         self.vision = Vision(self.backend, views, seed, self.cache)
         self.batch_size = min(batch_size, sys.maxsize)
-        default = FairTPT() if attributes else ZeroShot()
+        tuned = FairTPT() if sees_images(self.backend) else AssociationCorrection()
+        default = tuned if attributes else ZeroShot()
         method = default if adapter is None else find_adapter(adapter)
         self.adapter: Adapter = check_adapter(method, self.task)
+        if not sees_images(self.backend):
+            _ = self.task.scale  # a text tower may not know it
         self._has_logged_cost = False
+
+    @classmethod
+    def from_features(
+        cls,
+        text_features: Mapping[str, Any],
+        targets: Names,
+        sensitive: Names | Mapping[str, Names] | None = None,
+        template: str | Templates | None = None,
+        *,
+        scale: float = 100.0,
+        adapter: Adapter | str | None = None,
+        batch_size: int = 16,
+        cache: Cache | None = None,
+    ) -> Self:
+        """A classifier of stored features with stored text features, without any model.
+
+        Pass `Features` wherever images are taken.
+
+        Args:
+            text_features: ``{prompt: [dim]}`` of the sentences that the template makes, in the
+                words of the prompt; others may be there too.
+            targets: as for the classifier, and so all below.
+            sensitive: names of the values of the attribute that should not matter.
+            template: a sentence with the slots ``{target}`` and ``{sensitive}``.
+            scale: inverse temperature of the softmax, ``exp(logit_scale)`` of the model.
+            adapter: the method; `AssociationCorrection()` if sensitive names are given.
+            batch_size: how many images are worked on at once, where they come one by one.
+            cache: where features of prompts are kept.
+
+        Raises:
+            PromptError: `text_features` lack a prompt.
+            ModelError: the method needs views, pixels or a text tower.
+
+        Example:
+            >>> texts = {"a photo of a cat.": [1.0, 0.0], "a photo of a dog.": [0.0, 1.0]}
+            >>> clf = FairTPTClassifier.from_features(texts, ["cat", "dog"])
+            >>> clf.predict(Features(np.array([[0.9, 0.1]])))[0].label
+            'cat'
+        """
+        return cls(
+            TextTable(text_features, scale), targets, sensitive, template,
+            adapter=adapter, scale=scale, batch_size=batch_size, cache=cache,
+        )  # fmt: skip
 
     def with_adapter(self, adapter: Adapter | str) -> Self:
         """The same classifier with another method; features of prompts and views are shared."""
@@ -190,7 +239,7 @@ class FairTPTClassifier:
             "model": self.backend.name,
             "targets": ", ".join(self.targets),
             **{f"sensitive: {a}": ", ".join(names) for a, names in self.sensitive.items()},
-            **{f"prompt: {name}": text for name, text in sentences.items() if text is not None},
+            **{f"prompt: {name}": str(text) for name, text in sentences.items() if text},
             "adapter": repr(self.adapter),
             "views": repr(self.vision.views),
         }
@@ -214,7 +263,7 @@ class FairTPTClassifier:
 
         Args:
             images: one image (PIL image, path, bytes, array or tensor), a list, tuple, 4-D array
-                or 4-D tensor of images, or any iterable.
+                or 4-D tensor of images, any iterable, or `Features`.
             progress: show a progress bar.
 
         Returns:
@@ -231,9 +280,20 @@ class FairTPTClassifier:
         return list(stream) if is_batch else stream
 
     def predict_proba(self, images: Any, *, progress: bool = False) -> npt.NDArray[np.float64]:
-        """Probabilities in the order of `targets`: ``[targets]``, or ``[images, targets]``."""
+        """Probabilities in the order of `targets`: ``[targets]``, or ``[images, targets]``.
+
+        Of `Features`, of which there may be millions, nothing else is computed.
+        """
         if is_single_image(images):
             return np.array(list(self.predict(images).probabilities.values()))
+        if isinstance(images, Features):
+            compare(images, self.task)
+            with image_bar(images, progress) as bar:
+                parts = []
+                for chunk in images.chunks():
+                    parts.append(self._probabilities(chunk))
+                    bar.update(len(chunk))
+            return np.concatenate(parts)
         stream = self._stream(checked_images(images), progress)
         rows = [list(p.probabilities.values()) for p in stream]
         return np.array(rows, dtype=np.float64).reshape(-1, len(self.targets))
@@ -278,7 +338,15 @@ class FairTPTClassifier:
         return examine_classifier(self, images, adapters, progress=progress)
 
     def mitigate(
-        self, images: Any, labels: Any = None, sensitive: Any = None, *, progress: bool = False
+        self,
+        images: Any,
+        labels: Any = None,
+        sensitive: Any = None,
+        *,
+        class_shares: Mapping[str, float] | None = None,
+        use_labels: bool = False,
+        clusters: Any = None,
+        progress: bool = False,
     ) -> Mitigation:
         """A method fitted on these images, ready to use; labels show whether one helps, and which.
 
@@ -286,13 +354,16 @@ class FairTPTClassifier:
         """
         from fair_tta.auditing import mitigate_classifier
 
-        return mitigate_classifier(self, images, labels, sensitive, progress=progress)
+        more: Any = {"class_shares": class_shares, "use_labels": use_labels, "clusters": clusters}
+        return mitigate_classifier(self, images, labels, sensitive, **more, progress=progress)
 
     def _stream(self, images: Iterable[Any], progress: bool) -> Iterator[Prediction]:
         batches = ahead if are_files(images) else in_turn
+        size = max(self.batch_size, CHUNK) if isinstance(images, Features) else self.batch_size
+        compare(images, self.task)
         self._log_cost(images)
         with image_bar(images, progress) as bar:
-            for batch in batches(images, self.vision.load, self.batch_size):
+            for batch in batches(images, self.vision.load, size):
                 answers = self._predict_batch(batch.images)
                 batch.settle()
                 bar.update(len(answers))
@@ -337,35 +408,58 @@ class FairTPTClassifier:
                 count = self.vision.count if with_views else 1
                 dim = task.target_features.shape[1]
                 return task.target_features.new_empty(0, count or 1, dim)
-            return self.vision.features(loaded, with_views)
+            return self._encode(task, loaded, with_views)
 
-    def predict_encoded(
-        self, features: Tensor, *, images: Sequence[Image] = ()
-    ) -> list[Prediction]:
-        """Predictions from the features of `encode`, as `predict` makes them.
+    def _encode(self, task: Task, images: Sequence[Any], with_views: bool) -> Tensor:
+        if not are_stored(images):
+            return self.vision.features(images, with_views)
+        if with_views or self.adapter.needs.pixels:
+            raise FairTTAError(
+                "stored features have neither pixels nor further views (`with_views`): choose a "
+                "method that works on features, such as with_adapter('association-correction')."
+            )
+        return stack(images, task.target_features)
+
+    def predict_encoded(self, features: Any, *, images: Sequence[Image] = ()) -> list[Prediction]:
+        """Predictions from features, as `predict` makes them.
 
         Args:
-            features: ``[images, views, dim]``, of any length: only where they point to counts.
+            features: those of `encode`, ``[images, views, dim]``, or stored ones, ``[images,
+                dim]``, of numpy or torch, and of any length: only where they point to counts.
+                ``predict_proba(Features(array))`` gives an array instead.
             images: that they are of; only a cross-fitted method looks at them.
 
         Raises:
             FairTTAError: features of another shape, or an adapter that needs the images.
         """
+        if isinstance(features, np.ndarray | Tensor) and features.ndim == 2:
+            features = Features(features)
+        if isinstance(features, Features):
+            return list(self._stream(features, False))
         with self._current.borrow() as task:
-            own = task.target_features
-            check_features(features, own.shape[1])
-            if not len(features):
-                return []
-            return self._from_features(task, of_length_one(features.to(own)), images)
+            unit = read_features(features, task.target_features)
+            return self._from_features(task, unit, images) if len(unit) else []
 
-    def _predict_batch(self, images: list[Image]) -> list[Prediction]:
+    def _predict_batch(self, images: Sequence[Any]) -> list[Prediction]:
         """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
         if not images:
             return []
         with self._current.borrow() as task:
             needs = self.adapter.needs
-            features = self.vision.features(images, needs.views and not needs.pixels)
+            features = self._encode(task, images, needs.views and not needs.pixels)
             return self._from_features(task, features, images)
+
+    def _probabilities(self, features: Features) -> npt.NDArray[np.float64]:
+        """What `_predict_batch` finds, ``[images, targets]``, by the shortest way there is."""
+        adapter = self.adapter
+        with self._current.borrow() as task:
+            if is_own(adapter) and not isinstance(adapter, CrossFitted):
+                encoded = self._encode(task, features, adapter.needs.views)
+                found = adapter.adapt(task, encoded).probabilities
+                if bool(found.isfinite().all()):
+                    return fetch({0: found})[0].numpy()
+            answers = self._predict_batch(features)
+            return np.array([list(answer.probabilities.values()) for answer in answers])
 
     def _from_features(
         self, task: Task, features: Tensor, images: Sequence[Image] = ()

@@ -12,6 +12,7 @@ __all__ = [
     "DamagedRowWarning",
     "DatasetError",
     "FairTTAError",
+    "FeatureMismatchWarning",
     "ImageError",
     "ModelError",
     "PromptError",
@@ -58,7 +59,7 @@ class ModelError(FairTTAError):
 
 
 class TowerError(ModelError):
-    """A tower does not let token embeddings or weights be replaced, so it cannot be tuned."""
+    """A tower does not let embeddings or weights be replaced, or has no features of patches."""
 
 
 class DatasetError(FairTTAError):
@@ -84,6 +85,10 @@ class SmallGroupWarning(UserWarning):
 
 class SmallReferenceWarning(UserWarning):
     """A method was fitted on few images."""
+
+
+class FeatureMismatchWarning(UserWarning):
+    """Stored features do not seem to come from the model of the text features."""
 
 
 class DamagedRowWarning(UserWarning):

@@ -16,11 +16,13 @@ from torch import Tensor
 
 from fair_tta._cache import Cache
 from fair_tta._images.draw import render_batch
-from fair_tta._images.load import ImageInput, check_enlarged, load_image
+from fair_tta._images.load import check_enlarged, load_image
+from fair_tta._images.stored import StoredFeature
 from fair_tta._images.views import AugMix, Views, check_arrays, content_generator
 from fair_tta._linalg import unit
 from fair_tta._models.borrow import made_once
 from fair_tta._models.protocol import Backend
+from fair_tta._models.stored import no_images, sees_images
 from fair_tta.errors import FairTTAError, ImageError, ModelError, check_count
 
 _PROBE_EDGE = 96  # of the images that show what preprocessing does
@@ -94,6 +96,13 @@ def takes_images(backend: Backend) -> Iterator[None]:
     """Raise `ModelError` if the model takes no image at all; an error about one image stays."""
     try:
         yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
+            raise
+        raise ModelError(
+            f"there is not enough memory for these images in {backend.name}: try a smaller "
+            "`batch_size`, and look at the sizes in its image processor."
+        ) from error
     except _REFUSALS as error:
         if isinstance(error, FairTTAError):
             raise
@@ -137,8 +146,15 @@ class Vision:
         self.cache = cache
         self._owner = object()  # of its entries in the cache
 
-    def load(self, image: ImageInput) -> Image.Image:
-        """`load_image`, but refuse what the model's preprocessing would blow up."""
+    def load(self, image: Any) -> Any:
+        """`load_image`, but refuse what the model's preprocessing would blow up.
+
+        A stored feature stays as it is.
+        """
+        if isinstance(image, StoredFeature):
+            return image
+        if not sees_images(self.backend):
+            no_images()
         loaded = load_image(image)
         if max(loaded.size) > _ANY_MODEL * min(loaded.size):
             spec = self._pixel_spec
@@ -299,9 +315,10 @@ def pixels_at_once(size: Sequence[int], device: torch.device | None = None) -> i
     return max(1, most * _SIZE[0] * _SIZE[1] // (size[0] * size[1]))
 
 
-def image_digest(image: Image.Image) -> str:
-    """By which the content of a loaded image is known."""
-    digest = blake2b(repr(image.size).encode(), digest_size=16)
+def image_digest(image: Image.Image | StoredFeature) -> str:
+    """By which the content of a loaded image, or of a stored feature, is known."""
+    size = "feature" if isinstance(image, StoredFeature) else repr(image.size)
+    digest = blake2b(size.encode(), digest_size=16)
     digest.update(image.tobytes())
     return digest.hexdigest()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from fair_tta.auditing._document import AuditDocument, EstimateFields, Written
+from fair_tta.auditing._judge import stop_signs
 from fair_tta.errors import FairTTAError, require
 from fair_tta.metrics._columns import Columns
 from fair_tta.metrics._estimate import Estimate, label
@@ -153,10 +154,13 @@ class Audit(Written):
             f"<tr><th>{escape(name)}</th>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>"
             for name, *row in rows
         )
-        notes = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.warnings)
+        signs, notes = (
+            "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+            for sentences in (stop_signs(self.document), self.warnings)
+        )
         level = f"{100 * self.document.settings.level:g}"
         caption = f"<p>{self.document.data.n} images; percent with {level} % intervals</p>"
-        return f"{caption}<table><tr>{heads}</tr>{body}</table>{notes}"
+        return f"{signs}{caption}<table><tr>{heads}</tr>{body}</table>{notes}"
 
     def to_dataframe(self) -> Any:
         """A pandas DataFrame with a row per image: label, sensitive values, answers of each run."""
@@ -215,7 +219,7 @@ class Audit(Written):
         return f"Audit(runs={list(self.runs)}, n={self.document.data.n})"
 
     def __str__(self) -> str:
-        lines = [f"{self.document.data.n} images"]
+        lines = [*stop_signs(self.document), f"{self.document.data.n} images"]
         for run in self.document.runs:
             lines.append(run.name)
             for metric, figure in run.metrics.by_name().items():

@@ -385,7 +385,7 @@ class PromptFields(Struct, frozen=True):
 
     targets: LabelByName | None = None
     sensitive: Mapping[str, LabelByName] | None = None
-    template: Mapping[str, str | None] | None = None
+    template: Mapping[str, str | list[str] | None] | None = None
 
 
 class ViewFields(Struct, frozen=True):

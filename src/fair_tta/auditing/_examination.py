@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from PIL.Image import Image
 
+from fair_tta._images.stored import StoredFeature
 from fair_tta._io import write_whole
 from fair_tta._prompts.task import Task
 from fair_tta.auditing._document import (
@@ -244,6 +245,8 @@ class ChangedImages:
 
     def add(self, predictions: Sequence[Prediction], name: str, image: Image | str) -> None:
         """One more image, or its path: the prediction of `ZeroShot` and of each method."""
+        if isinstance(image, StoredFeature):  # there is nothing to show
+            return
         before = predictions[0]
         for (adapter, kept), after in zip(self._kept.items(), predictions[1:], strict=False):
             if after.label == before.label:

@@ -23,6 +23,7 @@ from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
+from fair_tta.methods._fitted import compare
 from fair_tta.methods._registry import Adapters, find_adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
 from fair_tta.metrics._calibration import average_sensitive_indifference, mean
@@ -241,6 +242,7 @@ def examine_classifier(
     if is_single_image(images):
         raise FairTTAError("`images` should be several images (got one): examine([image]).")
     images = checked_images(images)
+    compare(images, classifier.task)
     bar = image_bar(images, progress)
 
     def answers() -> Iterator[tuple[str, Image, Sequence[Prediction]]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
 
 from fair_tta.auditing._document import (
@@ -16,6 +18,7 @@ from fair_tta.auditing._document import (
 )
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._definitions import METRICS
+from fair_tta.metrics._estimate import label, listed
 
 _COSTS = {"accuracy": "accuracy", "worst_group_accuracy": "the worst group"}
 
@@ -27,10 +30,11 @@ def objection(comparison: Comparison) -> str | None:
     Intervals allow for all methods that were compared.
     """
     changes = comparison.adjusted.by_name()
-    if not _falls(changes.get("typical_gap")):
-        return "does not significantly narrow the gap"
+    narrows = _falls(changes.get("typical_gap"))
+    reasons = [] if narrows else ["does not significantly narrow the gap"]
     costs = [what for metric, what in _COSTS.items() if _falls(changes.get(metric))]
-    return f"significantly costs {' and '.join(costs)}" if costs else None
+    reasons += [f"significantly costs {' and '.join(costs)}"] if costs else []
+    return ", and ".join(reasons) or None
 
 
 def recommended(document: AuditDocument) -> Comparison | None:
@@ -41,6 +45,59 @@ def recommended(document: AuditDocument) -> Comparison | None:
 
 def _falls(change: Difference | None) -> bool:
     return change is not None and change.high is not None and change.high < 0
+
+
+def stop_signs(document: AuditDocument) -> list[str]:
+    """What labels cannot show, to be read before any figure: cells, a class in a group, with few
+    images or none, and a worst group that the attribute helps."""
+    run, small = document.runs[0], document.settings.small
+    names = [label(*group.sensitive.values()) for group in run.groups]
+    confusion = np.array([group.confusion for group in run.groups])  # group, true, answer
+    n = confusion.sum(2)
+    found = []
+    for target, of_groups in zip(document.data.targets, n.T, strict=True):
+        empty = [label(target, names[g]) for g in np.flatnonzero(of_groups == 0)]
+        few = [f"{label(target, names[g])} ({of_groups[g]})"
+               for g in np.flatnonzero((of_groups > 0) & (of_groups < small))]  # fmt: skip
+        alone = f", so {target} is in no gap" * (int((of_groups > 0).sum()) == 1)
+        if empty and of_groups.any():
+            found.append(f"no images of {listed(empty)}{alone}")
+        if few:
+            within = f"{98 / min(n for n in of_groups if n) ** 0.5:.0f} points at best"
+            found.append(f"few images of {listed(few)}, accuracy is known to within {within}")
+    signs = [f"Not measurable with these images: {'; '.join(found)}."] if found else []
+    return signs + [
+        f"STOP: of the groups that can be measured {label(target, name)} is the worst, and the "
+        f"attribute helps it: {name} is answered {target} {100 * pull:.0f} points more often than "
+        "others of the same class. A correction takes that away, and too few images show who gains."
+        for target, name, pull in _helped(document.data.targets, names, confusion, small)
+    ]
+
+
+def _helped(
+    targets: Collection[str], names: list[str], confusion: np.ndarray[Any, Any], small: int
+) -> Iterator[tuple[str, str, float]]:
+    """The worst cell that can be measured if no other group can on its class and the attribute
+    significantly raises the right answer, by so much in classes where groups can be compared."""
+    n = confusion.sum(2)
+    seen = n >= small
+    if not seen.any():
+        return
+    right = np.einsum("gtt->gt", confusion) / np.maximum(n, 1)
+    g, t = np.unravel_index(np.where(seen, right, 2.0).argmin(), n.shape)
+    others = (np.arange(len(names)) != g)[:, None] & seen
+    if others[:, t].any():
+        return
+    both = seen[g] & others.any(0)
+    if not both.any():
+        return
+    answers = np.stack([confusion[g], (confusion * others[..., None]).sum(0)])[:, both]
+    sizes = answers.sum(2)
+    rates = answers[..., t] / sizes  # how often the value, and others, get that answer
+    pull = float((rates[0] - rates[1]).mean())
+    error = float((rates * (1 - rates) / sizes).sum() ** 0.5 / both.sum())
+    if pull > 1.96 * error:
+        yield list(targets)[t], names[g], pull
 
 
 SHORT = {

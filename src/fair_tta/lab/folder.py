@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,14 @@ from fair_tta.lab._runs.reference import Counting, FittedAdapters, fit_adapters
 from fair_tta.lab._runs.runner import Engine, Progress, Runner
 from fair_tta.lab._runs.store import ROWS, Store, StoredRow
 from fair_tta.lab._runs.worker import ImageRows
+from fair_tta.lab.data._features import FeatureFile
 from fair_tta.lab.data._labels import Labels, LabelValues
 from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record, check_counts, choose
 from fair_tta.lab.report import write_report
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
+from fair_tta.metrics._columns import read_clusters
 from fair_tta.prediction import Prediction
 
 __all__ = ["FolderAudit", "LabelValues", "Labels", "audit_folder", "examine_folder"]
@@ -47,7 +50,7 @@ NO_IMAGE = (
 AUDIT, REPORT, CARD = "audit.json", "report.html", "card.md"
 PREDICTIONS, PROBLEMS = "predictions.csv", "problems.csv"
 EXAMINATION, EXAMINATION_PAGE = "examine.json", "examine.html"
-WRITTEN = (ROWS, PROBLEMS, AUDIT, REPORT, CARD, PREDICTIONS)
+WRITTEN = (AUDIT, REPORT, CARD, PREDICTIONS, PROBLEMS)
 _LISTED = 5  # images of an examination that could not be used
 
 
@@ -58,15 +61,18 @@ class FolderAudit:
     Attributes:
         audit: the figures. Warnings of small groups are in `Audit.warnings` only.
         problems: what was left out.
-        out: the folder of the files.
+        out: the folder of the files, None if none were written.
         adapters: the methods as they answered: fitted, if they had to be.
     """
 
     audit: Audit
     problems: Problems
-    out: Path
+    out: Path | None
     adapters: Mapping[str, Adapter]
 
+
+Found = str | Unlisted | ImageSource
+"""An image by its path, a folder that cannot be listed, or features of an image."""
 
 NumberedRow = tuple[int, Record | Problem]
 """A row of the label file with its number; what is about the whole file has number 0."""
@@ -89,6 +95,7 @@ def audit_folder(
     pictures: bool = True,
     reference: str | os.PathLike[str] | None = None,
     reference_is_data: bool = False,
+    use_labels: bool = False,
     fail_if: Sequence[str] = (),
     fail_on: str = "zero-shot",
     notes: Sequence[str] = (),
@@ -128,6 +135,8 @@ def audit_folder(
             them first. The audit records which, and how many of them were audited. If it is None,
             such adapters are cross-fitted on the audited images, without their labels.
         reference_is_data: allow the reference to have audited images; else they are refused.
+        use_labels: cross-fit methods that can use class labels with them; each image is answered by
+            a fit that has seen neither it nor its label.
         fail_if: thresholds such as ``"typical_gap > 10"``, in points. The audit and the report name
             the outcome of each: failed if the whole interval lies beyond the threshold.
         fail_on: the name of the adapter that they are about.
@@ -142,7 +151,7 @@ def audit_folder(
     check_counts(limit, sample)
     thresholds = read_thresholds(fail_if, fail_on, adapters)
     folder, labels = Path(out), values.labels
-    if labels.file.resolve() in {(folder / name).resolve() for name in WRITTEN}:
+    if labels.file.resolve() in {(folder / name).resolve() for name in (ROWS, *WRITTEN)}:
         raise FairTTAError(
             f"`labels_csv` is a file that the audit would write anew (got {str(labels.file)!r}): "
             "copy it to another place, or choose another place for the audit (--out)."
@@ -154,15 +163,20 @@ def audit_folder(
     allowed = values.allowed(named, skip_unknown=skip_unknown)
     seed = classifier.vision.seed
 
+    image = partial(_image, labels.features)
     rows = _numbered(values.records(allowed))
     if limit is not None:
         rows = takewhile(lambda row: row[0] <= limit, rows)  # what is about the file has 0
     chosen = list(choose(rows, None, sample, seed, key=_name, group=_group))
+    if labels.cluster is not None:
+        clusters = [row.cluster for _, row in chosen if isinstance(row, Record)]
+        read_clusters(clusters, len(clusters))
     fitted = fit_adapters(
         classifier,
         adapters,
         reference,
-        lambda: (asked for row in chosen if (asked := _image(row)) is not None),
+        lambda: (asked for row in chosen if (asked := image(row)) is not None),
+        classes=[row[1].target for row in chosen if use_labels and isinstance(row[1], Record)],
         reference_is_data=reference_is_data,
         progress=fitting,
     )
@@ -186,7 +200,7 @@ def audit_folder(
         ):
             write_row(listing, ["row", "problem", "what"])
             write_row(predictions, _header(labels.sensitive, adapters))
-            answered = runner.stream(chosen, _image, size=size, seed=seed, read_ahead=True)
+            answered = runner.stream(chosen, image, size=size, seed=seed, read_ahead=True)
             progress(0, total)
             for seen, ((place, row), answers) in enumerate(answered, start=1):
                 problem = _problem(row, answers)
@@ -245,7 +259,8 @@ def audit_folder(
         )
         audit = replace(audit, document=noted)
         audit.save(folder / AUDIT)
-        write_report(audit, folder / REPORT, gallery=gallery.images() if pictures else [])
+        shown = gallery.images() if pictures and labels.features is None else []
+        write_report(audit, folder / REPORT, gallery=shown)
         write_report(audit, folder / CARD)
     return FolderAudit(audit, problems, folder, adapters)
 
@@ -287,9 +302,12 @@ def _group(row: NumberedRow) -> tuple[str, ...] | None:
     return None if isinstance(row[1], Problem) else row[1].group
 
 
-def _image(row: NumberedRow) -> ImageSource | None:
+def _image(features: FeatureFile | None, row: NumberedRow) -> ImageSource | None:
     record = row[1]
-    return None if isinstance(record, Problem) else ImageSource(record.key, _source(record))
+    if isinstance(record, Problem):
+        return None
+    stored = features and features.source(record.key)
+    return stored or ImageSource(record.key, _source(record))
 
 
 def _source(record: Record) -> str:
@@ -299,7 +317,7 @@ def _source(record: Record) -> str:
 def predict_images(
     classifier: FairTPTClassifier,
     adapters: Iterable[Adapter],
-    images: Iterable[str | Unlisted],
+    images: Iterable[Found],
     out: str | os.PathLike[str] | None = None,
     *,
     engine: Engine | None = None,
@@ -325,16 +343,18 @@ def predict_images(
         for item, answers in answered:
             if isinstance(item, Unlisted):
                 yield item.path, f"cannot look into the folder {item.path!r}: {item.reason}"
-            elif isinstance(answers, str):
-                yield item, answers.replace(repr(os.path.abspath(item)), repr(item))
+                continue
+            name = item.name if isinstance(item, ImageSource) else item
+            if isinstance(answers, str):
+                yield name, answers.replace(repr(os.path.abspath(name)), repr(name))
             else:
-                yield item, [row.prediction for row in answers]
+                yield name, [row.prediction for row in answers]
 
 
 def examine_folder(
     classifier: FairTPTClassifier,
     adapters: Mapping[str, Adapter],
-    images: Callable[[], Iterable[str | Unlisted]],
+    images: Callable[[], Iterable[Found]],
     out: str | os.PathLike[str] | None = None,
     *,
     interval: Bootstrap = DEFAULT,
@@ -357,7 +377,7 @@ def examine_folder(
     Args:
         classifier: with sensitive names.
         adapters: methods to compare with zero-shot, by name; zero-shot itself is left out.
-        images: paths, and folders that could not be listed, each time it is called.
+        images: paths, folders that could not be listed, or stored features, each time it is called.
         out: a folder for ``examine.json``, ``examine.html`` and finished rows; None writes none.
         interval: how intervals are made.
         engine: who does the work, see `audit_folder`.
@@ -437,10 +457,12 @@ def examine_folder(
     return examination, len(reasons)
 
 
-def image_sources(images: Iterable[str | Unlisted]) -> Iterator[ImageSource]:
+def image_sources(images: Iterable[Found]) -> Iterator[ImageSource]:
     """The images among them, for the runner."""
     return (asked for one in images if (asked := _asked(one)) is not None)
 
 
-def _asked(found: str | Unlisted) -> ImageSource | None:
-    return None if isinstance(found, Unlisted) else ImageSource(found, os.path.abspath(found))
+def _asked(found: Found) -> ImageSource | None:
+    if isinstance(found, str):
+        return ImageSource(found, os.path.abspath(found))
+    return found if isinstance(found, ImageSource) else None

@@ -99,7 +99,7 @@ def test_no_picture_is_left(model: str, tmp_path: Path) -> None:
 def test_every_method_of_the_library_has_a_row() -> None:
     grid = find_grid("field")
     assert {type(s.adapter).__name__ for s in grid.settings} == {
-        kind.__name__ for name, kind in ADAPTERS.items() if name != "tie"
+        kind.__name__ for name, kind in ADAPTERS.items() if name not in ("tie", "ttr", "sem")
     }
     assert grid.settings[0].name == "ZeroShot"
     sections = {setting.name: setting.section for setting in grid.settings}

@@ -71,7 +71,7 @@ def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> No
         assert mine["adapter"] == theirs["adapter"]
         assert mine["cost"]["seconds"] > 0
     assert found.to_dict()["comparisons"] == approx(wanted.to_dict()["comparisons"])
-    assert "dog / water (n = 1)" in out.stdout
+    assert "dog / water" in out.stdout
     assert "10 images" in out.stdout
     assert {p.name for p in (folder / "out").iterdir()} == {
         ROWS, "audit.json", "report.html", "card.md", "predictions.csv", "problems.csv",
@@ -617,6 +617,10 @@ def test_a_column_of_persons(many: Path, tiny_model: str) -> None:
         assert sentence in (many / "out" / name).read_text("utf-8")
     call(*arguments)
     assert Audit.load(many / "out" / "audit.json").document.data.clusters is None
+    labels.write_text(re.sub(r"person [2-9]|person 10", "person 1", labels.read_text()))
+    few = call(*arguments, "--restart", "--cluster-column", "person", code=3).stderr
+    assert "should be 10 or more persons or sources (got 4)" in " ".join(few.split())
+    assert Audit.load(many / "out" / "audit.json").document.data.clusters is None  # nothing was run
     wrong = call(*arguments, "--cluster-column", "source", code=3).stderr
     assert "lacks ['source']" in wrong
     assert "columns should differ" in call(*arguments, "--cluster-column", "place", code=3).stderr

@@ -201,7 +201,7 @@ def test_usage_errors(many: Path, reference: Path, tiny_model: str) -> None:
     options = ["predict", str(many / "pics"), "--model", tiny_model, *NAMES]
     nothing = "a reference goes with a method that is to be fitted (got"
     assert f"{nothing} zero)" in said(*options, "--adapter", "zero", "--reference", str(reference))
-    assert f"{nothing} no method)" in said(*options, "--reference", str(reference))
+    assert f"{nothing} association-correction)" in said(*options, "--reference", str(reference))
     for folder in ("nowhere", str(many / "labels.csv")):
         wrong = [*options, "--adapter", "logit-balance", "--reference", folder]
         assert "`--reference` should be a folder of images (got" in said(*wrong, code=3)

@@ -82,6 +82,29 @@ def test_with_labels(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+def test_pages_of_an_earlier_run_of_the_other_kind_go(badges: Path) -> None:
+    (badges / "forty").mkdir()
+    for i in range(45):
+        DRAWN[i].image.save(badges / "forty" / f"{i}.png")
+    folder = badges / "both"
+    where = "mitigate", str(badges / "forty"), "--out", str(folder), *NAMED
+    labels = "--labels", str(badges / "few.csv"), *COLUMNS
+    audited = {"audit.json", "report.html", "card.md", "predictions.csv", "problems.csv"}
+    examined = {"examine.json", "examine.html", "adapter.safetensors"}
+    call(*where, *labels)
+    rows = {path.name for path in folder.iterdir()} - audited
+    call(*where)
+    assert {path.name for path in folder.iterdir()} - rows == examined
+    call(*where, *labels)
+    assert {path.name for path in folder.iterdir()} - rows == audited
+    document = json.loads((folder / "audit.json").read_text("utf-8"))
+    del document["provenance"]["mitigation"]  # as `fair-tta audit` writes it
+    (folder / "audit.json").write_text(json.dumps(document), "utf-8")
+    call(*where)
+    assert {path.name for path in folder.iterdir()} - rows == audited | examined
+
+
+@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
 def test_without_an_effect_no_method_is_written(badges: Path) -> None:
     folder = badges / "few"
     folder.mkdir()

@@ -18,7 +18,7 @@ from cli_fixtures import NAMES, call
 from cli_fixtures import tiny_model as tiny_model
 from extending_page import documented
 
-from fair_tta import AugMix, FairTPTClassifier, Zero
+from fair_tta import AssociationCorrection, AugMix, FairTPTClassifier, Zero
 from fair_tta._io import printable
 from fair_tta.lab._cli import app
 from fair_tta.lab._cli.options import find_images
@@ -44,9 +44,39 @@ def expected(model: str, path: str, **more: Any) -> Any:
         {"sensitive": {"water": "on water", "land": "on land"}},
         "a photo {target} {sensitive}.",
         views=AugMix(4),
-        **more,
+        **{"adapter": AssociationCorrection(), **more},
     )
     return clf.predict(path)
+
+
+def test_several_templates(pictures: Path, tiny_model: str, tmp_path: Path) -> None:
+    """Repeated, from a file, and both: the answers of Python's list."""
+    sentences = ["a photo {target} {sensitive}.", "a picture {sensitive} {target}."]
+    file = tmp_path / "templates.txt"
+    file.write_text("\n".join([sentences[1], "", ""]), "utf-8")
+    image, method = str(pictures / "b.png"), ("--adapter", "association-correction")
+    wanted = FairTPTClassifier(
+        tiny_model,
+        {"cat": "of a cat", "dog": "of a dog, black"},
+        {"sensitive": {"water": "on water", "land": "on land"}},
+        sentences,
+        adapter=method[1],
+    ).predict(image)
+    names = NAMES[: NAMES.index("--template")]
+    for second in (sentences[1], f"@{file}"):
+        given = ["--template", sentences[0], "--template", second]
+        out = call("predict", image, "--model", tiny_model, *names, *given, *method, "--json")
+        assert json.loads(out.stdout)["probabilities"] == pytest.approx(wanted.probabilities)
+    for wrong, message in (
+        ("@no/file.txt", "'no/file.txt' could not be read"),
+        ("a photo.", "should have a slot for the target"),
+    ):
+        given = ["--template", wrong]
+        out = call("predict", image, "--model", tiny_model, *names, *given, code=2)
+        assert message in " ".join(out.stderr.replace("│", " ").split())
+    tuned = "--template", sentences[1], "--adapter", "fair-tpt"
+    out = call("predict", image, *options(tiny_model), *tuned, code=3)
+    assert "FairTPT tunes the words of one template (got 2)" in out.stderr
 
 
 def test_json_lines_are_the_predictions(pictures: Path, tiny_model: str) -> None:

@@ -195,7 +195,7 @@ def test_identity(tmp_path: Path) -> None:
     with torch.no_grad():
         next(twin.model.parameters()).add_(1e-3)  # type: ignore[attr-defined]
     different.append(feature_identity(twin, AugMix(6)))
-    other._image_processor.image_mean = [0.1, 0.2, 0.3]  # type: ignore[attr-defined]
+    other.image_processor.image_mean = [0.1, 0.2, 0.3]  # type: ignore[attr-defined]
     different.append(feature_identity(other, AugMix(6)))
     assert all(facts != other for other in different)
     assert len({str(other) for other in different}) == 4

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
     from fair_tta.lab.data._labels import LabelValues
     from fair_tta.lab.data._records import Problem
+    from fair_tta.lab.folder import FolderAudit
 
 SensitiveColumn = Annotated[
     list[str],
@@ -65,11 +66,31 @@ Rename = Annotated[
 SkipUnknown = Annotated[
     bool, typer.Option("--skip-unknown", help="Leave out rows with values not named.")
 ]
+FailIf = Annotated[
+    list[str],
+    typer.Option(
+        metavar="TEXT",
+        help="'typical_gap > 10', 'wga < 60' or another metric, in points: exit code 5 if the "
+        "whole interval lies beyond it. Repeat it for several.",
+    ),
+]
+FailOn = Annotated[str, typer.Option(metavar="NAME", help="The run that --fail-if is about.")]
+UseLabels = Annotated[
+    bool,
+    typer.Option(
+        "--use-labels",
+        help="Let share-balance and balanced-head use class labels: cross-fitted, each image by a "
+        "fit that has seen neither it nor its label.",
+    ),
+]
 
 
 def audit_command(
     context: typer.Context,
-    images: Annotated[Path, typer.Option(help="Folder of the images.")],
+    *,
+    images: Annotated[
+        Path | None, typer.Option(help="Folder of the images.", show_default=False)
+    ] = None,
     sensitive_column: SensitiveColumn,
     out: Annotated[Path, typer.Option(help="Folder for rows, audit and report.")],
     labels: LabelsFile = None,
@@ -93,6 +114,11 @@ def audit_command(
     adapters: options.Adapters = ["zero-shot", "association-correction", "logit-balance"],  # noqa: B006
     reference: options.ReferenceDir = None,
     reference_is_data: options.ReferenceIsData = False,
+    use_labels: UseLabels = False,
+    features: options.Features = None,
+    id_column: options.IdColumn = None,
+    text_features: options.TextFeatures = None,
+    scale: options.Scale = None,
     seed: options.Seed = 0,
     views: options.ViewCount = 64,
     batch_size: options.BatchSize = 16,
@@ -100,17 +126,8 @@ def audit_command(
     dtype: options.Precision = None,
     limit: options.Limit = None,
     sample: options.Sample = None,
-    fail_if: Annotated[
-        list[str],
-        typer.Option(
-            metavar="TEXT",
-            help="'typical_gap > 10', 'wga < 60' or another metric, in points: exit code 5 if the "
-            "whole interval lies beyond it. Repeat it for several.",
-        ),
-    ] = [],  # noqa: B006
-    fail_on: Annotated[
-        str, typer.Option(metavar="METHOD", help="The method that --fail-if is about.")
-    ] = "zero-shot",
+    fail_if: FailIf = [],  # noqa: B006
+    fail_on: FailOn = "zero-shot",
     engine: options.WhichEngine = options.EngineName.LOCAL,
     workers: options.Workers = None,
     cores: options.Cores = 1,
@@ -126,6 +143,8 @@ def audit_command(
     are listed and do not stop the run; the exit code is then 4, or 5 if a --fail-if holds.
     """
     idle = {} if fail_if else {"fail_on": "there is no --fail-if."}
+    if reference is not None:
+        idle["use_labels"] = "images of a --reference have no labels."
     if labels is None:
         why = "there is no --labels: the folders are the labels."
         idle |= dict.fromkeys(("path_column", "cluster_column"), why)
@@ -137,13 +156,11 @@ def audit_command(
 
     with exits(context, stopped, images_dir="--images", labels_csv="--labels"):
         from fair_tta.auditing._judge import read_thresholds
-        from fair_tta.lab._cli.tables import print_audit
         from fair_tta.lab.folder import audit_folder
-        from fair_tta.lab.report._sentences import of_thresholds
         from fair_tta.methods._registry import parse_adapters
 
         methods = usage("--adapters", parse_adapters, adapters)
-        options.check_methods("--adapters", methods, reference)
+        options.check_methods(context, "--adapters", methods, reference, use_labels=use_labels)
         usage("--fail-if / --fail-on", read_thresholds, fail_if, fail_on, methods)
         sets = usage("--harmful", harmful_option, harmful)
         values, asked, groups = read_labels(context)
@@ -169,21 +186,30 @@ def audit_command(
                 sample=sample,
                 harmful={name: list(classes) for name, classes in sets.items()},
                 engine=options.make_engine(context),
-                model=model,
+                model=None if text_features else model,
                 restart=restart,
                 pictures=not no_pictures,
                 reference=reference,
                 reference_is_data=reference_is_data,
+                use_labels=use_labels,
                 fail_if=fail_if,
                 fail_on=fail_on,
                 notes=embedded_notes(context),
                 progress=count,
                 fitting=bars("reference images"),
             )
-        print_audit(result)
-        document = result.audit.document
-        for sentence in of_thresholds(document):
-            log(sentence)
+        conclude(result)
+
+
+def conclude(result: FolderAudit) -> None:
+    """Print an audit, and end with the exit code of its thresholds and of rows left out."""
+    from fair_tta.lab._cli.tables import print_audit
+    from fair_tta.lab.report._sentences import of_thresholds
+
+    print_audit(result)
+    document = result.audit.document
+    for sentence in of_thresholds(document):
+        log(sentence)
     if any(threshold.outcome == "failed" for threshold in document.thresholds):
         raise typer.Exit(FAILED)
     if result.problems.lost:
@@ -198,16 +224,23 @@ def read_labels(
     from fair_tta.lab.data._labels import Labels, write_labels_of_folders
 
     given = context.params
+    stored = options.stored_features(context)
     images, labels, target = given["images"], given["labels"], given["target_column"]
     sensitive = tuple(given["sensitive_column"])
     renames = usage("--rename", parse_renames, given["rename"])
     left_out: tuple[Problem, ...] = ()
+    if labels is None and stored is not None:
+        raise typer.BadParameter("it is needed with --features.", param_hint="--labels")
     if labels is None:
-        columns = (target, *sensitive)
-        labels, n, left_out = write_labels_of_folders(images, columns, given["out"])
-        log(f"No --labels: {n} images have the names of their folders ({' / '.join(columns)}).")
+        levels = (target, *sensitive)
+        labels, n, left_out = write_labels_of_folders(images, levels, given["out"])
+        log(f"No --labels: {n} images have the names of their folders ({' / '.join(levels)}).")
     path, cluster = given["path_column"], given["cluster_column"]
-    values = Labels(images, labels, target, sensitive, path, renames, left_out, cluster).scan()
+    images = images if stored is None else stored.path
+    columns = target, sensitive, path, renames, left_out, cluster
+    values = Labels(images, labels, *columns, stored).scan(skip_unknown=given["skip_unknown"])
+    if stored is not None and stored.ids is None:
+        log(f"No ids in --features: row by row, its {values.rows} vectors are those of --labels.")
     if given["targets"]:
         asked = usage("--targets", targets_option, given["targets"])
     else:
@@ -226,6 +259,8 @@ def log_prompts(classifier: FairTPTClassifier) -> None:
     sets |= {a: task.templates.sensitive_prompts(names) for a, names in task.sensitive.items()}
     for name, prompts in sets.items():
         more = ", ..." if len(prompts) > 6 else ""
+        if task.templates.others:
+            more += f", and those of {len(task.templates.others)} further templates"
         log(printable(f"Prompts, {name}: {', '.join(repr(p.text) for p in prompts[:6])}{more}"))
     asked = {"--targets '": task.targets}
     asked |= {f"--sensitive '{name}: ": names for name, names in task.sensitive.items()}

@@ -34,13 +34,16 @@ if TYPE_CHECKING:
     from fair_tta.lab._runs.reference import Counting
 
 
+STORED = "no image was looked at, and cost is that of the methods without encoding"
 NOTE = "no --model: the embedded miniature model, which knows drawn images only"
 
 
 def embedded_notes(context: typer.Context) -> list[str]:
-    """The note of a command that was given no ``--model``."""
-    source = context.get_parameter_source("model")
-    return [NOTE] if source is None or source.name == "DEFAULT" else []
+    """Notes of a command that was given no ``--model``, or features in place of images."""
+    source, given = context.get_parameter_source("model"), context.params
+    is_given = (source is not None and source.name != "DEFAULT") or given.get("text_features")
+    file = given.get("features")
+    return [NOTE] * (not is_given) + ([f"stored features, {file.name}: {STORED}"] if file else [])
 
 
 CANNOT_USE = 3  # the input

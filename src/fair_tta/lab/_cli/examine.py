@@ -13,7 +13,8 @@ from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, prog
 
 def examine_command(
     context: typer.Context,
-    images: options.Images,
+    *,
+    images: options.Images = [],  # noqa: B006
     targets: options.TargetsOption,
     sensitive: options.SensitiveOption,
     template: options.Template = None,
@@ -31,6 +32,10 @@ def examine_command(
     reference_is_data: options.ReferenceIsData = False,
     as_json: Annotated[bool, typer.Option("--json", help="The examination as JSON.")] = False,
     null: options.Null = False,
+    features: options.Features = None,
+    id_column: options.IdColumn = None,
+    text_features: options.TextFeatures = None,
+    scale: options.Scale = None,
     seed: options.Seed = 0,
     views: options.ViewCount = 64,
     batch_size: options.BatchSize = 16,
@@ -73,7 +78,7 @@ def examine_command(
         from fair_tta.methods._registry import parse_adapters
 
         methods = usage("--adapters", parse_adapters, adapters)
-        options.check_methods("--adapters", methods, reference)
+        options.check_methods(context, "--adapters", methods, reference)
         classifier = options.make_classifier(context, adapter=ZeroShot())
         is_fitted = all(method.is_fitted for method in methods.values())
         some = [f"Not all images were used: {name} {number}." for name, number in
@@ -85,10 +90,10 @@ def examine_command(
                 options.chosen_images(context, is_read_twice=not is_fitted),
                 out,
                 engine=options.make_engine(context),
-                model=model,
+                model=None if text_features else model,
                 restart=restart,
                 read_ahead="-" not in images,
-                pictures=not no_pictures,
+                pictures=not no_pictures and features is None,
                 reference=reference,
                 reference_is_data=reference_is_data,
                 notes=[*embedded_notes(context), *some],

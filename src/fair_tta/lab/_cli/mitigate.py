@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +14,7 @@ from rich.text import Text
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import audit as labelled
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, progress_bars
+from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, progress_bars, usage
 
 if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
@@ -22,12 +24,17 @@ ADAPTER = "adapter.safetensors"
 
 def mitigate_command(
     context: typer.Context,
+    *,
     images: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            metavar="FOLDER", exists=True, file_okay=False, help="Folder of the images."
+            metavar="FOLDER",
+            exists=True,
+            file_okay=False,
+            help="Folder of the images.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     out: Annotated[
         Path, typer.Option(file_okay=False, help="Folder for the method, page and answers.")
     ],
@@ -42,8 +49,22 @@ def mitigate_command(
     sensitive: options.SensitiveOption = [],  # noqa: B006
     rename: labelled.Rename = [],  # noqa: B006
     skip_unknown: labelled.SkipUnknown = False,
+    class_shares: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="How frequent the classes will be, if that is known from elsewhere: "
+            "'doctor=0.3,nurse=0.7'. share-balance with these shares is compared too.",
+            show_default="not known",
+        ),
+    ] = None,
+    use_labels: labelled.UseLabels = False,
     template: options.Template = None,
     model: options.Model = "miniature",
+    features: options.Features = None,
+    id_column: options.IdColumn = None,
+    text_features: options.TextFeatures = None,
+    scale: options.Scale = None,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = 16,
     device: options.Device = None,
@@ -60,13 +81,15 @@ def mitigate_command(
 
     With labels methods are cross-fitted, and the one with the lowest typical gap is taken among
     those that significantly narrow it and do not significantly cost accuracy or the worst group; if
-    there is none, the report says why. Without labels logit-balance is fitted, and a page shows
-    what it would change. After Ctrl-C or a kill the same command goes on. Images that cannot be
+    there is none, the report says why. They are fitted without labels; with --use-labels
+    share-balance and, from 200 labels on, balanced-head are compared too. Without labels
+    logit-balance is fitted (with --class-shares share-balance), and a page shows what it would
+    change. After Ctrl-C or a kill the same command goes on. Images that cannot be
     used are listed; the exit code is then 4.
     """
     has_labels = labels is not None or bool(sensitive_column)
     idle = [] if labels else ["path_column", "cluster_column"]
-    idle += [] if has_labels else ["target_column", "rename", "skip_unknown"]
+    idle += [] if has_labels else ["target_column", "rename", "skip_unknown", "use_labels"]
     options.refuse_idle(context, **dict.fromkeys(idle, "there is no --labels."))
     needed = {"--targets": targets, "--sensitive": sensitive}
     for option, given in ({"--sensitive-column": sensitive_column} if labels else needed).items():
@@ -76,11 +99,10 @@ def mitigate_command(
     with exits(context, lambda: f"Stopped. {options.GOES_ON}", labels_csv="--labels"):
         from fair_tta._io import images_below, printable
         from fair_tta.auditing import _mitigate as core
+        from fair_tta.lab import folder
         from fair_tta.lab._cli.tables import print_audit, print_examination
-        from fair_tta.lab.folder import EXAMINATION_PAGE, REPORT, audit_folder, examine_folder
         from fair_tta.methods._fitted import save_adapter
         from fair_tta.methods._reference import Reference
-        from fair_tta.methods._registry import parse_adapters
 
         file = out / ADAPTER
         if file.exists() and not Reference.is_in(file):
@@ -89,8 +111,14 @@ def mitigate_command(
         data = labelled.read_labels(context) if has_labels else (None, None, None)
         values, asked, groups = data
         classifier = options.make_classifier(context, asked, groups)
+        count, stated = 0 if values is None else values.rows, class_shares
+        stated = stated and stated.replace(",", ";")
+        methods = usage("--class-shares", core.candidates, count, stated, use_labels)
+        for one in methods.values():
+            usage("--class-shares", one.check_task, classifier.task)
         labelled.log_prompts(classifier)
-        lines, fits = _python(model, classifier), list[Any]()
+        lines, fits = _python(text_features or model, classifier), list[Any]()
+        stored = options.stored_features(context)
 
         def about(chosen: str | None, reason: str) -> dict[str, Any]:
             return {"mitigation": {"chosen": chosen, "reason": reason, "python": chosen and lines}}
@@ -98,18 +126,21 @@ def mitigate_command(
         with progress_bars(progress) as bars:
             common: dict[str, Any] = {
                 "engine": options.make_engine(context),
-                "model": model,
+                "model": None if text_features else model,
                 "restart": restart,
-                "pictures": not no_pictures,
+                "pictures": not no_pictures and (has_labels or features is None),
                 "notes": embedded_notes(context),
                 "fitting": bars("images to fit on"),
             }
             if values is None:
-                name, reason = core.WITHOUT_LABELS, core.NOT_SHOWN
-                examination, lost = examine_folder(
+                (name,) = methods
+                reason = core.not_shown(name)
+                examination, lost = folder.examine_folder(
                     classifier,
-                    parse_adapters([name]),
-                    lambda: images_below(str(images)),
+                    methods,
+                    lambda: (
+                        map(stored.source, stored.places) if stored else images_below(str(images))
+                    ),
                     out,
                     provenance=about(name, reason),
                     fitted=fits.append,
@@ -118,14 +149,15 @@ def mitigate_command(
                     **common,
                 )
                 method = fits[0].adapters.get(name)
-                reason = core.without_labels(examination.document)
+                reason = core.without_labels(name, examination.document)
             else:
-                result = audit_folder(
+                result = folder.audit_folder(
                     classifier,
-                    parse_adapters(core.COMPARED),
+                    methods,
                     values,
                     out,
                     skip_unknown=skip_unknown,
+                    use_labels=use_labels,
                     conclude=lambda document: about(*core.conclusion(document)),
                     progress=bars("rows"),
                     **common,
@@ -136,25 +168,43 @@ def mitigate_command(
             file.unlink(missing_ok=True)  # of an earlier run
         else:
             save_adapter(core.fitted_on_all(method), file, classifier.task)
+        examined, audited = (folder.EXAMINATION, folder.EXAMINATION_PAGE), folder.WRITTEN
+        _remove_earlier(out, audited if values is None else examined)
         if values is None:
             print_examination(examination)
         else:
             print_audit(result)
         Console().print(Text(f"\n{printable(reason)}"))
         if method is not None:
-            files = f"{ADAPTER}, {EXAMINATION_PAGE if values is None else REPORT}"
-            typer.echo(f"Written to {printable(str(out))}: {files}\n\n{lines}")
+            page = folder.EXAMINATION_PAGE if values is None else folder.REPORT
+            typer.echo(f"Written to {printable(str(out))}: {ADAPTER}, {page}\n\n{lines}")
     if lost:
         raise typer.Exit(LEFT_OUT)
 
 
-def _python(model: str, classifier: FairTPTClassifier) -> str:
-    """The lines that use the method, in the folder of its file."""
+def _remove_earlier(out: Path, files: tuple[str, ...]) -> None:
+    """Files of an earlier run of the other kind, unless another command wrote them."""
+    try:
+        document = json.loads((out / files[0]).read_bytes())
+    except (OSError, ValueError):
+        return
+    if isinstance(document, dict) and "mitigation" in document.get("provenance", {}):
+        for name in files:
+            (out / name).unlink(missing_ok=True)
+
+
+def _python(model: str | Path, classifier: FairTPTClassifier) -> str:
+    """The lines that use the method, in the folder of its file; a path is one of text features."""
     task = classifier.task
     sensitive = {attribute: dict(names) for attribute, names in task.sensitive.items()}
-    names = model, dict(task.targets), sensitive, task.templates.sentences["joint"]
+    names = dict(task.targets), sensitive, task.templates.sentences["joint"]
+    read, of = "", f"({model!r}"
+    if isinstance(model, Path):
+        read = "from fair_tta.lab.data import read_text_features\n"
+        of = f".from_features(read_text_features({os.path.abspath(model)!r})[0]"
+    last = f", scale={task.scale!r}" if read else ""
     return (
-        "from fair_tta import FairTPTClassifier, load_adapter\n"
+        f"from fair_tta import FairTPTClassifier, load_adapter\n{read}"
         f"method = load_adapter({ADAPTER!r})\n"
-        f"clf = FairTPTClassifier({', '.join(map(repr, names))}, adapter=method)"
+        f"clf = FairTPTClassifier{of}, {', '.join(map(repr, names))}{last}, adapter=method)"
     )

@@ -12,16 +12,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fair_tta._io import Unlisted, images_below
-from fair_tta._prompts.templates import Templates, default_template
-from fair_tta.lab._cli.console import embedded_notes, log, usage
+from fair_tta._prompts.templates import Templates, parse_template
+from fair_tta.errors import PromptError
+from fair_tta.lab._cli.console import NOTE, embedded_notes, log, usage
 from fair_tta.lab._cli.names import sensitive_option, targets_option
 
 if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
     from fair_tta.lab._runs.reference import FittedAdapters
     from fair_tta.lab._runs.runner import Engine
+    from fair_tta.lab.data._features import FeatureFile
+    from fair_tta.lab.folder import Found
     from fair_tta.methods._base import Adapter
 
+
+_SCALE = 100.0  # of CLIP
+_ROWS = 1024  # of stored features at once, at least
 
 GOES_ON = "The same command goes on from there."
 """Added to messages where finished answers are kept."""
@@ -40,7 +46,9 @@ Images = Annotated[
     list[str],
     typer.Argument(
         metavar="IMAGE",
-        help="Images, folders of images (with subfolders), or - to read paths from stdin.",
+        help="Images, folders of images (with subfolders), or - to read paths from stdin; none "
+        "with --features.",
+        show_default=False,
     ),
 ]
 Null = Annotated[
@@ -62,10 +70,11 @@ SensitiveOption = Annotated[
     ),
 ]
 Template = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         metavar="TEXT",
-        help="Sentence with the slots {target} and {sensitive}.",
+        help="Sentence with the slots {target} and {sensitive}; several, repeated or one per line "
+        "of a file, '@FILE', are averaged.",
         show_default="'a photo of a {sensitive} {target}.'",
     ),
 ]
@@ -83,7 +92,7 @@ OneAdapter = Annotated[
         metavar="METHOD",
         help="Method, such as 'fair-tpt:lam=10' (see `fair-tta adapters`), or user-defined in a "
         "file, which is run: 'my_file.py:MyMethod'.",
-        show_default="fair-tpt with --sensitive, else zero-shot",
+        show_default="association-correction with --sensitive, else zero-shot",
         autocompletion=complete_adapters,
     ),
 ]
@@ -95,6 +104,30 @@ Adapters = Annotated[
         "first is what others are compared with.",
         autocompletion=complete_adapters,
     ),
+]
+Features = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Stored features in place of images: .npy, .npz, .safetensors or .parquet.",
+        show_default="none",
+    ),
+]
+IdColumn = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Ids in --features.", show_default="by its name"),
+]
+TextFeatures = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Stored features of the prompts, in place of a model: prompts and their vectors.",
+        show_default="of --model",
+    ),
+]
+Scale = Annotated[
+    float | None,
+    typer.Option(help="Logit scale of --text-features.", show_default="in the file, else 100"),
 ]
 Seed = Annotated[int, typer.Option(help="Seeds the views of each image.")]
 ViewCount = Annotated[
@@ -158,8 +191,8 @@ ReferenceDir = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Folder of images without labels, on which methods that need a reference are "
-        "fitted first.",
+        help="Folder of images without labels, or a file of features, on which methods that need "
+        "a reference are fitted first.",
         show_default="none",
     ),
 ]
@@ -189,24 +222,27 @@ def find_images(paths: Iterable[str], *, null: bool = False) -> Iterator[str | U
                 yield path
 
 
-def chosen_images(
-    context: typer.Context, *, is_read_twice: bool
-) -> Callable[[], Iterable[str | Unlisted]]:
+def chosen_images(context: typer.Context, *, is_read_twice: bool) -> Callable[[], Iterable[Found]]:
     """The images of a command, each time it is called: all, the first --limit or a --sample.
 
     Paths on stdin are read once; they are kept for methods that are fitted, which need them twice.
     """
+    from fair_tta.lab._runs.bank import ImageSource
     from fair_tta.lab.data._records import choose
 
     given = context.params
-    paths, seed = given["images"], given["seed"]
+    paths, seed, features = given["images"], given["seed"], stored_features(context)
 
-    def group(item: str | Unlisted) -> str | None:
-        return "" if isinstance(item, str) else None  # folders are reported in any case
+    def group(item: Found) -> str | None:
+        return None if isinstance(item, Unlisted) else ""  # folders are reported in any case
 
-    def found() -> Iterable[str | Unlisted]:
-        every = find_images(paths, null=given["null"])
-        key = lambda path: os.path.normpath(str(path))  # noqa: E731
+    def key(item: Found) -> str:
+        return item.name if isinstance(item, ImageSource) else os.path.normpath(str(item))
+
+    def found() -> Iterable[Found]:
+        every: Iterable[Found] = find_images(paths, null=given["null"])
+        if features is not None:
+            every = map(features.source, features.places)
         return choose(every, given["limit"], given["sample"], seed, key=key, group=group)
 
     if "-" not in paths or not is_read_twice:
@@ -249,7 +285,19 @@ def refuse_idle(context: typer.Context, **idle: str) -> None:
     `idle` has such parameters besides those known here, and why.
     """
     given = context.params
-    if given["engine"] is not EngineName.RAY:
+    if "features" in given and bool(given["images"]) == (given["features"] is not None):
+        hint = "--features"
+        raise typer.BadParameter("name either images or --features FILE.", param_hint=hint)
+    if given.get("features") is None:
+        idle |= dict.fromkeys(("id_column", "text_features"), "it goes with --features.")
+    else:
+        idle["views"] = "stored features have one view."
+    if given.get("text_features") is None:
+        idle["scale"] = "it goes with --text-features."
+    else:
+        none = "there is no model with --text-features."
+        idle |= dict.fromkeys(("model", "device", "dtype"), none)
+    if given.get("engine") is EngineName.LOCAL:
         idle |= dict.fromkeys(("cores", "address"), "it is for --engine ray.")
     if given.get("reference", True) is None:
         idle["reference_is_data"] = "there is no --reference."
@@ -265,14 +313,28 @@ def refuse_idle(context: typer.Context, **idle: str) -> None:
 
 
 def check_methods(
-    option: str, methods: Mapping[str, Adapter], reference: Path | None, *, in_folds: bool = True
+    context: typer.Context,
+    option: str,
+    methods: Mapping[str, Adapter],
+    reference: Path | None,
+    *,
+    in_folds: bool = True,
+    use_labels: bool = False,
 ) -> None:
-    """A usage error if a method cannot be fitted, or a reference has none to fit."""
+    """A usage error if a method cannot be fitted, needs more than features where there are no
+    images, or a reference has none to fit."""
     from fair_tta.lab._runs.reference import check_fittable
 
+    for name, adapter in methods.items():
+        if context.params["features"] and (adapter.needs.views or adapter.needs.pixels):
+            raise typer.BadParameter(
+                f"{name!r} needs images or views of them, which stored features do not have: "
+                "choose a method such as association-correction or logit-balance.",
+                param_hint=option,
+            )
     if reference is not None or in_folds:
         named = option if reference is None else "--reference"
-        usage(named, check_fittable, methods, reference is not None)
+        usage(named, check_fittable, methods, reference is not None, use_labels)
         return
     for name, adapter in methods.items():
         if not adapter.is_fitted:
@@ -291,6 +353,32 @@ def log_fitted(fitted: FittedAdapters) -> None:
         log(printable(sentence))
 
 
+def stored_features(context: typer.Context) -> FeatureFile | None:
+    """The features that a command is given in place of images, read once."""
+    from fair_tta.lab.data._features import read_features
+
+    given = context.params
+    if given.get("features") is not None and "features" not in context.meta:
+        found = read_features(given["features"], id_column=given.get("id_column"))
+        context.meta["features"] = found
+    stored: FeatureFile | None = context.meta.get("features")
+    return stored
+
+
+def _templates(given: Iterable[str], with_sensitive: bool) -> Templates:
+    """Sentences, those with an @ from the lines of a file."""
+    sentences: list[str] = []
+    for text in given:
+        lines = [text]
+        if text.startswith("@"):
+            try:
+                lines = Path(text[1:]).expanduser().read_text(encoding="utf-8").splitlines()
+            except (OSError, UnicodeDecodeError) as error:
+                raise PromptError(f"{text[1:]!r} could not be read: {error}.") from None
+        sentences += filter(str.strip, lines)
+    return parse_template(sentences if given else None, with_sensitive)
+
+
 def make_classifier(
     context: typer.Context,
     targets: Mapping[str, str] | None = None,
@@ -305,7 +393,9 @@ def make_classifier(
     from transformers.utils import logging
 
     from fair_tta._images.views import AugMix
+    from fair_tta._models.stored import TextTable
     from fair_tta.classifier import FairTPTClassifier
+    from fair_tta.lab.data._features import read_text_features
     from fair_tta.methods import ZeroShot
 
     given = context.params
@@ -313,27 +403,33 @@ def make_classifier(
         targets = usage("--targets", targets_option, given["targets"])
     if sensitive is None:
         sensitive = usage("--sensitive", sensitive_option, given["sensitive"], "sensitive")
-    template = default_template(bool(sensitive))
-    if given["template"] is not None:
-        template = usage("--template", Templates.from_sentence, given["template"])
+    template = usage("--template", _templates, given["template"] or (), bool(sensitive))
     if adapter is not None and adapter.needs.sensitive and not sensitive:
         raise typer.BadParameter(
             "it needs sensitive attribute values: name them with --sensitive.",
             param_hint="--adapter",
         )
     logging.disable_progress_bar()  # of loading weights
+    model, scale, features = given["model"], None, stored_features(context)
+    if given.get("text_features") is not None:
+        table, found = read_text_features(given["text_features"])
+        scale = next((s for s in (given["scale"], found) if s is not None), _SCALE)
+        model = TextTable(table, scale)
     classifier = FairTPTClassifier(
-        given["model"],
+        model,
         targets,
         {attribute: dict(names) for attribute, names in sensitive.items()} or None,
         template,
-        adapter=adapter if adapter is None or adapter.is_fitted else ZeroShot(),
-        views=AugMix(given.get("views", 1)),
+        adapter=adapter if adapter is not None and adapter.is_fitted else ZeroShot(),
+        views=AugMix(given.get("views", 1) if features is None else 1),
         seed=given.get("seed", 0),
-        batch_size=given["batch_size"],
+        batch_size=max(given["batch_size"], 0 if features is None else _ROWS),
+        scale=scale,
         device=given["device"],
         dtype=given["dtype"],
     )
-    for note in embedded_notes(context):
-        log(note)
+    if NOTE in embedded_notes(context):
+        log(NOTE)
+    if features is not None:
+        features.features[:1].unit(classifier.task.target_features)  # raises if they do not fit
     return classifier

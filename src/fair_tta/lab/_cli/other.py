@@ -22,6 +22,7 @@ _NEEDS = {
     "prompt_gradient": "prompt gradient",
     "reference": "reference",
     "labels": "its labels",
+    "class_labels": "its classes",
     "values": "true values",
     "pixels": "images",
 }  # of methods, and what they are called
@@ -192,20 +193,28 @@ def _check_file(out: Path) -> None:
 
 def fit_command(
     context: typer.Context,
+    *,
     adapter: Annotated[
         str,
         typer.Option(
             metavar="METHOD",
-            help="Method that needs a reference, with its settings: 'logit-balance:strength=1'.",
+            help="Method that needs a reference, with its settings: 'logit-balance:strength=1', "
+            "'share-balance:overall=doctor=0.3;nurse=0.7'.",
             autocompletion=options.complete_adapters,
         ),
     ],
-    images: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the reference images.")],
+    images: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of the reference images.", show_default=False),
+    ] = None,
     targets: options.TargetsOption,
     out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")],
     sensitive: options.SensitiveOption = [],  # noqa: B006
     template: options.Template = None,
     model: options.Model = "miniature",
+    features: options.Features = None,
+    text_features: options.TextFeatures = None,
+    scale: options.Scale = None,
     batch_size: options.BatchSize = 16,
     device: options.Device = None,
     dtype: options.Precision = None,
@@ -216,6 +225,7 @@ def fit_command(
     The file is used as --adapter 'METHOD:reference=FILE', with the same model and the same names.
     An image that cannot be read is listed and does not stop the others; the exit code is then 4.
     """
+    options.refuse_idle(context)
     with exits(context, reference="--images"):
         from fair_tta.lab._runs.reference import check_fittable, fit_on_folder
         from fair_tta.methods._reference import Reference
@@ -230,8 +240,9 @@ def fit_command(
         method = usage("--adapter", parse_adapter, adapter)
         usage("--adapter", check_fittable, {adapter: method})
         classifier = options.make_classifier(context, adapter=method)
+        where: Any = options.stored_features(context) or images
         with progress_bar(progress, "images") as update:
-            fitted = fit_on_folder(classifier, {adapter: method}, images, progress=update)
+            fitted = fit_on_folder(classifier, {adapter: method}, where, progress=update)
         (found,) = fitted.adapters.values()
         found.save(out)  # type: ignore[attr-defined]
         options.log_fitted(fitted)

@@ -97,7 +97,8 @@ def _write(text: str) -> None:
 
 def predict_command(
     context: typer.Context,
-    images: options.Images,
+    *,
+    images: options.Images = [],  # noqa: B006
     targets: options.TargetsOption,
     sensitive: options.SensitiveOption = [],  # noqa: B006
     template: options.Template = None,
@@ -110,6 +111,10 @@ def predict_command(
     ] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="A CSV table.")] = False,
     null: options.Null = False,
+    features: options.Features = None,
+    id_column: options.IdColumn = None,
+    text_features: options.TextFeatures = None,
+    scale: options.Scale = None,
     seed: options.Seed = 0,
     views: options.ViewCount = 64,
     batch_size: options.BatchSize = 16,
@@ -150,10 +155,13 @@ def predict_command(
         from fair_tta.lab.folder import NO_IMAGE, image_sources, predict_images
         from fair_tta.methods._registry import parse_adapter, short_name
 
-        method = None if adapter is None else usage("--adapter", parse_adapter, adapter)
-        named = {} if adapter is None or method is None else {short_name(adapter): method}
-        options.check_methods("--adapter", named, reference, in_folds=False)
+        if adapter is None:
+            adapter = "association-correction" if sensitive else "zero-shot"
+        method = usage("--adapter", parse_adapter, adapter)
+        named = {short_name(adapter): method}
+        options.check_methods(context, "--adapter", named, reference, in_folds=False)
         classifier = options.make_classifier(context, adapter=method)
+        batch_size = classifier.batch_size
         names = classifier.targets, tuple(classifier.sensitive)
         pending: list[tuple[str, Prediction | str]] = []
         show = print_json if as_json else print_csv if as_csv else print_table
@@ -179,7 +187,7 @@ def predict_command(
             chosen(),
             out,
             engine=options.make_engine(context),
-            model=model,
+            model=None if text_features else model,
             restart=restart,
             read_ahead="-" not in images,  # whoever types waits for answers
         )

@@ -11,15 +11,16 @@ from rich.text import Text
 from fair_tta._io import printable
 from fair_tta.auditing._document import AuditDocument, EstimateFields
 from fair_tta.auditing._examination import Examination, ExaminationDocument, PerceivedAttribute
+from fair_tta.auditing._judge import stop_signs
 from fair_tta.lab._runs.store import ROWS
 from fair_tta.lab._terminal import NarrowTable
 from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, FolderAudit
 from fair_tta.lab.report import _examination as sentences
 from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import axis, short
-from fair_tta.lab.report._first_screen import Figure, banners, figure_of
+from fair_tta.lab.report._first_screen import SAID_FIRST, Figure, banners, figure_of
 from fair_tta.lab.report._method_rows import NamedAudit, cost_sentence
-from fair_tta.lab.report._numbers import ARROW, MINUS, SPACE
+from fair_tta.lab.report._numbers import ARROW, MINUS, NONE, SPACE
 
 SHOWN_METRICS = {
     "accuracy": "accuracy",
@@ -41,8 +42,11 @@ _PLAIN = str.maketrans(dict(zip(SPACE + MINUS + _SIGNS, " -xo*~", strict=True)) 
 def print_audit(result: FolderAudit) -> None:
     """The figures of each run with intervals, differences, and what was left out."""
     document, console = result.audit.document, Console()
+    for sign in stop_signs(document):
+        console.print(Text(printable(sign), style="bold"))
     console.print(Text(printable(verdict.audit_title(document)), style="bold"))
-    print_verdict(console, [("", document)], result.audit.warnings)
+    others = [text for text in result.audit.warnings if not text.startswith(SAID_FIRST)]
+    print_verdict(console, [("", document)], others)
     level = f"{document.settings.level:.0%} intervals in brackets; percent"
     title = f"{document.data.n} images; {level}"
     console.print(_table(title, {run.name: run.metrics.by_name() for run in document.runs}, ""))
@@ -51,6 +55,15 @@ def print_audit(result: FolderAudit) -> None:
         changes = {c.run: c.adjusted.by_name() for c in document.comparisons}
         console.print(_table(title, changes, "+"))
     console.print(Text(LEGEND))
+    every = [run.metrics.by_name() for run in document.runs]
+    reasons = {
+        f"{name} is not defined: {figures[metric].reason}."
+        for figures in every
+        for metric, name in SHOWN_METRICS.items()
+        if figures[metric].value is None
+    }
+    for sentence in sorted(reasons):
+        console.print(Text(printable(sentence)))
     cost = cost_sentence(document)
     if cost:
         console.print(Text(printable(cost)))
@@ -63,8 +76,11 @@ def print_audit(result: FolderAudit) -> None:
         console.print(Text(f"{result.problems.headline()}:"))
         for line in result.problems.lines():
             console.print(Text(f"  {line}"))
-    files = [AUDIT, REPORT, CARD, PREDICTIONS, ROWS, *([PROBLEMS] if result.problems else [])]
-    console.print(Text(f"Written to {printable(str(result.out))}: {', '.join(files)}"))
+    files = [AUDIT, REPORT, CARD]
+    if result.adapters:
+        files += [PREDICTIONS, ROWS, *([PROBLEMS] if result.problems else [])]
+    if result.out is not None:
+        console.print(Text(f"Written to {printable(str(result.out))}: {', '.join(files)}"))
 
 
 def print_verdict(
@@ -147,7 +163,7 @@ def harm_table(document: AuditDocument, classes: str) -> NarrowTable:
 def figure_cell(figure: EstimateFields, sign: str) -> str:
     """Percent with its interval."""
     if figure.value is None:
-        return f"not defined ({figure.reason})"
+        return NONE
     text = f"{100 * figure.value:{sign}.1f}"
     if figure.low is None or figure.high is None:
         return text

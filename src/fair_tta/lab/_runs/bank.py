@@ -21,6 +21,8 @@ import torch
 from torch import Tensor
 
 from fair_tta._identity import content_digest
+from fair_tta._images.stored import StoredFeature
+from fair_tta._images.vision import image_digest
 from fair_tta._io import open_file, sweep, write_whole
 from fair_tta._linalg import unit
 from fair_tta.errors import FairTTAError, ImageError
@@ -34,17 +36,17 @@ class ImageSource:
 
     Attributes:
         name: its name in rows: within its dataset, or as the user wrote it.
-        source: the path of its file, or the content of one.
+        source: the path of its file, the content of one, or its features.
     """
 
     name: str
-    source: str | bytes
+    source: str | bytes | StoredFeature
 
 
 class ImageFile(NamedTuple):
     """The content of an image file, the digest of the content, and its `file_signature`."""
 
-    data: bytes
+    data: bytes | StoredFeature
     content: str
     signature: str
 
@@ -58,6 +60,8 @@ def read_image(image: ImageSource) -> ImageFile:
     """
     if isinstance(image.source, bytes):
         return ImageFile(image.source, content_digest(image.source), "")
+    if isinstance(image.source, StoredFeature):
+        return ImageFile(image.source, image_digest(image.source), "")
     with open_file(image.source) as file:
         found = os.fstat(file.fileno())
         if found.st_size > MOST_BYTES:
@@ -72,7 +76,7 @@ def file_signature(image: ImageSource) -> str:
     It is made of the path, the size and the times of writing and of change; the last cannot be set
     back. Empty for a file that does not exist.
     """
-    if isinstance(image.source, bytes):
+    if not isinstance(image.source, str):
         return ""
     try:
         return _signature(image.source, os.stat(image.source))

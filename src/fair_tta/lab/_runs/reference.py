@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from fair_tta._images.stored import StoredFeature
 from fair_tta._images.vision import image_digest
 from fair_tta._io import Unlisted, images_below, printable
 from fair_tta.classifier import FairTPTClassifier
@@ -21,6 +22,7 @@ from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.lab._runs.bank import ImageSource, read_image
 from fair_tta.lab._runs.runner import batched
 from fair_tta.lab._runs.worker import LoadedImage, encode_each, load_source
+from fair_tta.lab.data._features import FeatureFile, is_feature_file, read_features
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter, check_adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
@@ -37,6 +39,7 @@ def fit_on_images(
     adapters: Mapping[K, Adapter],
     images: Iterable[ImageSource],
     sensitive: Sequence[Mapping[str, str]] = (),
+    classes: Sequence[str] = (),
     *,
     in_folds: bool = False,
     progress: Counting = lambda *_: None,
@@ -44,7 +47,8 @@ def fit_on_images(
     """Fit the methods that need a reference, or cross-fit them; others stay as they are.
 
     Features are made once for all methods. `sensitive` has the attribute values of each image, for
-    methods that need them.
+    methods that need them, and `classes` the class of each; in folds all methods that can use
+    classes have them, otherwise those that need them.
 
     Returns:
         The methods, the digests of the images that were used, and why the others were not.
@@ -55,6 +59,7 @@ def fit_on_images(
     digests: list[str] = []
     problems: dict[int, str] = {}
     labels: dict[str, list[str]] = {}
+    known: list[str] = []
 
     def loaded() -> Iterator[tuple[int, LoadedImage]]:
         for place, image in enumerate(images):
@@ -78,15 +83,21 @@ def fit_on_images(
             digests.append(image_digest(some[place].image) if in_folds else "")
             for attribute, value in sensitive[place].items() if sensitive else ():
                 labels.setdefault(attribute, []).append(value)
+            known += [classes[place]] if classes else []
         classifier.vision.forget()  # nobody asks for these images again
         progress(len(contents), None)
 
     if not contents:
         fitted = dict(adapters)
     elif in_folds:
-        fitted = cross_fit(classifier, adapters, features, digests)
+        fitted = cross_fit(classifier, adapters, features, digests, known)
     else:
-        fitted = {k: fit_parts(classifier, one, features, labels) for k, one in adapters.items()}
+        fitted = {
+            k: fit_parts(
+                classifier, one, features, labels, known if one.needs.class_labels else None
+            )
+            for k, one in adapters.items()
+        }
     return fitted, contents, list(problems.values())
 
 
@@ -108,7 +119,7 @@ class FittedAdapters:
 def fit_on_folder(
     classifier: FairTPTClassifier,
     adapters: Mapping[str, Adapter],
-    reference: str | os.PathLike[str],
+    reference: str | os.PathLike[str] | FeatureFile,
     images: Iterable[ImageSource] | None = None,
     *,
     reference_is_data: bool = False,
@@ -117,7 +128,7 @@ def fit_on_folder(
     """Fit the methods that need it on the images of a folder; others stay as they are.
 
     Args:
-        reference: the folder, read with its subfolders.
+        reference: the folder, read with its subfolders, or a file of features.
         images: to be classified; None if they are not known.
         reference_is_data: whether some of them may be in the reference too.
 
@@ -125,17 +136,21 @@ def fit_on_folder(
         FairTTAError: it is not a folder, it has no image that can be used, or some of `images`.
     """
     check_fittable(adapters)
-    if not os.path.isdir(reference):
+    if not isinstance(reference, FeatureFile) and is_feature_file(reference):
+        reference = read_features(reference)
+    left_out, paths = list[str](), list[ImageSource]()
+    if isinstance(reference, FeatureFile):
+        paths, reference = [*map(reference.source, reference.places)], reference.path
+    elif not os.path.isdir(reference):
         raise FairTTAError(
             f"`reference` should be a folder of images (got {os.fspath(reference)!r})."
         )
-    name = printable(Path(reference).resolve().name)
-    left_out, paths = [], []
-    for path in images_below(reference):
+    for path in () if paths else images_below(reference):
         if isinstance(path, Unlisted):
             left_out.append(f"cannot look into the folder {path.path!r}: {path.reason}")
         else:
             paths.append(ImageSource(path, path))
+    name = printable(Path(reference).resolve().name)
     shared = None if images is None else _shared(paths, images)
     if shared and not reference_is_data:
         raise FairTTAError(
@@ -170,17 +185,29 @@ def _shared(reference: Iterable[ImageSource], images: Iterable[ImageSource]) -> 
         with suppress(OSError, ValueError, ImageError):  # reported when it is used
             file = read_image(image)
             contents.add(file.content)
-            sizes.add(len(file.data))
+            sizes.add(_size(file.data))
     found = 0
     for image in images:
         with suppress(OSError, ValueError, ImageError):
-            if os.stat(image.source).st_size in sizes:
+            if _size(image.source) in sizes:
                 found += read_image(image).content in contents
     return found
 
 
-def check_fittable(adapters: Mapping[str, Adapter], has_reference: bool = True) -> None:
-    """Raise if a method cannot be fitted on images alone, or a reference has none to fit."""
+def _size(source: str | bytes | StoredFeature) -> int | None:
+    """Of a file; None for features."""
+    if isinstance(source, StoredFeature):
+        return None
+    return len(source) if isinstance(source, bytes) else os.stat(source).st_size
+
+
+def check_fittable(
+    adapters: Mapping[str, Adapter], has_reference: bool = True, use_labels: bool = False
+) -> None:
+    """Raise if a method cannot be fitted on images alone, or a reference has none to fit.
+
+    With `use_labels` their classes may be used too, which the images of a reference do not have.
+    """
     if has_reference and all(adapter.is_fitted for adapter in adapters.values()):
         raise FairTTAError(
             "a reference goes with a method that is to be fitted (got "
@@ -196,6 +223,12 @@ def check_fittable(adapters: Mapping[str, Adapter], has_reference: bool = True) 
                     "folder does not have: fit it in Python, `save` it, and write "
                     f"'{name}:reference=FILE'."
                 )
+            if part.needs.class_labels and (has_reference or not use_labels):
+                raise FairTTAError(
+                    f"{name!r} needs class labels of the images that it is fitted on: with labels "
+                    "`fair-tta audit` and `fair-tta mitigate` cross-fit it, --use-labels, without "
+                    "--reference; or fit it in Python and `save` it."
+                )
             if not hasattr(part, "fit_encoded"):
                 raise FairTTAError(f"{name!r} cannot be fitted on a folder: no `fit_encoded`.")
 
@@ -206,13 +239,14 @@ def fit_adapters(
     reference: str | os.PathLike[str] | None,
     images: Callable[[], Iterable[ImageSource]],
     *,
+    classes: Sequence[str] = (),
     reference_is_data: bool = False,
     progress: Counting = lambda *_: None,
 ) -> FittedAdapters:
     """Methods that are ready, or an error before any image is classified.
 
     Those that need a reference are fitted on the folder (see `fit_on_folder`), or, if it is None,
-    cross-fitted on the images themselves.
+    cross-fitted on the images themselves, with their classes if there are any.
     """
     elsewhere = tuple(
         f"{name}: fitted elsewhere, on {part.checked_reference().images} images; "
@@ -224,9 +258,9 @@ def fit_adapters(
     if reference is None and all(adapter.is_fitted for adapter in adapters.values()):
         found = FittedAdapters(adapters)
     elif reference is None:
-        check_fittable(adapters, has_reference=False)
+        check_fittable(adapters, has_reference=False, use_labels=bool(classes))
         fitted, contents, _ = fit_on_images(
-            classifier, adapters, images(), in_folds=True, progress=progress
+            classifier, adapters, images(), classes=classes, in_folds=True, progress=progress
         )  # without contents nothing will be answered, and the run says why
         found = FittedAdapters(fitted if contents else dict.fromkeys(adapters, ZeroShot()))
     else:

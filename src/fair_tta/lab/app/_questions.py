@@ -45,7 +45,12 @@ FIELDS = {
 
 MOST_CLASSIFIERS = 8  # kept at a time; the least recently used goes first
 
-METHODS = tuple(name for name, kind in ADAPTERS.items() if not kind().needs.labels)
+_NEEDS = {name: kind().needs for name, kind in ADAPTERS.items()}
+METHODS = tuple(
+    name
+    for name, needs in _NEEDS.items()
+    if not (needs.labels or needs.class_labels or needs.setting)
+)
 """What can be chosen: all but the methods whose reference images need labels."""
 
 _INTERNAL = "Internal error in fair-tta; the terminal that runs the app shows the details."

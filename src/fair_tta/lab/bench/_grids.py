@@ -258,15 +258,16 @@ def every_method(adapters: Mapping[str, Adapter] | None = None) -> tuple[Setting
     """A row for each method, zero-shot first; sections say what methods need.
 
     If none are given: every method of the library with its defaults, except those that need the
-    true attribute values of the images they predict.
+    true attribute values of the images they predict, or a setting.
     """
     if adapters is None:
-        every = [m for m in (kind() for kind in ADAPTERS.values()) if not m.needs.values]
+        every = [kind() for kind in ADAPTERS.values()]
+        every = [m for m in every if not (m.needs.values or m.needs.setting)]
         adapters = {type(adapter).__name__: adapter for adapter in every}
     others = []
     for name, adapter in adapters.items():
         needs = adapter.needs
-        has = True, needs.views, needs.pixels, needs.reference, needs.labels
+        has = True, needs.views, needs.pixels, needs.reference, needs.labels or needs.class_labels
         if adapter != ZeroShot():
             others.append(Setting(name, adapter, _SECTIONS[max(np.flatnonzero(has))]))
     others.sort(key=lambda setting: _SECTIONS.index(setting.section))
@@ -289,7 +290,8 @@ def find_grid(
     if name == CLIP_BIAS:
         settings = every_method(adapters)
         if adapters is None:
-            settings = tuple(s for s in settings if not s.adapter.needs.labels)
+            needs = ((s, s.adapter.needs) for s in settings)
+            settings = tuple(s for s, of in needs if not (of.labels or of.class_labels))
         return Grid(CLIP_BIAS, "", settings, clip_bias_tasks(harmful))
     if name == FIELD:
         return Grid(FIELD, "", every_method(adapters))

@@ -201,7 +201,10 @@ class TableReference:
         chosen, origin = self._choose(part)
         images = [ImageSource(record.key, str(record.path)) for record in chosen]
         values = [record.sensitive for record in chosen]
-        fitted, contents, _ = fit_on_images(classifier, dict(enumerate(adapters)), images, values)
+        classes = [record.target for record in chosen]
+        fitted, contents, _ = fit_on_images(
+            classifier, dict(enumerate(adapters)), images, values, classes
+        )
         if not contents:
             raise FairTTAError(
                 f"{part.task}: there are no images left for a reference, which "

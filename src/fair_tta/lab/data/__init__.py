@@ -18,6 +18,7 @@ import os
 from fair_tta.errors import DatasetError
 from fair_tta.lab.data._celeba import read_celeba
 from fair_tta.lab.data._fairface import Padding, read_fairface
+from fair_tta.lab.data._features import FeatureFile, read_features, read_text_features
 from fair_tta.lab.data._labels import iter_folder, read_folder
 from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Problems, Record, Split
 from fair_tta.lab.data._tasks import (
@@ -39,6 +40,7 @@ __all__ = [
     "AgeCut",
     "BenchmarkTask",
     "Dataset",
+    "FeatureFile",
     "Padding",
     "Problem",
     "ProblemKind",
@@ -50,7 +52,9 @@ __all__ = [
     "read_celeba",
     "read_dataset",
     "read_fairface",
+    "read_features",
     "read_folder",
+    "read_text_features",
     "read_utkface",
     "read_waterbirds",
 ]

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fair_tta._io import Unlisted, images_below, write_whole
 from fair_tta.errors import DatasetError
@@ -27,14 +28,20 @@ from fair_tta.lab.data._records import (
 )
 from fair_tta.lab.data._tasks import BenchmarkTask
 
+if TYPE_CHECKING:
+    from fair_tta.lab.data._features import FeatureFile
+
 PATH_COLUMNS = (
     "path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path",
     "image_file", "image_id", "image_name", "img", "img_path", "img_filename", "img_name",
+    "id",
 )  # fmt: skip
 """Where the names of images are looked for, if no column is given."""
 
 MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null"})
 """Cells that say nothing, in lower case."""
+
+_NUMBER = "number of the row"  # in place of paths, where there are none
 
 
 def iter_folder(
@@ -119,12 +126,14 @@ def read_folder(
 
 
 def _open(
-    labels: Path, path_column: str | None, columns: Sequence[str]
+    labels: Path, path_column: str | None, columns: Sequence[str], *, has_paths: bool = True
 ) -> tuple[LabelTable, list[str]]:
-    """The file of labels, and its columns with that of the paths first."""
+    """The file of labels, and its columns with that of the paths first, if it is to have them."""
     if not os.path.isfile(labels):
         raise DatasetError(f"`labels_csv` should be a file (got {str(labels)!r}).")
     table = LabelTable(labels, [*([] if path_column is None else [path_column]), *columns])
+    if not has_paths:
+        return table, [_NUMBER, *columns]
     path_column = path_column or known_path_column(table.header)
     if path_column is None:
         raise DatasetError(
@@ -132,6 +141,32 @@ def _open(
             f"`path_column` (it has {table.header})."
         )
     return table, [path_column, *columns]
+
+
+def _match(
+    features: FeatureFile, labels: str, rows: Sequence[Row | Problem], column: str, skip: bool
+) -> None:
+    """Write the id of its features into each row, by its own id or, if there are none, in order."""
+    every = [row for row in rows if isinstance(row, Row) or not row.kind.is_of_file]
+    file, n = features.path.name, len(features.features)
+    if features.ids is None and len(every) != n:
+        raise DatasetError(
+            f"{file!r} has {n} vectors without ids and {labels!r} has {len(every)} rows: give them "
+            "ids, or as many rows in the same order."
+        )
+    unknown = []
+    for place, row in enumerate(every):
+        if isinstance(row, Row) and features.ids is None:
+            row.cells[column] = str(place)
+        elif isinstance(row, Row) and row.cells[column].lower() not in MISSING:
+            found = features.find(row.cells[column])
+            row.cells[column] = found or row.cells[column]
+            unknown += [] if found else [row.cells[column]]
+    if unknown and (not skip or len(unknown) == len(every)):
+        raise DatasetError(
+            f"{labels!r} has ids that are not in {file!r}: {first_three(unknown)}; ids there: "
+            f"{first_three(features.ids or ())}. Leave such rows out with `skip_unknown`."
+        )
 
 
 def known_path_column(header: Sequence[str]) -> str | None:
@@ -148,6 +183,7 @@ def _rows(
     allowed: Mapping[str, Collection[str]],
     check_images: bool,
     cluster: str | None = None,
+    features: FeatureFile | None = None,
 ) -> Iterator[tuple[Record | None, Problem | None]]:
     """For each row the record, if its cells are there, and why it cannot be used, if so."""
     name_column, target_column, *sensitive = columns
@@ -160,16 +196,20 @@ def _rows(
         if blank:
             yield None, Problem(ProblemKind.MISSING_VALUE, f"{where} ({', '.join(blank)})")
             continue
-        name = cells[name_column]
+        key = name = cells[name_column]
         path, problem = images / name, None
-        if check_images:
-            path, problem = _find(name, (images, table.path.parent))
+        if features is None:
+            if check_images:
+                path, problem = _find(name, (images, table.path.parent))
+            key = _key(path, images, name)
+        elif name not in features.places:
+            problem = Problem(ProblemKind.NO_FEATURES, name)
         odd = [name for name in columns if cells[name] not in allowed.get(name, cells.values())]
         if odd:
             what = ", ".join(f"{name} {cells[name]!r}" for name in odd)
             problem = Problem(ProblemKind.UNKNOWN_VALUE, f"{where} ({what})")
         attributes = {attribute: cells[attribute] for attribute in sensitive}
-        record = Record(path, cells[target_column], attributes, _key(path, images, name))
+        record = Record(path, cells[target_column], attributes, key)
         if cluster is not None:
             of = cells[cluster]
             record = replace(record, cluster="" if of.lower() in MISSING else of)
@@ -204,9 +244,7 @@ def _real(folder: str) -> str:
 
 def _find(name: str, folders: Sequence[Path]) -> tuple[Path, Problem | None]:
     """The file that a cell means: as written, or with the slashes and accents of this machine."""
-    plain = name.replace("\\", "/")
-    forms = (name, plain, *(unicodedata.normalize(form, plain) for form in ("NFC", "NFD")))
-    places = list(dict.fromkeys(folder / form for folder in folders for form in forms))
+    places = list(dict.fromkeys(folder / form for folder in folders for form in spellings(name)))
     problems = []
     for path in places:
         problem = image_problem(path, name)
@@ -214,6 +252,18 @@ def _find(name: str, folders: Sequence[Path]) -> tuple[Path, Problem | None]:
             return path, None
         problems.append(problem)
     return places[0], min(problems, key=lambda one: one.kind is ProblemKind.MISSING_IMAGE)
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """A name as written, and with the slashes and accents of other machines."""
+    plain = name.replace("\\", "/")
+    return name, plain, *(unicodedata.normalize(form, plain) for form in ("NFC", "NFD"))
+
+
+def first_three(names: Sequence[str]) -> str:
+    """How many there are, and the first of them."""
+    more = ", ..." if len(names) > 3 else ""
+    return f"{len(names)} ({', '.join(map(repr, names[:3]))}{more})"
 
 
 MOST_VALUES = 1000  # more different values than this in a column are a mistake
@@ -224,7 +274,7 @@ class Labels:
     """Where images and labels are, and what the columns mean.
 
     Args:
-        images: the folder of the images.
+        images: the folder of the images, or the file of their features.
         file: the CSV file; `fair_tta.lab.data.iter_folder` says what it may look like.
         target: the column of the target.
         sensitive: the columns of sensitive attributes, which keep these names.
@@ -233,6 +283,7 @@ class Labels:
         left_out: what is missing in the file, listed after its rows.
         cluster: the column of the person or source that an image comes from, if there is one; an
             image whose cell is empty is a cluster of its own.
+        features: in place of images.
     """
 
     images: Path
@@ -243,6 +294,7 @@ class Labels:
     rename: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     left_out: tuple[Problem, ...] = ()
     cluster: str | None = None
+    features: FeatureFile | None = None
 
     def __post_init__(self) -> None:
         read = [*self.columns, *self._clusters]
@@ -263,12 +315,20 @@ class Labels:
     def _clusters(self) -> tuple[str, ...]:
         return () if self.cluster is None else (self.cluster,)
 
-    def scan(self) -> LabelValues:
-        """Read the file into memory, without looking for images."""
-        if not os.path.isdir(self.images):
+    def scan(self, *, skip_unknown: bool = False) -> LabelValues:
+        """Read the file into memory, without looking for images.
+
+        Ids that have no features are an error, unless they are to be left out (`skip_unknown`).
+        """
+        stored, wanted = self.features, [*self.columns, *self._clusters]
+        if stored is None and not os.path.isdir(self.images):
             raise DatasetError(f"`images` should be a folder (got {str(self.images)!r}).")
-        table, every = _open(self.file, self.path, [*self.columns, *self._clusters])
-        rows, columns = list(table.rows(every)), every[: 1 + len(self.columns)]
+        has_paths = stored is None or stored.ids is not None
+        table, every = _open(self.file, self.path, wanted, has_paths=has_paths)
+        rows = list(table.rows(every[1 - has_paths :]))
+        if stored is not None:
+            _match(stored, self.file.name, rows, every[0], skip_unknown)
+        columns = every[: 1 + len(self.columns)]
         raw: dict[str, Counter[str]] = {column: Counter() for column in self.columns}
         for row in rows:
             if isinstance(row, Row) and not any(row.cells[c].lower() in MISSING for c in columns):
@@ -359,10 +419,12 @@ class LabelValues:
         """
         labels, rows, table = self.labels, self._rows, self._table
         read = _rows(
-            table, rows, labels.images, self._columns, allowed or {}, check_images, labels.cluster
-        )
+            table, rows, labels.images, self._columns, allowed or {}, check_images, labels.cluster,
+            labels.features,
+        )  # fmt: skip
         renamed = ((None if of is None else labels._renamed(of), why) for of, why in read)
-        return [*settle_repeats(renamed, file_of), *labels.left_out]
+        name = file_of if labels.features is None else attrgetter("key")
+        return [*settle_repeats(renamed, name), *labels.left_out]
 
 
 FOLDER_LABELS = "folder-labels.csv"

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._examine import MOST_ENTROPY
+from fair_tta.auditing._judge import stop_signs
 from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import (
     BeforeAfter,
@@ -42,6 +43,9 @@ MOST_ROWS = 14  # of a figure; more groups are not drawn, the worst are
 
 MOST_METHODS = 12  # more methods on several tasks are not listed; the best are
 
+SAID_FIRST = ("Fewer than ", "No images, ")
+"""How warnings begin that `stop_signs` give at greater length."""
+
 NEAR_CHANCE = 0.1
 """Of the way from chance to certain: a median confidence below is called near chance."""
 
@@ -60,7 +64,7 @@ def first_screen(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
     """What the template needs, of one audit or of several."""
     several, tasks = len(tasks) > 1, verdict.by_gap(tasks)
     if not tasks:
-        return {"cards": [verdict.NOTHING_MEASURED], "banners": [], "chart": None}
+        return {"stops": [], "cards": [verdict.NOTHING_MEASURED], "banners": [], "chart": None}
     first, figure = tasks[0][1], figure_of(tasks)
     if several:
         methods: list[Any] = methods_on(tasks)
@@ -74,6 +78,7 @@ def first_screen(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
     left = len(methods) - MOST_METHODS
     more = f" {left} more methods are below." if left > 0 else ""
     return {
+        "stops": [] if several else stop_signs(first),
         "cards": verdict.cards(tasks),
         "banners": banners(tasks),
         "chart": drawn,
@@ -169,7 +174,7 @@ def banners(tasks: Sequence[NamedAudit]) -> list[str]:
     sentences = [f"{head}: {'; '.join(details)}." for head, details in found.items()]
     if len(tasks) == 1:
         warnings = tasks[0][1].warnings
-        sentences += [text for text in warnings if not text.startswith("Fewer than ")]
+        sentences += [text for text in warnings if not text.startswith(SAID_FIRST)]
     return sentences
 
 

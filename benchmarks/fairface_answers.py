@@ -1,0 +1,204 @@
+"""What real CLIPs answered on the FairFace validation images, audited by race, age and gender.
+
+    python benchmarks/fairface_answers.py --data DIR           prints the tables
+    python benchmarks/fairface_answers.py --data DIR --page    and writes them to docs/real-clip.md
+
+DIR has the four CSV files of `ANSWERS`, from the repositories named there, each with the columns
+file, age, gender, race and gender_preds or race_preds. No model is needed and none is loaded:
+`fair_tta.audit` and `fair_tta.compare` take answers. A few seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from page_blocks import PAGE, change, level, table, write_blocks
+
+from fair_tta import Audit, audit, compare
+from fair_tta.errors import SmallGroupWarning
+from fair_tta.metrics import Estimate
+
+AGES = ("0-2", "3-9", "10-19", "20-29", "30-39", "40-49", "50-59", "60-69", "more than 70")
+METRICS = {  # 1 where more is better
+    "accuracy": ("accuracy", 1),
+    "worst_group_accuracy": ("WGA", 1),
+    "typical_gap": ("typical gap", -1),
+    "equalized_odds_difference": ("EOD", -1),
+}
+LOWEST = 5  # cells of the table of race by age
+
+
+class Answers(NamedTuple):
+    """A file of answers: what was asked, of which model, with which prompts."""
+
+    file: str
+    question: str
+    model: str
+    prompts: str
+    source: str
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """What the answers are audited by."""
+        return ("race", "age") if self.question == "gender" else ("gender", "age")
+
+
+ANSWERS = (
+    Answers("aggregation_ViT-B-16_openai.csv", "gender", "ViT-B/16 OpenAI",
+            "mean of 22 sentences that name ages and races",
+            "vlms_bias_explore @d7bd519 (no licence)"),
+    Answers("raw_gender_ViT-L-14_laion2b_val.csv", "gender", "ViT-L/14 LAION-2B",
+            '"a photo of a man", "a photo of a woman"', "clip-face-attribs @33f9abf (MIT)"),
+    Answers("vitb16-openai-RP.csv", "race", "ViT-B/16 OpenAI",
+            "race alone (RP)", "clip-face-attribs @33f9abf (MIT)"),
+    Answers("argp_race_ViT-H-14_laion2b_val.csv", "race", "ViT-H/14 LAION-2B",
+            "age, race and gender (ARGP)", "clip-face-attribs @33f9abf (MIT)"),
+)  # fmt: skip
+"""In pairs: the second of a question is compared with the first."""
+
+
+def read_rows(path: Path, answers: Answers) -> dict[str, dict[str, str]]:
+    """Rows by file name."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    needed = {"file", "age", "gender", "race", f"{answers.question}_preds"}
+    if not rows or not needed <= set(rows[0]):
+        raise SystemExit(f"{path}: a CSV file with the columns {', '.join(sorted(needed))} is due.")
+    return {row["file"]: row for row in rows}
+
+
+def audits_of(data: Path) -> dict[str, dict[str, list[Audit]]]:
+    """Audits by question and attribute, in the order of `ANSWERS`."""
+    found: dict[str, dict[str, list[Audit]]] = {}
+    order: list[str] = []
+    for one in ANSWERS:
+        rows = read_rows(data / one.file, one)
+        order = order or list(rows)
+        if set(order) != set(rows):
+            raise SystemExit(f"{one.file}: other images than in {ANSWERS[0].file}.")
+        truth, given = ([rows[name][key] for name in order]
+                        for key in (one.question, f"{one.question}_preds"))  # fmt: skip
+        for attribute in one.attributes:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SmallGroupWarning)
+                made = audit(
+                    truth,
+                    given,
+                    {attribute: [rows[name][attribute] for name in order]},
+                    name=one.model,
+                    values={"age": AGES} if attribute == "age" else None,
+                )
+            found.setdefault(one.question, {}).setdefault(attribute, []).append(made)
+    return found
+
+
+def figures(audits: dict[str, dict[str, list[Audit]]]) -> str:
+    """Every set of answers by every attribute."""
+    rows = []
+    for question, by in audits.items():
+        asked = [one for one in ANSWERS if one.question == question]
+        for place, one in enumerate(asked):
+            for attribute, made in by.items():
+                this = made[place]
+                worst = this.document.runs[0].worst_group.target_and_sensitive
+                assert worst is not None
+                name = f"{worst.target}, {next(iter(worst.sensitive.values()))}"
+                cells = [level(this.estimate(metric)) for metric in METRICS]
+                cells[1] += f": {name}"
+                rows.append([question, one.model, attribute, *cells])
+    return table(["asked", "model", "by", *(title for title, _ in METRICS.values())], rows)
+
+
+def sources(audits: dict[str, dict[str, list[Audit]]]) -> str:
+    """Where the answers come from, and n."""
+    n = {question: next(iter(by.values()))[0].document.data.n for question, by in audits.items()}
+    rows = [
+        [
+            one.question,
+            one.model,
+            one.prompts,
+            f"{n[one.question]:,}",
+            f"groovy-lizard/{one.source}",
+        ]
+        for one in ANSWERS
+    ]
+    return table(["asked", "model", "prompts", "n", "answers from"], rows)
+
+
+def changes(audits: dict[str, dict[str, list[Audit]]]) -> str:
+    """The second model of a question against the first, paired."""
+    rows = []
+    for question, by in audits.items():
+        for attribute, made in by.items():
+            both = compare(made)
+            before, after = both.runs
+            cells = [
+                change(both.difference(metric, after), better)
+                for metric, (_, better) in METRICS.items()
+            ]
+            rows.append([f"{question}, by {attribute}", f"{before} to {after}", *cells])
+    return table(["asked", "models", *(title for title, _ in METRICS.values())], rows)
+
+
+def cells_of(one: Audit) -> dict[tuple[str, str], Estimate]:
+    """The share of right answers of each class in each group."""
+    return {
+        (cell.target, next(iter(group.sensitive.values()))): cell.true_positive_rate.estimate
+        for group in one.document.runs[0].groups
+        for cell in group.classes
+    }
+
+
+def groups(made: Sequence[Audit]) -> str:
+    """A row for each class in each group, a column for each model."""
+    found = [cells_of(one) for one in made]
+    rows = [
+        [*cell, f"{found[0][cell].n:,}", *(level(of[cell]) for of in found)] for cell in found[0]
+    ]
+    rows.sort(key=lambda row: row[0])
+    return table(["true", "group", "n", *(one.runs[0] for one in made)], rows)
+
+
+def lowest(made: Sequence[Audit]) -> str:
+    """The cells of each model with the lowest accuracy, of those with 30 images or more."""
+    rows = []
+    for one in made:
+        cells = [(cell, of) for cell, of in cells_of(one).items() if of.n >= 30]
+        for (target, group), of in sorted(cells, key=lambda cell: cell[1].value)[:LOWEST]:
+            rows.append([one.runs[0], target, group, f"{of.n:,}", level(of)])
+    return table(["model", "true", "group", "n", "accuracy"], rows)
+
+
+def blocks_of(audits: dict[str, dict[str, list[Audit]]]) -> Iterator[tuple[str, str]]:
+    """Tables by the name of their block."""
+    yield "sources", sources(audits)
+    yield "figures", figures(audits)
+    yield "changes", changes(audits)
+    for question, by in audits.items():
+        for attribute, made in by.items():
+            name = f"{question}-by-{attribute}"
+            yield name, lowest(made) if name == "race-by-age" else groups(made)
+
+
+def main() -> None:
+    """Read, audit, print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder of the four CSV files")
+    parser.add_argument(
+        "--page", type=Path, nargs="?", const=PAGE, help="write the tables to this page too"
+    )
+    asked = parser.parse_args()
+    blocks = dict(blocks_of(audits_of(asked.data)))
+    for name, text in blocks.items():
+        print(f"## {name}\n\n{text}\n")
+    if asked.page:
+        write_blocks("fairface", blocks, asked.page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Files of stored features: what is read is what was written, and what is wrong is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from cli_fixtures import write_labels
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from safetensors.torch import save_file
+
+from fair_tta.errors import DatasetError
+from fair_tta.lab.data import FeatureFile, read_features, read_text_features
+from fair_tta.lab.data._labels import Labels
+from fair_tta.lab.data._records import Problem, ProblemKind, Record
+
+ROWS = np.arange(12, dtype=np.float32).reshape(4, 3) + 1
+IDS = ["a.jpg", "sub/b.jpg", "7", "ünï"]
+
+
+def write(path: Path, rows: Any, names: list[str] | None, called: str = "ids") -> Path:
+    """In the layouts of the documentation."""
+    if path.suffix == ".npy":
+        np.save(path, rows)
+    elif path.suffix == ".npz":
+        np.savez(path, features=rows, **({called: np.array(names)} if names else {}))  # type: ignore[arg-type]
+    elif path.suffix == ".safetensors":
+        about = {called: json.dumps(names)} if names else None
+        save_file({"features": torch.tensor(rows)}, path, about)
+    else:
+        columns = {called: names} if names else {}
+        pq.write_table(pa.table({**columns, "vector": pa.array(list(rows))}), path)
+    return path
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    rows=arrays.arrays(
+        st.sampled_from([np.float16, np.float32, np.float64]),
+        st.tuples(st.integers(1, 5), st.integers(1, 4)),
+        elements=st.floats(0.5, 100, width=16),
+    ),
+    data=st.data(),
+)
+def test_every_format_gives_back_what_was_written(
+    tmp_path_factory: pytest.TempPathFactory, rows: Any, data: st.DataObject
+) -> None:
+    text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
+    many = st.lists(text, min_size=len(rows), max_size=len(rows), unique=True)
+    ids = data.draw(st.none() | many)
+    folder = tmp_path_factory.mktemp("features")
+    for ending in "npy", "npz", "safetensors", "parquet":
+        found = read_features(write(folder / f"f.{ending}", rows, ids))
+        assert found.ids == (None if ending == "npy" else ids)
+        np.testing.assert_array_equal(np.asarray(found.features.array), rows)
+        if ids is not None and ending != "npy":
+            for name, row in zip(ids, rows, strict=True):
+                source: Any = found.source(name).source
+                np.testing.assert_array_equal(np.asarray(source.values), row)
+
+
+def test_formats(tmp_path: Path) -> None:
+    """Memory-mapped, in bfloat16, by other names, as lists of one size, with bytes for ids."""
+    mapped = read_features(write(tmp_path / "f.npy", ROWS, None))
+    assert isinstance(mapped.features.array, np.memmap)
+    save_file({"v": torch.tensor(ROWS).bfloat16()}, tmp_path / "f.safetensors")
+    half = read_features(tmp_path / "f.safetensors")
+    np.testing.assert_allclose(half.features.array, ROWS, rtol=0.01)
+    np.savez(
+        tmp_path / "f.npz",
+        vectors=ROWS,
+        labels=np.ones((4, 2), int),
+        paths=np.array([b"a", b"b", b"c", b"d"]),
+    )
+    named = read_features(tmp_path / "f.npz")
+    assert named.ids == ["a", "b", "c", "d"]
+    fixed = pa.FixedSizeListArray.from_arrays(pa.array(ROWS.ravel()), 3)
+    pq.write_table(pa.table({"no": [4, 5, 6, 7], "embedding": fixed}), tmp_path / "f.parquet")
+    assert read_features(tmp_path / "f.parquet").ids is None
+    assert read_features(tmp_path / "f.parquet", id_column="no").ids == ["4", "5", "6", "7"]
+
+
+def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
+    bad = ROWS.copy()
+    bad[1, 1], bad[3] = np.nan, 0
+    odd: dict[str, tuple[Any, str]] = {
+        "nan.npz": ({"features": bad, "ids": IDS}, "or only zeros: 2 ('sub/b.jpg', 'ünï')"),
+        "twice.npz": ({"features": ROWS, "ids": ["a"] * 4}, "has ids that repeat: 1 ('a')"),
+        "few.npz": ({"features": ROWS, "ids": ["a"]}, "has 1 ids for 4 vectors"),
+        "two.npz": ({"a": ROWS, "b": ROWS}, "'features' should hold its vectors; found ['a', 'b']"),
+        "flat.npz": ({"features": ROWS[0]}, "floats of shape [rows, dim] (got float32 [3])"),
+        "whole.npz": (
+            {"features": ROWS.astype(int)},
+            "floats of shape [rows, dim] (got int64 [4, 3])",
+        ),
+        "none.npz": ({"features": ROWS[:0]}, "floats of shape [rows, dim] (got float32 [0, 3])"),
+    }
+    for name, (held, text) in odd.items():
+        np.savez(tmp_path / name, **held)
+        assert text in refused(tmp_path / name)
+    np.save(tmp_path / "p.npy", np.array([{}, 1], dtype=object), allow_pickle=True)
+    np.savez(tmp_path / "p.npz", features=ROWS, ids=np.array(IDS, dtype=object))
+    for name in "p.npy", "p.npz":
+        assert "it holds pickled objects, which may run code" in refused(tmp_path / name)
+    pq.write_table(pa.table({"id": ["a", "b"], "v": [[1.0], [1.0, 2.0]]}), tmp_path / "r.parquet")
+    assert "'features' should hold its vectors; found []" in refused(tmp_path / "r.parquet")
+    for name in "d.npy", "d.npz", "d.safetensors", "d.parquet":
+        (tmp_path / name).write_bytes(b"nonsense")
+        assert "cannot be read: " in refused(tmp_path / name)
+    assert "should be a file of .npy, .npz, .safetensors, .parquet" in refused(tmp_path / "f.csv")
+    with pytest.raises(DatasetError, match="has no ids called 'nr'"):
+        read_features(write(tmp_path / "f.npz", ROWS, IDS), id_column="nr")
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(DatasetError) as found:
+        read_features(path)
+    assert "\n" not in str(found.value)
+    assert path.name in str(found.value)
+    return str(found.value)
+
+
+@pytest.mark.parametrize("ending", ["npz", "safetensors", "parquet"])
+def test_text_features(tmp_path: Path, ending: str) -> None:
+    table, scale = read_text_features(write(tmp_path / f"t.{ending}", ROWS, IDS, "prompts"))
+    assert list(table) == IDS
+    assert scale is None
+    np.testing.assert_array_equal(table["7"], ROWS[2])
+    with pytest.raises(DatasetError, match="has no prompts: call them 'prompts'"):
+        read_text_features(write(tmp_path / f"n.{ending}", ROWS, IDS))
+
+
+def test_scale_of_text_features(tmp_path: Path) -> None:
+    np.savez(tmp_path / "t.npz", prompts=IDS, features=ROWS, scale=12.5)
+    about = {"prompts": json.dumps(IDS), "scale": "12.5"}
+    save_file({"features": torch.tensor(ROWS)}, tmp_path / "t.safetensors", about)
+    for ending in "npz", "safetensors":
+        assert read_text_features(tmp_path / f"t.{ending}")[1] == 12.5
+
+
+def labelled(folder: Path, features: FeatureFile, names: list[str]) -> Labels:
+    write_labels(folder / "labels.csv", [(name, "cat", "land") for name in names])
+    return Labels(features.path, folder / "labels.csv", "animal", ("place",), features=features)
+
+
+def test_labels_by_id(tmp_path: Path) -> None:
+    features = read_features(write(tmp_path / "f.npz", ROWS, IDS))
+    labels = labelled(tmp_path, features, ["u\u0308ni\u0308", "sub\\b.jpg", "7"])
+    found = labels.scan().records()
+    assert [row.key for row in found if isinstance(row, Record)] == ["ünï", "sub/b.jpg", "7"]
+    labels = labelled(tmp_path, features, ["a.jpg", "w", "x", "y", "z"])
+    text = "'labels.csv' has ids that are not in 'f.npz': 4 ('w', 'x', 'y', ...); ids there: 4 ("
+    with pytest.raises(DatasetError) as error:
+        labels.scan()
+    assert text in str(error.value)
+    assert "\n" not in str(error.value)
+    found = labels.scan(skip_unknown=True).records()
+    kinds = [row.kind if isinstance(row, Problem) else row.key for row in found]
+    assert kinds == ["a.jpg", *[ProblemKind.NO_FEATURES] * 4]
+    with pytest.raises(DatasetError, match="has ids that are not in"):
+        labelled(tmp_path, features, ["w", "x"]).scan(skip_unknown=True)
+
+
+def test_labels_in_the_order_of_rows(tmp_path: Path) -> None:
+    features = read_features(write(tmp_path / "f.npy", ROWS, None))
+    (tmp_path / "labels.csv").write_text("animal,place\ncat,land\ncat\ndog,sea\ndog,land\n")
+    labels = Labels(features.path, tmp_path / "labels.csv", "animal", ("place",), features=features)
+    found = labels.scan().records()
+    assert [row.key if isinstance(row, Record) else "" for row in found] == ["0", "", "2", "3"]
+    (tmp_path / "labels.csv").write_text("animal,place\ncat,land\n")
+    with pytest.raises(DatasetError, match=r"has 4 vectors without ids and 'labels.csv' has 1 row"):
+        labels.scan()
