@@ -93,6 +93,54 @@ def test_fairlearn_agrees_with_the_audit(tmp_path: Path, monkeypatch: pytest.Mon
     assert (tmp_path / "comparison.png").stat().st_size > 5000
 
 
+def test_a_medical_clip_by_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = ["path,finding,site"]
+    for number, drawn in enumerate(TASKS["birds"].draw(40, seed=2)):
+        drawn.image.save(tmp_path / f"{number}.png")
+        finding = {"water bird": "effusion", "land bird": "none"}[drawn.target]
+        site = {"water": "clinic", "land": "hospital"}[drawn.sensitive["background"]]
+        rows.append(f"{number}.png,{finding},{site}")
+    (tmp_path / "labels.csv").write_text("\n".join(rows))
+    arguments = [str(tmp_path), str(tmp_path / "labels.csv"), "--model", "miniature"]
+    monkeypatch.setattr("sys.argv", ["medical_sites.py", *arguments])
+    names = run("medical_sites.py")
+    assert names["found"].audit.runs[0] == "zero-shot"
+    printed = capsys.readouterr().out
+    assert "worst" in printed
+    assert names["found"].reason in printed
+
+
+@pytest.mark.slow
+def test_an_audit_in_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
+    audit = run("mlflow_logging.py")["audit"]
+    logged = {one.info.run_name: one for one in mlflow.search_runs(output_format="list")}
+    assert logged.keys() == set(audit.runs)
+    for name, one in logged.items():
+        assert one.data.metrics["typical_gap"] == audit.estimate("typical_gap", name).value
+    assert len(list(tmp_path.rglob("report.html"))) == 2
+
+
+@pytest.mark.slow
+def test_wrong_answers_of_a_group_in_fiftyone(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("fiftyone")
+    names = run("fiftyone_view.py")
+    rows = zip(names["labels"], names["colours"], names["answers"], strict=True)
+    wrong = sum(colour == "green" and answer.label != label for label, colour, answer in rows)
+    assert len(names["view"]) == wrong > 0
+    assert f"{wrong} of 30 green badges are answered wrongly" in capsys.readouterr().out
+
+
+def test_integrations_are_short() -> None:
+    for name in ("mlflow_logging.py", "fiftyone_view.py", "medical_sites.py", "space/app.py"):
+        assert len((EXAMPLES / name).read_text("utf-8").splitlines()) < 40, name
+
+
 def test_the_notebook_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
     cells = json.loads((EXAMPLES / "quickstart.ipynb").read_text("utf-8"))["cells"]
     names: dict[str, Any] = {}
