@@ -1,6 +1,6 @@
 """How often intervals hold the truth, and how often they show an effect that is there.
 
-    python benchmarks/coverage.py [--audits 1000] [--only NAME] [--jobs 2]
+    python benchmarks/coverage.py [--audits 1000] [--only NAME] [--jobs 2] [--kept FOLDER]
 
 Audits are simulated: images of every class and group, right or wrong before and after with known
 probabilities. For each figure it prints how many of 100 intervals of level 95 % hold the truth; for
@@ -9,25 +9,30 @@ brackets, how many an oracle shows: somebody who knows the variances, and which 
 worst (or the farthest apart) before and after. Then the same with several images of each person.
 
 Ends with an error if an interval holds too seldom, if a change is shown that is not there, or if
-those that are there are shown too seldom: see the bars below.
+those that are there are shown too seldom: see the bars below. It takes an hour of one core; with
+`--kept` a call that was interrupted continues after the designs that are done.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import math
 import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from fair_tta._io import write_whole
 from fair_tta.metrics import Bootstrap
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._calibration import mean
@@ -484,6 +489,22 @@ def simulate(
     return {name: tally for name, tally in found.items() if tally.ends}
 
 
+def simulate_once(
+    design: Design, images_of_person: int, audits: int, kept: Path | None
+) -> dict[str, Tally]:
+    """`simulate`, unless a file of this folder has it from an earlier call."""
+    if kept is None:
+        return simulate(design, images_of_person, audits)
+    called = f"{design.name} {images_of_person} {audits}"
+    file = kept / f"{hashlib.sha256(called.encode()).hexdigest()[:16]}.json"
+    if not file.exists():
+        tallies = simulate(design, images_of_person, audits)
+        plain = {name: asdict(tally) for name, tally in tallies.items()}
+        write_whole(file, json.dumps({"of": called, "tallies": plain}).encode())
+    found = json.loads(file.read_text())["tallies"]
+    return {name: Tally(**tally) for name, tally in found.items()}
+
+
 def lowest_coverage(n: int, most: float = 0.6) -> float:
     """How often Bonett and Price's interval holds one rate's change, at worst and exactly.
 
@@ -543,13 +564,17 @@ def main() -> None:
     parser.add_argument("--audits", type=int, default=1000)
     parser.add_argument("--only", default="", help="designs whose name has this in it")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--kept", type=Path, help="where designs that are done are kept")
     options = parser.parse_args()
     some = [(design, 1) for design in designs()]
     some += [(d, images) for d in designs() if d.name in OF_PERSONS for images in (4, 8)]
     some = [each for each in some if options.only in each[0].name]
     found = {}
+    if options.kept is not None:
+        options.kept.mkdir(parents=True, exist_ok=True)
+    once = partial(simulate_once, audits=options.audits, kept=options.kept)
     with ProcessPoolExecutor(options.jobs) as pool:
-        jobs = pool.map(partial(simulate, audits=options.audits), *zip(*some, strict=True))
+        jobs = pool.map(once, *zip(*some, strict=True))
         for (design, images), tallies in zip(some, jobs, strict=True):
             name = design.name + f", {images} images of each person" * (images > 1)
             found[name] = tallies

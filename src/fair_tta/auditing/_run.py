@@ -24,7 +24,7 @@ from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups, sha
 from fair_tta.metrics._metric import Figure, Metric, widest
 from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._scores import Scores
-from fair_tta.metrics._typical_gap import TypicalGapChange, withheld
+from fair_tta.metrics._typical_gap import typical_gap_change, withheld
 
 HarmSets = Mapping[str, Sequence[Hashable]] | Sequence[Hashable]
 """Classes that should not be answered, or ``{name of a set: classes}``."""
@@ -255,7 +255,7 @@ def against(
 
 
 def _power(columns: Columns, after: int, level: float) -> doc.GapPower | None:
-    change = TypicalGapChange(columns, 0, after)
+    change = typical_gap_change(columns, before=0, after=after)
     if math.isnan(change.value) or withheld(columns, 0, after):
         return None
     return doc.GapPower(*change.power(len(columns.truth), level))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from fair_tta.metrics._intervals import (
 )
 from fair_tta.metrics._metric import Figure, OwnMetric, widest, with_reason
 from fair_tta.metrics._metric import Metric as Metric  # `definitions.Metric` is public
-from fair_tta.metrics._typical_gap import TypicalGap, TypicalGapChange, withheld
+from fair_tta.metrics._typical_gap import typical_gap, typical_gap_change, withheld
 
 NOT_GIVEN = "not given: no scores were passed"
 
@@ -208,23 +209,17 @@ def calibration_of(
 
 
 def _typical_gap(columns: Columns, run: int, how: Bootstrap) -> Estimate:
-    return _of_typical_gap(
-        lambda some: TypicalGap(some, run), columns, how.level, withheld(columns)
-    )
+    return _of_typical_gap(partial(typical_gap, run=run), columns, how.level, withheld(columns))
 
 
 def _typical_gap_change(columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
     why = withheld(columns, before, after)
-    return _of_typical_gap(
-        lambda some: TypicalGapChange(some, before, after), columns, how.level, why
-    )
+    change = partial(typical_gap_change, before=before, after=after)
+    return _of_typical_gap(change, columns, how.level, why)
 
 
 def _of_typical_gap(
-    of: Callable[[Columns], TypicalGap | TypicalGapChange],
-    columns: Columns,
-    level: float,
-    withheld: str | None,
+    of: Callable[[Columns], Any], columns: Columns, level: float, withheld: str | None
 ) -> Estimate:
     gap = of(columns.single)
     low = high = None
