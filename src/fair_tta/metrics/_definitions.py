@@ -153,10 +153,7 @@ def _balanced_change(columns: Columns, before: int, after: int, level: float) ->
 def _losses_and_gains(columns: Columns, before: int, after: int) -> tuple[Floats, Floats, Floats]:
     """Images no longer right, newly right, and all, of each class in each group."""
     was, now = (columns.answers[run] == columns.truth for run in (before, after))
-    cell, cells = columns.group * len(columns.targets) + columns.truth, columns.counts().sum(2).size
-    parts = (cell[was & ~now], cell[~was & now], cell)
-    loss, gain, n = (np.bincount(part, minlength=cells).astype(np.float64) for part in parts)
-    return loss, gain, n
+    return columns.totals(was & ~now), columns.totals(~was & now), columns.totals()
 
 
 def _lowest_ends(over: Over, columns: Columns, run: int, level: float) -> Ends:
@@ -221,7 +218,7 @@ def _typical_gap_change(columns: Columns, before: int, after: int, how: Bootstra
 def _of_typical_gap(
     of: Callable[[Columns], Any], columns: Columns, level: float, withheld: str | None
 ) -> Estimate:
-    gap = of(columns.single)
+    gap = of(columns)
     low = high = None
     if not withheld and not np.isnan(gap.value):
         low, high = widest(columns, lambda some: of(some).ends((1 - level) / 2))

@@ -160,8 +160,8 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
         given = np.einsum("gc,gcra->rga", n, shares) / of_group[:, None]
         hits = np.einsum("gc,gcrc->rg", n, seen)
         groups = (hits + added) / (of_group + 2 * added)  # cells would be smoothed too often
-        each = (part[..., None] for part in (own, given, groups))
-        return [Rates(*of_run, n) for of_run in zip(*each, strict=True)]
+        own, given, groups = (part[..., None] for part in (own, given, groups))
+        return [Rates(*each, n) for each in zip(own, given, groups, strict=True)]
 
     share = (n / of_group[:, None]).astype(np.float32)
     groups_right = np.einsum("gc,rgcd->rgd", share, right)
@@ -176,14 +176,15 @@ def _units(columns: Columns, runs: tuple[int, ...]) -> tuple[Ints, Ints, Ints, F
     does not matter and many images cost no more than few.
     """
     answers = np.stack([columns.answers[run] for run in runs])
-    cell = columns.group * len(columns.targets) + columns.truth
+    cell = columns.cell
     if columns.clusters is not None:
         order = np.argsort(cell, kind="stable")
         return cell[order], columns.clusters[order], answers[:, order], np.ones(len(cell))
     code = cell
     for given in answers:
         _, code = np.unique(code * len(columns.targets) + given, return_inverse=True)
-    _, first, counts = np.unique(code, return_index=True, return_counts=True)
+    _, first = np.unique(code, return_index=True)
+    counts = np.bincount(code, columns.times)
     return cell[first], np.arange(len(first)), answers[:, first], np.sqrt(counts)
 
 
@@ -395,13 +396,8 @@ def _upper_end(
         direct, paired = direct[some], paired[some]
         first_bound, second_bound = then.z[some] - most, then.z[some] - first.z[some]
         a, b = _deviation(first_bound), _deviation(_unmirrored(second_bound))
-        weight = np.clip(a / b, *_WEIGHTS)
-        least = np.minimum(direct + scale * reach * a, paired + scale * reach / weight.clip(1) * b)
-        a *= weight
-        greatest = np.minimum(direct + 1.5 * reach * a, paired + 1.5 * reach * b)
-        kept = greatest >= least.max()
-        a, b, direct, paired = a[kept], b[kept], direct[kept], paired[kept]
-        first_bound, second_bound = first_bound[kept], second_bound[kept] + slack[some[kept], None]
+        a *= np.clip(a / b, *_WEIGHTS)
+        second_bound += slack[some, None]
         ratio = np.minimum(first_bound / a[:, None], second_bound / b[:, None])
         k = -_quantile(ratio, rest) * scale
         ends.append(np.minimum(direct + k * a, paired + k * b))

@@ -116,7 +116,7 @@ class Metric(Figure):
     def with_ends(self, columns: Columns, before: int, after: int, ends: Ends) -> Estimate:
         """The change with these ends."""
         change = self(columns.counts(after)) - self(columns.counts(before))
-        return self._explained(columns, float(change), len(columns.truth), *ends)
+        return self._explained(columns, float(change), columns.n, *ends)
 
     def _explained(
         self, columns: Columns, value: float, n: int, low: float | None, high: float | None
@@ -162,7 +162,7 @@ class OwnMetric(Figure):
 
 def widest(columns: Columns, ends: Callable[[Columns], Any]) -> Any:
     """Clusters do not make an interval narrower: few of them may seem to agree by chance."""
-    found = ends(columns.single)
+    found = ends(columns)
     if columns.clusters is None:
         return found
     other = ends(columns.independent)

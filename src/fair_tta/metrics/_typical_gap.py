@@ -69,14 +69,12 @@ class _Block:
 
 
 def _blocks(columns: Columns, runs: tuple[int, ...]) -> Iterator[_Block]:
-    classes = len(columns.targets)
-    cell = columns.group * classes + columns.truth
-    n = columns.counts().sum(2)
+    classes, size = len(columns.targets), columns.totals()
+    n = size.reshape(-1, classes)
     counted = np.flatnonzero((n > 0).sum(0) > 1)
     hits = np.array([columns.answers[run] == columns.truth for run in runs], np.float64)
     cells = [np.flatnonzero(n[:, c]) * classes + c for c in counted]
-    size = n.ravel().astype(np.float64)
-    right = np.array([np.bincount(cell, hit, n.size) for hit in hits])
+    right = np.array([*map(columns.totals, hits)])
     mean = (right + 1) / (size + 2)
 
     def form(groups: int) -> Floats:
@@ -88,7 +86,7 @@ def _blocks(columns: Columns, runs: tuple[int, ...]) -> Iterator[_Block]:
         return _Block(form, seen, mean[:, some], covariance, size[some], rank)
 
     if columns.clusters is None:
-        both = np.array([[np.bincount(cell, a * b, n.size) for b in hits] for a in hits])
+        both = np.array([[columns.totals(a * b) for b in hits] for a in hits])
         both[range(len(runs)), range(len(runs))] += 1  # each run has one of the added images right
         spread = (both / (size + 2) - mean[:, None] * mean) / (size + 2)
         for some in cells:
@@ -96,7 +94,7 @@ def _blocks(columns: Columns, runs: tuple[int, ...]) -> Iterator[_Block]:
             yield block(some, form(len(some)), covariance, len(some) - 1)
     elif cells:
         every = np.concatenate(cells)
-        covariance = _clustered(columns.clusters, cell, hits, mean, size)
+        covariance = _clustered(columns.clusters, columns.cell, hits, mean, size)
         forms = block_diag(*(form(len(some)) for some in cells))
         yield block(every, forms, covariance[:, every][..., every], len(every) - len(cells))
 
@@ -254,8 +252,7 @@ def withheld(columns: Columns, before: int = 0, after: int | None = None) -> str
     names = [*columns.sizes(Over.TARGET_AND_SENSITIVE)]
     what = "images"
     if columns.clusters is not None and not few.any():
-        cell = columns.group * n.shape[1] + columns.truth
-        units = np.unique(np.stack([cell, columns.clusters]), axis=1)[0]
+        units = np.unique(np.stack([columns.cell, columns.clusters]), axis=1)[0]
         several = np.bincount(units, minlength=n.size).reshape(n.shape)
         few, what = (n > 0) & (several < LEAST) & ((n > 0).sum(0) > 1), "clusters"
     if few.any():
