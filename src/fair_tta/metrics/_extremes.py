@@ -42,7 +42,7 @@ from scipy.special import ndtri
 
 from fair_tta.metrics._columns import Columns, Floats, Ints, Mask
 from fair_tta.metrics._estimate import direction
-from fair_tta.metrics._intervals import Ends
+from fair_tta.metrics._intervals import Ends, step_down
 
 DRAWS = 1000  # and as many mirrored
 _CHOICE = 0.1  # of the error, for which form was the largest
@@ -89,13 +89,11 @@ class Noise:
     """What was counted of several runs on the same images, and how uncertain it is.
 
     Attributes:
-        n: images of each class in each group, ``[groups, classes]``.
         seen: rates as counted, for each run; one draw.
         smoothed: rates with the added images, for each run; one draw.
         draws: Gaussian noise of the smoothed rates, for each run.
     """
 
-    n: Floats
     seen: list[Rates]
     smoothed: list[Rates]
     draws: list[Rates]
@@ -166,7 +164,7 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
     share = (n / of_group[:, None]).astype(np.float32)
     groups_right = np.einsum("gc,rgcd->rgd", share, right)
     draws = [Rates(*each, n) for each in zip(right, answered, groups_right, strict=True)]
-    return Noise(n, rates(seen, 0), rates(smoothed, 1), draws)
+    return Noise(rates(seen, 0), rates(smoothed, 1), draws)
 
 
 def _units(columns: Columns, runs: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Floats]:
@@ -290,8 +288,15 @@ def _some(forms: list[Floats]) -> list[Floats]:
 
 @dataclass(frozen=True, eq=False)
 class _Forms:
-    """Linear forms of one class: smoothed ``[forms]``, draws of their noise ``[forms, draws]``."""
+    """Linear forms of one class.
 
+    Attributes:
+        seen: as counted, ``[forms]``.
+        t: smoothed, ``[forms]``.
+        z: draws of their noise, ``[forms, draws]``.
+    """
+
+    seen: Floats
     t: Floats
     z: Floats
 
@@ -333,17 +338,13 @@ def _deviation(z: Floats) -> Floats:
 
 @lru_cache(maxsize=3)  # the first run is compared with all others
 def _forms(noise: Noise, kind: Forms, run: int) -> list[_Forms]:
-    pairs = zip(kind(noise.smoothed[run]), kind(noise.draws[run]), strict=True)
-    return [_Forms(t[:, 0], z) for t, z in pairs]
-
-
-def _seen(noise: Noise, kind: Forms, run: int) -> list[Floats]:
-    return [form[:, 0] for form in kind(noise.seen[run])]
+    parts = (kind(of[run]) for of in (noise.seen, noise.smoothed, noise.draws))
+    return [_Forms(seen[:, 0], t[:, 0], z) for seen, t, z in zip(*parts, strict=True)]
 
 
 def _largest(forms: Sequence[Floats]) -> float:
-    """The largest of each class, mean over classes."""
-    return float(np.mean([form.max() for form in forms]))
+    """The largest of each class, mean over classes; NaN if there is none."""
+    return float(np.mean([form.max() for form in forms])) if forms else np.nan
 
 
 class ExtremeChange:
@@ -355,8 +356,8 @@ class ExtremeChange:
 
     def __init__(self, kind: Forms, noise: Noise, before: int, after: int) -> None:
         self._before, self._after = (_forms(noise, kind, run) for run in (before, after))
-        first, then = (_seen(noise, kind, run) for run in (before, after))
-        self.value = _largest(then) - _largest(first) if first else np.nan
+        first, then = ([of.seen for of in forms] for forms in (self._before, self._after))
+        self.value = _largest(then) - _largest(first)
 
     def ends(self, error: float) -> tuple[float, float]:
         """Each end fails with this error; the value lies inside."""
@@ -441,28 +442,28 @@ def _quantile(draws: Floats, error: float) -> Floats:
     return tail
 
 
-def run_ends(kind: Forms, noise: Noise, run: int, error: float) -> tuple[float, float]:
-    """The interval of the largest form of one run, mean over classes; each end with this error."""
-    return _run_ends(_forms(noise, kind, run), _seen(noise, kind, run), error)
+def run_ends(kind: Forms, columns: Columns, run: int, level: float) -> Ends:
+    """The interval of the largest form of one run, mean over classes."""
+    return _run_ends(_forms(noise_of(columns, (run,)), kind, 0), (1 - level) / 2)
 
 
-def class_ends(kind: Forms, noise: Noise, run: int, error: float) -> tuple[Floats, Floats]:
+def class_ends(kind: Forms, columns: Columns, run: int, level: float) -> tuple[Floats, Floats]:
     """The same for each class by itself."""
-    parts = zip(_forms(noise, kind, run), _seen(noise, kind, run), strict=True)
-    ends = np.array([_run_ends([forms], [seen], error) for forms, seen in parts])
-    return ends[:, 0], ends[:, 1]
+    forms = _forms(noise_of(columns, (run,)), kind, 0)
+    low, high = np.array([_run_ends([one], (1 - level) / 2) for one in forms]).T
+    return low, high
 
 
-def _run_ends(forms: Sequence[_Forms], seen: Sequence[Floats], error: float) -> tuple[float, float]:
+def _run_ends(forms: Sequence[_Forms], error: float) -> Ends:
     """Upper: ``max_j t_j + k s_j``, where only the true j has to be right. Lower: the largest minus
     the quantile of its noise M. The added images are spread over the classes: all of them draw
     rates in one direction, while the noise of a mean is small.
     """
-    if not forms or not seen[0].size:
+    if not forms or not forms[0].t.size:
         return np.nan, np.nan
-    value, classes = _largest(seen), len(forms)
+    value, classes = _largest([form.seen for form in forms]), len(forms)
     most = [_top(form, _CHOICE * error / classes)[1] for form in forms]
-    t = [a + (form.t - a) / classes for form, a in zip(forms, seen, strict=True)]
+    t = [form.seen + (form.t - form.seen) / classes for form in forms]
     low = _largest(t) + float(_quantile(-np.mean(most, 0), error * (1 - _CHOICE)))
     high, _ = _largest_sum(t, [form.z for form in forms], error)
     return max(0.0, min(low, value)), min(1.0, max(high, value))
@@ -479,22 +480,21 @@ class ByDraws:
         change = ExtremeChange(self.forms, noise_of(columns, (before, after)), 0, 1)
         return self._turned(change.ends((1 - level) / 2))
 
-    def together(self, columns: Columns, runs: Sequence[int], level: float) -> list[Ends]:
-        """Changes from the first run to each of the others, at levels at which all hold together.
-
-        Step-down max-T (Romano and Wolf 2005): changes that are shown leave, and the rest is judged
-        by itself.
+    def together(self, columns: Columns, level: float) -> list[Ends]:
+        """Changes from the first run to each of the others, at levels at which all hold together:
+        step-down max-T (Romano and Wolf 2005).
         """
+        runs = range(len(columns.answers))
         noise = noise_of(columns, tuple(runs))
-        changes = [ExtremeChange(self.forms, noise, 0, i) for i in range(1, len(runs))]
+        changes = [ExtremeChange(self.forms, noise, 0, i) for i in runs[1:]]
         ranks = [_ranks(change.roots((1 - level) / len(changes))) for change in changes]
-        found: dict[int, Ends] = {}
-        while left := [i for i in range(len(changes)) if i not in found]:
-            error = _joint_error([ranks[i] for i in left], 1 - level)
-            ends = {i: changes[i].ends(error) for i in left}
-            shown = {i: pair for i, pair in ends.items() if direction(*pair)}
-            found |= shown or ends
-        return [self._turned(found[i]) for i in range(len(changes))]
+        found = step_down(
+            len(changes),
+            lambda left: _joint_error([ranks[i] for i in left], 1 - level),
+            lambda i, error: changes[i].ends(error),
+            lambda pair: direction(*pair),
+        )
+        return [self._turned(ends) for ends in found]
 
     def _turned(self, ends: Ends) -> Ends:
         return ends if self.sign > 0 else (-ends[1], -ends[0])
