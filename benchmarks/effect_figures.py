@@ -15,8 +15,6 @@ from fair_tta.auditing._classifier import lacks_values
 from fair_tta.metrics import Bootstrap, Estimate
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._columns import Columns, parse_columns
-from fair_tta.metrics._estimate import direction
-from fair_tta.metrics._intervals import holm_errors
 
 METRICS = {
     "accuracy": definitions.ACCURACY,
@@ -108,18 +106,8 @@ def columns_of(question: Question, pictures: Pictures, runs: Sequence) -> Column
 
 
 def gap_changes(rows: Columns) -> list[Estimate]:
-    """The change of the typical gap in each run, at levels that allow for the others, as audits
-    have it."""
-
-    def at(place: int, error: float) -> Estimate:
-        return TYPICAL_GAP.difference(rows, 0, place + 1, Bootstrap(level=1 - error))
-
-    def is_shown(place: int, error: float) -> bool:
-        found = at(place, error)
-        return direction(found.low, found.high) != 0
-
-    errors = holm_errors(is_shown, len(rows.answers) - 1, 0.05)
-    return [at(place, error) for place, error in enumerate(errors)]
+    """The change of the typical gap in each run, at levels that allow for the others."""
+    return TYPICAL_GAP.differences(rows, Bootstrap())
 
 
 def verdicts_of(rows: Columns, methods: Sequence[str], sizes: Sequence[int], audits: int) -> dict:

@@ -7,6 +7,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -361,25 +362,29 @@ class FairTPTClassifier:
         batches = ahead if are_files(images) else in_turn
         size = max(self.batch_size, CHUNK) if isinstance(images, Features) else self.batch_size
         compare(images, self.task)
-        self._log_cost(images)
+        start = perf_counter()
         with image_bar(images, progress) as bar:
             for batch in batches(images, self.vision.load, size):
                 answers = self._predict_batch(batch.images)
                 batch.settle()
                 bar.update(len(answers))
+                if answers:
+                    self._log_cost(images, (perf_counter() - start) / len(answers))
                 yield from answers
                 if batch.error is not None:
                     raise batch.error
 
-    def _log_cost(self, images: Iterable[Any]) -> None:
-        """Once, if there are many images, each with many views."""
+    def _log_cost(self, images: Iterable[Any], seconds: float) -> None:
+        """Once, if there are many images, each with many views; `seconds` an image took."""
         views = self.vision.count or "several"
-        is_long = isinstance(images, Sized) and len(images) > _MANY
-        if is_long and self.adapter.needs.views and views != 1 and not self._has_logged_cost:
+        if self._has_logged_cost or views == 1 or not self.adapter.needs.views:
+            return
+        if isinstance(images, Sized) and len(images) > _MANY:
             self._has_logged_cost = True
             logging.getLogger(__name__).info(
-                f"{type(self.adapter).__name__} encodes {views} views of each image: about {views} "
-                "plain calls per image. A method with one view costs about one: "
+                f"{type(self.adapter).__name__} encodes {views} views of each image: "
+                f"{seconds:.2g} s per image, {len(images) * seconds / 60:.2g} minutes for "
+                f"{len(images)}. A method with one view encodes one: "
                 "with_adapter('association-correction')."
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fair_tta.metrics._intervals import holm_errors
+from fair_tta.metrics._intervals import step_down
 
 
 def rejected(p_values: list[float], error: float) -> set[int]:
@@ -18,13 +18,24 @@ def rejected(p_values: list[float], error: float) -> set[int]:
     return found
 
 
+def holm(p_values: list[float], error: float) -> list[float]:
+    """The error at which each is judged."""
+    found = step_down(
+        len(p_values),
+        lambda left: error / len(left),
+        lambda i, share: (share, p_values[i] <= share),
+        lambda one: one[1],
+    )
+    return [share for share, _ in found]
+
+
 @given(st.lists(st.floats(0, 0.2), max_size=9), st.sampled_from([0.01, 0.05, 0.2]))
 def test_marks_are_those_of_the_textbook(p_values: list[float], error: float) -> None:
-    errors = holm_errors(lambda i, e: p_values[i] <= e, len(p_values), error)
+    errors = holm(p_values, error)
     assert {i for i, p in enumerate(p_values) if p <= errors[i]} == rejected(p_values, error)
     assert all(error / len(p_values) <= e <= error for e in errors)
 
 
 def test_one_comparison_has_the_whole_error() -> None:
-    assert holm_errors(lambda i, e: False, 1, 0.05) == [0.05]
-    assert holm_errors(lambda i, e: True, 0, 0.05) == []
+    assert holm([1.0], 0.05) == [0.05]
+    assert holm([], 0.05) == []

@@ -145,7 +145,7 @@ def test_several_methods_are_judged_together(seed: int) -> None:
     rows = replace(rows, answers=(*rows.answers, *others))
     for metric in ALL:
         if isinstance(metric, Metric) and isinstance(metric.change, ByDraws):
-            together = metric.change.together(rows, range(5), 0.95)
+            together = metric.change.together(rows, 0.95)
             for run, (low, high) in enumerate(together, 1):
                 alone, strict = (metric.change(rows, 0, run, x) for x in (0.95, 1 - 0.05 / 4))
                 room = 0.1 * (alone[1] - alone[0])  # other draws

@@ -18,7 +18,7 @@ from fair_tta.metrics import Bootstrap
 from fair_tta.metrics._columns import Columns
 from fair_tta.metrics._definitions import METRICS, TYPICAL_GAP
 from fair_tta.metrics._metric import Metric
-from fair_tta.metrics._typical_gap import TypicalGapChange, _blocks, _Moments
+from fair_tta.metrics._typical_gap import _blocks, _Moments, typical_gap_change
 
 
 def drawn(
@@ -213,7 +213,7 @@ def test_power_is_what_it_says() -> None:
         return Columns((0, 1), names, y, g, tuple(np.where(r, y, 1 - y) for r in (first, second)))
 
     large = audit_of(60_000, 0)
-    change = TypicalGapChange(large, 0, 1)
+    change = typical_gap_change(large, 0, 1)
     _, needed = change.power(len(large.truth), 0.95)
     assert needed is not None
     shown = [

@@ -18,13 +18,12 @@ from fair_tta.metrics import _intervals
 from fair_tta.metrics._bootstrap import Bootstrap
 from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Columns, Floats, Mask
-from fair_tta.metrics._estimate import Estimate, Over, direction, label
-from fair_tta.metrics._extremes import ByDraws
+from fair_tta.metrics._estimate import Estimate, Over, label
 from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups, share_of
-from fair_tta.metrics._metric import Figure, Metric, widest
+from fair_tta.metrics._metric import Figure
 from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._scores import Scores
-from fair_tta.metrics._typical_gap import TypicalGapChange, withheld
+from fair_tta.metrics._typical_gap import typical_gap_change, withheld
 
 HarmSets = Mapping[str, Sequence[Hashable]] | Sequence[Hashable]
 """Classes that should not be answered, or ``{name of a set: classes}``."""
@@ -255,7 +254,7 @@ def against(
 
 
 def _power(columns: Columns, after: int, level: float) -> doc.GapPower | None:
-    change = TypicalGapChange(columns, 0, after)
+    change = typical_gap_change(columns, before=0, after=after)
     if math.isnan(change.value) or withheld(columns, 0, after):
         return None
     return doc.GapPower(*change.power(len(columns.truth), level))
@@ -269,33 +268,12 @@ def corrected_differences(columns: Columns, how: Bootstrap) -> list[doc.Differen
     runs = len(columns.answers) - 1
     if runs < 2:
         return []
-    every = {metric.name: _together(metric, columns, runs, how) for metric in _compared()}
+    every = {m.name: [*map(Difference.of, m.differences(columns, how))] for m in _compared()}
     return [doc.Differences(**{name: of[i] for name, of in every.items()}) for i in range(runs)]
 
 
 def _compared() -> list[Figure]:
     return [metric for metric in definitions.METRICS.values() if metric.is_compared]
-
-
-def _together(metric: Figure, columns: Columns, runs: int, how: Bootstrap) -> list[Difference]:
-    """The change of a figure in each run, judged together."""
-    if isinstance(metric, Metric) and isinstance(metric.change, ByDraws):
-        change, every = metric.change, range(runs + 1)
-        ends = widest(columns, lambda some: np.transpose(change.together(some, every, how.level)))
-        return [
-            Difference.of(metric.with_ends(columns, 0, i, pair))
-            for i, pair in enumerate(np.transpose(ends), 1)
-        ]
-
-    def at(place: int, error: float) -> Difference:
-        level = replace(how, level=1 - error)
-        return Difference.of(metric.difference(columns, 0, place + 1, level))
-
-    def is_shown(place: int, error: float) -> bool:
-        found = at(place, error)
-        return direction(found.low, found.high) != 0
-
-    return [at(*each) for each in enumerate(_intervals.holm_errors(is_shown, runs, 1 - how.level))]
 
 
 def _compared_groups(columns: Columns, after: int, how: Bootstrap) -> Iterator[doc.ComparedGroup]:

@@ -22,7 +22,7 @@ from fair_tta.auditing._run import HarmSets, parse_harmful
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._gallery import GroupGallery
-from fair_tta.lab._runs.bank import ImageSource
+from fair_tta.lab._runs.bank import ImageSource, forget
 from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab._runs.job import job_of
 from fair_tta.lab._runs.local import Local
@@ -50,6 +50,9 @@ NO_IMAGE = (
 AUDIT, REPORT, CARD = "audit.json", "report.html", "card.md"
 PREDICTIONS, PROBLEMS = "predictions.csv", "problems.csv"
 EXAMINATION, EXAMINATION_PAGE = "examine.json", "examine.html"
+FITS = "fits"
+"""A folder of features to fit on, removed when all images are answered."""
+
 WRITTEN = (AUDIT, REPORT, CARD, PREDICTIONS, PROBLEMS)
 _LISTED = 5  # images of an examination that could not be used
 
@@ -178,6 +181,7 @@ def audit_folder(
         lambda: (asked for row in chosen if (asked := image(row)) is not None),
         classes=[row[1].target for row in chosen if use_labels and isinstance(row[1], Record)],
         reference_is_data=reference_is_data,
+        kept=folder / FITS,
         progress=fitting,
     )
     adapters = fitted.adapters
@@ -219,6 +223,7 @@ def audit_folder(
             if not (folder / AUDIT).exists():  # an earlier audit stays, with its problems
                 replace_file(listed, folder / PROBLEMS)
             raise FairTTAError("\n".join(["no row could be used.", *problems.lines()]))
+        forget(folder / FITS)
         provenance = {
             **classifier_provenance(classifier),
             "data": {
@@ -402,6 +407,7 @@ def examine_folder(
         reference,
         lambda: image_sources(images()),
         reference_is_data=reference_is_data,
+        kept=None if out is None else Path(out) / FITS,
         progress=fitting,
     )
     fitted(methods)
@@ -452,6 +458,7 @@ def examine_folder(
         seed=classifier.vision.seed,
     )
     if out is not None:
+        forget(Path(out) / FITS)
         examination.save(Path(out) / EXAMINATION)
         examination.save_html(Path(out) / EXAMINATION_PAGE)
     return examination, len(reasons)

@@ -69,14 +69,16 @@ class Columns:
         return len(self.truth) if self.times is None else int(self.times.sum())
 
     @cached_property
-    def single(self) -> Columns:
-        """The same with an entry for each image."""
-        if self.times is None:
-            return self
-        truth, group, *answers = (
-            np.repeat(codes, self.times) for codes in (self.truth, self.group, *self.answers)
-        )
-        return replace(self, truth=truth, group=group, answers=tuple(answers), times=None)
+    def cell(self) -> Ints:
+        """``[images]`` class and group as one number: positions in `cells` of both."""
+        return self.group * len(self.targets) + self.truth
+
+    def totals(self, of: Mask | Floats | None = None) -> Floats:
+        """Images of each class in each group, or the sum `of` a number of each: ``[cells]``."""
+        each = np.ones(len(self.truth)) if of is None else of
+        worth = each if self.times is None else each * self.times
+        sums: Floats = np.bincount(self.cell, worth, len(self.groups) * len(self.targets))
+        return sums
 
     @property
     def groups(self) -> list[tuple[Hashable, ...]]:
@@ -119,7 +121,7 @@ class Columns:
             return right.sum(1), n.sum(1)
         return right.ravel(), n.ravel()
 
-    @property
+    @cached_property
     def independent(self) -> Columns:
         """The same without clusters."""
         return replace(self, clusters=None)
@@ -147,9 +149,7 @@ class Columns:
         cells, right = len(self.cells(over)), self.answers[run] == self.truth
         if self.clusters is None:
             return np.ones(cells)
-        cell = self.group * len(self.targets) + self.truth
-        if over is Over.SENSITIVE:
-            cell = self.group
+        cell = self.group if over is Over.SENSITIVE else self.cell
         return np.array([self.weight(cell == k, right) for k in range(cells)])
 
     def sizes(self, over: Over) -> dict[str, int]:

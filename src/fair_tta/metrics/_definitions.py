@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from fair_tta.metrics import _extremes as extremes
-from fair_tta.metrics._bootstrap import ArrayEnds, Bootstrap
+from fair_tta.metrics._bootstrap import Bootstrap
 from fair_tta.metrics._calibration import BINS, calibration, mean
 from fair_tta.metrics._columns import Columns, Floats
 from fair_tta.metrics._estimate import Estimate, Over, left_out, undefined
-from fair_tta.metrics._extremes import ByDraws, noise_of
+from fair_tta.metrics._extremes import ByDraws, class_ends, run_ends
 from fair_tta.metrics._intervals import (
     Ends,
     clopper_pearson_ends,
@@ -28,7 +29,7 @@ from fair_tta.metrics._intervals import (
 )
 from fair_tta.metrics._metric import Figure, OwnMetric, widest, with_reason
 from fair_tta.metrics._metric import Metric as Metric  # `definitions.Metric` is public
-from fair_tta.metrics._typical_gap import TypicalGap, TypicalGapChange, withheld
+from fair_tta.metrics._typical_gap import typical_gap, typical_gap_change, withheld
 
 NOT_GIVEN = "not given: no scores were passed"
 
@@ -125,7 +126,7 @@ def _overall_ends(columns: Columns, run: int, level: float) -> Ends:
 
 def _balanced_ends(columns: Columns, run: int, level: float) -> Ends:
     if columns.clusters is not None:
-        return _run_ends(extremes.balanced, columns, run, level)
+        return run_ends(extremes.balanced, columns, run, level)
     low, high = mean_rate_ends(*_of_present(columns, run, Over.TARGET_AND_SENSITIVE), level)
     return max(0.0, low), min(1.0, high)
 
@@ -152,10 +153,7 @@ def _balanced_change(columns: Columns, before: int, after: int, level: float) ->
 def _losses_and_gains(columns: Columns, before: int, after: int) -> tuple[Floats, Floats, Floats]:
     """Images no longer right, newly right, and all, of each class in each group."""
     was, now = (columns.answers[run] == columns.truth for run in (before, after))
-    cell, cells = columns.group * len(columns.targets) + columns.truth, columns.counts().sum(2).size
-    parts = (cell[was & ~now], cell[~was & now], cell)
-    loss, gain, n = (np.bincount(part, minlength=cells).astype(np.float64) for part in parts)
-    return loss, gain, n
+    return columns.totals(was & ~now), columns.totals(~was & now), columns.totals()
 
 
 def _lowest_ends(over: Over, columns: Columns, run: int, level: float) -> Ends:
@@ -208,39 +206,25 @@ def calibration_of(
 
 
 def _typical_gap(columns: Columns, run: int, how: Bootstrap) -> Estimate:
-    return _of_typical_gap(
-        lambda some: TypicalGap(some, run), columns, how.level, withheld(columns)
-    )
+    return _of_typical_gap(partial(typical_gap, run=run), columns, how.level, withheld(columns))
 
 
 def _typical_gap_change(columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
     why = withheld(columns, before, after)
-    return _of_typical_gap(
-        lambda some: TypicalGapChange(some, before, after), columns, how.level, why
-    )
+    change = partial(typical_gap_change, before=before, after=after)
+    return _of_typical_gap(change, columns, how.level, why)
 
 
 def _of_typical_gap(
-    of: Callable[[Columns], TypicalGap | TypicalGapChange],
-    columns: Columns,
-    level: float,
-    withheld: str | None,
+    of: Callable[[Columns], Any], columns: Columns, level: float, withheld: str | None
 ) -> Estimate:
-    gap = of(columns.single)
+    gap = of(columns)
     low = high = None
     if not withheld and not np.isnan(gap.value):
         low, high = widest(columns, lambda some: of(some).ends((1 - level) / 2))
     reason = withheld or left_out(columns.sizes(_PAIRS))
     needs = "two groups with images of one class"
     return with_reason(gap.value, columns.n, low, high, reason, needs)
-
-
-def _run_ends(forms: extremes.Forms, columns: Columns, run: int, level: float) -> Ends:
-    return extremes.run_ends(forms, noise_of(columns, (run,)), 0, (1 - level) / 2)
-
-
-def _class_ends(forms: extremes.Forms, columns: Columns, run: int, level: float) -> ArrayEnds:
-    return extremes.class_ends(forms, noise_of(columns, (run,)), 0, (1 - level) / 2)
 
 
 _PAIRS, _VALUES = Over.TARGET_AND_SENSITIVE, Over.SENSITIVE
@@ -301,7 +285,7 @@ BIAS = Metric(
     _accuracy_and(true_positive),
     _shortfall,
     change=ByDraws(extremes.shortfall),
-    interval=partial(_run_ends, extremes.shortfall),
+    interval=partial(run_ends, extremes.shortfall),
     worst_of=_PAIRS,
     title="Accuracy minus worst group (class / group)",
     better=-1,
@@ -314,7 +298,7 @@ BIAS_S = Metric(
     _accuracy_and(by_group),
     _shortfall,
     change=ByDraws(extremes.shortfall_of_values),
-    interval=partial(_run_ends, extremes.shortfall_of_values),
+    interval=partial(run_ends, extremes.shortfall_of_values),
     over=_VALUES,
     worst_of=_VALUES,
     title="Accuracy minus worst group (group)",
@@ -337,7 +321,7 @@ EQUALIZED_ODDS = Metric(
     lambda rates: mean_of_defined(gap(rates).max(-2)),  # NaN wins, so a class needs both gaps
     is_gap=True,
     change=ByDraws(extremes.odds),
-    interval=partial(_run_ends, extremes.odds),
+    interval=partial(run_ends, extremes.odds),
     needs="two groups with images of one class, and two with images of others",
     title="Equalized odds difference",
     better=-1,
@@ -351,7 +335,7 @@ EQUAL_OPPORTUNITY = Metric(
     _mean_gap,
     is_gap=True,
     change=ByDraws(extremes.opportunity),
-    interval=partial(_run_ends, extremes.opportunity),
+    interval=partial(run_ends, extremes.opportunity),
     needs="two groups with images of one class",
     title="Equal opportunity difference",
     better=-1,
@@ -364,7 +348,7 @@ DEMOGRAPHIC_PARITY = Metric(
     _mean_gap,
     is_gap=True,
     change=ByDraws(extremes.parity),
-    interval=partial(_run_ends, extremes.parity),
+    interval=partial(run_ends, extremes.parity),
     over=_VALUES,
     title="Demographic parity difference",
     better=-1,
@@ -414,7 +398,7 @@ METRICS: dict[str, Figure] = {
 
 
 def _class_gaps(name: str, rates: Callable[[Floats], Floats], forms: extremes.Forms) -> Metric:
-    return Metric(name, rates, gap, is_gap=True, interval=partial(_class_ends, forms))
+    return Metric(name, rates, gap, is_gap=True, interval=partial(class_ends, forms))
 
 
 TRUE_POSITIVE_GAPS = _class_gaps(

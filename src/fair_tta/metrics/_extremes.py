@@ -42,7 +42,7 @@ from scipy.special import ndtri
 
 from fair_tta.metrics._columns import Columns, Floats, Ints, Mask
 from fair_tta.metrics._estimate import direction
-from fair_tta.metrics._intervals import Ends
+from fair_tta.metrics._intervals import Ends, step_down
 
 DRAWS = 1000  # and as many mirrored
 _CHOICE = 0.1  # of the error, for which form was the largest
@@ -56,9 +56,9 @@ class Rates:
     """Rates that are linear in the shares of answers of each cell; 0 where there are no images.
 
     Attributes:
-        right: accuracy of each class in each group, ``[..., groups, classes]``.
-        answered: how often each answer is given in each group, ``[..., groups, classes]``.
-        of_group: accuracy of each group, ``[..., groups]``.
+        right: accuracy of each class in each group, ``[groups, classes, draws]``.
+        answered: how often each answer is given in each group, ``[groups, classes, draws]``.
+        of_group: accuracy of each group, ``[groups, draws]``.
         n: images of each class in each group, ``[groups, classes]``.
     """
 
@@ -69,16 +69,18 @@ class Rates:
 
     @property
     def overall(self) -> Floats:
-        """Accuracy: ``[...]``."""
-        share: Floats = (self.of_group * self.n.sum(1)).sum(-1) / self.n.sum()
+        """Accuracy: ``[draws]``."""
+        share: Floats = (self.n.sum(1) @ self.of_group) / self.n.sum()
         return share
 
     @property
     def false_alarms(self) -> Floats:
-        """How often images of other classes get an answer: ``[..., groups, classes]``."""
-        all_of_group = self.n.sum(-1, keepdims=True)
-        alarms: Floats = self.answered * all_of_group - self.right * self.n
-        alarms /= np.maximum(1, all_of_group - self.n)
+        """How often images of other classes get an answer: ``[groups, classes, draws]``."""
+        n, dtype = self.n[..., None], self.right.dtype
+        all_of_group = n.sum(1, keepdims=True)
+        others = np.maximum(1, all_of_group - n)
+        given, right = ((part / others).astype(dtype) for part in (all_of_group, n))
+        alarms: Floats = self.answered * given - self.right * right
         return alarms
 
 
@@ -87,13 +89,11 @@ class Noise:
     """What was counted of several runs on the same images, and how uncertain it is.
 
     Attributes:
-        n: images of each class in each group, ``[groups, classes]``.
-        seen: rates as counted, for each run.
-        smoothed: rates with the added images, for each run.
-        draws: Gaussian noise of the smoothed rates, for each run, draws in front.
+        seen: rates as counted, for each run; one draw.
+        smoothed: rates with the added images, for each run; one draw.
+        draws: Gaussian noise of the smoothed rates, for each run.
     """
 
-    n: Floats
     seen: list[Rates]
     smoothed: list[Rates]
     draws: list[Rates]
@@ -106,8 +106,7 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
     cell, unit, answers, weight = _units(columns, runs)
     units = int(unit.max()) + 1
     of_cluster = 1.0 if columns.clusters is None else len(columns.truth) / units  # images
-    of_cells = np.argsort(cell, kind="stable")
-    starts = np.searchsorted(cell[of_cells], np.arange(groups * classes + 1))
+    starts = np.searchsorted(cell, np.arange(groups * classes + 1))
     some = np.flatnonzero(np.diff(starts))
     n = np.zeros((groups, classes))
     shape = (groups, classes, len(runs), classes)
@@ -115,7 +114,7 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
     parts = []
     for k, place in enumerate(some):
         g, c = divmod(int(place), classes)
-        rows = of_cells[starts[place] : starts[place + 1]]
+        rows = slice(starts[place], starts[place + 1])
         one_hot = np.eye(classes)[answers[:, rows].T]
         counts = weight[rows] ** 2
         size = counts.sum()
@@ -130,167 +129,200 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
         residuals -= np.concatenate([weight[rows], [1, 1]])[:, None, None] * smoothed[g, c]
         if columns.clusters is not None:
             residuals *= np.sqrt(units / max(1, units - 1))
-        members = np.concatenate([unit[rows], [units + 2 * k, units + 2 * k + 1]])
         if not rest:
             residuals *= 1 + _DISCRETE * of_cluster / size
-        parts.append((g, c, members, residuals / (size + 2)))
+        flat = (residuals / (size + 2)).reshape(len(residuals), -1).astype(np.float32)
+        members: Any = rows if columns.clusters is None else unit[rows]  # views are faster
+        parts.append(
+            (g, c, (members, flat[:-2]), (slice(units + 2 * k, units + 2 * k + 2), flat[-2:]))
+        )
     width = units + 2 * len(some)
-    right: Any = np.zeros((2 * DRAWS, len(runs), groups, classes), np.float32)  # for speed
+    right: Any = np.zeros((len(runs), groups, classes, 2 * DRAWS), np.float32)  # for speed
     answered = np.zeros_like(right)
     of_group = np.maximum(1, n.sum(1))
     generator = np.random.default_rng(0)
     block = max(1, _AT_ONCE // width)
     for first in range(0, DRAWS, block):
-        weights = generator.standard_normal((min(block, DRAWS - first), width), np.float32)
-        here = slice(first, first + len(weights))
-        for g, c, members, residuals in parts:
-            flat = residuals.reshape(len(members), -1).astype(np.float32)
-            z = (weights[:, members] @ flat).reshape(-1, len(runs), classes)
-            right[here, :, g, c] = z[..., c]
-            answered[here, :, g] += z * np.float32(n[g, c] / of_group[g])
+        weights = generator.standard_normal((min(block, DRAWS - first), width), np.float32).T
+        here = slice(first, first + weights.shape[1])
+        for g, c, *pairs in parts:
+            z = sum(flat.T @ weights[members] for members, flat in pairs)
+            z = z.reshape(len(runs), classes, -1)
+            right[:, g, c, here] = z[:, c]
+            answered[:, g, :, here] += z * np.float32(n[g, c] / of_group[g])
     for array in (right, answered):
-        array[DRAWS:] = -array[:DRAWS]
+        array[..., DRAWS:] = -array[..., :DRAWS]
 
     def rates(shares: Floats, added: int) -> list[Rates]:
         own = np.einsum("gcrc->rgc", shares)
         given = np.einsum("gc,gcra->rga", n, shares) / of_group[:, None]
         hits = np.einsum("gc,gcrc->rg", n, seen)
         groups = (hits + added) / (of_group + 2 * added)  # cells would be smoothed too often
-        return [Rates(own[r], given[r], groups[r], n) for r in range(len(runs))]
+        own, given, groups = (part[..., None] for part in (own, given, groups))
+        return [Rates(*each, n) for each in zip(own, given, groups, strict=True)]
 
-    return Noise(
-        n,
-        rates(seen, 0),
-        rates(smoothed, 1),
-        [
-            Rates(right[:, r], answered[:, r], (right[:, r] * n).sum(-1) / of_group, n)
-            for r in range(len(runs))
-        ],
-    )
+    share = (n / of_group[:, None]).astype(np.float32)
+    groups_right = np.einsum("gc,rgcd->rgd", share, right)
+    draws = [Rates(*each, n) for each in zip(right, answered, groups_right, strict=True)]
+    return Noise(rates(seen, 0), rates(smoothed, 1), draws)
 
 
 def _units(columns: Columns, runs: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Floats]:
-    """Cell, unit, answers and weight of each row of what is drawn.
+    """Cell, unit, answers and weight of each row of what is drawn, cell by cell.
 
     Independent images with the same answers in all runs are one row, so that the order of images
     does not matter and many images cost no more than few.
     """
     answers = np.stack([columns.answers[run] for run in runs])
-    cell = columns.group * len(columns.targets) + columns.truth
+    cell = columns.cell
     if columns.clusters is not None:
-        return cell, columns.clusters, answers, np.ones(len(cell))
+        order = np.argsort(cell, kind="stable")
+        return cell[order], columns.clusters[order], answers[:, order], np.ones(len(cell))
     code = cell
     for given in answers:
         _, code = np.unique(code * len(columns.targets) + given, return_inverse=True)
-    _, first, counts = np.unique(code, return_index=True, return_counts=True)
+    _, first = np.unique(code, return_index=True)
+    counts = np.bincount(code, columns.times)
     return cell[first], np.arange(len(first)), answers[:, first], np.sqrt(counts)
 
 
 Forms: TypeAlias = Callable[[Rates], list[Floats]]
-"""The linear forms of which the largest counts, for each class: ``[..., forms]``."""
+"""The linear forms of which the largest counts, for each class: ``[forms, draws]``."""
 
 
 def overall(rates: Rates) -> list[Floats]:
     """Accuracy: of one form the interval is that of the form."""
-    return [rates.overall[..., None]]
+    return [rates.overall[None]]
 
 
 def balanced(rates: Rates) -> list[Floats]:
     """Balanced accuracy."""
-    return [rates.right[..., rates.n > 0].mean(-1)[..., None]]
+    return [rates.right[rates.n > 0].mean(0, keepdims=True)]
 
 
 def lowest(rates: Rates) -> list[Floats]:
     """Worst-group accuracy, the sign turned."""
-    return [-rates.right[..., rates.n > 0]]
+    return [-rates.right[rates.n > 0]]
 
 
 def lowest_of_values(rates: Rates) -> list[Floats]:
     """The same over groups of one sensitive value."""
-    return [-rates.of_group[..., rates.n.sum(1) > 0]]
+    return [-rates.of_group[rates.n.sum(1) > 0]]
 
 
 def shortfall(rates: Rates) -> list[Floats]:
     """Accuracy minus worst-group accuracy."""
-    return [rates.overall[..., None] + form for form in lowest(rates)]
+    return [rates.overall + form for form in lowest(rates)]
 
 
 def shortfall_of_values(rates: Rates) -> list[Floats]:
     """The same over groups of one sensitive value."""
-    return [rates.overall[..., None] + form for form in lowest_of_values(rates)]
+    return [rates.overall + form for form in lowest_of_values(rates)]
 
 
-def true_positive_gaps(rates: Rates, classes: int | None = None) -> list[Floats]:
+def true_positive_gaps(rates: Rates) -> list[Floats]:
     """All ordered differences between groups; none for a class that has fewer than two."""
-    return _pairs(rates.right, rates.n > 0, classes)
+    return _pairs(rates, _true_positive)
 
 
-def false_positive_gaps(rates: Rates, classes: int | None = None) -> list[Floats]:
-    return _pairs(rates.false_alarms, rates.n.sum(1, keepdims=True) > rates.n, classes)
+def false_positive_gaps(rates: Rates) -> list[Floats]:
+    """The same of false positive rates."""
+    return _pairs(rates, _false_positive)
 
 
-def selection_gaps(rates: Rates, classes: int | None = None) -> list[Floats]:
-    some = np.broadcast_to(rates.n.sum(1, keepdims=True) > 0, rates.n.shape)
-    return _pairs(rates.answered, some, classes)
+def selection_gaps(rates: Rates) -> list[Floats]:
+    """The same of how often answers are given."""
+    return _pairs(rates, _selected)
 
 
 def odds(rates: Rates) -> list[Floats]:
     """Gaps in true and false positive rate."""
-    classes = _distinct(rates)
-    both = zip(true_positive_gaps(rates, classes), false_positive_gaps(rates, classes), strict=True)
-    return [np.concatenate(pair, -1) for pair in both if all(one.shape[-1] for one in pair)]
+    return _some(_pairs(rates, _true_positive, _false_positive, distinct=True))
 
 
 def opportunity(rates: Rates) -> list[Floats]:
     """Gaps in true positive rate."""
-    return [forms for forms in true_positive_gaps(rates) if forms.shape[-1]]
+    return _some(_pairs(rates, _true_positive))
 
 
 def parity(rates: Rates) -> list[Floats]:
     """Gaps in how often each answer is given."""
-    return [forms for forms in selection_gaps(rates, _distinct(rates)) if forms.shape[-1]]
+    return _some(_pairs(rates, _selected, distinct=True))
 
 
-def _distinct(rates: Rates) -> int:
-    """Classes with gaps of their own: those of two classes are equal."""
-    return 1 if rates.n.shape[1] == 2 else rates.n.shape[1]
+def _true_positive(rates: Rates) -> tuple[Floats, Mask]:
+    """Rates, and which groups have them."""
+    return rates.right, rates.n > 0
 
 
-def _pairs(rates: Floats, has: Mask, classes: int | None) -> list[Floats]:
-    """Differences between the groups that have a rate: ``[..., groups, classes]``."""
-    found = []
-    for c in range(classes or has.shape[1]):
-        of_class = np.moveaxis(rates[..., c], -1, 0)[has[:, c]]  # groups in front: faster
-        first, second = np.nonzero(~np.eye(len(of_class), dtype=bool))
-        found.append(np.moveaxis(of_class[first] - of_class[second], 0, -1))
+def _false_positive(rates: Rates) -> tuple[Floats, Mask]:
+    return rates.false_alarms, rates.n.sum(1, keepdims=True) > rates.n
+
+
+def _selected(rates: Rates) -> tuple[Floats, Mask]:
+    return rates.answered, np.broadcast_to(rates.n.sum(1, keepdims=True) > 0, rates.n.shape)
+
+
+def _pairs(
+    rates: Rates, *kinds: Callable[[Rates], tuple[Floats, Mask]], distinct: bool = False
+) -> list[Floats]:
+    """Differences between the groups that have a rate, of each kind; none if one kind has none.
+
+    With `distinct` of classes that have gaps of their own: those of two classes are equal.
+    """
+    found, every = [], [kind(rates) for kind in kinds]
+    classes = rates.n.shape[1]
+    for c in range(1 if distinct and classes == 2 else classes):
+        of_class = [of[has[:, c], c] for of, has in every]
+        kind = np.repeat(range(len(of_class)), [*map(len, of_class)])
+        first, second = np.nonzero((kind[:, None] == kind) & ~np.eye(len(kind), dtype=bool))
+        some = slice(None) if min(map(len, of_class)) > 1 else slice(0)
+        together = np.concatenate(of_class)
+        found.append(together[first[some]] - together[second[some]])
     return found
+
+
+def _some(forms: list[Floats]) -> list[Floats]:
+    return [of_class for of_class in forms if len(of_class)]
 
 
 @dataclass(frozen=True, eq=False)
 class _Forms:
-    """Linear forms of one class: smoothed ``[forms]``, draws of their noise ``[forms, draws]``."""
+    """Linear forms of one class.
 
+    Attributes:
+        seen: as counted, ``[forms]``.
+        t: smoothed, ``[forms]``.
+        z: draws of their noise, ``[forms, draws]``.
+    """
+
+    seen: Floats
     t: Floats
     z: Floats
 
     @cached_property
-    def _from_top(self) -> tuple[Floats, Floats]:
-        """By how much each lies below the largest, and the deviation of that."""
+    def _from_top(self) -> tuple[Floats, Floats, Floats]:
+        """By how much each lies below the largest; the deviation and the most of that noise."""
         top = int(self.t.argmax())
         half = _unmirrored(self.z)
-        return self.t[top] - self.t, _deviation(half - half[top])
+        apart = half - half[top]
+        farthest = np.maximum(apart.max(1), -apart.min(1))
+        return self.t[top] - self.t, _deviation(apart), farthest
 
-    def slack(self, error: float) -> Floats:
-        """How far each lies at least below the one that is truly the largest."""
-        below, deviation = self._from_top
-        reach = -ndtri(error / max(1, len(self.t) - 1)) * deviation
-        least: Floats = np.maximum(0.0, below - reach).astype(self.z.dtype)
-        return least
+    @cached_property
+    def deviation(self) -> Floats:
+        """Of each form."""
+        return _deviation(_unmirrored(self.z))
 
-    def most(self, slack: Floats) -> Floats:
-        """Noise of the one that is truly the largest: ``[draws]``."""
-        found: Floats = (self.z - slack[:, None]).max(0)
-        return found
+
+@lru_cache(maxsize=4)  # the first run is compared with all others
+def _top(forms: _Forms, error: float) -> tuple[Floats, Floats]:
+    """How far each lies at least below the one that is truly the largest, and the noise of that."""
+    below, deviation, farthest = forms._from_top
+    reach = -ndtri(error / max(1, len(below) - 1)) * deviation
+    slack: Floats = np.maximum(0.0, below - reach).astype(forms.z.dtype)
+    near = farthest >= slack  # others are never the largest
+    return slack, (forms.z[near] - slack[near, None]).max(0)
 
 
 def _unmirrored(z: Floats) -> Floats:
@@ -306,13 +338,13 @@ def _deviation(z: Floats) -> Floats:
 
 @lru_cache(maxsize=3)  # the first run is compared with all others
 def _forms(noise: Noise, kind: Forms, run: int) -> list[_Forms]:
-    pairs = zip(kind(noise.smoothed[run]), kind(noise.draws[run]), strict=True)
-    return [_Forms(t, np.ascontiguousarray(z.T)) for t, z in pairs]
+    parts = (kind(of[run]) for of in (noise.seen, noise.smoothed, noise.draws))
+    return [_Forms(seen[:, 0], t[:, 0], z) for seen, t, z in zip(*parts, strict=True)]
 
 
 def _largest(forms: Sequence[Floats]) -> float:
-    """The largest of each class, mean over classes."""
-    return float(np.mean([form.max() for form in forms]))
+    """The largest of each class, mean over classes; NaN if there is none."""
+    return float(np.mean([form.max() for form in forms])) if forms else np.nan
 
 
 class ExtremeChange:
@@ -324,8 +356,8 @@ class ExtremeChange:
 
     def __init__(self, kind: Forms, noise: Noise, before: int, after: int) -> None:
         self._before, self._after = (_forms(noise, kind, run) for run in (before, after))
-        first, then = kind(noise.seen[before]), kind(noise.seen[after])
-        self.value = _largest(then) - _largest(first) if first else np.nan
+        first, then = ([of.seen for of in forms] for forms in (self._before, self._after))
+        self.value = _largest(then) - _largest(first)
 
     def ends(self, error: float) -> tuple[float, float]:
         """Each end fails with this error; the value lies inside."""
@@ -351,25 +383,25 @@ def _upper_end(
     scale = classes**-0.5
     ends, noises = [], []
     for first, then in zip(before, after, strict=True):
-        slack = first.slack(error * _CHOICE / classes)
-        most = first.most(slack)
+        slack, most = _top(first, error * _CHOICE / classes)
         middle = most.mean()
+        most = most - middle
         direct, paired = then.t - first.t.max() + middle, then.t - first.t
-        against_most = then.z - (most - middle)
-        a, b = _deviation(against_most), _deviation(_unmirrored(then.z) - _unmirrored(first.z))
-        weight = np.clip(a / b, *_WEIGHTS)
         # Forms that cannot decide are left out: the best of them is below the least of another.
         reach = -ndtri(rest)
-        least = np.minimum(direct + scale * reach * a, paired + scale * reach / weight.clip(1) * b)
-        a *= weight
-        greatest = np.minimum(direct + 1.5 * reach * a, paired + 1.5 * reach * b)
-        some = greatest >= least.max()
-        a, b = a[some], b[some]
-        first_bound = against_most[some]
-        second_bound = then.z[some] - first.z[some] + slack[some, None]
+        widest = 1.5 * reach * _WEIGHTS[1] * (then.deviation + _deviation(most))
+        greatest = np.minimum(
+            direct + widest, paired + 1.5 * reach * (then.deviation + first.deviation)
+        )
+        some = np.flatnonzero(greatest >= np.minimum(direct, paired).max())
+        direct, paired = direct[some], paired[some]
+        first_bound, second_bound = then.z[some] - most, then.z[some] - first.z[some]
+        a, b = _deviation(first_bound), _deviation(_unmirrored(second_bound))
+        a *= np.clip(a / b, *_WEIGHTS)
+        second_bound += slack[some, None]
         ratio = np.minimum(first_bound / a[:, None], second_bound / b[:, None])
         k = -_quantile(ratio, rest) * scale
-        ends.append(np.minimum(direct[some] + k * a, paired[some] + k * b))
+        ends.append(np.minimum(direct + k * a, paired + k * b))
         noises.append(np.minimum(first_bound + (k * a)[:, None], second_bound + (k * b)[:, None]))
     return _largest_sum(ends, noises, rest)
 
@@ -410,29 +442,28 @@ def _quantile(draws: Floats, error: float) -> Floats:
     return tail
 
 
-def run_ends(kind: Forms, noise: Noise, run: int, error: float) -> tuple[float, float]:
-    """The interval of the largest form of one run, mean over classes; each end with this error."""
-    return _run_ends(_forms(noise, kind, run), kind(noise.seen[run]), error)
+def run_ends(kind: Forms, columns: Columns, run: int, level: float) -> Ends:
+    """The interval of the largest form of one run, mean over classes."""
+    return _run_ends(_forms(noise_of(columns, (run,)), kind, 0), (1 - level) / 2)
 
 
-def class_ends(kind: Forms, noise: Noise, run: int, error: float) -> tuple[Floats, Floats]:
+def class_ends(kind: Forms, columns: Columns, run: int, level: float) -> tuple[Floats, Floats]:
     """The same for each class by itself."""
-    parts = zip(_forms(noise, kind, run), kind(noise.seen[run]), strict=True)
-    ends = np.array([_run_ends([forms], [seen], error) for forms, seen in parts])
-    return ends[:, 0], ends[:, 1]
+    forms = _forms(noise_of(columns, (run,)), kind, 0)
+    low, high = np.array([_run_ends([one], (1 - level) / 2) for one in forms]).T
+    return low, high
 
 
-def _run_ends(forms: Sequence[_Forms], seen: Sequence[Floats], error: float) -> tuple[float, float]:
+def _run_ends(forms: Sequence[_Forms], error: float) -> Ends:
     """Upper: ``max_j t_j + k s_j``, where only the true j has to be right. Lower: the largest minus
     the quantile of its noise M. The added images are spread over the classes: all of them draw
     rates in one direction, while the noise of a mean is small.
     """
-    if not forms or not seen[0].size:
+    if not forms or not forms[0].t.size:
         return np.nan, np.nan
-    value, classes = _largest(seen), len(forms)
-    slacks = [form.slack(_CHOICE * error / classes) for form in forms]
-    most = [form.most(slack) for form, slack in zip(forms, slacks, strict=True)]
-    t = [a + (form.t - a) / classes for form, a in zip(forms, seen, strict=True)]
+    value, classes = _largest([form.seen for form in forms]), len(forms)
+    most = [_top(form, _CHOICE * error / classes)[1] for form in forms]
+    t = [form.seen + (form.t - form.seen) / classes for form in forms]
     low = _largest(t) + float(_quantile(-np.mean(most, 0), error * (1 - _CHOICE)))
     high, _ = _largest_sum(t, [form.z for form in forms], error)
     return max(0.0, min(low, value)), min(1.0, max(high, value))
@@ -449,22 +480,21 @@ class ByDraws:
         change = ExtremeChange(self.forms, noise_of(columns, (before, after)), 0, 1)
         return self._turned(change.ends((1 - level) / 2))
 
-    def together(self, columns: Columns, runs: Sequence[int], level: float) -> list[Ends]:
-        """Changes from the first run to each of the others, at levels at which all hold together.
-
-        Step-down max-T (Romano and Wolf 2005): changes that are shown leave, and the rest is judged
-        by itself.
+    def together(self, columns: Columns, level: float) -> list[Ends]:
+        """Changes from the first run to each of the others, at levels at which all hold together:
+        step-down max-T (Romano and Wolf 2005).
         """
+        runs = range(len(columns.answers))
         noise = noise_of(columns, tuple(runs))
-        changes = [ExtremeChange(self.forms, noise, 0, i) for i in range(1, len(runs))]
+        changes = [ExtremeChange(self.forms, noise, 0, i) for i in runs[1:]]
         ranks = [_ranks(change.roots((1 - level) / len(changes))) for change in changes]
-        found: dict[int, Ends] = {}
-        while left := [i for i in range(len(changes)) if i not in found]:
-            error = _joint_error([ranks[i] for i in left], 1 - level)
-            ends = {i: changes[i].ends(error) for i in left}
-            shown = {i: pair for i, pair in ends.items() if direction(*pair)}
-            found |= shown or ends
-        return [self._turned(found[i]) for i in range(len(changes))]
+        found = step_down(
+            len(changes),
+            lambda left: _joint_error([ranks[i] for i in left], 1 - level),
+            lambda i, error: changes[i].ends(error),
+            lambda pair: direction(*pair),
+        )
+        return [self._turned(ends) for ends in found]
 
     def _turned(self, ends: Ends) -> Ends:
         return ends if self.sign > 0 else (-ends[1], -ends[0])

@@ -1,4 +1,4 @@
-"""Intervals and tests of rates and means, Holm's correction, and sample sizes.
+"""Intervals and tests of rates and means, several of them together, and sample sizes.
 
 Every group counts alike, however many images it has. Its images are taken as drawn on their own, so
 variances add up.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from statistics import NormalDist
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from scipy.special import bdtr, betainccinv, betaincinv
@@ -18,6 +18,7 @@ from fair_tta.errors import FairTTAError, check_count, check_number
 from fair_tta.metrics._columns import Floats
 
 Ends: TypeAlias = tuple[float, float]
+T = TypeVar("T")
 
 
 def quantile_of_normal(level: float) -> float:
@@ -176,27 +177,28 @@ def clopper_pearson_ends(correct: Floats, n: Floats, level: float) -> tuple[Floa
     return np.where(correct == 0, 0.0, low), np.where(correct == n, 1.0, high)
 
 
-def holm_errors(is_shown: Callable[[int, float], bool], count: int, error: float) -> list[float]:
-    """The error at which each of several comparisons is to be judged.
+def step_down(
+    count: int,
+    error_of: Callable[[list[int]], float],
+    at: Callable[[int, float], T],
+    is_shown: Callable[[T], object],
+) -> list[T]:
+    """Several comparisons, judged so that they hold together (Holm 1979, Romano and Wolf 2005).
 
-    With all of them judged so, a comparison without a difference is called different with at most
-    the probability `error`, whichever they are. First each has its share of the error; those that
-    show a difference leave, and the others share it again, until none is left that does.
-    `is_shown` answers whether a comparison, by its place, shows a difference at an error.
+    Those that show a difference leave, and the rest is judged by itself, until none does.
 
-    Example:
-        >>> p_values = [0.012, 0.2, 0.03]
-        >>> holm_errors(lambda i, error: p_values[i] <= error, 3, 0.06)
-        [0.02, 0.06, 0.03]
+    Args:
+        count: how many there are.
+        error_of: the error at which those at these places hold together.
+        at: what a comparison, by its place, finds at an error.
+        is_shown: whether that is a difference.
     """
-    errors, left = [error] * count, list(range(count))
-    while left:
-        share = error / len(left)
-        shown = [i for i in left if is_shown(i, share)]
-        for i in shown or left:
-            errors[i] = share
-        left = [i for i in left if i not in shown] if shown else []
-    return errors
+    found: dict[int, T] = {}
+    while left := [i for i in range(count) if i not in found]:
+        error = error_of(left)
+        now = {i: at(i, error) for i in left}
+        found |= {i: one for i, one in now.items() if is_shown(one)} or now
+    return [found[i] for i in range(count)]
 
 
 def mean_rate_ends(correct: Floats, n: Floats, level: float) -> tuple[float, float]:

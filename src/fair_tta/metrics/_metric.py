@@ -13,8 +13,9 @@ import numpy as np
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._bootstrap import Bootstrap, resampled, resampled_change
 from fair_tta.metrics._columns import Columns, Floats
-from fair_tta.metrics._estimate import Estimate, Over, left_out, listed, undefined
-from fair_tta.metrics._intervals import Ends
+from fair_tta.metrics._estimate import Estimate, Over, direction, left_out, listed, undefined
+from fair_tta.metrics._extremes import ByDraws
+from fair_tta.metrics._intervals import Ends, step_down
 
 ChangeInterval: TypeAlias = Callable[[Columns, int, int, float], Ends]
 """Columns, the two runs and the level to the ends of the change; NaN where there is none."""
@@ -55,6 +56,19 @@ class Figure(ABC):
     def is_compared(self) -> bool:
         """Whether it has a difference."""
         return True
+
+    def differences(self, columns: Columns, how: Bootstrap) -> list[Estimate]:
+        """Of each run from the first, at levels that allow for all of them (Holm's procedure)."""
+
+        def at(place: int, error: float) -> Estimate:
+            return self.difference(columns, 0, place + 1, replace(how, level=1 - error))
+
+        return step_down(
+            len(columns.answers) - 1,
+            lambda left: (1 - how.level) / len(left),
+            at,
+            lambda one: direction(one.low, one.high),
+        )
 
 
 @dataclass(frozen=True)
@@ -111,12 +125,19 @@ class Metric(Figure):
             ends = resampled_change(self, columns, before, after, how)
         else:
             ends = widest(columns, lambda some: change(some, before, after, how.level))
-        return self.with_ends(columns, before, after, ends)
+        return self._with_ends(columns, before, after, ends)
 
-    def with_ends(self, columns: Columns, before: int, after: int, ends: Ends) -> Estimate:
+    def differences(self, columns: Columns, how: Bootstrap) -> list[Estimate]:
+        if not isinstance(change := self.change, ByDraws):
+            return super().differences(columns, how)
+        ends = widest(columns, lambda some: np.transpose(change.together(some, how.level)))
+        pairs = enumerate(np.transpose(ends), 1)
+        return [self._with_ends(columns, 0, i, pair) for i, pair in pairs]
+
+    def _with_ends(self, columns: Columns, before: int, after: int, ends: Ends) -> Estimate:
         """The change with these ends."""
         change = self(columns.counts(after)) - self(columns.counts(before))
-        return self._explained(columns, float(change), len(columns.truth), *ends)
+        return self._explained(columns, float(change), columns.n, *ends)
 
     def _explained(
         self, columns: Columns, value: float, n: int, low: float | None, high: float | None
@@ -162,7 +183,7 @@ class OwnMetric(Figure):
 
 def widest(columns: Columns, ends: Callable[[Columns], Any]) -> Any:
     """Clusters do not make an interval narrower: few of them may seem to agree by chance."""
-    found = ends(columns.single)
+    found = ends(columns)
     if columns.clusters is None:
         return found
     other = ends(columns.independent)

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -41,6 +43,7 @@ class _Block:
         mean: the same with the added images.
         covariance: of both, run by run: ``[runs, cells, runs, cells]``.
         n: images: ``[cells]``.
+        rank: of Q.
     """
 
     form: Floats
@@ -48,6 +51,13 @@ class _Block:
     mean: Floats
     covariance: Floats
     n: Floats
+    rank: int
+
+    def of_run(self, run: int) -> _Block:
+        """One of the runs."""
+        some = slice(run, run + 1)
+        covariance = self.covariance[some, :, some]
+        return replace(self, seen=self.seen[some], mean=self.mean[some], covariance=covariance)
 
     def pulled(self, towards: float) -> _Block:
         """The same with rates pulled towards the mean of their class: 0 leaves no gap."""
@@ -59,35 +69,34 @@ class _Block:
 
 
 def _blocks(columns: Columns, runs: tuple[int, ...]) -> Iterator[_Block]:
-    classes = len(columns.targets)
-    cell = columns.group * classes + columns.truth
-    n = columns.counts().sum(2)
+    classes, size = len(columns.targets), columns.totals()
+    n = size.reshape(-1, classes)
     counted = np.flatnonzero((n > 0).sum(0) > 1)
     hits = np.array([columns.answers[run] == columns.truth for run in runs], np.float64)
     cells = [np.flatnonzero(n[:, c]) * classes + c for c in counted]
-    size = n.ravel().astype(np.float64)
-    right = np.array([np.bincount(cell, hit, n.size) for hit in hits])
+    right = np.array([*map(columns.totals, hits)])
     mean = (right + 1) / (size + 2)
 
     def form(groups: int) -> Floats:
         made: Floats = np.eye(groups) - 1 / groups
         return made * 2 / (groups - 1) / len(counted)
 
-    def block(some: Ints, form: Floats, covariance: Floats) -> _Block:
-        return _Block(form, right[:, some] / size[some], mean[:, some], covariance, size[some])
+    def block(some: Ints, form: Floats, covariance: Floats, rank: int) -> _Block:
+        seen = right[:, some] / size[some]
+        return _Block(form, seen, mean[:, some], covariance, size[some], rank)
 
     if columns.clusters is None:
-        both = np.array([[np.bincount(cell, a * b, n.size) for b in hits] for a in hits])
+        both = np.array([[columns.totals(a * b) for b in hits] for a in hits])
         both[range(len(runs)), range(len(runs))] += 1  # each run has one of the added images right
         spread = (both / (size + 2) - mean[:, None] * mean) / (size + 2)
         for some in cells:
             covariance = np.einsum("rsi,ij->risj", spread[..., some], np.eye(len(some)))
-            yield block(some, form(len(some)), covariance)
+            yield block(some, form(len(some)), covariance, len(some) - 1)
     elif cells:
         every = np.concatenate(cells)
-        covariance = _clustered(columns.clusters, cell, hits, mean, size)
+        covariance = _clustered(columns.clusters, columns.cell, hits, mean, size)
         forms = block_diag(*(form(len(some)) for some in cells))
-        yield block(every, forms, covariance[:, every][..., every])
+        yield block(every, forms, covariance[:, every][..., every], len(every) - len(cells))
 
 
 def _clustered(clusters: Ints, cell: Ints, hits: Floats, mean: Floats, size: Floats) -> Floats:
@@ -107,8 +116,7 @@ def _clustered(clusters: Ints, cell: Ints, hits: Floats, mean: Floats, size: Flo
     return found
 
 
-@dataclass(frozen=True)
-class _Moments:
+class _Moments(NamedTuple):
     """Of ``V = sum_run sign V_run`` as counted, see above; `there` is V of the mean rates."""
 
     seen: float = 0.0
@@ -124,7 +132,7 @@ class _Moments:
     def of(cls, blocks: list[_Block], *signs: int) -> _Moments:
         """With the signs of runs; rank 0 if no class has two groups."""
         found = [cls._of_block(block, signs) for block in blocks]
-        return cls(*map(sum, zip(*map(astuple, found), strict=True))) if found else cls()
+        return cls(*map(sum, zip(*found, strict=True))) if found else cls()
 
     @classmethod
     def _of_block(cls, block: _Block, signs: tuple[int, ...]) -> _Moments:
@@ -142,7 +150,7 @@ class _Moments:
             4 * float(qm @ sqm),
             8 * np.sum((qs @ qs) * qs.T),
             24 * float(sqm @ q @ sqm),
-            int(np.linalg.matrix_rank(block.form)),
+            block.rank,
         )
 
     @property
@@ -173,9 +181,9 @@ class TypicalGap:
     more.
     """
 
-    def __init__(self, columns: Columns, run: int) -> None:
-        self._blocks = [*_blocks(columns, (run,))]
-        self._moments = moments = _Moments.of(self._blocks, 1)
+    def __init__(self, blocks: list[_Block]) -> None:
+        self._blocks = blocks
+        self._moments = moments = _Moments.of(blocks, 1)
         self.noise, self.square = moments.noise, moments.seen - moments.noise
         self.value = math.sqrt(max(0.0, self.square)) if moments.rank else math.nan
 
@@ -200,11 +208,11 @@ class TypicalGapChange:
         value: ``R' - R``.
     """
 
-    def __init__(self, columns: Columns, before: int, after: int) -> None:
-        self.before, self.after = TypicalGap(columns, before), TypicalGap(columns, after)
+    def __init__(self, blocks: list[_Block]) -> None:
+        self.before, self.after = (TypicalGap([b.of_run(k) for b in blocks]) for k in (0, 1))
         self.value = self.after.value - self.before.value
         self._square = self.after.square - self.before.square
-        of = _Moments.of([*_blocks(columns, (before, after))], -1, 1)
+        of = _Moments.of(blocks, -1, 1)
         self._deviation = math.sqrt(max(0.0, of.variance + of.variance_there))
         # The sum of both is not less than what noise alone would show.
         by_noise = (math.sqrt(self.before.noise) + math.sqrt(self.after.noise)) / 2
@@ -225,6 +233,18 @@ class TypicalGapChange:
         return min(1.0, reach / self._sum), math.ceil(needed) if needed < 1e9 else None
 
 
+@lru_cache(maxsize=32)  # several runs are judged together, at several levels
+def typical_gap(columns: Columns, run: int) -> TypicalGap:
+    """Of a run of these columns."""
+    return TypicalGap([*_blocks(columns, (run,))])
+
+
+@lru_cache(maxsize=32)
+def typical_gap_change(columns: Columns, before: int, after: int) -> TypicalGapChange:
+    """From one run of these columns to another."""
+    return TypicalGapChange([*_blocks(columns, (before, after))])
+
+
 def withheld(columns: Columns, before: int = 0, after: int | None = None) -> str | None:
     """Why there is no interval."""
     n = columns.counts().sum(2)
@@ -232,8 +252,7 @@ def withheld(columns: Columns, before: int = 0, after: int | None = None) -> str
     names = [*columns.sizes(Over.TARGET_AND_SENSITIVE)]
     what = "images"
     if columns.clusters is not None and not few.any():
-        cell = columns.group * n.shape[1] + columns.truth
-        units = np.unique(np.stack([cell, columns.clusters]), axis=1)[0]
+        units = np.unique(np.stack([columns.cell, columns.clusters]), axis=1)[0]
         several = np.bincount(units, minlength=n.size).reshape(n.shape)
         few, what = (n > 0) & (several < LEAST) & ((n > 0).sum(0) > 1), "clusters"
     if few.any():

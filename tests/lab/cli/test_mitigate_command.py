@@ -82,6 +82,35 @@ def test_with_labels(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+@pytest.mark.parametrize("labelled", [True, False])
+def test_after_a_kill_nothing_is_encoded_again_for_the_fits(
+    labelled: bool, badges: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = ("--labels", str(badges / "few.csv"), *COLUMNS) if labelled else ()
+    out = f"killed-{labelled}"
+    encode, calls = FairTPTClassifier.encode, list[int]()
+
+    def counted(self: FairTPTClassifier, images: Any, **how: Any) -> Any:
+        calls.append(len(images))
+        return encode(self, images, **how)
+
+    def killed(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FairTPTClassifier, "encode", counted)
+    with monkeypatch.context() as patched:
+        patched.setattr("fair_tta.lab.folder.Runner.stream", killed)
+        mitigate(badges, out, *labels, code=130)
+    assert sum(calls) >= 45
+    calls.clear()
+    mitigate(badges, out, *labels)
+    assert not (badges / out / "fits").exists()
+    continued = sum(calls)
+    calls.clear()
+    mitigate(badges, f"{out}-again", *labels)
+    assert sum(calls) == continued + (45 if labelled else len(DRAWN))
+
+
 def test_pages_of_an_earlier_run_of_the_other_kind_go(badges: Path) -> None:
     (badges / "forty").mkdir()
     for i in range(45):

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -173,3 +176,30 @@ def bytes_needed(facts: dict[str, Any], views: int, images: int) -> int:
 def _checksum(digest: str, body: bytes) -> bytes:
     """Of the features and of whose they are, so that they cannot come to be another's."""
     return content_digest(digest.encode() + body).encode()
+
+
+class KeptBatches:
+    """Features of batches of images in full precision, in a folder that is there until `forget`.
+
+    A run that was killed finds them again.
+    """
+
+    def __init__(self, folder: Path, facts: dict[str, Any]) -> None:
+        self._folder, self._facts = folder, facts
+
+    def get(self, digests: Sequence[str], encode: Callable[[], Tensor]) -> Tensor:
+        """Features of image files with these digests, made and kept if they are not there."""
+        key = sha256(json.dumps([self._facts, *digests], sort_keys=True).encode()).hexdigest()
+        file = self._folder / f"{key}.npy"
+        with suppress(OSError, ValueError, EOFError):
+            return torch.from_numpy(np.load(file))
+        features, content = encode(), BytesIO()
+        np.save(content, features.numpy())
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_whole(file, content.getvalue())
+        return features
+
+
+def forget(folder: Path) -> None:
+    """Remove what `KeptBatches` has kept."""
+    shutil.rmtree(folder, ignore_errors=True)

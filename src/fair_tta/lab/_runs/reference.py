@@ -14,12 +14,14 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from fair_tta._identity import feature_identity
 from fair_tta._images.stored import StoredFeature
 from fair_tta._images.vision import image_digest
 from fair_tta._io import Unlisted, images_below, printable
+from fair_tta._models.stored import sees_images
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
-from fair_tta.lab._runs.bank import ImageSource, read_image
+from fair_tta.lab._runs.bank import ImageSource, KeptBatches, read_image
 from fair_tta.lab._runs.runner import batched
 from fair_tta.lab._runs.worker import LoadedImage, encode_each, load_source
 from fair_tta.lab.data._features import FeatureFile, is_feature_file, read_features
@@ -42,13 +44,15 @@ def fit_on_images(
     classes: Sequence[str] = (),
     *,
     in_folds: bool = False,
+    kept: Path | None = None,
     progress: Counting = lambda *_: None,
 ) -> tuple[dict[K, Adapter], list[str], list[str]]:
     """Fit the methods that need a reference, or cross-fit them; others stay as they are.
 
     Features are made once for all methods. `sensitive` has the attribute values of each image, for
     methods that need them, and `classes` the class of each; in folds all methods that can use
-    classes have them, otherwise those that need them.
+    classes have them, otherwise those that need them. With `kept`, features stay in that folder, so
+    that a call after a kill finds them.
 
     Returns:
         The methods, the digests of the images that were used, and why the others were not.
@@ -69,9 +73,16 @@ def fit_on_images(
                 problems[place] = str(error)
 
     def encode(some: Mapping[int, LoadedImage], places: Sequence[int]) -> list[Any]:
-        found = classifier.encode([some[place].image for place in places], with_views=False)
-        return [(one, 0.0) for one in found.float().cpu()]
+        def make() -> Tensor:
+            of = classifier.encode([some[place].image for place in places], with_views=False)
+            return of.float().cpu()
 
+        contents = [some[place].content for place in places]
+        return [(one, 0.0) for one in (batches.get(contents, make) if batches else make())]
+
+    batches = None
+    if kept is not None and sees_images(classifier.backend):
+        batches = KeptBatches(kept, feature_identity(classifier.backend, None))
     features: list[Tensor] = []
     progress(0, None)
     for some in map(dict, batched(loaded(), classifier.batch_size)):
@@ -241,12 +252,14 @@ def fit_adapters(
     *,
     classes: Sequence[str] = (),
     reference_is_data: bool = False,
+    kept: Path | None = None,
     progress: Counting = lambda *_: None,
 ) -> FittedAdapters:
     """Methods that are ready, or an error before any image is classified.
 
     Those that need a reference are fitted on the folder (see `fit_on_folder`), or, if it is None,
-    cross-fitted on the images themselves, with their classes if there are any.
+    cross-fitted on the images themselves, with their classes if there are any; their features are
+    `kept` in a folder until `forget`.
     """
     elsewhere = tuple(
         f"{name}: fitted elsewhere, on {part.checked_reference().images} images; "
@@ -260,7 +273,13 @@ def fit_adapters(
     elif reference is None:
         check_fittable(adapters, has_reference=False, use_labels=bool(classes))
         fitted, contents, _ = fit_on_images(
-            classifier, adapters, images(), classes=classes, in_folds=True, progress=progress
+            classifier,
+            adapters,
+            images(),
+            classes=classes,
+            in_folds=True,
+            kept=kept,
+            progress=progress,
         )  # without contents nothing will be answered, and the run says why
         found = FittedAdapters(fitted if contents else dict.fromkeys(adapters, ZeroShot()))
     else:
