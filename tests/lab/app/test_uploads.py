@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fair_tta.errors import DatasetError
+from fair_tta.lab.app import UploadLimits
 from fair_tta.lab.app._uploads import (
     UploadedFile,
     header,
@@ -184,6 +185,6 @@ def test_the_column_of_paths_is_known_or_chosen(tmp_path: Path) -> None:
 def test_the_header_is_found_with_any_separator(separator: str, tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text(separator.join(["Class", "File"]) + "\n" + separator.join("ab") + "\n")
-    assert header(file) == ["Class", "File"]
-    assert known_path_column(header(file)) == "File"
+    assert header(file, UploadLimits()) == ["Class", "File"]
+    assert known_path_column(header(file, UploadLimits())) == "File"
     assert known_path_column(["class"]) is None

@@ -110,11 +110,11 @@ def _views(views: list[KeptView], count: int | None) -> str:
     first = f", the {MOST_VIEWS} most confident are shown" if len(views) > MOST_VIEWS else ""
     figures = []
     for view in views[:MOST_VIEWS]:
-        shown = embedded(view.image)
+        source = embedded(view.image)["source"]
         what = "the image itself" if view.place == 0 else f"view {view.place}"
         label = f"{view.label} {view.probability:.3f}"
         figures.append(
-            f'<figure><img src="{shown.source}" alt="{escape(what)}">'
+            f'<figure><img src="{source}" alt="{escape(what)}">'
             f"<figcaption>{escape(what)}<br>{escape(label)}</figcaption></figure>"
         )
     return (

@@ -45,14 +45,6 @@ FIELDS = {
 
 MOST_CLASSIFIERS = 8  # kept at a time; the least recently used goes first
 
-_NEEDS = {name: kind().needs for name, kind in ADAPTERS.items()}
-METHODS = tuple(
-    name
-    for name, needs in _NEEDS.items()
-    if not (needs.labels or needs.class_labels or needs.setting)
-)
-"""What can be chosen: all but the methods whose reference images need labels."""
-
 _INTERNAL = "Internal error in fair-tta; the terminal that runs the app shows the details."
 
 
@@ -171,11 +163,23 @@ class Classifiers:
             return made
 
 
-def chosen_methods(names: list[str]) -> dict[str, Adapter]:
+def why_not(name: str, has_labels: bool = False) -> str:
+    """Why a method cannot be used here; empty if it can. The images of an audit have labels."""
+    needs = ADAPTERS[name]().needs
+    if needs.labels:
+        return "its reference images need attribute values: fit it in Python"
+    if needs.setting:
+        return "it needs a setting: use the command line"
+    return "it needs class labels: use Audit" if needs.class_labels and not has_labels else ""
+
+
+def chosen_methods(names: list[str], has_labels: bool = False) -> dict[str, Adapter]:
     """Methods by name only: no settings, no files, no code."""
-    unknown = [name for name in names if name not in METHODS]
-    if unknown:
-        raise FairTTAError(f"choose methods from {', '.join(METHODS)} (got {unknown[0]!r}).")
+    for name in names:
+        if name not in ADAPTERS:
+            raise FairTTAError(f"choose methods from {', '.join(ADAPTERS)} (got {name!r}).")
+        if reason := why_not(name, has_labels):
+            raise FairTTAError(f"{name} cannot be used here: {reason}.")
     return {name: ADAPTERS[name]() for name in dict.fromkeys(names)}
 
 

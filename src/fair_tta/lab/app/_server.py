@@ -32,6 +32,9 @@ class UploadLimits:
         total_bytes: of all files on the app's disk when an upload begins, with that upload.
         names: classes, and values of all attributes together.
         characters: of one field.
+        rows: of a file of labels.
+        columns: likewise.
+        jobs: that wait; more are refused.
     """
 
     file_bytes: int = 20 * MEGABYTE
@@ -39,6 +42,9 @@ class UploadLimits:
     total_bytes: int = 2048 * MEGABYTE
     names: int = 100
     characters: int = 10_000
+    rows: int = 10_000
+    columns: int = 100
+    jobs: int = 20
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -65,6 +71,15 @@ class UploadLimits:
         """Raise if there are too many names."""
         if count > self.names:
             raise FairTTAError(f"`{field}` should have at most {self.names} names (got {count}).")
+
+    def check_table(self, rows: int, columns: int) -> None:
+        """Raise if a file of labels is too long or too wide."""
+        for name, n, most in (("rows", rows, self.rows), ("columns", columns, self.columns)):
+            if n > most:
+                more = "more" if name == "rows" else f"{n:,}"
+                raise FairTTAError(
+                    f"`labels_csv` should have at most {most:,} {name} (got {more})."
+                )
 
 
 POLICY = (
