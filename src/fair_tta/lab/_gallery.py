@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -62,7 +61,7 @@ class GroupGallery:
         ranked = [
             (rank, kind, " / ".join(group), one)
             for (kind, *group), kept in self._kept.items()
-            for rank, one in enumerate(sorted(kept, reverse=True))
+            for rank, one in enumerate(kept)
         ]
         found: dict[str, dict[tuple[str, str], GalleryImage]] = {}
         for _, kind, group, one in sorted(ranked, key=lambda candidate: candidate[0]):
@@ -85,6 +84,4 @@ class GroupGallery:
     def _offer(self, kind: str, one: _Candidate) -> None:
         kept = self._kept.setdefault((kind, *one.record.group), [])
         if all(other.key != one.key for other in kept):
-            heapq.heappush(kept, one)
-            if len(kept) > OF_EACH_KIND:
-                heapq.heappop(kept)
+            kept[:] = sorted([*kept, one], reverse=True)[:OF_EACH_KIND]

@@ -12,7 +12,6 @@ from fair_tta.lab.report._drawings import (
     BeforeAfter,
     Dot,
     before_and_after,
-    difference_dot,
     dot_plot,
 )
 
@@ -90,16 +89,3 @@ def test_what_is_not_known_is_not_drawn() -> None:
     root = ElementTree.fromstring(dot_plot([Dot("x", unknown)], "x"))
     assert not list(root.iter("circle"))
     assert "n/a" in texts(ElementTree.tostring(root, "unicode"))
-    mini = ElementTree.fromstring(difference_dot(Difference(None, None, None, 0, "x"), "", 0, "y"))
-    assert not list(mini.iter("circle"))
-
-
-def test_a_change_lies_beside_the_line_of_no_change() -> None:
-    chart = difference_dot(Difference(-0.1, -0.2, 0.05, 9, None), "good", 0.2, "down")
-    root = ElementTree.fromstring(chart)
-    (circle,) = root.iter("circle")
-    zero, interval = root.iter("line")
-    assert float(circle.get("cx") or 0) < float(zero.get("x1") or 0)
-    ends = [float(interval.get(end) or 0) for end in ("x1", "x2")]
-    assert ends == pytest.approx([8, 98])
-    assert root.get("aria-label") == "down"

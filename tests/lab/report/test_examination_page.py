@@ -176,7 +176,7 @@ def test_the_verdict_comes_first(examinations: dict[str, Examination]) -> None:
         "How many labels would settle it",
         "Images whose answer would change",
         "What this cannot show",
-        "Evidence: versions, machine",
+        "How it was looked at: model, prompts, settings, versions, machine",
     ]
     places = [text.index(words) for words in order]
     assert places == sorted(places)

@@ -74,10 +74,6 @@ class AppContext:
     folder: Path
     is_embedded: bool
 
-    @property
-    def notes(self) -> list[str]:
-        return [f"This is {EMBEDDED}."] if self.is_embedded else []
-
     def guarded(self, act: Callable[[], T], failed: Callable[[str], T]) -> T:
         """See `guarded`; messages do not name folders of the app."""
         return guarded(act, failed, str(self.folder))
@@ -95,24 +91,38 @@ class AppContext:
         return [UploadedFile(file.path, file.orig_name or Path(file.path).name) for file in files]
 
     def runs(
-        self,
-        buttons: list[Any],
-        title: str,
-        make: Callable[..., list[Path]],
-        asked: list[Any],
-        results: tuple[Any, Any],
+        self, name: str, make: Callable[..., list[Path]], asked: list[Any], results: list[Any]
     ) -> None:
-        """Let a button make files of what was asked, and another cancel that after its batch.
+        """Make files of what was asked when a button is pressed, until another cancels that.
 
-        The first file is shown inside the page, all can be downloaded; or there is a message.
+        Args:
+            name: of the button.
+            make: makes the files of images, methods, other parts, a folder and common arguments.
+                The first is shown inside the page, all can be downloaded.
+            asked: parts of the page: images, methods, references, others.
+            results: parts for the first file or a message, and for all files.
         """
         gr, downloads = self.gr, results[1]
+        embed = gr.Checkbox(False, label="Show some images, with their names, in the report")
+        with gr.Row():
+            start = gr.Button(name, variant="primary", elem_classes="fair-tta-run")
+            cancel = gr.Button("Cancel", elem_classes="fair-tta-cancel")
 
         def work(count: Progress, inputs: tuple[Any, ...]) -> tuple[str, Any]:
             def act() -> tuple[str, list[str] | None]:
+                embed_images, files, methods, references, *others = inputs
                 with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-                    made = make(Path(folder) / "run", count, *inputs)
-                    page = sandboxed(made[0].read_text("utf-8"), title)
+                    made = make(
+                        self.images(files),
+                        methods,
+                        *others,
+                        out=Path(folder) / "run",
+                        reference=self.images(references) if references else [],
+                        notes=[f"This is {EMBEDDED}."] if self.is_embedded else [],
+                        embed_images=embed_images,
+                        progress=count,
+                    )
+                    page = sandboxed(made[0].read_text("utf-8"), name)
                     kept = [downloads.move_resource_to_block_cache(str(file)) for file in made]
                     return page, kept
 
@@ -132,19 +142,17 @@ class AppContext:
             finally:
                 stop.set()  # Gradio cancels this task; a thread has to be asked
 
-        event = buttons[0].click(run, asked, list(results), **_LOUD)
+        event = start.click(run, [embed, *asked], results, **_LOUD)
         cancelled = _START.format("Cancelled."), gr.File(None, visible=False)
-        buttons[1].click(lambda: cancelled, None, list(results), cancels=[event], **_QUIET)
+        cancel.click(lambda: cancelled, None, results, cancels=[event], **_QUIET)
 
     def images(self, files: list[UploadedFile]) -> list[UploadedFile]:
         """The images of an upload, neither none nor too many."""
         found = images_among(files)
-        self.classifiers.limits.check_files(found)
+        if not found:
+            raise FairTTAError("there are no images yet: drop some, or use the drawn ones.")
+        self.classifiers.limits.check("images", files=len(found))
         return found
-
-    def references(self, files: list[UploadedFile]) -> list[UploadedFile]:
-        """The same of reference images, of which there may be none."""
-        return self.images(files) if files else []
 
     def draw_badges(self, box: Any) -> tuple[list[str], str]:
         """Drawn images and their labels, as uploads of a box."""
@@ -224,7 +232,7 @@ def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
             if not files:
                 raise FairTTAError("there is no image yet: drop one, or take a drawn one.")
             classifier = context.classifiers.of(Fields(targets, sensitive, template))
-            chosen, some = chosen_methods(names), context.references(references)
+            chosen, some = chosen_methods(names), references and context.images(references)
             with tempfile.TemporaryDirectory(dir=context.folder) as folder:
                 if found := staged_reference(chosen, some, Path(folder)):
                     chosen = dict(fit_on_folder(classifier, chosen, found).adapters)
@@ -243,49 +251,55 @@ def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
 
 def examine_tab(context: AppContext) -> None:
     """Build the tab of images without labels."""
-    gr = context.gr
+    gr, results = context.gr, _results(context, _EXAMINE)
+
+    def examine(
+        files: list[UploadedFile], names: list[str], *fields: str, **common: Any
+    ) -> list[Path]:
+        classifier = context.classifiers.of(Fields(*fields))
+        return examine_uploads(classifier, chosen_methods(names), files, **common)
+
     with gr.Row():
         with gr.Column(min_width=300):
             images, drawn = _images(context)
         with gr.Column(min_width=300):
             boxes = _fields(context)
-            methods, reference = _methods(context, "association-correction")
-            embed, *buttons = _start(context, "Examine")
-    results = _results(context, _EXAMINE)
-
-    def examine(
-        out: Path,
-        progress: Progress,
-        files: list[UploadedFile],
-        targets: str,
-        sensitive: str,
-        template: str,
-        names: list[str],
-        references: list[UploadedFile],
-        embed_images: bool,
-    ) -> list[Path]:
-        return examine_uploads(
-            context.classifiers.of(Fields(targets, sensitive, template)),
-            chosen_methods(names),
-            context.images(files),
-            out,
-            reference=context.references(references),
-            notes=context.notes,
-            embed_images=embed_images,
-            progress=progress,
-        )
+            methods = _methods(context, "association-correction")
+            context.runs("Examine", examine, [images, *methods, *boxes], results)
+    for result in results:
+        result.render()
 
     def take() -> list[Any]:
         return [context.draw_badges(images)[0], *fields_of(BADGES)]
 
-    asked = [images, *boxes, methods, reference, embed]
-    context.runs(buttons, "Examination", examine, asked, results)
     drawn.click(take, None, [images, *boxes], **_QUIET)
 
 
 def audit_tab(context: AppContext) -> None:
     """Build the tab of images with labels."""
     gr, limits = context.gr, context.classifiers.limits
+    results = _results(context, _AUDIT)
+
+    def audit(
+        files: list[UploadedFile],
+        names: list[str],
+        csv: list[UploadedFile],
+        target: str | None,
+        attributes: list[str] | None,
+        where: str | None,
+        *fields: str,
+        out: Path,
+        **common: Any,
+    ) -> list[Path]:
+        if not csv:
+            raise FairTTAError("there is no CSV file yet: drop one, or take the drawn badges.")
+        columns = target or "", tuple(attributes or ()), where or None
+        labels = Labels(out / "images", Path(csv[0].path), *columns)
+        methods = chosen_methods(names, has_labels=True)
+        return audit_uploads(
+            context.classifiers, methods, files, labels, Fields(*fields), out, **common
+        )
+
     with gr.Row():
         with gr.Column(min_width=300):
             images, drawn = _images(context)
@@ -305,42 +319,11 @@ def audit_tab(context: AppContext) -> None:
             paths = gr.Dropdown([], label="Column of paths", elem_classes="fair-tta-paths")
         with gr.Column(min_width=300):
             boxes = _fields(context, optional=True)
-            chosen = "zero-shot", "association-correction"
-            methods, reference = _methods(context, *chosen, has_labels=True)
-            embed, *buttons = _start(context, "Audit")
-    results = _results(context, _AUDIT)
-
-    def audit(
-        out: Path,
-        progress: Progress,
-        files: list[UploadedFile],
-        csv: list[UploadedFile],
-        target: str | None,
-        attributes: list[str] | None,
-        where: str | None,
-        classes: str,
-        values: str,
-        template: str,
-        names: list[str],
-        references: list[UploadedFile],
-        embed_images: bool,
-    ) -> list[Path]:
-        found = context.images(files)
-        if not csv:
-            raise FairTTAError("there is no CSV file yet: drop one, or take the drawn badges.")
-        columns = target or "", tuple(attributes or ()), where or None
-        return audit_uploads(
-            context.classifiers,
-            chosen_methods(names, has_labels=True),
-            found,
-            Labels(out / "images", Path(csv[0].path), *columns),
-            Fields(classes, values, template),
-            out,
-            reference=context.references(references),
-            notes=context.notes,
-            embed_images=embed_images,
-            progress=progress,
-        )
+            methods = _methods(context, "zero-shot", "association-correction", has_labels=True)
+            table = [labels, target, sensitive, paths]
+            context.runs("Audit", audit, [images, *methods, *table, *boxes], results)
+    for result in results:
+        result.render()
 
     def columns(csv: list[UploadedFile]) -> tuple[Any, Any, Any, str]:
         """What the file has, chosen as far as it can be guessed."""
@@ -363,10 +346,8 @@ def audit_tab(context: AppContext) -> None:
         drawings, file = context.draw_badges(images)
         return [drawings, file, *columns([UploadedFile(file, file)])[:3], *fields_of(BADGES)]
 
-    asked = [images, labels, target, sensitive, paths, *boxes, methods, reference, embed]
-    context.runs(buttons, "Audit", audit, asked, results)
-    labels.upload(columns, labels, [target, sensitive, paths, results[0]], **_QUIET)
-    drawn.click(take, None, [images, labels, target, sensitive, paths, *boxes], **_QUIET)
+    labels.upload(columns, labels, [*table[1:], results[0]], **_QUIET)
+    drawn.click(take, None, [images, *table, *boxes], **_QUIET)
 
 
 def guessed(columns: list[str]) -> tuple[str | None, str | None, list[str]]:
@@ -460,22 +441,13 @@ def _images(context: AppContext) -> tuple[Any, Any]:
     return box, drawn
 
 
-def _start(context: AppContext, name: str) -> tuple[Any, Any, Any]:
-    """Whether to embed images, a button that starts, and one that cancels."""
-    gr = context.gr
-    embed = gr.Checkbox(False, label="Show some images, with their names, in the report")
-    with gr.Row():
-        start = gr.Button(name, variant="primary", elem_classes="fair-tta-run")
-        return embed, start, gr.Button("Cancel", elem_classes="fair-tta-cancel")
-
-
-def _results(context: AppContext, start: str) -> tuple[Any, Any]:
+def _results(context: AppContext, start: str) -> list[Any]:
     """A place for a report, and one for files to keep, hidden as long as there are none."""
     kept = {"label": "To keep", "interactive": False, "visible": False}
-    return (
-        context.gr.HTML(start, padding=False, elem_classes="fair-tta-result"),
-        context.gr.File(**kept, elem_classes="fair-tta-downloads"),
-    )
+    return [
+        context.gr.HTML(start, padding=False, elem_classes="fair-tta-result", render=False),
+        context.gr.File(**kept, elem_classes="fair-tta-downloads", render=False),
+    ]
 
 
 def theme() -> Any:

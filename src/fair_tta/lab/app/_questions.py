@@ -132,7 +132,7 @@ class Classifiers:
         Names that were not written are those of the columns of labels.
         """
         for argument, text in fields._asdict().items():
-            self.limits.check_text(FIELDS[argument], text)
+            self.limits.check(FIELDS[argument], characters=len(text))
         classes = fields.targets.splitlines()
         lines = [line for line in fields.sensitive.splitlines() if line.strip()]
         if values is None:
@@ -143,8 +143,8 @@ class Classifiers:
             targets = targets_option(classes) if is_written else column_names(values, target)
             written = attributes_option(lines, columns)
             sensitive = {c: written.get(c) or column_names(values, c) for c in columns}
-        self.limits.check_names(FIELDS["targets"], len(targets))
-        self.limits.check_names(FIELDS["sensitive"], sum(map(len, sensitive.values())))
+        self.limits.check(FIELDS["targets"], names=len(targets))
+        self.limits.check(FIELDS["sensitive"], names=sum(map(len, sensitive.values())))
         sentence, usual = fields.template.strip(), default_template(bool(sensitive))
         key = json.dumps([targets, sensitive, sentence])
         with self._lock:

@@ -35,7 +35,7 @@ from fair_tta.lab.folder import (
 from fair_tta.methods._base import Adapter
 
 _LONGEST = 120  # characters of a name
-_FAR, _DEEP = 4096, 16  # characters of a path, and parts
+_FAR = 4096  # characters of a path
 
 
 class UploadedFile(NamedTuple):
@@ -51,14 +51,13 @@ def images_among(files: Iterable[UploadedFile]) -> list[UploadedFile]:
 
 
 def plain_name(name: str) -> str:
-    """The last part of a name as a file name: no folders, no characters that disks refuse.
+    """A name without folders and without characters that disks refuse.
 
     Example:
         >>> plain_name("../../etc/passwd"), plain_name("images/a b.jpg"), plain_name("..")
         ('passwd', 'a b.jpg', '_')
     """
-    last = "".join(_parts(name)[-1:])
-    plain = [c if c.isprintable() and c not in '<>:"|?*' else "_" for c in last]
+    plain = [c if c.isprintable() and c not in '<>:"|?*' else "_" for c in _last(name)]
     stem, ending = os.path.splitext("".join(plain))
     short = re.sub(r"^\.+", "_", stem)[:_LONGEST].encode()[:_LONGEST].decode("utf-8", "ignore")
     return (short or "_") + ending[:10]
@@ -94,7 +93,7 @@ def header(labels: str | Path, limits: UploadLimits) -> list[str]:
             raise FairTTAError("`labels_csv` should be text: save the table as CSV.")
     table = LabelTable(Path(labels), [])
     rows = islice(table.rows(table.header[:1]), limits.rows + 1)
-    limits.check_table(sum(1 for _ in rows), len(table.header))
+    limits.check("labels_csv", rows=sum(1 for _ in rows), columns=len(table.header))
     return table.header
 
 
@@ -104,10 +103,9 @@ def read_uploaded(labels: Labels, staged: Mapping[str, UploadedFile]) -> LabelVa
     A path in it is just a name here: whatever folder it begins with, it stands for the uploaded
     image whose name it ends with, and for nothing else on this machine.
     """
-    known: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
+    known: defaultdict[str, list[str]] = defaultdict(list)
     for name, file in staged.items():
-        for ending in _endings(file.name):
-            known[ending].add(name)
+        known[_last(file.name)].append(name)
     values = labels.scan()
     column = values._columns[0]
     rows = [
@@ -119,26 +117,19 @@ def read_uploaded(labels: Labels, staged: Mapping[str, UploadedFile]) -> LabelVa
     return replace(values, _rows=rows)
 
 
-def _parts(name: str) -> list[str]:
-    """The last of them."""
+def _last(name: str) -> str:
+    """The last part of a path of any machine: ``1.png`` of ``D:\\faces\\1.png``."""
     parts = re.split(r"[/\\]", name[-_FAR:])
-    return [p for p in parts if p.strip() and p not in (".", "..")][-_DEEP:]
+    return next((p for p in reversed(parts) if p.strip() and p not in (".", "..")), "")
 
 
-def _endings(name: str) -> list[tuple[str, ...]]:
-    """``a/b/c`` ends with a/b/c, b/c and c."""
-    parts = _parts(name)
-    return [tuple(parts[i:]) for i in range(len(parts))]
-
-
-def _found(cell: str, known: Mapping[tuple[str, ...], set[str]]) -> str:
+def _found(cell: str, known: Mapping[str, Sequence[str]]) -> str:
     """The upload that a path stands for, or why there is none; that names no file either."""
-    for ending in _endings(cell):
-        names = known.get(ending, set())
-        if len(names) == 1:
-            return next(iter(names))
-        if names:
-            return f"several uploads are called {plain_name(cell)}"
+    names = known.get(_last(cell), ())
+    if len(names) == 1:
+        return names[0]
+    if names:
+        return f"several uploads are called {plain_name(cell)}"
     return f"not uploaded: {plain_name(cell)}" if cell.strip() else ""
 
 

@@ -60,7 +60,7 @@ def dot_plot(dots: Sequence[Dot], what: str, reach: Sequence[float] = (0.0,)) ->
     """
     in_words = [f"{dot.name}: {figure_text(dot.figure)}" for dot in dots]
     bottom = _DOT * len(dots) + 4
-    svg = _svg(DRAWING_WIDTH, bottom + 22, f"{what}. {'; '.join(in_words)}.")
+    svg = _svg(bottom + 22, f"{what}. {'; '.join(in_words)}.")
     shown = [x for _, f, *_ in dots for x in (f.value, f.low, f.high) if x is not None]
     at = _scale(svg, [*shown, *reach] or [0.0, 1.0], bottom)
     for place, dot in enumerate(dots):
@@ -68,7 +68,12 @@ def dot_plot(dots: Sequence[Dot], what: str, reach: Sequence[float] = (0.0,)) ->
         row = _linked(svg, dot.link, y, _DOT)
         _text(row, _EDGE, y + 17, short(dot.name, 50 - len(text)), "start", "name halo")
         _text(row, DRAWING_WIDTH - _EDGE, y + 17, text, "end", "tick halo")
-        _dot(row, dot, at, y + 30)
+        value, low, high, y = dot.figure.value, dot.figure.low, dot.figure.high, y + 30
+        if low is not None and high is not None:
+            _add(row, "line", f"ci {dot.tone}".strip(), x1=at(low), x2=at(high), y1=y, y2=y)
+        if value is not None:
+            kind = f"{dot.tone}{' hollow' * dot.hollow}".strip()
+            _add(row, "circle", kind, cx=at(value), cy=y, r=5)
     return tostring(svg, "unicode")
 
 
@@ -76,7 +81,7 @@ def before_and_after(rows: Sequence[BeforeAfter], what: str, reach: Sequence[flo
     """A hollow and a filled dot for each name, and a bar between them."""
     in_words = [f"{row.name} (n = {row.n:,}): {row.text}, {row.more}" for row in rows]
     bottom = _PAIR * len(rows) + 4
-    svg = _svg(DRAWING_WIDTH, bottom + 22, f"{what}. {'; '.join(in_words)}.")
+    svg = _svg(bottom + 22, f"{what}. {'; '.join(in_words)}.")
     at = _scale(svg, [*reach, *(x for row in rows for x in (row.before, row.after))], bottom)
     right = DRAWING_WIDTH - _EDGE
     middle = right - 16 - 7 * max(len(row.more) for row in rows)
@@ -92,21 +97,6 @@ def before_and_after(rows: Sequence[BeforeAfter], what: str, reach: Sequence[flo
         _add(group, "line", f"bar {row.tone}".strip(), x1=x, x2=at(row.after), y1=y, y2=y)
         _add(group, "circle", "hollow", cx=x, cy=y, r=3.5)
         _add(group, "circle", row.tone, cx=at(row.after), cy=y, r=5)
-    return tostring(svg, "unicode")
-
-
-def difference_dot(figure: EstimateFields, tone: str, most: float, alt: str) -> str:
-    """A change with its interval around an upright line at no change, for a cell of a table.
-
-    The axis ends at `most` on both sides.
-    """
-    svg = _svg(160, 22, alt, "mini")
-
-    def at(share: float) -> float:
-        return 80 + 72 * max(-1.0, min(1.0, share / (most or 1.0)))
-
-    _add(svg, "line", "zero", x1=80, x2=80, y1=1, y2=21)
-    _dot(svg, Dot("", figure, tone), at, 11)
     return tostring(svg, "unicode")
 
 
@@ -159,20 +149,10 @@ def _scale(svg: Element, values: Sequence[float], bottom: float) -> Callable[[fl
     return at
 
 
-def _dot(svg: Element, dot: Dot, at: Callable[[float], float], y: float) -> None:
-    figure = dot.figure
-    if figure.value is None:
-        return
-    if figure.low is not None and figure.high is not None:
-        ci = f"ci {dot.tone}".strip()
-        _add(svg, "line", ci, x1=at(figure.low), x2=at(figure.high), y1=y, y2=y)
-    kind = f"{dot.tone}{' hollow' * dot.hollow}".strip()
-    _add(svg, "circle", kind, cx=at(figure.value), cy=y, r=5)
-
-
-def _svg(width: float, height: float, alt: str, kind: str = "drawing") -> Element:
-    attributes = {"viewBox": f"0 0 {width:g} {height:g}", "role": "img", "aria-label": alt}
-    return Element("svg", attributes | {"class": kind})
+def _svg(height: float, alt: str) -> Element:
+    box = f"0 0 {DRAWING_WIDTH} {height:g}"
+    attributes = {"viewBox": box, "role": "img", "aria-label": alt, "class": "drawing"}
+    return Element("svg", attributes)
 
 
 def _linked(svg: Element, link: str, y: float, height: float) -> Element:

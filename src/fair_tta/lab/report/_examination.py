@@ -13,7 +13,7 @@ from fair_tta.auditing._examination import (
     ExaminedAdapter,
     PerceivedAttribute,
 )
-from fair_tta.lab.report._drawings import Dot, difference_dot, dot_plot
+from fair_tta.lab.report._drawings import Dot, dot_plot
 from fair_tta.lab.report._numbers import (
     below_title,
     count,
@@ -175,7 +175,6 @@ def examination_html(
         d=document,
         p=document.origin,
         sub=below_title(document.origin, images_of(document.n)),
-        full=False,
         banners=banners(document),
         attributes=[
             _attribute(document, name, f"attribute-{i}")
@@ -206,8 +205,6 @@ def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str
         Dot(method.name, method.pseudo_eod[name].after, tone)
         for method, (_, tone) in zip(methods, verdicts, strict=True)
     ]
-    changes = [method.pseudo_eod[name].change for method in methods]
-    most = max((abs(x) for c in changes for x in (c.low, c.high) if x is not None), default=1.0)
     return {
         "id": place,
         "name": name,
@@ -228,10 +225,7 @@ def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str
                 "verdict": verdict,
                 "tone": tone,
                 "odds": method.pseudo_eod[name],
-                "dot": difference_dot(
-                    change, tone, most, f"{method.name}: {percent(change.value, True)} points"
-                ),
             }
-            for method, change, (verdict, tone) in zip(methods, changes, verdicts, strict=True)
+            for method, (verdict, tone) in zip(methods, verdicts, strict=True)
         ],
     }
