@@ -312,7 +312,7 @@ class Examination(Written):
         return tuple(sign for of in self.document.attributes.values() for sign in of.stop_signs)
 
     @renamed("pictures", "images")
-    def to_html(self, *, title: str | None = None, images: bool = True) -> str:
+    def to_html(self, *, title: str | None = None, images: bool = False) -> str:
         """One HTML page that needs nothing else: see `fair_tta.lab.report.examination_html`."""
         from fair_tta.lab.report import examination_html  # a convenience: the lab when called
 
@@ -320,7 +320,7 @@ class Examination(Written):
 
     @renamed("pictures", "images")
     def save_html(
-        self, path: str | PathLike[str], *, title: str | None = None, images: bool = True
+        self, path: str | PathLike[str], *, title: str | None = None, images: bool = False
     ) -> None:
         """Write the page to a file."""
         write_whole(path, self.to_html(title=title, images=images).encode())

@@ -1,8 +1,7 @@
-"""A few images of each group for the report: answers that changed, and that are surely wrong."""
+"""A few images of each group for the report: answers that changed, and confident wrong ones."""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ OF_EACH_KIND = 2  # images of each class in each group
 
 MOST_IN_GALLERY = 36
 
-_CHANGED, _SURELY_WRONG = "changed", "surely wrong"
+_CHANGED, _WRONG = "changed", "wrong and confident"
 _SURE = 0.8  # probability of a wrong answer
 
 
@@ -53,34 +52,36 @@ class GroupGallery:
         if before[0] != record.target and before[1] >= _SURE:
             last, method = [before, *others][-1], self._methods[-1]
             one = _Candidate(before[1], record.key, record, method, before, last)
-            self._offer(_SURELY_WRONG, one)
+            self._offer(_WRONG, one)
 
     def images(self) -> list[GalleryImage]:
-        """Those that can be opened, group by group; none twice with the same answers."""
-        found: list[GalleryImage] = []
-        shown: set[tuple[str, str]] = set()
-        for (kind, *group), kept in self._kept.items():
-            for _, key, record, method, before, after in sorted(kept, reverse=True):
-                if len(found) == MOST_IN_GALLERY:
-                    return found
-                if (key, method) in shown:
-                    continue
-                try:
-                    image = load_image(record.path)
-                except ImageError:
-                    continue
-                shown.add((key, method))
-                of, first = method, self._methods[0]
-                if kind == _SURELY_WRONG and method != first:
-                    of = f"{first}; after: {method}"
-                caption = f"{' / '.join(group)}: {kind} ({of}), {key}"
-                (was, p), (now, q) = before, after
-                found.append(GalleryImage(image, caption, was, now, record.target, p, q))
-        return found
+        """Those that can be opened, group by group, the first of each before the second of any;
+        none twice with the same answers.
+        """
+        ranked = [
+            (rank, kind, " / ".join(group), one)
+            for (kind, *group), kept in self._kept.items()
+            for rank, one in enumerate(kept)
+        ]
+        found: dict[str, dict[tuple[str, str], GalleryImage]] = {}
+        for _, kind, group, one in sorted(ranked, key=lambda candidate: candidate[0]):
+            of_group, place = found.setdefault(group, {}), (one.key, one.method)
+            if place in of_group or sum(map(len, found.values())) == MOST_IN_GALLERY:
+                continue
+            try:
+                image = load_image(one.record.path)
+            except ImageError:
+                continue
+            of, first = one.method, self._methods[0]
+            if kind == _WRONG and of != first:
+                of = f"{first}; after: {of}"
+            caption = f"{kind} ({of}), {one.key}"
+            (was, p), (now, q) = one.before, one.after
+            truth = one.record.target
+            of_group[place] = GalleryImage(image, caption, was, now, truth, p, q, group)
+        return [image for images in found.values() for image in images.values()]
 
     def _offer(self, kind: str, one: _Candidate) -> None:
         kept = self._kept.setdefault((kind, *one.record.group), [])
         if all(other.key != one.key for other in kept):
-            heapq.heappush(kept, one)
-            if len(kept) > OF_EACH_KIND:
-                heapq.heappop(kept)
+            kept[:] = sorted([*kept, one], reverse=True)[:OF_EACH_KIND]

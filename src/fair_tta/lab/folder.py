@@ -36,7 +36,7 @@ from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record, c
 from fair_tta.lab.report import write_report
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
-from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
+from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, renamed
 from fair_tta.metrics._columns import read_clusters
 from fair_tta.prediction import Prediction
 
@@ -66,12 +66,14 @@ class FolderAudit:
         problems: what was left out.
         out: the folder of the files, None if none were written.
         adapters: the methods as they answered: fitted, if they had to be.
+        embedded: how many images the report has inside.
     """
 
     audit: Audit
     problems: Problems
     out: Path | None
     adapters: Mapping[str, Adapter]
+    embedded: int = 0
 
 
 Found = str | Unlisted | ImageSource
@@ -81,6 +83,7 @@ NumberedRow = tuple[int, Record | Problem]
 """A row of the label file with its number; what is about the whole file has number 0."""
 
 
+@renamed("pictures", "embed_images")
 def audit_folder(
     classifier: FairTPTClassifier,
     adapters: Mapping[str, Adapter],
@@ -95,7 +98,7 @@ def audit_folder(
     engine: Engine | None = None,
     model: Any = None,
     restart: bool = False,
-    pictures: bool = True,
+    embed_images: bool = False,
     reference: str | os.PathLike[str] | None = None,
     reference_is_data: bool = False,
     use_labels: bool = False,
@@ -132,8 +135,8 @@ def audit_folder(
         model: how other processes load the model, such as the string that the classifier was made
             of; if None it is sent to them.
         restart: throw away answers that are there.
-        pictures: show a few of each group in the report; False leaves neither images nor their
-            names in it, nor in ``audit.json``.
+        embed_images: show a few of each group in the report; else neither images nor their names
+            are in it, nor in ``audit.json``.
         reference: a folder of images; adapters that need a reference and have none are fitted on
             them first. The audit records which, and how many of them were audited. If it is None,
             such adapters are cross-fitted on the audited images, without their labels.
@@ -239,7 +242,7 @@ def audit_folder(
                 "sample": sample,
             },
             **({"reference": fitted.provenance} if fitted.provenance else {}),
-            "problems": problems.to_dict(named=pictures),
+            "problems": problems.to_dict(named=embed_images),
         }
         audits = [
             of.audit(
@@ -264,10 +267,10 @@ def audit_folder(
         )
         audit = replace(audit, document=noted)
         audit.save(folder / AUDIT)
-        shown = gallery.images() if pictures and labels.features is None else []
+        shown = gallery.images() if embed_images and labels.features is None else []
         write_report(audit, folder / REPORT, gallery=shown)
         write_report(audit, folder / CARD)
-    return FolderAudit(audit, problems, folder, adapters)
+    return FolderAudit(audit, problems, folder, adapters, len(shown))
 
 
 def _header(attributes: Iterable[str], runs: Iterable[str]) -> list[str]:
@@ -356,6 +359,7 @@ def predict_images(
                 yield name, [row.prediction for row in answers]
 
 
+@renamed("pictures", "embed_images")
 def examine_folder(
     classifier: FairTPTClassifier,
     adapters: Mapping[str, Adapter],
@@ -367,7 +371,7 @@ def examine_folder(
     model: Any = None,
     restart: bool = False,
     read_ahead: bool = True,
-    pictures: bool = True,
+    embed_images: bool = False,
     reference: str | os.PathLike[str] | None = None,
     reference_is_data: bool = False,
     notes: Sequence[str] = (),
@@ -389,7 +393,7 @@ def examine_folder(
         model: how other processes load the model, see `audit_folder`.
         restart: delete rows that are there.
         read_ahead: whether images may be read before the predictions of others are taken.
-        pictures: show a few images whose answer changes in the page, and say why others could not
+        embed_images: show a few images whose answer changes in the page, and why others could not
             be used.
         reference: a folder of images on which methods that need a reference are fitted first; if
             it is None they are cross-fitted on the images.
@@ -443,8 +447,8 @@ def examine_folder(
             raise FairTTAError(f"no image could be used: {reasons[0]}")
         if reasons:
             warnings.append(f"{len(reasons)} of {done} images could not be used.")
-            warnings.extend(reasons[:_LISTED] if pictures else [])
-            if pictures and len(reasons) > _LISTED:
+            warnings.extend(reasons[:_LISTED] if embed_images else [])
+            if embed_images and len(reasons) > _LISTED:
                 warnings.append(f"and {len(reasons) - _LISTED} more.")
 
     examination = examine_answers(
@@ -454,13 +458,13 @@ def examine_folder(
         interval=interval,
         provenance={**origin, **(provenance or {})},
         notes=warnings,
-        images=pictures and out is not None,
+        images=embed_images and out is not None,
         seed=classifier.vision.seed,
     )
     if out is not None:
         forget(Path(out) / FITS)
         examination.save(Path(out) / EXAMINATION)
-        examination.save_html(Path(out) / EXAMINATION_PAGE)
+        examination.save_html(Path(out) / EXAMINATION_PAGE, images=embed_images)
     return examination, len(reasons)
 
 

@@ -9,13 +9,14 @@ import pytest
 from fair_tta import FairTTAError, ZeroShot
 from fair_tta.lab.app._answers import fields_of
 from fair_tta.lab.app._questions import (
-    METHODS,
     MOST_CLASSIFIERS,
     Classifiers,
     Fields,
     chosen_methods,
+    why_not,
 )
 from fair_tta.lab.app._server import UploadLimits
+from fair_tta.methods._registry import ADAPTERS
 from fair_tta.miniature import TASKS
 
 
@@ -67,7 +68,7 @@ def test_what_cannot_be_asked_is_told(
 
 
 @pytest.mark.parametrize(
-    "name", ["my_file.py:Method", "tie:reference=/etc/passwd", "fair-tpt:lam=10", "tie"]
+    "name", ["my_file.py:Method", "tie:reference=/etc/passwd", "fair-tpt:lam=10"]
 )
 def test_only_names_of_methods_are_taken(name: str) -> None:
     with pytest.raises(FairTTAError, match="choose methods from"):
@@ -76,4 +77,12 @@ def test_only_names_of_methods_are_taken(name: str) -> None:
 
 def test_methods_come_with_defaults_in_the_order_asked_for() -> None:
     assert list(chosen_methods(["tpt", "zero-shot", "tpt"])) == ["tpt", "zero-shot"]
-    assert {"zero-shot", "fair-tpt", "association-correction"} <= set(METHODS)
+
+
+def test_what_cannot_be_used_here_has_a_reason() -> None:
+    unusable = {name for name in ADAPTERS if why_not(name)}
+    assert unusable == {"bend-vlm", "tie", "ttr", "sem", "balanced-head"}
+    for name in unusable:
+        with pytest.raises(FairTTAError, match=f"^{name} cannot be used here: it"):
+            chosen_methods([name])
+    assert list(chosen_methods(["balanced-head"], has_labels=True)) == ["balanced-head"]

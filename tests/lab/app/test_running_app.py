@@ -98,9 +98,9 @@ def png_header(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"0" * 99))
 
 
-def asked(url: str, path: str, methods: list[str]) -> str:
+def asked(url: str, path: str, methods: list[str], **more: object) -> str:
     """What the page does when *Answer* is pressed, with data that a page would not send."""
-    picture = {"path": path, "meta": {"_type": "gradio.FileData"}}
+    picture = {"path": path, "meta": {"_type": "gradio.FileData"}, **more}
     config = json.loads(answer(f"{url}config")[1])
     place = next(d["id"] for d in config["dependencies"] if len(d["inputs"]) == 6)
     data = [picture, "cat, dog", "", "", methods, None]
@@ -159,8 +159,13 @@ def test_attacks_get_nothing(running: RunningApp, tmp_path: Path) -> None:
     assert "exceeds limit of 178956970 pixels" in asked(url, bomb, ["zero"])
 
     # Calls: a path is not a picture, a file of methods is not run, and no traceback comes back.
-    for path, methods in ((str(secret), ["zero"]), (json.loads(text)[0], [f"{secret}:Method"])):
-        told = asked(url, path, methods)
+    for path, methods, more in (
+        (str(secret), ["zero"], {}),
+        (str(secret), ["zero"], {"is_stream": True}),
+        (f"http://x/{up}{secret}", ["zero"], {"is_stream": True}),
+        (json.loads(text)[0], [f"{secret}:Method"], {}),
+    ):
+        told = asked(url, path, methods, **more)
         assert '"success":false' in told.replace(" ", "")
         assert "the secret" not in told
         assert "Traceback" not in told
@@ -247,7 +252,9 @@ def _examine(page: AppPage, pictures: list[Path], broken: Path) -> None:
     text = page.inside(page.result("iframe"))
     assert "on 12 images without labels" in text
     assert "1 of 13 images could not be used." in text
-    assert "examine.json" in page.find(".fair-tta-downloads").text.replace("\n", "")
+    found = page.find(".fair-tta-downloads").text.replace("\n", "")
+    assert "examine.json" in found
+    assert "problems.csv" in found
 
 
 def _audit(page: AppPage, pictures: list[Path], labels: Path) -> None:
@@ -258,7 +265,7 @@ def _audit(page: AppPage, pictures: list[Path], labels: Path) -> None:
     assert "there is no CSV file yet" in page.result("[role=alert]").text
     page.upload(".fair-tta-csv", labels)
     page.until(lambda: page.find(".fair-tta-target input").get_attribute("value") == "class", "it")
-    page.choose(".fair-tta-attributes", "background")
+    assert "background" in page.find(".fair-tta-attributes").text  # the only one that is left
     page.press(".fair-tta-run")
     text = page.inside(page.result("iframe"))
     assert "12 images" in text
@@ -267,6 +274,10 @@ def _audit(page: AppPage, pictures: list[Path], labels: Path) -> None:
     assert all(
         name in found for name in ("report.html", "audit.json", "card.md", "predictions.csv")
     )
+    assert "problems.csv" not in found
+    page.choose(".fair-tta-methods", "tie")
+    page.press(".fair-tta-run")
+    assert "tie cannot be used here" in page.result("[role=alert]").text
 
 
 def _ended(running: RunningApp) -> None:

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from fair_tta import FairTTAError
 from fair_tta.lab._cli import app
 from fair_tta.lab.app import _server as serving
-from fair_tta.lab.app._page import is_embedded, read_files
+from fair_tta.lab.app._page import AppContext, guessed, is_embedded
 from fair_tta.lab.app._server import UploadLimits, private_folder
 from fair_tta.miniature import FOLDER
 
@@ -155,6 +155,17 @@ from fair_tta.lab.app._server import private_folder
 with private_folder() as folder:
     blocks = build_interface(Classifiers(views=2), folder, embedded=True)
     assert blocks.delete_cache == (60, 3600)
+    assert blocks._queue.max_size == 20
+    inputs = {block._id: block for event in blocks.fns.values() for block in event.inputs}
+    with_files = [b for b in inputs.values() if getattr(b, "data_model", None)]
+    assert len(with_files) == 9, with_files
+    for block in with_files:
+        try:
+            block.preprocess(gradio.FileData(path="/etc/passwd", is_stream=True))
+        except gradio.Error as error:
+            assert "not uploaded" in str(error)
+        else:
+            raise AssertionError(block)
     uploads = folder / "uploads"
     of_page = [path for path in uploads.rglob("*") if path.is_file()]
     assert of_page
@@ -202,12 +213,41 @@ def test_names_of_this_machine_are_local(host: str, is_local: bool, tmp_path: Pa
     assert gate.kwargs["hosts"] is None
 
 
-def test_files_are_read_as_gradio_hands_them_over() -> None:
-    one = SimpleNamespace(path="/up/12ab/a_b.png", orig_name="a&b.png")
-    bare = SimpleNamespace(path="/up/34cd/c.png", orig_name=None)
-    assert read_files(None) == []
-    assert read_files(one) == [("/up/12ab/a_b.png", "a&b.png")]
-    assert read_files(SimpleNamespace(root=[one, bare]))[1].name == "c.png"
+def test_files_are_read_as_gradio_hands_them_over(tmp_path: Path) -> None:
+    class Refused(Exception):
+        def __init__(self, text: str, print_exception: bool) -> None:
+            super().__init__(text)
+
+    gradio: Any = SimpleNamespace(Error=Refused)
+    nothing: Any = None
+    context = AppContext(gradio, nothing, tmp_path, is_embedded=True)
+    folder = tmp_path / "uploads" / "12ab"
+    folder.mkdir(parents=True)
+    (folder / "link.png").symlink_to("/etc/passwd")
+    one = SimpleNamespace(path=str(folder / "a_b.png"), orig_name="a&b.png")
+    bare = SimpleNamespace(path=str(folder / "c.png"), orig_name=None)
+    assert context.uploaded(None) == []
+    assert context.uploaded(one) == [(one.path, "a&b.png")]
+    assert context.uploaded(SimpleNamespace(root=[one, bare]))[1].name == "c.png"
+    for path in ("/etc/passwd", f"{folder}/../../x.png", f"{folder}/link.png", "http://x/a.png"):
+        evil = SimpleNamespace(path=path, orig_name="a.png")
+        with pytest.raises(Refused, match="This was not uploaded"):
+            context.uploaded(SimpleNamespace(root=[one, evil]))
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        (["file", "class", "place"], ("file", "class", ["place"])),
+        (["place", "Label", "path"], ("path", "Label", ["place"])),
+        (["file", "answer"], ("file", "answer", [])),
+        (["file", "class", "place", "time"], ("file", "class", [])),
+        (["file", "a", "b"], ("file", None, [])),
+        ([], (None, None, [])),
+    ],
+)
+def test_columns_are_guessed_where_one_is_left(columns: list[str], found: object) -> None:
+    assert guessed(columns) == found
 
 
 def test_the_embedded_model_is_known_by_its_name() -> None:

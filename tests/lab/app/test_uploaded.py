@@ -101,12 +101,17 @@ def test_broken_pictures_are_told_on_the_page_by_their_names(
     bad = tmp_path / (r"12\ab" if os.sep == "/" else "12ab")  # as every path on Windows
     bad.write_bytes(b"nonsense")
     files = [*drawn[0], *[UploadedFile(str(bad), f"<b>{i}</b>.png") for i in range(7)]]
-    page, _ = examine_uploads(classifiers.of(fields_of(BIRDS)), {}, files, tmp_path / "out")
+    classifier = classifiers.of(fields_of(BIRDS))
+    page, _, problems = examine_uploads(classifier, {}, files, tmp_path / "out")
     text = page.read_text("utf-8")
     assert "7 of 19 images could not be used." in text
-    assert "and 2 more." in text
-    assert "<b>0" not in text
-    assert str(tmp_path) not in text
+    assert "&lt;b&gt;0" not in text
+    listed = problems.read_text("utf-8")
+    assert listed.count("b_.png': not an image format") == 7
+    assert str(tmp_path) not in listed + text
+    page, *_ = examine_uploads(classifier, {}, files, tmp_path / "shown", embed_images=True)
+    assert "and 2 more." in page.read_text("utf-8")
+    assert "<b>0" not in page.read_text("utf-8")
     with pytest.raises(FairTTAError, match="no image could be used: cannot read"):
         examine_uploads(classifiers.of(fields_of(BIRDS)), {}, files[-1:], tmp_path / "none")
 
@@ -129,8 +134,9 @@ def test_an_audit_has_the_figures_of_an_audit(
         tmp_path / "out",
         notes=["A note."],
     )
-    names = ["report.html", "audit.json", "card.md", "predictions.csv", "problems.csv"]
-    assert [file.name for file in files] == names[: len(files)]
+    names = ["report.html", "audit.json", "card.md", "predictions.csv"]  # no problems, no file
+    assert [file.name for file in files] == names
+    assert "<img" not in files[0].read_text("utf-8")
     audit = Audit.load(files[1])
     pictures = BIRDS.draw(12)
     direct = classifiers.of(fields_of(BIRDS)).audit(
@@ -159,6 +165,51 @@ def test_drawn_images_are_enough_for_a_verdict(classifiers: Classifiers, tmp_pat
     assert comparison.differences.typical_gap.high is not None
     assert comparison.differences.typical_gap.high < 0
     assert "narrows the gap" in files[0].read_text("utf-8")
+
+
+@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+def test_labels_are_used_by_methods_that_need_them_and_images_shown_if_asked(
+    classifiers: Classifiers, tmp_path: Path
+) -> None:
+    paths, file = draw_folder(tmp_path / "drawn", BADGES, 120)
+    files = audit_uploads(
+        classifiers,
+        chosen_methods(["zero-shot", "balanced-head"], has_labels=True),
+        [UploadedFile(path, Path(path).name) for path in paths],
+        labels(tmp_path / "out", file, sensitive=("colour",)),
+        fields_of(BADGES),
+        tmp_path / "out",
+        embed_images=True,
+    )
+    assert [run.name for run in Audit.load(files[1]).document.runs][1] == "balanced-head"
+    assert "<img" in files[0].read_text("utf-8")
+
+
+class Cancelled(Exception):
+    pass
+
+
+def test_a_run_ends_where_its_progress_is_told_to_stop(
+    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
+) -> None:
+    """What cancelling does: the callback raises, and the staged images are gone."""
+
+    def stop(done: int, total: int) -> None:
+        raise Cancelled
+
+    methods = chosen_methods(["zero-shot"])
+    with pytest.raises(Cancelled):
+        examine_uploads(
+            classifiers.of(fields_of(BIRDS)), {}, drawn[0], tmp_path / "a", progress=stop
+        )
+    found = labels(tmp_path / "b", drawn[1])
+    with pytest.raises(Cancelled):
+        audit_uploads(
+            classifiers, methods, drawn[0], found, Fields(""), tmp_path / "b", progress=stop
+        )
+    assert not (tmp_path / "a" / "images").exists()
+    assert not (tmp_path / "b" / "images").exists()
 
 
 def test_names_come_from_the_columns_if_none_are_written(

@@ -511,24 +511,27 @@ def test_several_attributes(many: Path, tiny_model: str) -> None:
     }
 
 
-def test_pictures_are_left_out_if_asked(many: Path, tiny_model: str) -> None:
+def test_images_are_embedded_only_if_asked(many: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot,orthcali:lam=0"]
     page = many / "out" / "report.html"
-    call(*arguments)
-    assert "data:image/" in page.read_text("utf-8").replace('href="data:,"', "")
-    call(*arguments, "--no-pictures")
-    text = page.read_text("utf-8")
-    assert "data:image/" not in text
-    assert ".png" not in text
+    told = call(*arguments, "--embed-images").stdout
+    count = page.read_text("utf-8").count('src="data:image/')
+    assert count > 0
+    assert f"report.html ({count} images inside)" in " ".join(told.split())
+    for option in ((), ("--no-pictures",)):  # as version 0.2 had it
+        assert "(no images inside)" in " ".join(call(*arguments, *option).stdout.split())
+        text = page.read_text("utf-8")
+        assert "data:image/" not in text
+        assert ".png" not in text
 
 
 def test_no_names_of_pictures_that_were_left_out(folder: Path, tiny_model: str) -> None:
     """Neither in the report nor in what a report is made of."""
     arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
     files = [folder / "out" / name for name in ("report.html", "audit.json", "card.md")]
-    call(*arguments, code=4)
+    call(*arguments, "--embed-images", code=4)
     assert "missing.png" in files[0].read_text("utf-8")
-    call(*arguments, "--no-pictures", code=4)
+    call(*arguments, code=4)
     for file in files:
         assert ".png" not in file.read_text("utf-8")
     assert len(table_of(folder / "out" / "problems.csv")) == 7
@@ -704,10 +707,12 @@ def test_progress_in_a_log(many: Path, tiny_model: str) -> None:
 
 
 def test_report_of_an_audit(many: Path, tiny_model: str) -> None:
-    call(*audit_arguments(many, tiny_model), *ADAPTERS, "--no-pictures")  # no document has them
+    call(*audit_arguments(many, tiny_model), *ADAPTERS)
     path = many / "out" / "audit.json"
     call("report", str(path))
     assert (many / "out" / "audit.html").read_text() == (many / "out" / "report.html").read_text()
+    call("report", str(path), "--full", "--out", str(many / "full.html"))
+    assert "<details>" not in (many / "full.html").read_text()
     out = call("report", str(path), "--out", str(many / "card.md"))
     assert (many / "card.md").read_text() == (many / "out" / "card.md").read_text()
     assert "Written to" in out.stdout

@@ -162,7 +162,7 @@ IDLE = (
           for command in IDLE[:2]),
         *((f"{command} --null", "--null", "no paths are read from stdin: name - as IMAGE.")
           for command in IDLE[:2]),
-        (f"{IDLE[1]} --no-pictures", "--no-pictures", "there is no page without --out."),
+        (f"{IDLE[1]} --embed-images", "--embed-images", "there is no page without --out."),
         (f"{IDLE[2].replace('--labels l.csv', '')} --path-column p", "--path-column",
          "there is no --labels: the folders are the labels."),
         (f"{IDLE[4]} --adapters zero-shot", "--adapters", "it is in the file of --table."),

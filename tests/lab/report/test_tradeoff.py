@@ -13,7 +13,7 @@ from fair_tta import AssociationCorrection, FairTPT, FixedRate, LogitBalance, Or
 from fair_tta.auditing import Audit, audit, compare
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.lab.report import html
-from fair_tta.lab.report._drawings import MOST_DRAWN, TRADED, tradeoff_chart
+from fair_tta.lab.report._drawings import MOST_DRAWN, TRADED, tradeoff_charts
 from fair_tta.lab.report._sentences import sweeps
 from fair_tta.metrics import Bootstrap
 
@@ -84,15 +84,15 @@ def test_nested_settings_and_grids() -> None:
 def test_the_chart_says_all_its_numbers(swept: Audit) -> None:
     document = swept.document
     (sweep,) = sweeps(document)
-    chart = tradeoff_chart(sweep, document.runs[0])
-    for run in sweep.runs.values():
-        for metric in TRADED:
+    charts = tradeoff_charts(sweep, document.runs[0])
+    for metric, (_, chart) in zip(TRADED, charts, strict=True):
+        for run in [document.runs[0], *sweep.runs.values()]:
             value = run.metrics.by_name()[metric].value
             assert value is not None
-            assert f"{100 * value:.1f}" in chart.alt
-    assert "Dashed, zero-shot, Accuracy: " in chart.alt
-    inside = tradeoff_chart(sweep, next(iter(sweep.runs.values())))
-    assert "Dashed" not in inside.alt
+            assert f"{100 * value:.1f}" in chart
+        assert chart.index("zero-shot: ") < chart.index("keep_prior = 0: ")
+    inside = tradeoff_charts(sweep, next(iter(sweep.runs.values())))
+    assert "zero-shot" not in inside[0][1]
     page = Page(html(swept))
     assert "audit-tradeoff-1" in page.ids
     assert "What keep_prior of LogitBalance trades" in page.text
@@ -106,9 +106,8 @@ def test_old_audits_have_no_balanced_accuracy(swept: Audit) -> None:
     )
     old = structs.replace(document, runs=runs)
     (sweep,) = sweeps(old)
-    chart = tradeoff_chart(sweep, old.runs[0])
-    assert "Balanced" not in chart.alt
-    assert "Worst-group" in chart.alt
+    titles = [title for title, _ in tradeoff_charts(sweep, old.runs[0])]
+    assert titles == ["Accuracy", "Worst-group accuracy (class / group)"]
     assert "not recorded" in html(Audit(old))
 
 

@@ -192,13 +192,13 @@ def test_the_figure_has_each_group_before_and_after() -> None:
 
 def test_eod_that_cannot_be_judged_is_named_beside_the_verdict() -> None:
     document = compare([made(CLEAR), made(BETTER, "M")]).document
-    assert first_screen([("", document)])["note"] == ""
+    assert first_screen([("", document)], {})["note"] == ""
     c = document.comparisons[0]
     wide = structs.replace(c.differences.equalized_odds_difference, low=-0.3, high=0.1)
     c = structs.replace(
         c, differences=structs.replace(c.differences, equalized_odds_difference=wide)
     )
-    screen = first_screen([("", structs.replace(document, comparisons=(c,)))])
+    screen = first_screen([("", structs.replace(document, comparisons=(c,)))], {})
     assert screen["note"].startswith("EOD of M \N{MINUS SIGN}")
     assert "cannot be judged with so few images per group" in screen["note"]
 

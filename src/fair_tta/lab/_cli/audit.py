@@ -133,7 +133,7 @@ def audit_command(
     cores: options.Cores = 1,
     address: options.Address = None,
     restart: options.Restart = False,
-    no_pictures: options.NoPictures = False,
+    embed_images: options.EmbedImages = False,
     progress: options.ShowProgress = None,
 ) -> None:
     """Measure answers group by group, for several methods on the same images.
@@ -188,7 +188,7 @@ def audit_command(
                 engine=options.make_engine(context),
                 model=None if text_features else model,
                 restart=restart,
-                pictures=not no_pictures,
+                embed_images=embed_images,
                 reference=reference,
                 reference_is_data=reference_is_data,
                 use_labels=use_labels,

@@ -51,7 +51,7 @@ def examine_command(
             show_default="keep none",
         ),
     ] = None,
-    no_pictures: options.NoPictures = False,
+    embed_images: options.EmbedImages = False,
     restart: options.Restart = False,
     engine: options.WhichEngine = options.EngineName.LOCAL,
     workers: options.Workers = None,
@@ -71,7 +71,7 @@ def examine_command(
 
     with exits(context, stopped):
         from fair_tta._io import printable
-        from fair_tta.lab._cli.tables import print_examination
+        from fair_tta.lab._cli.tables import images_inside, print_examination
         from fair_tta.lab._runs.store import ROWS
         from fair_tta.lab.folder import EXAMINATION, EXAMINATION_PAGE, examine_folder
         from fair_tta.methods import ZeroShot
@@ -93,7 +93,7 @@ def examine_command(
                 model=None if text_features else model,
                 restart=restart,
                 read_ahead="-" not in images,
-                pictures=not no_pictures and features is None,
+                embed_images=embed_images and features is None,
                 reference=reference,
                 reference_is_data=reference_is_data,
                 notes=[*embedded_notes(context), *some],
@@ -107,7 +107,8 @@ def examine_command(
         else:
             print_examination(examination)
             if out is not None:
-                files = f"{EXAMINATION}, {EXAMINATION_PAGE}, {ROWS}"
+                inside = images_inside(len(examination.images))
+                files = f"{EXAMINATION}, {EXAMINATION_PAGE} {inside}, {ROWS}"
                 typer.echo(f"Written to {printable(str(out))}: {files}")
     if failed:
         log(f"{failed} of {examination.document.n + failed} images could not be used.")

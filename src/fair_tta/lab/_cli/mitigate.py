@@ -74,7 +74,7 @@ def mitigate_command(
     cores: options.Cores = 1,
     address: options.Address = None,
     restart: options.Restart = False,
-    no_pictures: options.NoPictures = False,
+    embed_images: options.EmbedImages = False,
     progress: options.ShowProgress = None,
 ) -> None:
     """Fit a method to the images of a folder, and write it to a file that is ready to use.
@@ -128,7 +128,7 @@ def mitigate_command(
                 "engine": options.make_engine(context),
                 "model": None if text_features else model,
                 "restart": restart,
-                "pictures": not no_pictures and (has_labels or features is None),
+                "embed_images": embed_images and (has_labels or features is None),
                 "notes": embedded_notes(context),
                 "fitting": bars("images to fit on"),
             }

@@ -181,8 +181,11 @@ Address = Annotated[
     str | None,
     typer.Option(help="Of a Ray cluster; 'auto' finds one.", show_default="start one here"),
 ]
-NoPictures = Annotated[
-    bool, typer.Option("--no-pictures", help="No images, nor their names, in the report.")
+EmbedImages = Annotated[
+    bool,
+    typer.Option(
+        "--embed-images/--no-pictures", help="Show some images, with their names, in the report."
+    ),
 ]
 Restart = Annotated[
     bool, typer.Option("--restart", help="Throw away the finished answers in --out.")
@@ -303,7 +306,7 @@ def refuse_idle(context: typer.Context, **idle: str) -> None:
         idle["reference_is_data"] = "there is no --reference."
     if "null" in given and given["out"] is None:  # of predict and examine
         idle["restart"] = "there is nothing to throw away without --out."
-        idle["no_pictures"] = "there is no page without --out."
+        idle["embed_images"] = "there is no page without --out."
     if "null" in given and "-" not in given["images"]:
         idle["null"] = "no paths are read from stdin: name - as IMAGE."
     for parameter in context.command.params:

@@ -260,8 +260,14 @@ def report_command(
             show_default="beside the audit, .html",
         ),
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Open all sections that are folded otherwise.")
+    ] = False,
 ) -> None:
-    """Write the report of an audit."""
+    """Write the report of an audit; to embed images, repeat `fair-tta audit` with --embed-images.
+
+    Printed, a page is complete in either case.
+    """
     with exits(path="--out"):
         from fair_tta.auditing import Audit
         from fair_tta.lab.report import write_report
@@ -277,5 +283,5 @@ def report_command(
             raise FairTTAError(
                 f"`--out` should be another file than the audit (got {str(path)!r})."
             )
-        write_report(found, path)
+        write_report(found, path, full=full)
         typer.echo(f"Written to {path}")

@@ -20,7 +20,7 @@ from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import axis, short
 from fair_tta.lab.report._first_screen import SAID_FIRST, Figure, banners, figure_of
 from fair_tta.lab.report._method_rows import NamedAudit, cost_sentence
-from fair_tta.lab.report._numbers import ARROW, MINUS, NONE, SPACE
+from fair_tta.lab.report._numbers import ARROW, MINUS, NONE, SPACE, images
 
 SHOWN_METRICS = {
     "accuracy": "accuracy",
@@ -76,11 +76,16 @@ def print_audit(result: FolderAudit) -> None:
         console.print(Text(f"{result.problems.headline()}:"))
         for line in result.problems.lines():
             console.print(Text(f"  {line}"))
-    files = [AUDIT, REPORT, CARD]
+    files = [AUDIT, f"{REPORT} {images_inside(result.embedded)}", CARD]
     if result.adapters:
         files += [PREDICTIONS, ROWS, *([PROBLEMS] if result.problems else [])]
     if result.out is not None:
         console.print(Text(f"Written to {printable(str(result.out))}: {', '.join(files)}"))
+
+
+def images_inside(n: int) -> str:
+    """How many images a page has inside."""
+    return f"({images(n) if n else 'no images'} inside)"
 
 
 def print_verdict(

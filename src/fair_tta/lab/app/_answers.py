@@ -72,21 +72,16 @@ def certificate(prediction: Prediction) -> str:
 
     The distance is half the l1 distance: 0.1 means that a tenth of the probability mass moved.
     """
-    moved, margin = f"{prediction.distance:.3f}", f"{prediction.flip_margin:.3f}"
     if prediction.flipped:
         before = max(prediction.zero_shot, key=prediction.zero_shot.__getitem__)
-        return (
-            f"The answer changed from {before} to {prediction.label}: the probabilities moved by "
-            f"{moved}, and a change takes at least {margin}."
-        )
-    if prediction.certified_unchanged:
-        return (
-            f"Certified: the answer could not change. The probabilities moved by {moved}, and a "
-            f"change takes at least {margin}."
-        )
+        text = f"The answer changed from {before} to {prediction.label}"
+    elif prediction.certified_unchanged:
+        text = "Certified: the answer could not change"
+    else:
+        text = "The answer stayed, but this is not certified"
     return (
-        f"The answer stayed, but this is not certified: the probabilities moved by {moved}, and "
-        f"{margin} can be enough for a change."
+        f"{text}. The probabilities moved by {prediction.distance:.3f}, and a change takes at "
+        f"least {prediction.flip_margin:.3f}."
     )
 
 
@@ -110,11 +105,11 @@ def _views(views: list[KeptView], count: int | None) -> str:
     first = f", the {MOST_VIEWS} most confident are shown" if len(views) > MOST_VIEWS else ""
     figures = []
     for view in views[:MOST_VIEWS]:
-        shown = embedded(view.image)
+        source = embedded(view.image)["source"]
         what = "the image itself" if view.place == 0 else f"view {view.place}"
         label = f"{view.label} {view.probability:.3f}"
         figures.append(
-            f'<figure><img src="{shown.source}" alt="{escape(what)}">'
+            f'<figure><img src="{source}" alt="{escape(what)}">'
             f"<figcaption>{escape(what)}<br>{escape(label)}</figcaption></figure>"
         )
     return (

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files as resources
 from pathlib import Path
+from threading import Event
 from typing import Any, TypeVar
 
 from fair_tta._models.load import model_name
 from fair_tta.errors import FairTTAError, require
 from fair_tta.lab._runs.reference import fit_on_folder
+from fair_tta.lab._runs.runner import Progress
 from fair_tta.lab.app._answers import (
     DrawnExample,
     answers_html,
@@ -22,14 +26,15 @@ from fair_tta.lab.app._answers import (
 )
 from fair_tta.lab.app._questions import (
     FIELDS,
-    METHODS,
     Classifiers,
     Fields,
     chosen_methods,
     guarded,
     need_reference,
     sandboxed,
+    why_not,
 )
+from fair_tta.lab.app._server import UPLOADS
 from fair_tta.lab.app._uploads import (
     UploadedFile,
     audit_uploads,
@@ -39,6 +44,7 @@ from fair_tta.lab.app._uploads import (
     staged_reference,
 )
 from fair_tta.lab.data._labels import Labels, known_path_column
+from fair_tta.methods._registry import ADAPTERS
 from fair_tta.miniature import BADGES, FOLDER
 
 T = TypeVar("T")
@@ -58,7 +64,7 @@ _LOUD: dict[str, Any] = {"api_visibility": "private"}
 
 @dataclass(frozen=True)
 class AppContext:
-    """What the tabs share: gradio, the classifiers of a model, and the folder of runs.
+    """What the tabs share: gradio, the classifiers of a model, and the folder of the app.
 
     A run deletes its files when Gradio has copies of the results.
     """
@@ -68,37 +74,85 @@ class AppContext:
     folder: Path
     is_embedded: bool
 
-    @property
-    def notes(self) -> list[str]:
-        return [f"This is {EMBEDDED}."] if self.is_embedded else []
-
     def guarded(self, act: Callable[[], T], failed: Callable[[str], T]) -> T:
         """See `guarded`; messages do not name folders of the app."""
-        return guarded(act, failed, str(self.folder), str(self.folder.parent))
+        return guarded(act, failed, str(self.folder))
 
-    def report(
-        self, title: str, downloads: Any, make: Callable[[Path], list[Path]]
-    ) -> tuple[str, Any]:
-        """Make files; the first one inside the page and all to download, or a message."""
+    def uploaded(self, payload: Any) -> list[UploadedFile]:
+        """In place of Gradio's own `preprocess`, which leaves a file behind for each file.
 
-        def act() -> tuple[str, list[str] | None]:
-            with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-                made = make(Path(folder) / "run")
-                page = sandboxed(made[0].read_text("utf-8"), title)
-                return page, [downloads.move_resource_to_block_cache(str(file)) for file in made]
+        Gradio lets some paths pass that nobody uploaded, such as those of streams.
+        """
+        files: Any = getattr(payload, "root", payload) or []
+        files = files if isinstance(files, list) else [files]
+        uploads = os.path.realpath(self.folder / UPLOADS)
+        if not all(Path(os.path.realpath(file.path)).is_relative_to(uploads) for file in files):
+            raise self.gr.Error("This was not uploaded.", print_exception=False)
+        return [UploadedFile(file.path, file.orig_name or Path(file.path).name) for file in files]
 
-        page, found = self.guarded(act, lambda text: (text, None))
-        return page, self.gr.File(found, visible=found is not None)
+    def runs(
+        self, name: str, make: Callable[..., list[Path]], asked: list[Any], results: list[Any]
+    ) -> None:
+        """Make files of what was asked when a button is pressed, until another cancels that.
+
+        Args:
+            name: of the button.
+            make: makes the files of images, methods, other parts, a folder and common arguments.
+                The first is shown inside the page, all can be downloaded.
+            asked: parts of the page: images, methods, references, others.
+            results: parts for the first file or a message, and for all files.
+        """
+        gr, downloads = self.gr, results[1]
+        embed = gr.Checkbox(False, label="Show some images, with their names, in the report")
+        with gr.Row():
+            start = gr.Button(name, variant="primary", elem_classes="fair-tta-run")
+            cancel = gr.Button("Cancel", elem_classes="fair-tta-cancel")
+
+        def work(count: Progress, inputs: tuple[Any, ...]) -> tuple[str, Any]:
+            def act() -> tuple[str, list[str] | None]:
+                embed_images, files, methods, references, *others = inputs
+                with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+                    made = make(
+                        self.images(files),
+                        methods,
+                        *others,
+                        out=Path(folder) / "run",
+                        reference=self.images(references) if references else [],
+                        notes=[f"This is {EMBEDDED}."] if self.is_embedded else [],
+                        embed_images=embed_images,
+                        progress=count,
+                    )
+                    page = sandboxed(made[0].read_text("utf-8"), name)
+                    kept = [downloads.move_resource_to_block_cache(str(file)) for file in made]
+                    return page, kept
+
+            page, found = self.guarded(act, lambda text: (text, None))
+            return page, gr.File(found, visible=found is not None)
+
+        async def run(progress: Any = gr.Progress(), *inputs: Any) -> tuple[str, Any]:  # noqa: B008
+            stop = Event()
+
+            def count(done: int, total: int) -> None:
+                if stop.is_set():
+                    raise FairTTAError("cancelled.")
+                progress((done, total), unit="images")
+
+            try:
+                return await asyncio.to_thread(work, count, inputs)
+            finally:
+                stop.set()  # Gradio cancels this task; a thread has to be asked
+
+        event = start.click(run, [embed, *asked], results, **_LOUD)
+        cancelled = _START.format("Cancelled."), gr.File(None, visible=False)
+        cancel.click(lambda: cancelled, None, results, cancels=[event], **_QUIET)
 
     def images(self, files: list[UploadedFile]) -> list[UploadedFile]:
         """The images of an upload, neither none nor too many."""
         found = images_among(files)
-        self.classifiers.limits.check_files(found)
+        if not found:
+            raise FairTTAError("there are no images yet: drop some, or use the drawn ones.")
+        self.classifiers.limits.check("images", files=len(found))
         return found
-
-    def references(self, files: list[UploadedFile]) -> list[UploadedFile]:
-        """The same of reference images, of which there may be none."""
-        return self.images(files) if files else []
 
     def draw_badges(self, box: Any) -> tuple[list[str], str]:
         """Drawn images and their labels, as uploads of a box."""
@@ -117,9 +171,7 @@ def build_interface(
     images go to another machine.
     """
     gr = require("gradio", "app")
-    runs = folder / "runs"
-    runs.mkdir(parents=True, exist_ok=True)
-    context = AppContext(gr, classifiers, runs, embedded)
+    context = AppContext(gr, classifiers, folder, embedded)
     examples = draw_examples(folder / "examples")
     with gr.Blocks(
         title="fair-tta", analytics_enabled=False, fill_width=False, delete_cache=(60, 3600)
@@ -131,7 +183,10 @@ def build_interface(
             examine_tab(context)
         with gr.Tab("Audit"):
             audit_tab(context)
-    return blocks
+    for block in blocks.blocks.values():
+        if isinstance(block, gr.Image | gr.File | gr.UploadButton):
+            block.preprocess = context.uploaded
+    return blocks.queue(max_size=classifiers.limits.jobs)
 
 
 def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
@@ -159,8 +214,6 @@ def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
                         samples_per_page=len(examples),
                         elem_classes="fair-tta-drawn",
                     )
-            # The file as it is: the library reads it, with its own limits and messages.
-            image.preprocess = lambda payload: payload and payload.path
             boxes = _fields(context)
             methods, reference = _methods(context, "association-correction")
             button = gr.Button("Answer", variant="primary", elem_classes="fair-tta-run")
@@ -168,7 +221,7 @@ def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
             answers = gr.HTML(_TRY, padding=False, elem_classes="fair-tta-result")
 
     def answer(
-        path: str | None,
+        files: list[UploadedFile],
         targets: str,
         sensitive: str,
         template: str,
@@ -176,14 +229,14 @@ def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
         references: list[UploadedFile],
     ) -> str:
         def act() -> str:
-            if not path:
+            if not files:
                 raise FairTTAError("there is no image yet: drop one, or take a drawn one.")
             classifier = context.classifiers.of(Fields(targets, sensitive, template))
-            chosen, some = chosen_methods(names), context.references(references)
+            chosen, some = chosen_methods(names), references and context.images(references)
             with tempfile.TemporaryDirectory(dir=context.folder) as folder:
                 if found := staged_reference(chosen, some, Path(folder)):
                     chosen = dict(fit_on_folder(classifier, chosen, found).adapters)
-                return answers_html(classifier, chosen, path)
+                return answers_html(classifier, chosen, files[0].path)
 
         return context.guarded(act, str)
 
@@ -198,58 +251,64 @@ def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
 
 def examine_tab(context: AppContext) -> None:
     """Build the tab of images without labels."""
-    gr = context.gr
+    gr, results = context.gr, _results(context, _EXAMINE)
+
+    def examine(
+        files: list[UploadedFile], names: list[str], *fields: str, **common: Any
+    ) -> list[Path]:
+        classifier = context.classifiers.of(Fields(*fields))
+        return examine_uploads(classifier, chosen_methods(names), files, **common)
+
     with gr.Row():
         with gr.Column(min_width=300):
             images, drawn = _images(context)
         with gr.Column(min_width=300):
             boxes = _fields(context)
-            methods, reference = _methods(context, "association-correction")
-            button = gr.Button("Examine", variant="primary", elem_classes="fair-tta-run")
-    page, downloads = _results(context, _EXAMINE)
-
-    def examine(
-        files: list[UploadedFile],
-        targets: str,
-        sensitive: str,
-        template: str,
-        names: list[str],
-        references: list[UploadedFile],
-        progress: Any = gr.Progress(),  # noqa: B008
-    ) -> tuple[str, Any]:
-        def make(out: Path) -> list[Path]:
-            return examine_uploads(
-                context.classifiers.of(Fields(targets, sensitive, template)),
-                chosen_methods(names),
-                context.images(files),
-                out,
-                reference=context.references(references),
-                notes=context.notes,
-                progress=lambda done, total: progress((done, total), unit="images"),
-            )
-
-        return context.report("Examination", downloads, make)
+            methods = _methods(context, "association-correction")
+            context.runs("Examine", examine, [images, *methods, *boxes], results)
+    for result in results:
+        result.render()
 
     def take() -> list[Any]:
         return [context.draw_badges(images)[0], *fields_of(BADGES)]
 
-    button.click(examine, [images, *boxes, methods, reference], [page, downloads], **_LOUD)
     drawn.click(take, None, [images, *boxes], **_QUIET)
 
 
 def audit_tab(context: AppContext) -> None:
     """Build the tab of images with labels."""
-    gr = context.gr
+    gr, limits = context.gr, context.classifiers.limits
+    results = _results(context, _AUDIT)
+
+    def audit(
+        files: list[UploadedFile],
+        names: list[str],
+        csv: list[UploadedFile],
+        target: str | None,
+        attributes: list[str] | None,
+        where: str | None,
+        *fields: str,
+        out: Path,
+        **common: Any,
+    ) -> list[Path]:
+        if not csv:
+            raise FairTTAError("there is no CSV file yet: drop one, or take the drawn badges.")
+        columns = target or "", tuple(attributes or ()), where or None
+        labels = Labels(out / "images", Path(csv[0].path), *columns)
+        methods = chosen_methods(names, has_labels=True)
+        return audit_uploads(
+            context.classifiers, methods, files, labels, Fields(*fields), out, **common
+        )
+
     with gr.Row():
         with gr.Column(min_width=300):
             images, drawn = _images(context)
             labels = gr.File(
-                label="CSV file of labels",
+                label=f"CSV file of labels: at most {limits.rows:,} rows",
                 file_count="single",
                 height=110,
                 elem_classes="fair-tta-csv",
             )
-            labels.preprocess = read_files
             target = gr.Dropdown([], label="Column of classes", elem_classes="fair-tta-target")
             sensitive = gr.Dropdown(
                 [],
@@ -260,53 +319,22 @@ def audit_tab(context: AppContext) -> None:
             paths = gr.Dropdown([], label="Column of paths", elem_classes="fair-tta-paths")
         with gr.Column(min_width=300):
             boxes = _fields(context, optional=True)
-            methods, reference = _methods(context, "zero-shot", "association-correction")
-            button = gr.Button("Audit", variant="primary", elem_classes="fair-tta-run")
-    page, downloads = _results(context, _AUDIT)
-
-    def audit(
-        files: list[UploadedFile],
-        csv: list[UploadedFile],
-        target: str | None,
-        attributes: list[str] | None,
-        where: str | None,
-        classes: str,
-        values: str,
-        template: str,
-        names: list[str],
-        references: list[UploadedFile],
-        progress: Any = gr.Progress(),  # noqa: B008
-    ) -> tuple[str, Any]:
-        def make(out: Path) -> list[Path]:
-            found = context.images(files)
-            if not csv:
-                raise FairTTAError("there is no CSV file yet: drop one, or take the drawn badges.")
-            chosen = target or "", tuple(attributes or ()), where or None
-            return audit_uploads(
-                context.classifiers,
-                chosen_methods(names),
-                found,
-                Labels(out / "images", Path(csv[0].path), *chosen),
-                Fields(classes, values, template),
-                out,
-                reference=context.references(references),
-                notes=context.notes,
-                progress=lambda done, total: progress((done, total), unit="rows"),
-            )
-
-        return context.report("Audit", downloads, make)
+            methods = _methods(context, "zero-shot", "association-correction", has_labels=True)
+            table = [labels, target, sensitive, paths]
+            context.runs("Audit", audit, [images, *methods, *table, *boxes], results)
+    for result in results:
+        result.render()
 
     def columns(csv: list[UploadedFile]) -> tuple[Any, Any, Any, str]:
         """What the file has, chosen as far as it can be guessed."""
 
         def act() -> tuple[Any, Any, Any, str]:
-            found = header(csv[0].path) if csv else []
-            where = known_path_column(found)
+            found = header(csv[0].path, limits) if csv else []
+            where, classes, left = guessed(found)
             others = [name for name in found if name != where]
-            guess = next((n for n in others if n.lower() in ("class", "label", "target")), None)
             return (
-                gr.Dropdown(choices=others, value=guess),
-                gr.Dropdown(choices=others, value=[]),
+                gr.Dropdown(choices=others, value=classes),
+                gr.Dropdown(choices=others, value=left),
                 gr.Dropdown(choices=found, value=where),
                 _AUDIT,
             )
@@ -316,21 +344,26 @@ def audit_tab(context: AppContext) -> None:
 
     def take() -> list[Any]:
         drawings, file = context.draw_badges(images)
-        found = header(file)
-        return [
-            drawings,
-            file,
-            gr.Dropdown(choices=found, value="class"),
-            gr.Dropdown(choices=found, value=["colour"]),
-            gr.Dropdown(choices=found, value="file"),
-            *fields_of(BADGES),
-        ]
+        return [drawings, file, *columns([UploadedFile(file, file)])[:3], *fields_of(BADGES)]
 
-    chosen = [target, sensitive, paths]
-    asked = [images, labels, *chosen, *boxes, methods, reference]
-    button.click(audit, asked, [page, downloads], **_LOUD)
-    labels.upload(columns, labels, [*chosen, page], **_QUIET)
-    drawn.click(take, None, [images, labels, *chosen, *boxes], **_QUIET)
+    labels.upload(columns, labels, [*table[1:], results[0]], **_QUIET)
+    drawn.click(take, None, [images, *table, *boxes], **_QUIET)
+
+
+def guessed(columns: list[str]) -> tuple[str | None, str | None, list[str]]:
+    """The column of paths, that of classes, and what should not matter if one is left.
+
+    Example:
+        >>> guessed(["file", "place", "label"])
+        ('file', 'label', ['place'])
+    """
+    where = known_path_column(columns)
+    others = [name for name in columns if name != where]
+    classes = next((n for n in others if n.lower() in ("class", "label", "target")), None)
+    if len(others) == 1:
+        classes = others[0]
+    left = [name for name in others if name != classes]
+    return where, classes, left if len(left) == 1 else []
 
 
 def _fields(context: AppContext, *, optional: bool = False) -> list[Any]:
@@ -365,11 +398,11 @@ def _fields(context: AppContext, *, optional: bool = False) -> list[Any]:
     ]
 
 
-def _methods(context: AppContext, *chosen: str) -> tuple[Any, Any]:
+def _methods(context: AppContext, *chosen: str, has_labels: bool = False) -> tuple[Any, Any]:
     """Methods to choose, and a place for images on which some of them are fitted."""
-    gr = context.gr
+    gr, reasons = context.gr, {name: why_not(name, has_labels) for name in ADAPTERS}
     methods = gr.Dropdown(
-        list(METHODS),
+        [(f"{name} (not here: {why})" if why else name, name) for name, why in reasons.items()],
         value=list(chosen),
         multiselect=True,
         label="Methods",
@@ -382,8 +415,11 @@ def _methods(context: AppContext, *chosen: str) -> tuple[Any, Any]:
             height=110,
             elem_classes="fair-tta-reference",
         )
-    reference.preprocess = read_files
-    shown = lambda names: gr.Column(visible=need_reference(chosen_methods(names)))  # noqa: E731
+
+    def shown(names: list[str]) -> Any:
+        usable = [name for name in names if not reasons.get(name, "unknown")]
+        return gr.Column(visible=need_reference(chosen_methods(usable, has_labels)))
+
     methods.change(shown, methods, place, **_QUIET)
     return methods, reference
 
@@ -400,26 +436,18 @@ def _images(context: AppContext) -> tuple[Any, Any]:
     with gr.Row():
         folder = gr.UploadButton("Take a whole folder", file_count="directory", size="sm")
         drawn = gr.Button("Take drawn badges", size="sm", elem_classes="fair-tta-take")
-    box.preprocess = folder.preprocess = read_files
     only_images = lambda files: [file.path for file in images_among(files)]  # noqa: E731
     folder.upload(only_images, folder, box, **_QUIET)
     return box, drawn
 
 
-def _results(context: AppContext, start: str) -> tuple[Any, Any]:
+def _results(context: AppContext, start: str) -> list[Any]:
     """A place for a report, and one for files to keep, hidden as long as there are none."""
     kept = {"label": "To keep", "interactive": False, "visible": False}
-    return (
-        context.gr.HTML(start, padding=False, elem_classes="fair-tta-result"),
-        context.gr.File(**kept, elem_classes="fair-tta-downloads"),
-    )
-
-
-def read_files(payload: Any) -> list[UploadedFile]:
-    """In place of Gradio's own `preprocess`, which leaves a file behind for each file."""
-    files: Any = getattr(payload, "root", payload) or []
-    files = files if isinstance(files, list) else [files]
-    return [UploadedFile(file.path, file.orig_name or Path(file.path).name) for file in files]
+    return [
+        context.gr.HTML(start, padding=False, elem_classes="fair-tta-result", render=False),
+        context.gr.File(**kept, elem_classes="fair-tta-downloads", render=False),
+    ]
 
 
 def theme() -> Any:

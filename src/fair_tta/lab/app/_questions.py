@@ -45,14 +45,6 @@ FIELDS = {
 
 MOST_CLASSIFIERS = 8  # kept at a time; the least recently used goes first
 
-_NEEDS = {name: kind().needs for name, kind in ADAPTERS.items()}
-METHODS = tuple(
-    name
-    for name, needs in _NEEDS.items()
-    if not (needs.labels or needs.class_labels or needs.setting)
-)
-"""What can be chosen: all but the methods whose reference images need labels."""
-
 _INTERNAL = "Internal error in fair-tta; the terminal that runs the app shows the details."
 
 
@@ -140,7 +132,7 @@ class Classifiers:
         Names that were not written are those of the columns of labels.
         """
         for argument, text in fields._asdict().items():
-            self.limits.check_text(FIELDS[argument], text)
+            self.limits.check(FIELDS[argument], characters=len(text))
         classes = fields.targets.splitlines()
         lines = [line for line in fields.sensitive.splitlines() if line.strip()]
         if values is None:
@@ -151,8 +143,8 @@ class Classifiers:
             targets = targets_option(classes) if is_written else column_names(values, target)
             written = attributes_option(lines, columns)
             sensitive = {c: written.get(c) or column_names(values, c) for c in columns}
-        self.limits.check_names(FIELDS["targets"], len(targets))
-        self.limits.check_names(FIELDS["sensitive"], sum(map(len, sensitive.values())))
+        self.limits.check(FIELDS["targets"], names=len(targets))
+        self.limits.check(FIELDS["sensitive"], names=sum(map(len, sensitive.values())))
         sentence, usual = fields.template.strip(), default_template(bool(sensitive))
         key = json.dumps([targets, sensitive, sentence])
         with self._lock:
@@ -171,11 +163,23 @@ class Classifiers:
             return made
 
 
-def chosen_methods(names: list[str]) -> dict[str, Adapter]:
+def why_not(name: str, has_labels: bool = False) -> str:
+    """Why a method cannot be used here; empty if it can. The images of an audit have labels."""
+    needs = ADAPTERS[name]().needs
+    if needs.labels:
+        return "its reference images need attribute values: fit it in Python"
+    if needs.setting:
+        return "it needs a setting: use the command line"
+    return "it needs class labels: use Audit" if needs.class_labels and not has_labels else ""
+
+
+def chosen_methods(names: list[str], has_labels: bool = False) -> dict[str, Adapter]:
     """Methods by name only: no settings, no files, no code."""
-    unknown = [name for name in names if name not in METHODS]
-    if unknown:
-        raise FairTTAError(f"choose methods from {', '.join(METHODS)} (got {unknown[0]!r}).")
+    for name in names:
+        if name not in ADAPTERS:
+            raise FairTTAError(f"choose methods from {', '.join(ADAPTERS)} (got {name!r}).")
+        if reason := why_not(name, has_labels):
+            raise FairTTAError(f"{name} cannot be used here: {reason}.")
     return {name: ADAPTERS[name]() for name in dict.fromkeys(names)}
 
 

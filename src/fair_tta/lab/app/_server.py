@@ -32,6 +32,9 @@ class UploadLimits:
         total_bytes: of all files on the app's disk when an upload begins, with that upload.
         names: classes, and values of all attributes together.
         characters: of one field.
+        rows: of a file of labels.
+        columns: likewise.
+        jobs: that wait; more are refused.
     """
 
     file_bytes: int = 20 * MEGABYTE
@@ -39,32 +42,23 @@ class UploadLimits:
     total_bytes: int = 2048 * MEGABYTE
     names: int = 100
     characters: int = 10_000
+    rows: int = 10_000
+    columns: int = 100
+    jobs: int = 20
 
     def __post_init__(self) -> None:
         for field in fields(self):
             check_count(field.name, getattr(self, field.name))
 
-    def check_files(self, paths: Sequence[object]) -> None:
-        """Raise if there are none, or too many."""
-        if not paths:
-            raise FairTTAError("there are no images yet: drop some, or use the drawn ones.")
-        if len(paths) > self.files:
-            raise FairTTAError(
-                f"at most {self.files:,} images at once (got {len(paths):,}): use a sample, or "
-                "`fair-tta examine` and `fair-tta audit`, which have no such limit."
-            )
-
-    def check_text(self, field: str, text: str) -> None:
-        """Raise if a field is too long."""
-        if len(text) > self.characters:
-            raise FairTTAError(
-                f"`{field}` should have at most {self.characters:,} characters (got {len(text):,})."
-            )
-
-    def check_names(self, field: str, count: int) -> None:
-        """Raise if there are too many names."""
-        if count > self.names:
-            raise FairTTAError(f"`{field}` should have at most {self.names} names (got {count}).")
+    def check(self, field: str, **counts: int) -> None:
+        """Raise if a field has more ``files``, ``names``, ``rows`` or others than allowed."""
+        for what, n in counts.items():
+            if n > (most := getattr(self, what)):
+                more = " or more" if what == "rows" else ""  # they are not counted to the end
+                raise FairTTAError(
+                    f"`{field}` should have at most {most:,} {what} (got {n:,}{more}); the "
+                    "commands of fair-tta have no such limit."
+                )
 
 
 POLICY = (

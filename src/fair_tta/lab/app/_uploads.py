@@ -9,14 +9,16 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from fair_tta._io import ENDINGS
+from fair_tta._io import ENDINGS, write_row
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._runs.runner import Progress
 from fair_tta.lab.app._questions import Classifiers, Fields, need_reference
+from fair_tta.lab.app._server import UploadLimits
 from fair_tta.lab.data._label_files import LabelTable, Row
 from fair_tta.lab.data._labels import Labels, LabelValues
 from fair_tta.lab.folder import (
@@ -33,7 +35,7 @@ from fair_tta.lab.folder import (
 from fair_tta.methods._base import Adapter
 
 _LONGEST = 120  # characters of a name
-_FAR, _DEEP = 4096, 16  # characters of a path, and parts
+_FAR = 4096  # characters of a path
 
 
 class UploadedFile(NamedTuple):
@@ -49,14 +51,13 @@ def images_among(files: Iterable[UploadedFile]) -> list[UploadedFile]:
 
 
 def plain_name(name: str) -> str:
-    """The last part of a name as a file name: no folders, no characters that disks refuse.
+    """A name without folders and without characters that disks refuse.
 
     Example:
         >>> plain_name("../../etc/passwd"), plain_name("images/a b.jpg"), plain_name("..")
         ('passwd', 'a b.jpg', '_')
     """
-    last = "".join(_parts(name)[-1:])
-    plain = [c if c.isprintable() and c not in '<>:"|?*' else "_" for c in last]
+    plain = [c if c.isprintable() and c not in '<>:"|?*' else "_" for c in _last(name)]
     stem, ending = os.path.splitext("".join(plain))
     short = re.sub(r"^\.+", "_", stem)[:_LONGEST].encode()[:_LONGEST].decode("utf-8", "ignore")
     return (short or "_") + ending[:10]
@@ -85,9 +86,15 @@ def stage(files: Sequence[UploadedFile], folder: Path) -> dict[str, UploadedFile
     return staged
 
 
-def header(labels: str | Path) -> list[str]:
-    """The columns of a label file."""
-    return LabelTable(Path(labels), []).header
+def header(labels: str | Path, limits: UploadLimits) -> list[str]:
+    """The columns of a label file, which is text and neither too long nor too wide."""
+    with open(labels, "rb") as file:
+        if file.read(4) in (b"PK\3\4", b"PAR1"):  # which may be small and hold very much
+            raise FairTTAError("`labels_csv` should be text: save the table as CSV.")
+    table = LabelTable(Path(labels), [])
+    rows = islice(table.rows(table.header[:1]), limits.rows + 1)
+    limits.check("labels_csv", rows=sum(1 for _ in rows), columns=len(table.header))
+    return table.header
 
 
 def read_uploaded(labels: Labels, staged: Mapping[str, UploadedFile]) -> LabelValues:
@@ -96,10 +103,9 @@ def read_uploaded(labels: Labels, staged: Mapping[str, UploadedFile]) -> LabelVa
     A path in it is just a name here: whatever folder it begins with, it stands for the uploaded
     image whose name it ends with, and for nothing else on this machine.
     """
-    known: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
+    known: defaultdict[str, list[str]] = defaultdict(list)
     for name, file in staged.items():
-        for ending in _endings(file.name):
-            known[ending].add(name)
+        known[_last(file.name)].append(name)
     values = labels.scan()
     column = values._columns[0]
     rows = [
@@ -111,26 +117,19 @@ def read_uploaded(labels: Labels, staged: Mapping[str, UploadedFile]) -> LabelVa
     return replace(values, _rows=rows)
 
 
-def _parts(name: str) -> list[str]:
-    """The last of them."""
+def _last(name: str) -> str:
+    """The last part of a path of any machine: ``1.png`` of ``D:\\faces\\1.png``."""
     parts = re.split(r"[/\\]", name[-_FAR:])
-    return [p for p in parts if p.strip() and p not in (".", "..")][-_DEEP:]
+    return next((p for p in reversed(parts) if p.strip() and p not in (".", "..")), "")
 
 
-def _endings(name: str) -> list[tuple[str, ...]]:
-    """``a/b/c`` ends with a/b/c, b/c and c."""
-    parts = _parts(name)
-    return [tuple(parts[i:]) for i in range(len(parts))]
-
-
-def _found(cell: str, known: Mapping[tuple[str, ...], set[str]]) -> str:
+def _found(cell: str, known: Mapping[str, Sequence[str]]) -> str:
     """The upload that a path stands for, or why there is none; that names no file either."""
-    for ending in _endings(cell):
-        names = known.get(ending, set())
-        if len(names) == 1:
-            return next(iter(names))
-        if names:
-            return f"several uploads are called {plain_name(cell)}"
+    names = known.get(_last(cell), ())
+    if len(names) == 1:
+        return names[0]
+    if names:
+        return f"several uploads are called {plain_name(cell)}"
     return f"not uploaded: {plain_name(cell)}" if cell.strip() else ""
 
 
@@ -152,12 +151,13 @@ def examine_uploads(
     *,
     reference: Sequence[UploadedFile] = (),
     notes: Sequence[str] = (),
+    embed_images: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> list[Path]:
-    """Examine images; the page first, which lists those that cannot be used, then the document."""
+    """Examine images; the page first, then the document, and why some could not be used."""
     if not classifier.sensitive:
         raise FairTTAError("`sensitive` should name at least two values (got none).")
-    folder = out / "images"
+    folder, problems = out / "images", list[str]()
     try:
         paths = [str(folder / name) for name in stage(files, folder)]
         examine_folder(
@@ -167,12 +167,19 @@ def examine_uploads(
             out,
             reference=staged_reference(methods, reference, out),
             notes=notes,
+            embed_images=embed_images,
+            problem=lambda reason: problems.append(reason.replace(f"{folder}{os.sep}", "")),
             progress=lambda done, _: progress(done, len(files)),
             fitting=lambda done, _: progress(done, len(reference) or len(files)),
         )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return [out / EXAMINATION_PAGE, out / EXAMINATION]
+    if not problems:
+        return [out / EXAMINATION_PAGE, out / EXAMINATION]
+    with open(out / PROBLEMS, "w", encoding="utf-8", newline="") as file:
+        for row in ("problem", *problems):
+            write_row(file, [row])
+    return [out / EXAMINATION_PAGE, out / EXAMINATION, out / PROBLEMS]
 
 
 def audit_uploads(
@@ -185,6 +192,7 @@ def audit_uploads(
     *,
     reference: Sequence[UploadedFile] = (),
     notes: Sequence[str] = (),
+    embed_images: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> list[Path]:
     """Audit images group by group; the report first, then the other files.
@@ -195,19 +203,22 @@ def audit_uploads(
     if not labels.target or not labels.sensitive:
         raise FairTTAError("choose the column of classes and at least one that should not matter.")
     try:
+        header(labels.file, classifiers.limits)
         values = read_uploaded(labels, stage(files, labels.images))
-        audit_folder(
+        result = audit_folder(
             classifiers.of(fields, values),
             methods,
             values,
             out,
             reference=staged_reference(methods, reference, out),
+            use_labels=any(method.needs.class_labels for method in methods.values()),
             notes=notes,
+            embed_images=embed_images,
             progress=progress,
             fitting=lambda done, _: progress(done, len(reference) or len(files)),
             skip_unknown=True,
         )
     finally:
         shutil.rmtree(labels.images, ignore_errors=True)
-    found = (out / name for name in (REPORT, AUDIT, CARD, PREDICTIONS, PROBLEMS))
-    return [path for path in found if path.is_file()]
+    names = [REPORT, AUDIT, CARD, PREDICTIONS, *([PROBLEMS] if result.problems else [])]
+    return [out / name for name in names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
@@ -12,8 +13,9 @@ from fair_tta.auditing._examination import (
     ExaminedAdapter,
     PerceivedAttribute,
 )
-from fair_tta.lab.report._drawings import ACROSS, Dot, difference_dot, dot_plot, heat_map
+from fair_tta.lab.report._drawings import Dot, dot_plot
 from fair_tta.lab.report._numbers import (
+    below_title,
     count,
     model_name,
     of_hundred,
@@ -154,15 +156,15 @@ def _advice(document: ExaminationDocument, attribute: str) -> Card:
 
 @renamed("pictures", "images")
 def examination_html(
-    examination: Examination, *, title: str | None = None, images: bool = True
+    examination: Examination, *, title: str | None = None, images: bool = False
 ) -> str:
     """What was seen without labels as one HTML page.
 
     Args:
         examination: what `FairTPTClassifier.examine` gave, or `Examination.load`.
         title: what to call it.
-        images: show those whose answer would change, if the examination has any. False leaves
-            nothing of them in the page, neither image nor name.
+        images: embed some whose answer would change, if the examination has any; else there is
+            neither image nor name of them in the page.
     """
     document = examination.document
     name = model_name(document.origin) or "a model"
@@ -172,6 +174,7 @@ def examination_html(
         title=title or f"{named} on {images_of(document.n)} without labels",
         d=document,
         p=document.origin,
+        sub=below_title(document.origin, images_of(document.n)),
         banners=banners(document),
         attributes=[
             _attribute(document, name, f"attribute-{i}")
@@ -186,6 +189,14 @@ def examination_html(
     )
 
 
+def _upright(table: Mapping[str, Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
+    """A table whose shorter side goes across."""
+    columns = list(next(iter(table.values())))
+    if len(columns) <= len(table):
+        return table
+    return {name: {row: table[row][name] for row in table} for name in columns}
+
+
 def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str, Any]:
     of, methods = document.attributes[name], ranked(document, name)
     verdicts = [gap_verdict(m.pseudo_eod[name].change) for m in methods]
@@ -194,16 +205,14 @@ def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str
         Dot(method.name, method.pseudo_eod[name].after, tone)
         for method, (_, tone) in zip(methods, verdicts, strict=True)
     ]
-    changes = [method.pseudo_eod[name].change for method in methods]
-    most = max((abs(x) for c in changes for x in (c.low, c.high) if x is not None), default=1.0)
     return {
         "id": place,
         "name": name,
         "of": of,
         "cards": cards(document, name),
         "plan": label_plan(document, name),
-        "associations": heat_map(of.associations, f"Prompt associations of {name}, in logits"),
-        "is_wide": min(len(of.shares), len(document.targets)) > ACROSS,
+        "associations": _upright(of.associations),
+        "most": max(1.0, *(abs(x) for row in of.associations.values() for x in row.values())),
         "odds": dot_plot(dots, f"Perceived gap by {name} in points, with intervals"),
         "shares": dot_plot(
             [Dot(value, share) for value, share in of.shares.items()],
@@ -216,10 +225,7 @@ def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str
                 "verdict": verdict,
                 "tone": tone,
                 "odds": method.pseudo_eod[name],
-                "dot": difference_dot(
-                    change, tone, most, f"{method.name}: {percent(change.value, True)} points"
-                ),
             }
-            for method, change, (verdict, tone) in zip(methods, changes, verdicts, strict=True)
+            for method, (verdict, tone) in zip(methods, verdicts, strict=True)
         ],
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fair_tta.auditing._document import AuditDocument
@@ -11,7 +11,6 @@ from fair_tta.auditing._judge import stop_signs
 from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import (
     BeforeAfter,
-    Chart,
     Dot,
     before_and_after,
     dot_plot,
@@ -60,8 +59,11 @@ class Figure(NamedTuple):
     reach: tuple[float, ...]
 
 
-def first_screen(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
-    """What the template needs, of one audit or of several."""
+def first_screen(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> dict[str, Any]:
+    """What the template needs, of one audit or of several.
+
+    `images` has the ids of the places on the page that show images of a group, by its name.
+    """
     several, tasks = len(tasks) > 1, verdict.by_gap(tasks)
     if not tasks:
         return {"stops": [], "cards": [verdict.NOTHING_MEASURED], "banners": [], "chart": None}
@@ -74,7 +76,11 @@ def first_screen(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
         allow = " that allows for all comparisons" * bool(first.compared)
         caption = f"In points; below the typical gap its change with an interval{allow}."
     level = 100 * first.settings.level
-    drawn = before_and_after(figure.rows, figure.heading, figure.reach) if figure else _dots(tasks)
+    if figure:
+        rows = [row._replace(link=_link(images, row.name)) for row in figure.rows]
+        heading, drawn = figure.heading, before_and_after(rows, figure.heading, figure.reach)
+    else:
+        heading, drawn = _dots(tasks, images)
     left = len(methods) - MOST_METHODS
     more = f" {left} more methods are below." if left > 0 else ""
     return {
@@ -82,8 +88,9 @@ def first_screen(tasks: Sequence[NamedAudit]) -> dict[str, Any]:
         "cards": verdict.cards(tasks),
         "banners": banners(tasks),
         "chart": drawn,
-        "heading": figure.heading if figure else drawn.alt.split(". ")[0],
-        "figure_caption": figure.caption if figure else f"Intervals: {level:g} %, of each alone.",
+        "heading": heading,
+        "figure_caption": (figure.caption if figure else f"Intervals: {level:g} %, of each alone.")
+        + " A click on a group shows its images." * bool(images),
         "sentences": figure.sentences if figure else [],
         "methods": methods[:MOST_METHODS],
         "caption": f"{caption} Cost: times plain zero-shot.{more}",
@@ -140,17 +147,27 @@ def _group(group: verdict.ChangedGroup) -> BeforeAfter:
     )
 
 
-def _dots(tasks: Sequence[NamedAudit]) -> Chart:
+def _dots(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> tuple[str, str]:
     """What there is where nothing was compared: groups, or the typical gap of each task."""
     if len(tasks) > 1:
+        heading = "Typical gap of each task in points"
         dots = [Dot(name, typical_gap(document.runs[0])) for name, document in tasks]
-        return dot_plot(dots[:MOST_ROWS], "Typical gap of each task in points")
-    document = tasks[0][1]
+        return heading, dot_plot(dots[:MOST_ROWS], heading)
+    document, heading = tasks[0][1], "Right answers in percent, the worst first"
     dots = [
-        Dot(f"{cell.name} (n = {cell.n})", cell.figure, "", cell.n < document.settings.small)
+        Dot(
+            f"{cell.name} (n = {cell.n})",
+            cell.figure,
+            hollow=cell.n < document.settings.small,
+            link=_link(images, cell.name),
+        )
         for cell in verdict.cells_of(document.runs[0])[:MOST_ROWS]
     ]
-    return dot_plot(dots, "Right answers in percent, the worst first", reach=(0.0, 1.0))
+    return heading, dot_plot(dots, heading, reach=(0.0, 1.0))
+
+
+def _link(images: Mapping[str, str], group: str) -> str:
+    return f"#{images[group]}" if group in images else ""
 
 
 def _odds_note(document: AuditDocument) -> str:

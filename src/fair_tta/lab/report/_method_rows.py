@@ -81,17 +81,13 @@ class MethodRow:
         return _direction(self.gap) < 0
 
     @property
-    def widens(self) -> bool:
-        return _direction(self.gap) > 0
-
-    @property
     def helps(self) -> bool:
         return _direction(self.worst) > 0
 
     @property
     def harms(self) -> bool:
         """Whether the gap is shown to widen, or the worst group or accuracy to fall."""
-        return self.widens or min(_direction(self.worst), _direction(self.accuracy)) < 0
+        return max(_direction(self.gap), -_direction(self.worst), -_direction(self.accuracy)) > 0
 
     @property
     def verdicts(self) -> tuple[str, str, str]:

@@ -127,6 +127,20 @@ def model_name(origin: Provenance) -> str:
     return (origin.model.name if origin.model else "") or ""
 
 
+def below_title(origin: Provenance, *facts: str) -> str:
+    """Model and the beginning of the hash of its weights, facts, and the day."""
+    name = model_name(origin) or "answers of a model that was not recorded"
+    if origin.model and origin.model.weights_sha256:
+        name += f", weights {origin.model.weights_sha256[:12]}"
+    return " \N{MIDDLE DOT} ".join([name, *facts, origin.time[:10]])
+
+
+def logits(x: float) -> str:
+    """``+0.54``."""
+    text = f"{abs(x):.2f}"
+    return text if text == "0.00" else (MINUS if x < 0 else "+") + text
+
+
 def task_name(targets: Collection[str], by: Iterable[str]) -> str:
     """``cat or dog, by place``."""
     task = " or ".join(targets) if len(targets) <= 3 else f"{len(targets)} classes"

@@ -22,7 +22,7 @@ from fair_tta.lab.report import _numbers as numbers
 from fair_tta.lab.report import _sentences as sentences
 from fair_tta.lab.report._first_screen import first_screen
 from fair_tta.lab.report._method_rows import changes
-from fair_tta.lab.report._numbers import model_name, percent
+from fair_tta.lab.report._numbers import percent
 from fair_tta.lab.report._verdict import audit_title, cards, in_short, title_of_many
 from fair_tta.metrics._definitions import METRICS
 
@@ -50,7 +50,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    for name in ("percent", "interval", "p_value", "duration", "count", "times"):
+    for name in ("percent", "interval", "p_value", "duration", "count", "times", "logits"):
         made.filters[name] = getattr(numbers, name)
     made.filters["md"] = for_markdown
     made.globals |= {
@@ -95,6 +95,7 @@ class GalleryImage(NamedTuple):
         truth: the true label.
         before_probability: of the answer before.
         after_probability: of the answer after.
+        group: its class and group, ``blond / man``: a click on their bar shows it.
     """
 
     image: Image.Image
@@ -104,22 +105,14 @@ class GalleryImage(NamedTuple):
     truth: str
     before_probability: float
     after_probability: float
+    group: str = ""
 
 
 Gallery = Sequence[GalleryImage | tuple[object, ...]]
 
 
-class EmbeddedImage(NamedTuple):
-    """An image inside a page."""
-
-    source: str
-    width: int
-    height: int
-    pixelated: bool
-
-
-def embedded(image: Image.Image) -> EmbeddedImage:
-    """Large images are scaled down; small ones are scaled up by the browser, pixel by pixel."""
+def embedded(image: Image.Image) -> dict[str, Any]:
+    """What ``img`` needs; large images are scaled down, small ones up by the browser."""
     image = image.convert("RGB")
     image.thumbnail((_LARGEST, _LARGEST))
     image.info = {}  # no comments or profiles of whoever made the file
@@ -131,24 +124,25 @@ def embedded(image: Image.Image) -> EmbeddedImage:
         image.save(buffer, "PNG", optimize=True)
     else:
         image.save(buffer, "JPEG", quality=85)
-    data = b64encode(buffer.getvalue()).decode()
-    return EmbeddedImage(
-        f"data:image/{'png' if small else 'jpeg'};base64,{data}", width, height, small
-    )
+    source = f"data:image/{'png' if small else 'jpeg'};base64,"
+    source += b64encode(buffer.getvalue()).decode()
+    return {"source": source, "width": width, "height": height, "pixelated": small}
 
 
 def _in_gallery(item: GalleryImage | tuple[object, ...]) -> dict[str, Any]:
     """What the template needs of an image."""
-    image, caption, before, after, truth, p, q = GalleryImage(*item)
+    image, caption, before, after, truth, p, q, group = GalleryImage(*item)
     was, now = (f"{name} ({percent(float(x))} %)" for name, x in ((before, p), (after, q)))
     right = ["right" if answer == truth else "wrong" for answer in (before, after)]
     outcome = f"Unchanged, {right[1]}" if before == after else f"From {right[0]} to {right[1]}"
-    alt = f"{caption}. Before: {was}. After: {now}. Truth: {truth}. {outcome}."
+    of = f"{group}: " if group else ""
+    alt = f"{of}{caption}. Before: {was}. After: {now}. Truth: {truth}. {outcome}."
     return {
         "image": embedded(image),
         "alt": alt,
         "lines": (f"before: {was}", f"after: {now}", f"truth: {truth}", outcome),
         "caption": caption,
+        "group": group,
     }
 
 
@@ -167,7 +161,11 @@ class Overview(NamedTuple):
 
 
 def html(
-    audit: Audit | Mapping[str, Any], *, title: str | None = None, gallery: Gallery = ()
+    audit: Audit | Mapping[str, Any],
+    *,
+    title: str | None = None,
+    gallery: Gallery = (),
+    full: bool = False,
 ) -> str:
     """The report on an audit as one HTML page.
 
@@ -176,7 +174,8 @@ def html(
     Args:
         audit: an `Audit`, or its JSON document.
         title: what to call the task; the verdict follows it.
-        gallery: images whose answer changed, see `GalleryImage`.
+        gallery: images to embed, see `GalleryImage`.
+        full: open all sections that are folded otherwise.
 
     Example:
         >>> from fair_tta.auditing import audit
@@ -187,7 +186,7 @@ def html(
     """
     document = _document(audit)
     section = _section("audit", None, document, gallery)
-    return _page(audit_title(document, title), [section], sub=_sub([document]))
+    return _page(audit_title(document, title), [section], sub=_sub([document]), full=full)
 
 
 def html_many(
@@ -221,7 +220,7 @@ def html_many(
         title_of_many(whole, title),
         sections,
         many=True,
-        screen=first_screen(whole),
+        screen=first_screen(whole, {}),
         sub=_sub([document for _, document in whole]),
         intro=[part for part in intro.split("\n\n") if part.strip()],
         overviews=overviews,
@@ -237,24 +236,24 @@ def _document(audit: Audit | Mapping[str, Any]) -> AuditDocument:
 def _sub(documents: Sequence[AuditDocument]) -> str:
     """Model and hash of its weights, tasks, images, groups and classes, day."""
     first = documents[0]
-    model = first.origin.model
-    name = model_name(first.origin) or "answers"
-    if model and model.weights_sha256:
-        name += f", weights {model.weights_sha256[:6]}"
     groups, classes = len(first.runs[0].groups), len(first.data.targets)
     tasks = f"{groups} groups \N{MULTIPLICATION SIGN} {classes} classes"
     if len(documents) > 1:
         tasks = f"{len(documents)} tasks"
     n = sum(document.data.n for document in documents)
-    return " \N{MIDDLE DOT} ".join([name, numbers.images(n), tasks, first.origin.time[:10]])
+    return numbers.below_title(first.origin, numbers.images(n), tasks)
 
 
 def _section(
     name: str, heading: str | None, document: AuditDocument, gallery: Gallery
 ) -> dict[str, Any]:
     sweeps = sentences.sweeps(document)
+    shown: dict[str, list[dict[str, Any]]] = {}
+    for item in map(_in_gallery, gallery):
+        shown.setdefault(item["group"], []).append(item)
+    places = {group: f"{name}-images-{i}" for i, group in enumerate(shown, start=1)}
     return {
-        "screen": first_screen([("", document)]),
+        "screen": first_screen([("", document)], places),
         "id": name,
         "heading": heading,
         "short": in_short(document),
@@ -262,17 +261,17 @@ def _section(
         "document": document,
         "changes": changes(document),
         "sweeps": [
-            (sweep, charts.tradeoff_chart(sweep, document.runs[0]))
+            (sweep, charts.tradeoff_charts(sweep, document.runs[0]))
             for sweep in sweeps[: charts.MOST_DRAWN]
         ],
         "more_sweeps": len(sweeps[charts.MOST_DRAWN :]),
-        "gallery": [_in_gallery(item) for item in gallery],
+        "gallery": [(places[group], group, items) for group, items in shown.items()],
     }
 
 
 def _page(title: str, sections: list[dict[str, Any]], **more: Any) -> str:
     limits = sentences.every_limit([section["document"] for section in sections])
-    values = {"many": False, "sub": "", **more}
+    values = {"many": False, "full": False, **more}
     return render("page.html.jinja", title=title, sections=sections, limits=limits, **values)
 
 
@@ -314,6 +313,7 @@ def write_report(
     *,
     title: str | None = None,
     gallery: Gallery = (),
+    full: bool = False,
 ) -> None:
     """Write ``.html`` (one page that needs nothing else) or ``.md`` (a block for a model card).
 
@@ -321,11 +321,12 @@ def write_report(
         audit: an `Audit`, or its JSON document.
         path: where to; the ending decides.
         title: what to call it.
-        gallery: images whose answer changed, for HTML only.
+        gallery: images to embed, for HTML only.
+        full: open all sections, for HTML only.
     """
     ending = Path(path).suffix.lower()
     if ending in (".html", ".htm"):
-        text = html(audit, title=title, gallery=gallery)
+        text = html(audit, title=title, gallery=gallery, full=full)
     elif ending == ".md":
         text = markdown(audit, title=title)
     else:
