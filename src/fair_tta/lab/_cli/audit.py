@@ -14,7 +14,6 @@ from fair_tta.lab._cli.console import (
     embedded_notes,
     exits,
     log,
-    progress_bars,
     usage,
 )
 from fair_tta.lab._cli.names import (
@@ -156,6 +155,7 @@ def audit_command(
 
     with exits(context, stopped, images_dir="--images", labels_csv="--labels"):
         from fair_tta.auditing._judge import read_thresholds
+        from fair_tta.lab._terminal import progress_bars
         from fair_tta.lab.folder import audit_folder
         from fair_tta.methods._registry import parse_adapters
 
@@ -252,8 +252,6 @@ def read_labels(
 
 def log_prompts(classifier: FairTPTClassifier) -> None:
     """What the model is asked: names such as 0 and 1 make no sentence, and nobody would notice."""
-    from fair_tta._io import printable
-
     task = classifier.task
     sets = {"targets": task.templates.target_prompts(task.targets)}
     sets |= {a: task.templates.sensitive_prompts(names) for a, names in task.sensitive.items()}
@@ -261,10 +259,10 @@ def log_prompts(classifier: FairTPTClassifier) -> None:
         more = ", ..." if len(prompts) > 6 else ""
         if task.templates.others:
             more += f", and those of {len(task.templates.others)} further templates"
-        log(printable(f"Prompts, {name}: {', '.join(repr(p.text) for p in prompts[:6])}{more}"))
+        log(f"Prompts, {name}: {', '.join(repr(p.text) for p in prompts[:6])}{more}")
     asked = {"--targets '": task.targets}
     asked |= {f"--sensitive '{name}: ": names for name, names in task.sensitive.items()}
     for option, names in asked.items():
         for phrase, why in prompt_problems(names.values()).items():
             text = f"{phrase!r} is {why} and is inserted into the prompt as is. Give it a phrase: "
-            log(printable(f"{text}{option}{phrase}=...'."))
+            log(f"{text}{option}{phrase}=...'.")

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import LEFT_OUT, exits, log, progress_bar, usage
+from fair_tta.lab._cli.console import LEFT_OUT, exits, log, usage
 from fair_tta.lab._cli.names import harmful_option
 from fair_tta.lab.bench._printed import OTHER_TABLES, paper_tables
 
@@ -132,6 +130,7 @@ def bench_command(
         images_dir="images",
         labels_csv="labels",
     ):
+        from fair_tta.lab._terminal import progress_bar
         from fair_tta.lab.bench._grids import check_name, of_datasets
         from fair_tta.lab.bench._sources import open_table
         from fair_tta.lab.bench._tables import HARM_CSV, run_table
@@ -191,14 +190,14 @@ def bench_command(
 
 def _print(found: TableResult) -> None:
     from fair_tta.lab._cli.tables import harm_table, print_verdict
+    from fair_tta.lab._terminal import show
     from fair_tta.lab.bench._tables import legend, tables_by_task, to_rich
 
-    console = Console()
-    print_verdict(console, [(title, audit.document) for title, audit in found.tasks])
+    print_verdict([(title, audit.document) for title, audit in found.tasks])
     for table in tables_by_task(found.figures):
-        console.print(to_rich(table))
+        show(to_rich(table))
     for title, audit in found.audits:
         for name in audit.document.data.harmful:
-            console.print(Text(title))
-            console.print(harm_table(audit.document, name))
-    console.print(Text(legend(found.figures)))
+            show(title)
+            show(harm_table(audit.document, name))
+    show(legend(found.figures))

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import audit as labelled
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, progress_bars, usage
+from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, usage
 
 if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
@@ -97,10 +95,11 @@ def mitigate_command(
             where = "with" if labels else "without"
             raise typer.BadParameter(f"it is needed {where} --labels.", param_hint=option)
     with exits(context, lambda: f"Stopped. {options.GOES_ON}", labels_csv="--labels"):
-        from fair_tta._io import images_below, printable
+        from fair_tta._io import images_below
         from fair_tta.auditing import _mitigate as core
         from fair_tta.lab import folder
         from fair_tta.lab._cli.tables import print_audit, print_examination
+        from fair_tta.lab._terminal import progress_bars, show
         from fair_tta.methods._fitted import save_adapter
         from fair_tta.methods._reference import Reference
 
@@ -174,10 +173,10 @@ def mitigate_command(
             print_examination(examination)
         else:
             print_audit(result)
-        Console().print(Text(f"\n{printable(reason)}"))
+        show(f"\n{reason}")
         if method is not None:
             page = folder.EXAMINATION_PAGE if values is None else folder.REPORT
-            typer.echo(f"Written to {printable(str(out))}: {ADAPTER}, {page}\n\n{lines}")
+            show(f"Written to {out}: {ADAPTER}, {page}\n\n{lines}", wrap=False)
     if lost:
         raise typer.Exit(LEFT_OUT)
 

@@ -347,10 +347,8 @@ def check_methods(
 
 def log_fitted(fitted: FittedAdapters) -> None:
     """What methods were fitted on, and what could not be used of it."""
-    from fair_tta._io import printable
-
     for sentence in (*fitted.left_out, *fitted.notes):
-        log(printable(sentence))
+        log(sentence)
 
 
 def stored_features(context: typer.Context) -> FeatureFile | None:
@@ -376,7 +374,10 @@ def _templates(given: Iterable[str], with_sensitive: bool) -> Templates:
             except (OSError, UnicodeDecodeError) as error:
                 raise PromptError(f"{text[1:]!r} could not be read: {error}.") from None
         sentences += filter(str.strip, lines)
-    return parse_template(sentences if given else None, with_sensitive)
+    templates = parse_template(sentences if given else None, with_sensitive)
+    if with_sensitive:
+        templates.sensitive_prompts({"": ""})  # raises if a sentence has no slot for them
+    return templates
 
 
 def make_classifier(

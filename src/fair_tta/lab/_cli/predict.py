@@ -11,13 +11,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from fair_tta._io import printable, write_row
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import CANNOT_USE, LEFT_OUT, exits, log, progress_bar, usage
-from fair_tta.lab._terminal import NarrowTable
+from fair_tta.lab._cli.console import CANNOT_USE, LEFT_OUT, exits, log, usage
 from fair_tta.prediction import Prediction
 
 UNREADABLE = "unreadable"
@@ -65,25 +62,24 @@ def print_csv(answered: Answered, targets: Names, attributes: Names, is_first: b
 
 def print_table(answered: Answered, targets: Names, attributes: Names, is_first: bool) -> None:
     """Columns whose width does not depend on the rows, which are shown before all are known."""
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, 160)  # a file has room
+    from rich.text import Text
+
+    from fair_tta.lab._terminal import NarrowTable, show
+
     wide = min(24, max(len(UNREADABLE), *(len(printable(t)) for t in targets)))
-    titles = ["image", "answer", "p", "zero-shot"]
-    titles += [*(f"entropy of {printable(a)}" for a in attributes), ""]
+    titles = ["image", "answer", "p", "zero-shot", *(f"entropy of {a}" for a in attributes), ""]
     rows = []
     for path, answer in answered:
         if isinstance(answer, str):
             cells = [Text(UNREADABLE, style="red"), *(Text() for _ in titles[2:])]
         else:
             before, after = answer.sensitive_entropy_zero_shot, answer.sensitive_entropy
-            texts = [printable(answer.label), f"{answer.probabilities[answer.label]:.3f}"]
-            texts += [printable(_zero_shot(answer))]
+            texts = [answer.label, f"{answer.probabilities[answer.label]:.3f}", _zero_shot(answer)]
             texts += [f"{before[a]:.2f} -> {after[a]:.2f}" for a in attributes]
             cells = [*map(Text, texts), Text("changed" if answer.flipped else "")]
-        rows.append([Text(printable(path)), *cells])
-    widths = [console.width, wide, 5, wide, *(12 for _ in attributes), 7]
-    console.print(NarrowTable(titles, rows, "", (0, 1, 3, len(titles) - 1), is_first, widths))
+        rows.append([Text(path), *cells])
+    widths = [sys.maxsize, wide, 5, wide, *(12 for _ in attributes), 7]
+    show(NarrowTable(titles, rows, "", (0, 1, 3, len(titles) - 1), is_first, widths))
 
 
 def _zero_shot(answer: Prediction) -> str:
@@ -152,6 +148,7 @@ def predict_command(
     done = failed = 0
     with exits(context, stopped):
         from fair_tta.lab._runs.reference import fit_adapters
+        from fair_tta.lab._terminal import progress_bar
         from fair_tta.lab.folder import NO_IMAGE, image_sources, predict_images
         from fair_tta.methods._registry import parse_adapter, short_name
 
@@ -198,7 +195,7 @@ def predict_command(
                 if isinstance(found, str):
                     failed += 1
                     if show is print_table:
-                        log(printable(found))  # the others have a place for it
+                        log(found)  # the others have a place for it
                 pending.append((path, found if isinstance(found, str) else found[0]))
                 if done % batch_size == 0:
                     show(pending, *names, done == batch_size)
