@@ -125,7 +125,7 @@ def _from_string(name: str, processor: Any) -> Backend:
 
 
 def _models_here(name: str) -> list[str]:
-    """Models that are there: the embedded one, folders beside this one, those of the hub's cache."""
+    """Models that are there: the embedded one, folders beside it, those of the hub's cache."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     beside = [str(folder) for folder in Path(name).parent.glob("*/")]

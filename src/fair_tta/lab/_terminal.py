@@ -240,6 +240,7 @@ def _bar(console: Console) -> Progress:
         console=console,
         transient=True,
         expand=True,
+        redirect_stdout=sys.stdout.isatty(),  # what is printed there stays above the bar
     )
 
 

@@ -154,6 +154,7 @@ def audit_command(
         return f"Stopped; {done} rows are finished. {options.GOES_ON}"
 
     with exits(context, stopped, images_dir="--images", labels_csv="--labels"):
+        values, asked, groups = read_labels(context)  # before PyTorch is imported
         from fair_tta.auditing._judge import read_thresholds
         from fair_tta.lab._terminal import progress_bars
         from fair_tta.lab.folder import audit_folder
@@ -163,7 +164,6 @@ def audit_command(
         options.check_methods(context, "--adapters", methods, reference, use_labels=use_labels)
         usage("--fail-if / --fail-on", read_thresholds, fail_if, fail_on, methods)
         sets = usage("--harmful", harmful_option, harmful)
-        values, asked, groups = read_labels(context)
         for classes in sets.values():
             asked |= {name: phrase for name, phrase in classes.items() if name not in asked}
         classifier = options.make_classifier(context, asked, groups)

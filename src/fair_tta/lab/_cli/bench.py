@@ -179,7 +179,7 @@ def bench_command(
                 progress=update,
             )
         _print(found)
-        files = ["rows.parquet", "table.csv", "table.md", "report.html"]
+        files = ["rows.parquet", "table.csv", "table.md", "table.tex", "report.html"]
         files += [HARM_CSV] if any(task.harmful for task in source.grid.tasks) else []
         log(f"More in {home}: {', '.join(files)}.")
     if found.unreadable:

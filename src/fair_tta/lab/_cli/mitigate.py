@@ -95,6 +95,8 @@ def mitigate_command(
             where = "with" if labels else "without"
             raise typer.BadParameter(f"it is needed {where} --labels.", param_hint=option)
     with exits(context, lambda: f"Stopped. {options.GOES_ON}", labels_csv="--labels"):
+        data = labelled.read_labels(context) if has_labels else (None, None, None)
+        values, asked, groups = data  # before PyTorch is imported
         from fair_tta._io import images_below
         from fair_tta.auditing import _mitigate as core
         from fair_tta.lab import folder
@@ -107,8 +109,6 @@ def mitigate_command(
         if file.exists() and not Reference.is_in(file):
             text = f"{str(file)!r} is not a file of fair-tta: choose another place (--out)."
             raise FairTTAError(text)
-        data = labelled.read_labels(context) if has_labels else (None, None, None)
-        values, asked, groups = data
         classifier = options.make_classifier(context, asked, groups)
         count, stated = 0 if values is None else values.rows, class_shares
         stated = stated and stated.replace(",", ";")

@@ -353,10 +353,10 @@ def log_fitted(fitted: FittedAdapters) -> None:
 
 def stored_features(context: typer.Context) -> FeatureFile | None:
     """The features that a command is given in place of images, read once."""
-    from fair_tta.lab.data._features import read_features
-
     given = context.params
     if given.get("features") is not None and "features" not in context.meta:
+        from fair_tta.lab.data._features import read_features
+
         found = read_features(given["features"], id_column=given.get("id_column"))
         context.meta["features"] = found
     stored: FeatureFile | None = context.meta.get("features")

@@ -1,4 +1,4 @@
-"""The small commands: adapters, app, cite, demo, fit, report."""
+"""The small commands: adapters, app, cite, demo, fit, report, verify."""
 
 from __future__ import annotations
 
@@ -279,3 +279,30 @@ def report_command(
             )
         write_report(found, path)
         show(f"Written to {path}", wrap=False)
+
+
+def verify_command(
+    context: typer.Context,
+    audit: Annotated[Path, typer.Argument(metavar="FOLDER", help="What an audit has written.")],
+    images: Annotated[Path, typer.Option(help="Folder of the images, or file of features.")],
+    labels: Annotated[
+        Path | None, typer.Option(help="The label file.", show_default="the copy in FOLDER")
+    ] = None,
+) -> None:
+    """Compare an audit with its images, labels and settings again, by their SHA-256.
+
+    The exit code is 0 if all are as they were, and 3 if some are not: their names are listed.
+    """
+    with exits(context):
+        from fair_tta.lab._terminal import show
+        from fair_tta.lab.data._labels import FOLDER_LABELS
+        from fair_tta.lab.folder import AUDIT, verify_folder
+
+        differ = verify_folder(audit, images, labels)
+        for name in differ:
+            show(f"differs: {name}", wrap=False)
+        if differ:
+            raise FairTTAError(f"{len(differ)} inputs or settings of {str(audit)!r} differ.")
+        show(f"Images and settings are those of {str(audit / AUDIT)!r}.", wrap=False)
+        if labels is None and not (audit / FOLDER_LABELS).exists():
+            log("The label file was not compared: give it as --labels.")

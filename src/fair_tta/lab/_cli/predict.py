@@ -162,8 +162,6 @@ def predict_command(
         names = classifier.targets, tuple(classifier.sensitive)
         pending: list[tuple[str, Prediction | str]] = []
         show = print_json if as_json else print_csv if as_csv else print_table
-        # A bar and a table on the same terminal would write over each other.
-        wanted = progress if progress is not None or as_json or as_csv else False
         chosen = options.chosen_images(context, is_read_twice=reference is not None)
         if reference is not None:
             with progress_bar(progress, "reference images") as update:
@@ -188,8 +186,10 @@ def predict_command(
             restart=restart,
             read_ahead="-" not in images,  # whoever types waits for answers
         )
-        with progress_bar(wanted, "images") as update:
-            update(0, None)
+        counted = "-" not in images and (sys.stderr.isatty() if progress is None else progress)
+        total = sum(1 for _ in chosen()) if counted else None
+        with progress_bar(progress, "images") as update:
+            update(0, total)
             for path, found in answered:
                 done += 1
                 if isinstance(found, str):
@@ -200,9 +200,9 @@ def predict_command(
                 if done % batch_size == 0:
                     show(pending, *names, done == batch_size)
                     pending.clear()
-                    update(done, None)
+                    update(done, total)
             if pending or not done:
-                update(done, None)
+                update(done, total)
                 show(pending, *names, done < batch_size)
     if not done:
         log(f"Error: {NO_IMAGE}")

@@ -12,7 +12,7 @@ from fair_tta.auditing._examination import Examination, ExaminationDocument, Per
 from fair_tta.auditing._judge import stop_signs
 from fair_tta.lab._runs.store import ROWS
 from fair_tta.lab._terminal import NarrowTable, show
-from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, FolderAudit
+from fair_tta.lab.folder import AUDIT, CARD, IMAGES, PREDICTIONS, PROBLEMS, REPORT, FolderAudit
 from fair_tta.lab.report import _examination as sentences
 from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import axis, short
@@ -76,7 +76,7 @@ def print_audit(result: FolderAudit) -> None:
             show(f"  {line}")
     files = [AUDIT, REPORT, CARD]
     if result.adapters:
-        files += [PREDICTIONS, ROWS, *([PROBLEMS] if result.problems else [])]
+        files += [PREDICTIONS, IMAGES, ROWS, *([PROBLEMS] if result.problems else [])]
     if result.out is not None:
         show(f"Written to {result.out}: {', '.join(files)}")
 
