@@ -52,16 +52,7 @@ def show(
     indent: int = 0,
     bold: str = "",
 ) -> None:
-    """Print text or a table.
-
-    Args:
-        what: lines, or a table.
-        style: of the text.
-        stderr: on stderr, not stdout.
-        wrap: break lines between words where they are longer than the terminal is wide.
-        indent: of all lines.
-        bold: a pattern of what is emphasised.
-    """
+    """Print lines, in a `style` and what matches `bold` in bold, or a table."""
     console = Console(stderr=stderr, soft_wrap=not wrap)
     if isinstance(what, NarrowTable):
         if what.widths and not console.is_terminal:

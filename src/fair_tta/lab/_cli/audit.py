@@ -127,7 +127,7 @@ def audit_command(
     sample: options.Sample = None,
     fail_if: FailIf = [],  # noqa: B006
     fail_on: FailOn = "zero-shot",
-    engine: options.WhichEngine = options.EngineName.LOCAL,
+    engine: options.WhichEngine = "local",
     workers: options.Workers = None,
     cores: options.Cores = 1,
     address: options.Address = None,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,16 +21,6 @@ if TYPE_CHECKING:
 def _unbroken(text: str) -> str:
     """Lines that help leaves as they are: it would break names at their hyphens."""
     return f"\b\n{textwrap.fill(text, 60, break_on_hyphens=False)}"
-
-
-class SplitName(str, Enum):
-    """The part of a dataset."""
-
-    DEFAULT = "default"
-    TRAIN = "train"
-    VALIDATION = "validation"
-    TEST = "test"
-    ALL = "all"
 
 
 def bench_command(
@@ -82,7 +71,7 @@ def bench_command(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 0 on.")] = 5,
     limit: options.Limit = None,
     sample: options.Sample = None,
-    engine: options.WhichEngine = options.EngineName.LOCAL,
+    engine: options.WhichEngine = "local",
     workers: options.Workers = None,
     cores: options.Cores = 1,
     address: options.Address = None,
@@ -96,8 +85,9 @@ def bench_command(
         ),
     ] = None,
     split: Annotated[
-        SplitName, typer.Option(help="Part of the datasets; `default` is what each is tested on.")
-    ] = SplitName.DEFAULT,
+        Literal["default", "train", "validation", "test", "all"],
+        typer.Option(help="Part of the datasets; `default` is what each is tested on."),
+    ] = "default",
     young_below: Annotated[int, typer.Option(help="The young are younger than this.")] = 40,
     old_from: Annotated[
         int | None, typer.Option(help="The old are at least so old.", show_default="the same")
@@ -149,7 +139,7 @@ def bench_command(
             reference_images=reference_images,
             adapters=usage("--adapters", parse_adapters, adapters) if adapters else None,
             harmful=usage("--harmful", harmful_option, harmful) or None,
-            split=None if split is SplitName.DEFAULT else Split(split.value),
+            split=None if split == "default" else Split(split),
             ages=AgeCut(young_below, old_from),
         )
         if dataset:

@@ -54,7 +54,7 @@ def examine_command(
     ] = None,
     no_pictures: options.NoPictures = False,
     restart: options.Restart = False,
-    engine: options.WhichEngine = options.EngineName.LOCAL,
+    engine: options.WhichEngine = "local",
     workers: options.Workers = None,
     cores: options.Cores = 1,
     address: options.Address = None,

@@ -67,7 +67,7 @@ def mitigate_command(
     batch_size: options.BatchSize = 16,
     device: options.Device = None,
     dtype: options.Precision = None,
-    engine: options.WhichEngine = options.EngineName.LOCAL,
+    engine: options.WhichEngine = "local",
     workers: options.Workers = None,
     cores: options.Cores = 1,
     address: options.Address = None,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -160,14 +159,7 @@ Sample = Annotated[
 ]
 
 
-class EngineName(str, Enum):
-    """Who does the work."""
-
-    LOCAL = "local"
-    RAY = "ray"
-
-
-WhichEngine = Annotated[EngineName, typer.Option(help="Who does the work.")]
+WhichEngine = Annotated[Literal["local", "ray"], typer.Option(help="Who does the work.")]
 Workers = Annotated[
     int | None,
     typer.Option(
@@ -274,7 +266,7 @@ def make_engine(context: typer.Context) -> Engine:
     from fair_tta.lab._runs.ray import OnRay
 
     given = context.params
-    if given["engine"] is EngineName.RAY:
+    if given["engine"] == "ray":
         return OnRay(given["address"], given["workers"], given["cores"])
     return Local(given["workers"] or 1)
 
@@ -297,7 +289,7 @@ def refuse_idle(context: typer.Context, **idle: str) -> None:
     else:
         none = "there is no model with --text-features."
         idle |= dict.fromkeys(("model", "device", "dtype"), none)
-    if given.get("engine") is EngineName.LOCAL:
+    if given.get("engine") == "local":
         idle |= dict.fromkeys(("cores", "address"), "it is for --engine ray.")
     if given.get("reference", True) is None:
         idle["reference_is_data"] = "there is no --reference."

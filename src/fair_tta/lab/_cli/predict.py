@@ -126,7 +126,7 @@ def predict_command(
         ),
     ] = None,
     restart: options.Restart = False,
-    engine: options.WhichEngine = options.EngineName.LOCAL,
+    engine: options.WhichEngine = "local",
     workers: options.Workers = None,
     cores: options.Cores = 1,
     address: options.Address = None,

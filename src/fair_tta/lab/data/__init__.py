@@ -1,4 +1,4 @@
-"""Records of the paper's four datasets and of any folder with a CSV of labels; no answers.
+"""Records of the paper's four datasets and of any folder with a file of labels; no answers.
 
 Nothing is downloaded and no image is opened: label files and folders are read, what is wrong
 with them is counted, and what remains are records.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from fair_tta.errors import DatasetError
 from fair_tta.lab.data._celeba import read_celeba
 from fair_tta.lab.data._fairface import Padding, read_fairface
-from fair_tta.lab.data._labels import iter_folder, read_folder
+from fair_tta.lab.data._labels import read_folder
 from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Problems, Record, Split
 from fair_tta.lab.data._tasks import (
     DEFAULT_AGES,
@@ -51,7 +51,6 @@ __all__ = [
     "Record",
     "Split",
     "find_task",
-    "iter_folder",
     "read_celeba",
     "read_dataset",
     "read_fairface",

@@ -65,13 +65,7 @@ class ProblemKind(Enum):
 
 
 _OF_FILES = frozenset(
-    {
-        ProblemKind.PARTIAL,
-        ProblemKind.ENCODING,
-        ProblemKind.OTHER_MACHINE,
-        ProblemKind.UNPAIRED,
-        ProblemKind.SMALL,
-    }
+    ProblemKind[name] for name in "PARTIAL ENCODING OTHER_MACHINE UNPAIRED SMALL".split()
 )
 _NOTES = _OF_FILES | {ProblemKind.DUPLICATE, ProblemKind.REPAIRED_AGE}
 
