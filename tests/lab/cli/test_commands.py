@@ -257,6 +257,22 @@ def test_what_needs_no_model_does_not_wait_for_one() -> None:
     assert process.stdout.endswith("\n['bench --help', []]\n"), (process.stdout, process.stderr)
 
 
+def test_a_wrong_label_file_is_refused_before_torch_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("file,animal,place\na.png,cat,sea\n")
+    code = (
+        "import sys\n"
+        "from fair_tta.lab._cli import app\n"
+        "labels = ['--labels', 'labels.csv', '--sensitive-column', 'plaice', '--out', 'o']\n"
+        "for words in (['audit', '--images', '.'], ['mitigate', '.']):\n"
+        "    assert app([*words, *labels], standalone_mode=False) == 3\n"
+        "print(sorted({'torch', 'numpy'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", code]
+    process = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert process.stdout == "[]\n", (process.stdout, process.stderr)
+    assert process.stderr.count("lacks ['class', 'plaice']") == 2
+
+
 def test_the_tables_of_the_help_are_those_there_are() -> None:
     assert tuple(GRIDS) == paper_tables() == tuple(dict.fromkeys(place[0] for place in figures()))
     told = " ".join(call("bench", "--help", columns=600).stdout.split())

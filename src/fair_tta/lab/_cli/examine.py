@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -71,6 +70,8 @@ def examine_command(
         return "Stopped." if out is None else f"Stopped. {options.GOES_ON}"
 
     with exits(context, stopped):
+        import json
+
         from fair_tta.lab._cli.tables import print_examination
         from fair_tta.lab._runs.store import ROWS
         from fair_tta.lab._terminal import progress_bars, show

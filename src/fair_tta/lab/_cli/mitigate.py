@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -183,6 +182,8 @@ def mitigate_command(
 
 def _remove_earlier(out: Path, files: tuple[str, ...]) -> None:
     """Files of an earlier run of the other kind, unless another command wrote them."""
+    import json
+
     try:
         document = json.loads((out / files[0]).read_bytes())
     except (OSError, ValueError):

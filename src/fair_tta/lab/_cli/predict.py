@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from fair_tta._io import printable, write_row
 from fair_tta.lab._cli import options
 from fair_tta.lab._cli.console import CANNOT_USE, LEFT_OUT, exits, log, usage
-from fair_tta.prediction import Prediction
+
+if TYPE_CHECKING:
+    from fair_tta.prediction import Prediction
 
 UNREADABLE = "unreadable"
 
-Answered = Sequence[tuple[str, Prediction | str]]
+Answered: TypeAlias = "Sequence[tuple[str, Prediction | str]]"
 """Paths of images with their predictions, or why there is none."""
 
 Names = Sequence[str]
@@ -27,6 +28,8 @@ Names = Sequence[str]
 
 def print_json(answered: Answered, targets: Names, attributes: Names, is_first: bool) -> None:
     """An object per line: ``image``, ``error`` (or null) and the fields of `Prediction`."""
+    import json  # help does not wait for it
+
     lines = []
     for path, answer in answered:
         fields = {} if isinstance(answer, str) else dataclasses.asdict(answer)
