@@ -6,6 +6,7 @@ import csv
 import errno
 import io
 import os
+import re
 import stat
 import sys
 import time
@@ -83,6 +84,11 @@ def text_cell(cell: object) -> object:
 def printable(text: str) -> str:
     """Text that any terminal and any file can hold: what is not printable becomes an escape."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same of several lines, which stay lines; spaces that must not be broken stay too."""
+    return re.sub(r"[^\n\xa0]+", lambda part: printable(part[0]), text)
 
 
 ENDINGS = frozenset(

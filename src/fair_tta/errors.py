@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from numbers import Integral, Real
 from typing import Any
@@ -93,6 +93,20 @@ class FeatureMismatchWarning(UserWarning):
 
 class DamagedRowWarning(UserWarning):
     """Finished rows of a run are not as they were written; they are computed again."""
+
+
+def near(name: str, names: Collection[str]) -> str:
+    """A sentence with what may be meant by a name that is not one of these; empty if none is near.
+
+    Example:
+        >>> near("fair-ttp", ["fair-tpt", "zero"])
+        " Did you mean 'fair-tpt'?"
+    """
+    from difflib import get_close_matches  # commands that succeed do not wait for it
+
+    folded = {other.lower(): other for other in names}
+    found = get_close_matches(name.lower(), folded, 1)
+    return f" Did you mean {folded[found[0]]!r}?" if found else ""
 
 
 def check_number(name: str, value: Any, should: str, fits: Callable[[Any], bool]) -> None:

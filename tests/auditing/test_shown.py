@@ -74,7 +74,17 @@ def test_a_picture_has_a_dot_for_each_group(loaded: Audit, tmp_path: Path) -> No
 def test_latex_is_escaped(loaded: Audit) -> None:
     text = loaded.to_latex()
     assert r"a\_b \& c & 50.0 [" in text
-    assert text.count(r"\\") == 3
+    assert text.count(r"\\") == 5
+
+
+def test_latex_has_differences(loaded: Audit) -> None:
+    *_, below = loaded.to_latex().split(r"\midrule")
+    (comparison,) = loaded.document.comparisons
+    title, row, *_ = below.strip().splitlines()
+    assert title == r"\multicolumn{5}{l}{Difference from a\_b \& c, on the same images} \\"
+    shown = comparison.adjusted.accuracy.shown("+").replace("%", "")
+    assert row.startswith(f"{comparison.run} & {shown} & ")
+    assert row.count("&") == 4
 
 
 def test_html_is_escaped(loaded: Audit) -> None:

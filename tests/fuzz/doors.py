@@ -17,6 +17,9 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import openpyxl
+import pyarrow
+import pyarrow.parquet
 import torch
 from mutations import mutated, mutated_json, mutated_text, with_true_checksums
 from PIL import Image
@@ -240,6 +243,18 @@ def adapters(random: Random, folder: Path) -> str:
     return ANSWER
 
 
+@cache
+def other_label_files() -> list[bytes]:
+    """Excel, parquet and JSON lines."""
+    rows = [{"file": f"{i}.png", "animal": "dog", "place": "sea"} for i in range(40)]
+    book, excel, arrow = openpyxl.Workbook(), io.BytesIO(), io.BytesIO()
+    for cells in (list(rows[0]), *(list(row.values()) for row in rows)):
+        book.active.append(cells)
+    book.save(excel)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), arrow)
+    return [excel.getvalue(), arrow.getvalue(), "\n".join(map(json.dumps, rows)).encode()]
+
+
 def labels(random: Random, folder: Path) -> str:
     """A label file, changed; each row is a record or has a reason."""
     encoding = random.choice(("utf-8", "utf-8", "utf-16", "cp1252", "utf-8-sig"))
@@ -247,6 +262,8 @@ def labels(random: Random, folder: Path) -> str:
     text = text.replace(",", random.choice(",;\t|")) if random.random() < 0.3 else text
     data = text.encode(encoding, "replace")
     data = mutated(random, data, [_LABELS.encode()]) if random.random() < 0.7 else data
+    if random.random() < 0.3:
+        data = mutated(random, random.choice(other_label_files()), other_label_files())
     (folder / "labels.csv").write_bytes(data)
     drawn().save(folder / "a.png")
     found = Labels(folder, folder / "labels.csv", "animal", ("place",))

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from fair_tta import Prediction
 from fair_tta.auditing._document import Difference
-from fair_tta.lab._cli import console as progress
+from fair_tta.lab import _terminal as progress
 from fair_tta.lab._cli import predict as predict_output
 from fair_tta.lab._cli.bench import _print
 from fair_tta.lab._cli.tables import SHOWN_METRICS, _table
@@ -150,7 +150,7 @@ def prediction(p: float, attributes: Iterable[str]) -> Prediction:
 def test_predict(width: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     attributes = tuple(f"an attribute {i}" for i in range(many))
     console = Console(width=width, file=io.StringIO(), force_terminal=True, no_color=True)
-    monkeypatch.setattr(predict_output, "Console", lambda: console)
+    monkeypatch.setattr(progress, "Console", lambda **_: console)
     answered: list[tuple[str, Prediction | str]] = [
         ("a/folder/of/images/1.png", prediction(0.125, attributes)), ("x.png", "no"),
     ]  # fmt: skip

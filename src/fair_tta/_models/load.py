@@ -17,7 +17,7 @@ from fair_tta._models.protocol import Backend
 from fair_tta._models.stored import no_images, sees_images
 from fair_tta._models.transformers import TransformersBackend, is_text_tower
 from fair_tta._models.untrusted import check_folder, find, load_open_clip_string, source_of
-from fair_tta.errors import FairTTAError, ModelError
+from fair_tta.errors import FairTTAError, ModelError, near
 from fair_tta.miniature._model import FOLDER
 
 
@@ -114,7 +114,7 @@ def _from_string(name: str, processor: Any) -> Backend:
     except Exception as error:  # a broken file raises almost anything
         raise ModelError(
             f"`model={name[:80]!r}` could not be loaded: {str(error)[:500]} If it is an open_clip "
-            "model, write 'open_clip:NAME/TAG'."
+            f"model, write 'open_clip:NAME/TAG'.{near(name, _models_here(name))}"
         ) from error
     if report["missing_keys"]:
         raise ModelError(
@@ -122,6 +122,15 @@ def _from_string(name: str, processor: Any) -> Backend:
             f"{min(report['missing_keys'])!r}."
         )
     return _from_transformers(model.eval(), processor or _load_processor(name, revision))
+
+
+def _models_here(name: str) -> list[str]:
+    """Models that are there: the embedded one, folders beside it, those of the hub's cache."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    beside = [str(folder) for folder in Path(name).parent.glob("*/")]
+    cached = [folder.name[8:].replace("--", "/") for folder in Path(HF_HUB_CACHE).glob("models--*")]
+    return ["miniature", *beside, *cached]
 
 
 def _from_tuple(parts: tuple[Any, ...]) -> Backend:

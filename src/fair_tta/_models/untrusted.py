@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fair_tta._models.open_clip import OpenClipBackend
-from fair_tta.errors import ModelError
+from fair_tta.errors import ModelError, near
 
 _DUAL_ENCODERS = (
     "aimv2 align altclip blip chinese_clip clip clipseg flava groupvit metaclip_2 owlv2 owlvit "
@@ -185,11 +185,12 @@ def load_open_clip_string(name: str) -> OpenClipBackend:
         raise ModelError(f"open_clip reads weights unsafely while {_UNSAFE} is set: unset it.")
     schema = name.startswith((_FOLDER, _HUB))
     architecture, _, tag = (name, "", "") if schema else name.partition("/")
+    known = ["/".join(pair) for pair in open_clip.list_pretrained()]
     if not schema and (architecture not in open_clip.list_models() or not tag):
         raise ModelError(
             f"'open_clip:{name}' should be 'open_clip:NAME/TAG' with a name of "
             "open_clip.list_models() and a tag of open_clip.list_pretrained() or the path of a "
-            "checkpoint."
+            f"checkpoint.{near(name, known)}"
         )
     try:
         text, vision, tokenizer = _checked(f"open_clip:{name}", architecture)
@@ -199,7 +200,9 @@ def load_open_clip_string(name: str) -> OpenClipBackend:
     except (ImportError, ModelError):
         raise
     except Exception as error:  # a broken file raises almost anything
-        raise ModelError(f"'open_clip:{name}' could not be loaded: {error}") from error
+        raise ModelError(
+            f"'open_clip:{name}' could not be loaded: {error}.{near(name, known)}"
+        ) from error
     return OpenClipBackend(model.eval(), preprocess, tokenizer)
 
 

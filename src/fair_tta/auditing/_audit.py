@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ _PRINTED = ("accuracy", "balanced_accuracy", *list(_HEADS)[1:])
 
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
+_LATEX |= {"\N{MULTIPLICATION SIGN}": r"$\times$", "\N{MINUS SIGN}": "$-$"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,10 +143,13 @@ class Audit(Written):
         return [["", *_HEADS.values()], *rows]
 
     def to_latex(self) -> str:
-        """A table of the runs for LaTeX, with intervals (package booktabs)."""
-        head, *rows = (" & ".join([*map(_escaped, row)]) + r" \\" for row in self._table())
-        lines = [rf"\begin{{tabular}}{{l{'r' * len(_HEADS)}}}", r"\toprule", head, r"\midrule"]
-        return "\n".join([*lines, *rows, r"\bottomrule", r"\end{tabular}", ""])
+        """A table for LaTeX (package booktabs): the runs, and how they differ from the first, with
+        intervals; those of differences allow for the number of runs."""
+        head, *rows = self._table()
+        others = [(c.run, c.adjusted.by_name()) for c in self.document.comparisons]
+        changes = [[name, *(_percent(of.get(key), "+") for key in _HEADS)] for name, of in others]
+        title = f"Difference from {self.runs[0]}, on the same images"
+        return latex_table(head, rows, *([(title, changes)] if changes else []))
 
     def _repr_html_(self) -> str:
         head, *rows = self._table()
@@ -242,12 +246,34 @@ def _numbers(figure: EstimateFields) -> dict[str, float | int | None]:
     return {"value": figure.value, "low": figure.low, "high": figure.high, "n": figure.n}
 
 
-def _percent(figure: EstimateFields | None) -> str:
-    return "n/a" if figure is None or figure.value is None else figure.shown().replace("%", "")
+def _percent(figure: EstimateFields | None, sign: str = "") -> str:
+    return "n/a" if figure is None or figure.value is None else figure.shown(sign).replace("%", "")
+
+
+def latex_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *more: tuple[str, Iterable[Sequence[str]]]
+) -> str:
+    """A table for LaTeX (package booktabs), and `more` rows below titles of their own."""
+
+    def line(cells: Iterable[str]) -> str:
+        return " & ".join(map(_escaped, cells)) + r" \\"
+
+    lines = [
+        rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
+        r"\toprule",
+        line(head),
+        r"\midrule",
+    ]
+    lines += map(line, rows)
+    for title, others in more:
+        wide = rf"\multicolumn{{{len(head)}}}{{l}}{{{_escaped(title)}}} \\"
+        lines += [r"\midrule", wide, *map(line, others)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def _escaped(text: str) -> str:
-    return re.sub(r"[\\~^&%$#_{}]", lambda sign: _LATEX[sign.group()], " ".join(text.split()))
+    signs = "".join(map(re.escape, _LATEX))
+    return re.sub(f"[{signs}]", lambda sign: _LATEX[sign.group()], " ".join(text.split()))
 
 
 def predictions_to_dataframe(predictions: Sequence[Prediction]) -> Any:

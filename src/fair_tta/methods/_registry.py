@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from fair_tta import methods as adapters
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, near
 from fair_tta.methods import Chained
 from fair_tta.methods._base import Adapter, check_instance
 from fair_tta.methods._field.seraser import DistortedViews, KLFromUniform
@@ -66,7 +66,7 @@ def with_settings(name: str, default: Any, settings: Mapping[str, str]) -> Any:
         key, dot, rest = written.partition(".")
         if key not in fields:
             allowed = f"its settings are {', '.join(fields)}" if fields else "it has no settings"
-            raise FairTTAError(f"{name!r} has no setting {key!r}: {allowed}.")
+            raise FairTTAError(f"{name!r} has no setting {key!r}: {allowed}.{near(key, fields)}")
         if dot:
             inner.setdefault(key, {})[rest] = text
             continue
@@ -364,7 +364,7 @@ def _one(text: str, folder: Path) -> Any:
     if name not in ADAPTERS:
         raise FairTTAError(
             f"there is no adapter {name!r}: choose from {', '.join(ADAPTERS)}, or a class of a "
-            "file, 'my_file.py:MyMethod'."
+            f"file, 'my_file.py:MyMethod'.{near(name, ADAPTERS)}"
         )
     return _set(name, ADAPTERS[name](), settings, folder)
 

@@ -86,6 +86,10 @@ def test_a_table_of_the_paper_on_the_datasets_that_are_there(model: str, tmp_pat
     assert all("Nothing is downloaded for you. Its authors offer it at" in line for line in missing)
     assert len(stderr.splitlines()) == 2 + len(missing) + stderr.count(" images. ")
     assert "WGA, paper" in (out / "table.md").read_text("utf-8")
+    latex = (out / "table.tex").read_text("utf-8")
+    assert latex.count(r"\begin{tabular}") == latex.count("\n% ") + 1 > 1
+    assert "WGA, paper" in latex
+    assert all(line.isascii() for line in latex.splitlines() if "&" in line)
     assert "WGA: accuracy of the worst group of class and attribute" in " ".join(stdout.split())
     assert "MB on disk" in stderr
     found = cells(out)

@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 import fair_tta
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import app, console
-from fair_tta.lab._cli.console import exits, log, progress_bar, usage
+from fair_tta.lab._cli.console import exits, log, usage
+from fair_tta.lab._terminal import progress_bar
 from fair_tta.lab.bench._grids import GRIDS
 from fair_tta.lab.bench._printed import figures, paper_tables
 from fair_tta.methods._registry import ADAPTERS
@@ -192,7 +193,7 @@ def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
         update(5, 10)
     assert capsys.readouterr().err == ""
     clock = 100.0
-    monkeypatch.setattr("fair_tta.lab._cli.console.time.monotonic", lambda: clock)
+    monkeypatch.setattr("fair_tta.lab._terminal.time.monotonic", lambda: clock)
     with progress_bar(True, "rows") as update:
         update(0, 196)
         for done in range(10, 101, 10):  # a hundred were finished before
@@ -256,6 +257,22 @@ def test_what_needs_no_model_does_not_wait_for_one() -> None:
     assert process.stdout.endswith("\n['bench --help', []]\n"), (process.stdout, process.stderr)
 
 
+def test_a_wrong_label_file_is_refused_before_torch_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("file,animal,place\na.png,cat,sea\n")
+    code = (
+        "import sys\n"
+        "from fair_tta.lab._cli import app\n"
+        "labels = ['--labels', 'labels.csv', '--sensitive-column', 'plaice', '--out', 'o']\n"
+        "for words in (['audit', '--images', '.'], ['mitigate', '.']):\n"
+        "    assert app([*words, *labels], standalone_mode=False) == 3\n"
+        "print(sorted({'torch', 'numpy'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", code]
+    process = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert process.stdout == "[]\n", (process.stdout, process.stderr)
+    assert process.stderr.count("lacks ['class', 'plaice']") == 2
+
+
 def test_the_tables_of_the_help_are_those_there_are() -> None:
     assert tuple(GRIDS) == paper_tables() == tuple(dict.fromkeys(place[0] for place in figures()))
     told = " ".join(call("bench", "--help", columns=600).stdout.split())
@@ -278,7 +295,7 @@ P = "predict pics --targets cat,dog"
         (f"{P} --sensitive x:water", 2, "`--sensitive x:` should name at least two values"),
         (f"{P} --template photo", 2, "`--template` should have a slot for the target"),
         (f"{P} --template {{}}", 3, "`--template` should have words besides its slots"),
-        (f"{P} --template a{{}} --sensitive a,b", 3, "put `{sensitive}` where they belong."),
+        (f"{P} --template a{{}} --sensitive a,b", 2, "put `{sensitive}` where they belong."),
         (
             f"{P} --adapter fair-tpt",
             2,
@@ -296,12 +313,23 @@ P = "predict pics --targets cat,dog"
         (f"{A} --rename x:a=b", 3, "`--rename` should be about the columns"),
         (f"{A} --rename animal:7=b", 3, "`--rename` should name values of the column"),
         (f"{A} --targets cat,cow", 3, r"\(`--rename`\) or leave .* \(`--skip-unknown`\)"),
-        (f"{A} --template a{{}}", 3, "`--sensitive` names were given, but `--template` has no"),
+        (f"{A} --template a{{}}", 2, "`--sensitive` names were given, but `--template` has no"),
         (A.replace("--out o", "--out labels.csv"), 3, r"cannot use 'labels.csv' \(File exists\)"),
         ("report labels.csv", 3, "'labels.csv' is not what an audit has written: this is not JSON"),
         ("report none.json", 3, r"cannot use 'none.json' \(No such file or directory\)"),
         ("demo --out pics", 3, "`--out` should be a file, not a folder"),
         ("bench none", 2, "`TABLE` should be one of main-L14"),
+        (
+            "bench main-l15",
+            2,
+            "runtime, field, clip-bias .* Did you mean 'main-L14'",
+        ),
+        (f"{P} --adapter fair-ttp", 2, "there is no adapter 'fair-ttp'.* Did you mean 'fair-tpt'?"),
+        (f"{P} --adapter tpt:roh=1", 2, "'tpt' has no setting 'roh'.* Did you mean 'rho'?"),
+        (f"{P} --model minature", 3, "could not be loaded.* Did you mean 'miniature'?"),
+        (f"{P} --model ./pisc", 3, "could not be loaded.* Did you mean 'pics'?"),
+        (f"{P} --model open_clip:ViT-B32/openai", 3, "Did you mean 'ViT-B-32/openai'?"),
+        (A.replace("animal", "animals"), 3, r"lacks \['animals'\] .* Did you mean 'animal'"),
         ("bench main-L14 --data none", 3, "`--data` should be the folder of the datasets"),
         ("bench runtime --data . --young-below 0", 3, "`--young-below` should be at least 1"),
         (

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -314,3 +315,14 @@ def test_names_in_csv_are_text_and_in_json_as_they_are(
     assert [row["image"] for row in rows] == ["'=1.png", r"caf\udce9.png", r"\x1b[2J.png"]
     lines = call(*arguments, "--json").stdout.splitlines()
     assert [json.loads(line)["image"] for line in lines] == names
+
+
+def test_progress_has_the_total(pictures: Path, tiny_model: str) -> None:
+    words = ("predict", str(pictures), *NAMES, "--model", tiny_model, "--adapter", "zero-shot")
+    lines = call(*words, "--progress").stderr.splitlines()
+    assert lines[0] == "0 of 3 images"
+    assert re.fullmatch(r"3 of 3 images, [\d.]+ images/s", lines[-1])
+    assert call(*words, "--progress", "--limit", "2").stderr.startswith("0 of 2 images\n")
+    paths = "\n".join(map(str, pictures.rglob("*.jpg"))).encode()
+    stdin = call("predict", "-", *words[2:], "--progress", stdin=paths).stderr
+    assert stdin.startswith("0 images\n")

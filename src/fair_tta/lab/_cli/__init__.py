@@ -29,6 +29,7 @@ for function in (
     mitigate.mitigate_command,
     other.fit_command,
     other.report_command,
+    other.verify_command,
     bench.bench_command,
     other.adapters_command,
     other.cite_command,

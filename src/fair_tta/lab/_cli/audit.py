@@ -14,7 +14,6 @@ from fair_tta.lab._cli.console import (
     embedded_notes,
     exits,
     log,
-    progress_bars,
     usage,
 )
 from fair_tta.lab._cli.names import (
@@ -128,7 +127,7 @@ def audit_command(
     sample: options.Sample = None,
     fail_if: FailIf = [],  # noqa: B006
     fail_on: FailOn = "zero-shot",
-    engine: options.WhichEngine = options.EngineName.LOCAL,
+    engine: options.WhichEngine = "local",
     workers: options.Workers = None,
     cores: options.Cores = 1,
     address: options.Address = None,
@@ -155,7 +154,9 @@ def audit_command(
         return f"Stopped; {done} rows are finished. {options.GOES_ON}"
 
     with exits(context, stopped, images_dir="--images", labels_csv="--labels"):
+        values, asked, groups = read_labels(context)  # before PyTorch is imported
         from fair_tta.auditing._judge import read_thresholds
+        from fair_tta.lab._terminal import progress_bars
         from fair_tta.lab.folder import audit_folder
         from fair_tta.methods._registry import parse_adapters
 
@@ -163,7 +164,6 @@ def audit_command(
         options.check_methods(context, "--adapters", methods, reference, use_labels=use_labels)
         usage("--fail-if / --fail-on", read_thresholds, fail_if, fail_on, methods)
         sets = usage("--harmful", harmful_option, harmful)
-        values, asked, groups = read_labels(context)
         for classes in sets.values():
             asked |= {name: phrase for name, phrase in classes.items() if name not in asked}
         classifier = options.make_classifier(context, asked, groups)
@@ -252,8 +252,6 @@ def read_labels(
 
 def log_prompts(classifier: FairTPTClassifier) -> None:
     """What the model is asked: names such as 0 and 1 make no sentence, and nobody would notice."""
-    from fair_tta._io import printable
-
     task = classifier.task
     sets = {"targets": task.templates.target_prompts(task.targets)}
     sets |= {a: task.templates.sensitive_prompts(names) for a, names in task.sensitive.items()}
@@ -261,10 +259,10 @@ def log_prompts(classifier: FairTPTClassifier) -> None:
         more = ", ..." if len(prompts) > 6 else ""
         if task.templates.others:
             more += f", and those of {len(task.templates.others)} further templates"
-        log(printable(f"Prompts, {name}: {', '.join(repr(p.text) for p in prompts[:6])}{more}"))
+        log(f"Prompts, {name}: {', '.join(repr(p.text) for p in prompts[:6])}{more}")
     asked = {"--targets '": task.targets}
     asked |= {f"--sensitive '{name}: ": names for name, names in task.sensitive.items()}
     for option, names in asked.items():
         for phrase, why in prompt_problems(names.values()).items():
             text = f"{phrase!r} is {why} and is inserted into the prompt as is. Give it a phrase: "
-            log(printable(f"{text}{option}{phrase}=...'."))
+            log(f"{text}{option}{phrase}=...'.")

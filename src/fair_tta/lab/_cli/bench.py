@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import LEFT_OUT, exits, log, progress_bar, usage
+from fair_tta.lab._cli.console import LEFT_OUT, exits, log, usage
 from fair_tta.lab._cli.names import harmful_option
 from fair_tta.lab.bench._printed import OTHER_TABLES, paper_tables
 
@@ -24,16 +21,6 @@ if TYPE_CHECKING:
 def _unbroken(text: str) -> str:
     """Lines that help leaves as they are: it would break names at their hyphens."""
     return f"\b\n{textwrap.fill(text, 60, break_on_hyphens=False)}"
-
-
-class SplitName(str, Enum):
-    """The part of a dataset."""
-
-    DEFAULT = "default"
-    TRAIN = "train"
-    VALIDATION = "validation"
-    TEST = "test"
-    ALL = "all"
 
 
 def bench_command(
@@ -84,7 +71,7 @@ def bench_command(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 0 on.")] = 5,
     limit: options.Limit = None,
     sample: options.Sample = None,
-    engine: options.WhichEngine = options.EngineName.LOCAL,
+    engine: options.WhichEngine = "local",
     workers: options.Workers = None,
     cores: options.Cores = 1,
     address: options.Address = None,
@@ -98,8 +85,9 @@ def bench_command(
         ),
     ] = None,
     split: Annotated[
-        SplitName, typer.Option(help="Part of the datasets; `default` is what each is tested on.")
-    ] = SplitName.DEFAULT,
+        Literal["default", "train", "validation", "test", "all"],
+        typer.Option(help="Part of the datasets; `default` is what each is tested on."),
+    ] = "default",
     young_below: Annotated[int, typer.Option(help="The young are younger than this.")] = 40,
     old_from: Annotated[
         int | None, typer.Option(help="The old are at least so old.", show_default="the same")
@@ -132,6 +120,7 @@ def bench_command(
         images_dir="images",
         labels_csv="labels",
     ):
+        from fair_tta.lab._terminal import progress_bar
         from fair_tta.lab.bench._grids import check_name, of_datasets
         from fair_tta.lab.bench._sources import open_table
         from fair_tta.lab.bench._tables import HARM_CSV, run_table
@@ -150,7 +139,7 @@ def bench_command(
             reference_images=reference_images,
             adapters=usage("--adapters", parse_adapters, adapters) if adapters else None,
             harmful=usage("--harmful", harmful_option, harmful) or None,
-            split=None if split is SplitName.DEFAULT else Split(split.value),
+            split=None if split == "default" else Split(split),
             ages=AgeCut(young_below, old_from),
         )
         if dataset:
@@ -180,7 +169,7 @@ def bench_command(
                 progress=update,
             )
         _print(found)
-        files = ["rows.parquet", "table.csv", "table.md", "report.html"]
+        files = ["rows.parquet", "table.csv", "table.md", "table.tex", "report.html"]
         files += [HARM_CSV] if any(task.harmful for task in source.grid.tasks) else []
         log(f"More in {home}: {', '.join(files)}.")
     if found.unreadable:
@@ -191,14 +180,14 @@ def bench_command(
 
 def _print(found: TableResult) -> None:
     from fair_tta.lab._cli.tables import harm_table, print_verdict
+    from fair_tta.lab._terminal import show
     from fair_tta.lab.bench._tables import legend, tables_by_task, to_rich
 
-    console = Console()
-    print_verdict(console, [(title, audit.document) for title, audit in found.tasks])
+    print_verdict([(title, audit.document) for title, audit in found.tasks])
     for table in tables_by_task(found.figures):
-        console.print(to_rich(table))
+        show(to_rich(table))
     for title, audit in found.audits:
         for name in audit.document.data.harmful:
-            console.print(Text(title))
-            console.print(harm_table(audit.document, name))
-    console.print(Text(legend(found.figures)))
+            show(title)
+            show(harm_table(audit.document, name))
+    show(legend(found.figures))

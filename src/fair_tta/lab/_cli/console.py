@@ -1,38 +1,20 @@
-"""What all commands share of the terminal: exit codes, errors, progress."""
+"""What all commands share: exit codes and errors."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
-import time
 import warnings
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-)
-from rich.table import Column
-from rich.text import Text
 from typer.core import TyperGroup
 
+from fair_tta._io import printable_lines
 from fair_tta.errors import FairTTAError
-
-if TYPE_CHECKING:
-    from fair_tta.lab._runs.reference import Counting
-
 
 STORED = "no image was looked at, and cost is that of the methods without encoding"
 NOTE = "no --model: the embedded miniature model, which knows drawn images only"
@@ -52,18 +34,15 @@ FAILED = 5  # a threshold, the audit is done
 INTERRUPTED = 130  # by Ctrl-C
 PIPE_CLOSED = 141  # as the shell reports a program that SIGPIPE ended
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
-_SECONDS = 5.0  # between lines of progress in a log
-_CLOSE = 1.0  # seconds within which counts of a pace are one
 
 T = TypeVar("T")
 
 
 def log(text: str) -> None:
-    """Lines on stderr as they are: brackets in them are no markup, names no escape sequences."""
-    from fair_tta._io import printable
+    """Lines on stderr."""
+    from fair_tta.lab._terminal import show
 
-    lines = "\n".join(map(printable, text.split("\n")))
-    Console(stderr=True, soft_wrap=True).print(Text(lines))
+    show(text, stderr=True, wrap=False)
 
 
 @contextmanager
@@ -154,117 +133,6 @@ def usage(option: str, read: Callable[..., T], *arguments: object) -> T:
     try:
         return read(*arguments)
     except FairTTAError as error:
-        text = error.named({option.lstrip("-").lower(): option})
-        raise typer.BadParameter(text, param_hint=option) from None
-
-
-@contextmanager
-def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Counting]]:
-    """Report how many are finished, and of how many: a bar with rate and time left on stderr.
-
-    Bars are made by what they count. A terminal has room for one: the last that moved. In a log it
-    is a line now and then, if `wanted`; None is for terminals only.
-    """
-    terminal = sys.stderr.isatty()
-    if not (terminal if wanted is None else wanted):
-        yield lambda unit: lambda done, total: None
-    elif not terminal:
-        yield _lines
-    else:
-        with _bar(Console(stderr=True)) as bar:
-
-            def counting(unit: str) -> Counting:
-                tasks: list[TaskID] = []
-                pace = _Pace()
-
-                def update(done: int, total: int | None) -> None:
-                    pace.add(done)
-                    if not tasks:
-                        for other in bar.task_ids:
-                            bar.update(other, visible=False)
-                        tasks.append(bar.add_task(unit, total=total, pace=pace))
-                    bar.update(tasks[0], completed=done, total=total)
-
-                return update
-
-            yield counting
-
-
-@contextmanager
-def progress_bar(wanted: bool | None, unit: str) -> Iterator[Counting]:
-    """A single one of `progress_bars`."""
-    with progress_bars(wanted) as bars:
-        yield bars(unit)
-
-
-class _Pace:
-    """How many are finished in a second: over the last two thirds of the time since the first
-    count, so that neither rows of an earlier run nor a slow start counts for long.
-    """
-
-    def __init__(self) -> None:
-        self._seen: list[tuple[float, int]] = []  # when, and how many were finished
-
-    def add(self, done: int) -> None:
-        """One more count."""
-        now = time.monotonic()
-        if len(self._seen) > 1 and now - self._seen[-2][0] < _CLOSE:
-            self._seen.pop()
-        self._seen.append((now, done))
-
-    def shown(self, total: int | None) -> tuple[float, float | None] | None:
-        """The rate and the seconds left, or None if nothing was finished of late."""
-        now, first = time.monotonic(), self._seen[0][0]
-        third = first + (now - first) / 3
-        start, before = self._seen[bisect_right(self._seen, (third, sys.maxsize)) - 1]
-        end, done = self._seen[-1]
-        if done == before:
-            return None
-        rate = (done - before) / (end - start)
-        return rate, None if total is None else max(0.0, (total - done) / rate - (now - end))
-
-
-def _bar(console: Console) -> Progress:
-    """Where it is narrow the bar gives way, not the numbers."""
-    whole = Column(no_wrap=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None, table_column=Column(ratio=1)),
-        MofNCompleteColumn(table_column=whole),
-        _Rate(table_column=whole),
-        console=console,
-        transient=True,
-        expand=True,
-    )
-
-
-class _Rate(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        found = task.fields["pace"].shown(task.total)
-        if found is None:
-            return Text("-:--:-- left")
-        rate, left = found
-        time_left = "-:--:--" if left is None else timedelta(seconds=round(left))
-        return Text(f"{rate:.2f}/s {time_left} left")
-
-
-def _lines(unit: str) -> Counting:
-    """Progress as lines, for logs."""
-    pace, last = _Pace(), 0.0
-
-    def update(done: int, total: int | None) -> None:
-        nonlocal last
-        pace.add(done)
-        now = time.monotonic()
-        if now - last < _SECONDS and done != total:
-            return
-        last = now
-        line = f"{done}{'' if total is None else f' of {total}'} {unit}"
-        found = pace.shown(total)
-        if found is not None:
-            line += f", {found[0]:.2f} {unit}/s"
-            if found[1]:
-                line += f", {found[1]:.0f} s left"
-        print(line, file=sys.stderr, flush=True)
-
-    return update
+        names = {name: f"--{name}" for name in ("targets", "sensitive", "template")}
+        text = error.named({**names, option.lstrip("-").lower(): option})
+        raise typer.BadParameter(printable_lines(text), param_hint=option) from None

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, progress_bars, usage
+from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, usage
 
 
 def examine_command(
@@ -53,7 +53,7 @@ def examine_command(
     ] = None,
     embed_images: options.EmbedImages = False,
     restart: options.Restart = False,
-    engine: options.WhichEngine = options.EngineName.LOCAL,
+    engine: options.WhichEngine = "local",
     workers: options.Workers = None,
     cores: options.Cores = 1,
     address: options.Address = None,
@@ -70,9 +70,11 @@ def examine_command(
         return "Stopped." if out is None else f"Stopped. {options.GOES_ON}"
 
     with exits(context, stopped):
-        from fair_tta._io import printable
+        import json
+
         from fair_tta.lab._cli.tables import images_inside, print_examination
         from fair_tta.lab._runs.store import ROWS
+        from fair_tta.lab._terminal import progress_bars, show
         from fair_tta.lab.folder import EXAMINATION, EXAMINATION_PAGE, examine_folder
         from fair_tta.methods import ZeroShot
         from fair_tta.methods._registry import parse_adapters
@@ -98,18 +100,18 @@ def examine_command(
                 reference_is_data=reference_is_data,
                 notes=[*embedded_notes(context), *some],
                 fitted=options.log_fitted,
-                problem=lambda reason: log(printable(reason)),
+                problem=log,
                 progress=bar("images"),
                 fitting=bar("reference images"),
             )
         if as_json:
-            typer.echo(examination.to_json())
+            show(json.dumps(examination.to_dict(), indent=1), wrap=False)
         else:
             print_examination(examination)
             if out is not None:
                 inside = images_inside(len(examination.images))
                 files = f"{EXAMINATION}, {EXAMINATION_PAGE} {inside}, {ROWS}"
-                typer.echo(f"Written to {printable(str(out))}: {files}")
+                show(f"Written to {out}: {files}", wrap=False)
     if failed:
         log(f"{failed} of {examination.document.n + failed} images could not be used.")
         raise typer.Exit(LEFT_OUT)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import audit as labelled
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, progress_bars, usage
+from fair_tta.lab._cli.console import LEFT_OUT, embedded_notes, exits, log, usage
 
 if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
@@ -69,7 +66,7 @@ def mitigate_command(
     batch_size: options.BatchSize = 16,
     device: options.Device = None,
     dtype: options.Precision = None,
-    engine: options.WhichEngine = options.EngineName.LOCAL,
+    engine: options.WhichEngine = "local",
     workers: options.Workers = None,
     cores: options.Cores = 1,
     address: options.Address = None,
@@ -97,10 +94,13 @@ def mitigate_command(
             where = "with" if labels else "without"
             raise typer.BadParameter(f"it is needed {where} --labels.", param_hint=option)
     with exits(context, lambda: f"Stopped. {options.GOES_ON}", labels_csv="--labels"):
-        from fair_tta._io import images_below, printable
+        data = labelled.read_labels(context) if has_labels else (None, None, None)
+        values, asked, groups = data  # before PyTorch is imported
+        from fair_tta._io import images_below
         from fair_tta.auditing import _mitigate as core
         from fair_tta.lab import folder
         from fair_tta.lab._cli.tables import print_audit, print_examination
+        from fair_tta.lab._terminal import progress_bars, show
         from fair_tta.methods._fitted import save_adapter
         from fair_tta.methods._reference import Reference
 
@@ -108,8 +108,6 @@ def mitigate_command(
         if file.exists() and not Reference.is_in(file):
             text = f"{str(file)!r} is not a file of fair-tta: choose another place (--out)."
             raise FairTTAError(text)
-        data = labelled.read_labels(context) if has_labels else (None, None, None)
-        values, asked, groups = data
         classifier = options.make_classifier(context, asked, groups)
         count, stated = 0 if values is None else values.rows, class_shares
         stated = stated and stated.replace(",", ";")
@@ -174,16 +172,18 @@ def mitigate_command(
             print_examination(examination)
         else:
             print_audit(result)
-        Console().print(Text(f"\n{printable(reason)}"))
+        show(f"\n{reason}")
         if method is not None:
             page = folder.EXAMINATION_PAGE if values is None else folder.REPORT
-            typer.echo(f"Written to {printable(str(out))}: {ADAPTER}, {page}\n\n{lines}")
+            show(f"Written to {out}: {ADAPTER}, {page}\n\n{lines}", wrap=False)
     if lost:
         raise typer.Exit(LEFT_OUT)
 
 
 def _remove_earlier(out: Path, files: tuple[str, ...]) -> None:
     """Files of an earlier run of the other kind, unless another command wrote them."""
+    import json
+
     try:
         document = json.loads((out / files[0]).read_bytes())
     except (OSError, ValueError):

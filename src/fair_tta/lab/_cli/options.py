@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -160,14 +159,7 @@ Sample = Annotated[
 ]
 
 
-class EngineName(str, Enum):
-    """Who does the work."""
-
-    LOCAL = "local"
-    RAY = "ray"
-
-
-WhichEngine = Annotated[EngineName, typer.Option(help="Who does the work.")]
+WhichEngine = Annotated[Literal["local", "ray"], typer.Option(help="Who does the work.")]
 Workers = Annotated[
     int | None,
     typer.Option(
@@ -277,7 +269,7 @@ def make_engine(context: typer.Context) -> Engine:
     from fair_tta.lab._runs.ray import OnRay
 
     given = context.params
-    if given["engine"] is EngineName.RAY:
+    if given["engine"] == "ray":
         return OnRay(given["address"], given["workers"], given["cores"])
     return Local(given["workers"] or 1)
 
@@ -300,7 +292,7 @@ def refuse_idle(context: typer.Context, **idle: str) -> None:
     else:
         none = "there is no model with --text-features."
         idle |= dict.fromkeys(("model", "device", "dtype"), none)
-    if given.get("engine") is EngineName.LOCAL:
+    if given.get("engine") == "local":
         idle |= dict.fromkeys(("cores", "address"), "it is for --engine ray.")
     if given.get("reference", True) is None:
         idle["reference_is_data"] = "there is no --reference."
@@ -350,18 +342,16 @@ def check_methods(
 
 def log_fitted(fitted: FittedAdapters) -> None:
     """What methods were fitted on, and what could not be used of it."""
-    from fair_tta._io import printable
-
     for sentence in (*fitted.left_out, *fitted.notes):
-        log(printable(sentence))
+        log(sentence)
 
 
 def stored_features(context: typer.Context) -> FeatureFile | None:
     """The features that a command is given in place of images, read once."""
-    from fair_tta.lab.data._features import read_features
-
     given = context.params
     if given.get("features") is not None and "features" not in context.meta:
+        from fair_tta.lab.data._features import read_features
+
         found = read_features(given["features"], id_column=given.get("id_column"))
         context.meta["features"] = found
     stored: FeatureFile | None = context.meta.get("features")
@@ -379,7 +369,10 @@ def _templates(given: Iterable[str], with_sensitive: bool) -> Templates:
             except (OSError, UnicodeDecodeError) as error:
                 raise PromptError(f"{text[1:]!r} could not be read: {error}.") from None
         sentences += filter(str.strip, lines)
-    return parse_template(sentences if given else None, with_sensitive)
+    templates = parse_template(sentences if given else None, with_sensitive)
+    if with_sensitive:
+        templates.sensitive_prompts({"": ""})  # raises if a sentence has no slot for them
+    return templates
 
 
 def make_classifier(

@@ -1,4 +1,4 @@
-"""The small commands: adapters, app, cite, demo, fit, report."""
+"""The small commands: adapters, app, cite, demo, fit, report, verify."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.padding import Padding
-from rich.text import Text
 
 from fair_tta import __version__
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import LEFT_OUT, exits, log, progress_bar, progress_bars, usage
+from fair_tta.lab._cli.console import LEFT_OUT, exits, log, usage
 
 _NEEDS = {
     "sensitive": "--sensitive",
@@ -36,23 +33,23 @@ def adapters_command() -> None:
     file of `fair-tta fit`: logit-balance:reference=FILE. A user-defined method is written
     my_file.py:MyMethod; the file is run.
     """
+    from fair_tta.lab._terminal import show
     from fair_tta.methods._registry import ADAPTERS, describe_settings
 
-    console = Console()
     for name, kind in ADAPTERS.items():
         needed = kind().needs
         needs = [what for name, what in _NEEDS.items() if getattr(needed, name)]
         described = [*describe_settings(kind)]
         described += [("reference", "FILE")] * needed.reference
         settings = ", ".join(f"{key}={value}" for key, value in described)
-        console.print(Text(name, style="bold"))
+        show(name, "bold")
         for line in (
             inspect.cleandoc(kind.__doc__ or "").splitlines()[0],
             f"Needs: {', '.join(needs) or 'nothing'}.",
             f"Settings: {settings or 'none'}",
         ):
-            console.print(Padding(Text(line), (0, 0, 0, 4)))
-    console.print(
+            show(line, indent=4)
+    show(
         "Cost, against a plain zero-shot call: about 1.0 times without views; with views as many "
         "times as there are (--views, 64 by default) or less, as they are encoded together. "
         "`fair-tta audit` and `fair-tta demo` report what they measured."
@@ -153,6 +150,8 @@ def demo_command(
 
     The same numbers come out each time, but for the cost.
     """
+    from fair_tta.lab._terminal import progress_bars, show
+
     with exits(context), progress_bars(None) as bars:
         _check_file(out)
         from transformers.utils import logging
@@ -176,11 +175,10 @@ def demo_command(
         audits, with_views = demo.to_audits(episodes), demo.to_audits(few)
         table = demo.demo_table([*audits.items(), *with_views.items()])
         write_whole(out, demo.to_html(episodes, audits, with_views, table).encode())
-        console = Console()
-        console.print(to_rich(table))
-        console.print(demo.DEMO_LEGEND + "\n")
-        print_verdict(console, [(name, audit.document) for name, audit in audits.items()])
-        console.print(Text(f"The report is in {out}: open it in a browser."))
+        show(to_rich(table))
+        show(demo.DEMO_LEGEND + "\n")
+        print_verdict([(name, audit.document) for name, audit in audits.items()])
+        show(f"The report is in {out}: open it in a browser.")
 
 
 def _check_file(out: Path) -> None:
@@ -228,6 +226,7 @@ def fit_command(
     options.refuse_idle(context)
     with exits(context, reference="--images"):
         from fair_tta.lab._runs.reference import check_fittable, fit_on_folder
+        from fair_tta.lab._terminal import progress_bar
         from fair_tta.methods._reference import Reference
         from fair_tta.methods._registry import parse_adapter
 
@@ -270,6 +269,7 @@ def report_command(
     """
     with exits(path="--out"):
         from fair_tta.auditing import Audit
+        from fair_tta.lab._terminal import show
         from fair_tta.lab.report import write_report
 
         try:
@@ -284,4 +284,31 @@ def report_command(
                 f"`--out` should be another file than the audit (got {str(path)!r})."
             )
         write_report(found, path, full=full)
-        typer.echo(f"Written to {path}")
+        show(f"Written to {path}", wrap=False)
+
+
+def verify_command(
+    context: typer.Context,
+    audit: Annotated[Path, typer.Argument(metavar="FOLDER", help="What an audit has written.")],
+    images: Annotated[Path, typer.Option(help="Folder of the images, or file of features.")],
+    labels: Annotated[
+        Path | None, typer.Option(help="The label file.", show_default="the copy in FOLDER")
+    ] = None,
+) -> None:
+    """Compare an audit with its images, labels and settings again, by their SHA-256.
+
+    The exit code is 0 if all are as they were, and 3 if some are not: their names are listed.
+    """
+    with exits(context):
+        from fair_tta.lab._terminal import show
+        from fair_tta.lab.data._labels import FOLDER_LABELS
+        from fair_tta.lab.folder import AUDIT, verify_folder
+
+        differ = verify_folder(audit, images, labels)
+        for name in differ:
+            show(f"differs: {name}", wrap=False)
+        if differ:
+            raise FairTTAError(f"{len(differ)} inputs or settings of {str(audit)!r} differ.")
+        show(f"Images and settings are those of {str(audit / AUDIT)!r}.", wrap=False)
+        if labels is None and not (audit / FOLDER_LABELS).exists():
+            log("The label file was not compared: give it as --labels.")

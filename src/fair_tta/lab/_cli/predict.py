@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from fair_tta._io import printable, write_row
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import CANNOT_USE, LEFT_OUT, exits, log, progress_bar, usage
-from fair_tta.lab._terminal import NarrowTable
-from fair_tta.prediction import Prediction
+from fair_tta.lab._cli.console import CANNOT_USE, LEFT_OUT, exits, log, usage
+
+if TYPE_CHECKING:
+    from fair_tta.prediction import Prediction
 
 UNREADABLE = "unreadable"
 
-Answered = Sequence[tuple[str, Prediction | str]]
+Answered: TypeAlias = "Sequence[tuple[str, Prediction | str]]"
 """Paths of images with their predictions, or why there is none."""
 
 Names = Sequence[str]
@@ -30,6 +28,8 @@ Names = Sequence[str]
 
 def print_json(answered: Answered, targets: Names, attributes: Names, is_first: bool) -> None:
     """An object per line: ``image``, ``error`` (or null) and the fields of `Prediction`."""
+    import json  # help does not wait for it
+
     lines = []
     for path, answer in answered:
         fields = {} if isinstance(answer, str) else dataclasses.asdict(answer)
@@ -65,25 +65,24 @@ def print_csv(answered: Answered, targets: Names, attributes: Names, is_first: b
 
 def print_table(answered: Answered, targets: Names, attributes: Names, is_first: bool) -> None:
     """Columns whose width does not depend on the rows, which are shown before all are known."""
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, 160)  # a file has room
+    from rich.text import Text
+
+    from fair_tta.lab._terminal import NarrowTable, show
+
     wide = min(24, max(len(UNREADABLE), *(len(printable(t)) for t in targets)))
-    titles = ["image", "answer", "p", "zero-shot"]
-    titles += [*(f"entropy of {printable(a)}" for a in attributes), ""]
+    titles = ["image", "answer", "p", "zero-shot", *(f"entropy of {a}" for a in attributes), ""]
     rows = []
     for path, answer in answered:
         if isinstance(answer, str):
             cells = [Text(UNREADABLE, style="red"), *(Text() for _ in titles[2:])]
         else:
             before, after = answer.sensitive_entropy_zero_shot, answer.sensitive_entropy
-            texts = [printable(answer.label), f"{answer.probabilities[answer.label]:.3f}"]
-            texts += [printable(_zero_shot(answer))]
+            texts = [answer.label, f"{answer.probabilities[answer.label]:.3f}", _zero_shot(answer)]
             texts += [f"{before[a]:.2f} -> {after[a]:.2f}" for a in attributes]
             cells = [*map(Text, texts), Text("changed" if answer.flipped else "")]
-        rows.append([Text(printable(path)), *cells])
-    widths = [console.width, wide, 5, wide, *(12 for _ in attributes), 7]
-    console.print(NarrowTable(titles, rows, "", (0, 1, 3, len(titles) - 1), is_first, widths))
+        rows.append([Text(path), *cells])
+    widths = [sys.maxsize, wide, 5, wide, *(12 for _ in attributes), 7]
+    show(NarrowTable(titles, rows, "", (0, 1, 3, len(titles) - 1), is_first, widths))
 
 
 def _zero_shot(answer: Prediction) -> str:
@@ -130,7 +129,7 @@ def predict_command(
         ),
     ] = None,
     restart: options.Restart = False,
-    engine: options.WhichEngine = options.EngineName.LOCAL,
+    engine: options.WhichEngine = "local",
     workers: options.Workers = None,
     cores: options.Cores = 1,
     address: options.Address = None,
@@ -152,6 +151,7 @@ def predict_command(
     done = failed = 0
     with exits(context, stopped):
         from fair_tta.lab._runs.reference import fit_adapters
+        from fair_tta.lab._terminal import progress_bar
         from fair_tta.lab.folder import NO_IMAGE, image_sources, predict_images
         from fair_tta.methods._registry import parse_adapter, short_name
 
@@ -165,8 +165,6 @@ def predict_command(
         names = classifier.targets, tuple(classifier.sensitive)
         pending: list[tuple[str, Prediction | str]] = []
         show = print_json if as_json else print_csv if as_csv else print_table
-        # A bar and a table on the same terminal would write over each other.
-        wanted = progress if progress is not None or as_json or as_csv else False
         chosen = options.chosen_images(context, is_read_twice=reference is not None)
         if reference is not None:
             with progress_bar(progress, "reference images") as update:
@@ -191,21 +189,23 @@ def predict_command(
             restart=restart,
             read_ahead="-" not in images,  # whoever types waits for answers
         )
-        with progress_bar(wanted, "images") as update:
-            update(0, None)
+        counted = "-" not in images and (sys.stderr.isatty() if progress is None else progress)
+        total = sum(1 for _ in chosen()) if counted else None
+        with progress_bar(progress, "images") as update:
+            update(0, total)
             for path, found in answered:
                 done += 1
                 if isinstance(found, str):
                     failed += 1
                     if show is print_table:
-                        log(printable(found))  # the others have a place for it
+                        log(found)  # the others have a place for it
                 pending.append((path, found if isinstance(found, str) else found[0]))
                 if done % batch_size == 0:
                     show(pending, *names, done == batch_size)
                     pending.clear()
-                    update(done, None)
+                    update(done, total)
             if pending or not done:
-                update(done, None)
+                update(done, total)
                 show(pending, *names, done < batch_size)
     if not done:
         log(f"Error: {NO_IMAGE}")

@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.text import Text
 
-from fair_tta._io import printable
 from fair_tta.auditing._document import AuditDocument, EstimateFields
 from fair_tta.auditing._examination import Examination, ExaminationDocument, PerceivedAttribute
 from fair_tta.auditing._judge import stop_signs
 from fair_tta.lab._runs.store import ROWS
-from fair_tta.lab._terminal import NarrowTable
-from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, FolderAudit
+from fair_tta.lab._terminal import NarrowTable, show
+from fair_tta.lab.folder import AUDIT, CARD, IMAGES, PREDICTIONS, PROBLEMS, REPORT, FolderAudit
 from fair_tta.lab.report import _examination as sentences
 from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import axis, short
@@ -41,20 +39,20 @@ _PLAIN = str.maketrans(dict(zip(SPACE + MINUS + _SIGNS, " -xo*~", strict=True)) 
 
 def print_audit(result: FolderAudit) -> None:
     """The figures of each run with intervals, differences, and what was left out."""
-    document, console = result.audit.document, Console()
+    document = result.audit.document
     for sign in stop_signs(document):
-        console.print(Text(printable(sign), style="bold"))
-    console.print(Text(printable(verdict.audit_title(document)), style="bold"))
+        show(sign, "bold")
+    show(verdict.audit_title(document), "bold")
     others = [text for text in result.audit.warnings if not text.startswith(SAID_FIRST)]
-    print_verdict(console, [("", document)], others)
+    print_verdict([("", document)], others)
     level = f"{document.settings.level:.0%} intervals in brackets; percent"
     title = f"{document.data.n} images; {level}"
-    console.print(_table(title, {run.name: run.metrics.by_name() for run in document.runs}, ""))
+    show(_table(title, {run.name: run.metrics.by_name() for run in document.runs}, ""))
     if document.comparisons:
         title = f"Difference from {document.comparisons[0].reference}, paired"
         changes = {c.run: c.adjusted.by_name() for c in document.comparisons}
-        console.print(_table(title, changes, "+"))
-    console.print(Text(LEGEND))
+        show(_table(title, changes, "+"))
+    show(LEGEND)
     every = [run.metrics.by_name() for run in document.runs]
     reasons = {
         f"{name} is not defined: {figures[metric].reason}."
@@ -63,24 +61,24 @@ def print_audit(result: FolderAudit) -> None:
         if figures[metric].value is None
     }
     for sentence in sorted(reasons):
-        console.print(Text(printable(sentence)))
+        show(sentence)
     cost = cost_sentence(document)
     if cost:
-        console.print(Text(printable(cost)))
-    console.print()
+        show(cost)
+    show()
     for name in document.data.harmful:
-        console.print(harm_table(document, name))
+        show(harm_table(document, name))
     if any(run.perceived for run in document.runs):
-        console.print(_perceived(document))
+        show(_perceived(document))
     if result.problems:
-        console.print(Text(f"{result.problems.headline()}:"))
+        show(f"{result.problems.headline()}:")
         for line in result.problems.lines():
-            console.print(Text(f"  {line}"))
+            show(f"  {line}")
     files = [AUDIT, f"{REPORT} {images_inside(result.embedded)}", CARD]
     if result.adapters:
-        files += [PREDICTIONS, ROWS, *([PROBLEMS] if result.problems else [])]
+        files += [PREDICTIONS, IMAGES, ROWS, *([PROBLEMS] if result.problems else [])]
     if result.out is not None:
-        console.print(Text(f"Written to {printable(str(result.out))}: {', '.join(files)}"))
+        show(f"Written to {result.out}: {', '.join(files)}")
 
 
 def images_inside(n: int) -> str:
@@ -88,22 +86,18 @@ def images_inside(n: int) -> str:
     return f"({images(n) if n else 'no images'} inside)"
 
 
-def print_verdict(
-    console: Console, tasks: Sequence[NamedAudit], warnings: Sequence[str] = ()
-) -> None:
+def print_verdict(tasks: Sequence[NamedAudit], warnings: Sequence[str] = ()) -> None:
     """The first screen of the report: cards, banners, and the figure in plain characters."""
     known = verdict.by_gap(tasks)
     lines = [f"{card.heading}: {card.text} {card.more}".strip() for card in verdict.cards(known)]
     lines += [f"Note: {text}" for text in dict.fromkeys([*banners(tasks), *warnings])]
     figure = figure_of(known) if known else None
     if figure is not None:
-        lines += ["", figure.heading.translate(_PLAIN), *_drawn(figure, console.width)]
+        lines += ["", figure.heading.translate(_PLAIN), *_drawn(figure, Console().width)]
         lines += [f"{text}." for text in figure.sentences]
     for line in lines:
-        text = Text(printable(line.translate(_PLAIN)))
-        text.highlight_regex("^What (is|was|helps|to)[^:]*:", "bold")
-        console.print(text)
-    console.print()
+        show(line.translate(_PLAIN), bold="^What (is|was|helps|to)[^:]*:")
+    show()
 
 
 def _drawn(figure: Figure, width: int) -> list[str]:
@@ -136,7 +130,7 @@ def _perceived(document: AuditDocument) -> NarrowTable:
             cells += [(change.eod, "+"), (change.pseudo_eod, "+")] if change else [(None, "")] * 2
             name = f"{run.name}, {attribute}" if len(run.perceived or {}) > 1 else run.name
             texts = ["" if figure is None else figure_cell(figure, sign) for figure, sign in cells]
-            rows.append([printable(name), *texts])
+            rows.append([name, *texts])
     titles = ["method", "EOD by labels", "without labels", "its change", "without labels"]
     title = "EOD by labels, and by the model's own beliefs in their place (pseudo-EOD)"
     if document.compared:
@@ -146,7 +140,7 @@ def _perceived(document: AuditDocument) -> NarrowTable:
 
 def _table(title: str, runs: Mapping[str, Mapping[str, EstimateFields]], sign: str) -> NarrowTable:
     rows = [
-        [printable(name), *(figure_cell(figures[metric], sign) for metric in SHOWN_METRICS)]
+        [name, *(figure_cell(figures[metric], sign) for metric in SHOWN_METRICS)]
         for name, figures in runs.items()
     ]
     return NarrowTable(["method", *SHOWN_METRICS.values()], rows, title)
@@ -157,11 +151,11 @@ def harm_table(document: AuditDocument, classes: str) -> NarrowTable:
     every = [[harm for harm in run.harm if harm.classes == classes] for run in document.runs]
     rows = []
     for group in zip(*every, strict=True):
-        name = printable(" / ".join(group[0].sensitive.values()) or "everybody")
+        name = " / ".join(group[0].sensitive.values()) or "everybody"
         rows.append([name, str(group[0].rate.n), *(figure_cell(h.rate, "") for h in group)])
-    titles = ["group", "n", *(printable(run.name) for run in document.runs)]
+    titles = ["group", "n", *(run.name for run in document.runs)]
     named = ", ".join(document.data.harmful[classes])
-    title = printable(f"Answers in the set {classes} ({named}), percent of each group")
+    title = f"Answers in the set {classes} ({named}), percent of each group"
     return NarrowTable(titles, rows, title)
 
 
@@ -185,30 +179,30 @@ _NOT_CORRECTED = (
 
 def print_examination(examination: Examination) -> None:
     """What is perceived of each attribute, stop signs, and what each method would change."""
-    document, console = examination.document, Console()
+    document = examination.document
     level = f"{document.settings.level:.0%} intervals in brackets"
-    console.print(Text(f"{document.n} images without labels; {level}; percent\n"))
+    show(f"{document.n} images without labels; {level}; percent\n")
     for attribute, of in document.attributes.items():
         for card in sentences.cards(document, attribute):
-            console.print(Text(f"{card.heading}: {printable(card.text)}", style=_TONES[card.tone]))
-        console.print(Text())
-        console.print(_perceived_attribute(attribute, of))
-        console.print(Text(_sureness(of)))
+            show(f"{card.heading}: {card.text}", _TONES[card.tone])
+        show()
+        show(_perceived_attribute(attribute, of))
+        show(_sureness(of))
         for sign in of.stop_signs:
-            console.print(Text(f"STOP: {printable(sign)}", style="bold red"))
-        console.print(Text())
-        console.print(_methods(attribute, of, document))
+            show(f"STOP: {sign}", "bold red")
+        show()
+        show(_methods(attribute, of, document))
         if len(document.adapters) > 1:
-            console.print(Text(_NOT_CORRECTED))
+            show(_NOT_CORRECTED)
         if document.adapters:
-            console.print(_needed(attribute, document))
+            show(_needed(attribute, document))
         for sentence in sentences.label_plan(document, attribute):
-            console.print(Text(printable(sentence)))
-        console.print(Text())
+            show(sentence)
+        show()
     if document.adapters:
-        console.print(Text(document.notice))
+        show(document.notice)
     for warning in sentences.banners(document):
-        console.print(Text(f"Note: {printable(warning)}"))
+        show(f"Note: {warning}")
 
 
 def _perceived_attribute(attribute: str, of: PerceivedAttribute) -> NarrowTable:
@@ -218,12 +212,12 @@ def _perceived_attribute(attribute: str, of: PerceivedAttribute) -> NarrowTable:
     most = sorted(lean, key=lambda y: -lean[y])[:_CLASSES]
     shown = [y for y in first if y in most]
     rows = [
-        [printable(v), figure_cell(of.shares[v], ""), *(f"{row[y]:+.2f}" for y in shown)]
+        [v, figure_cell(of.shares[v], ""), *(f"{row[y]:+.2f}" for y in shown)]
         for v, row in of.associations.items()
     ]
-    titles = ["value", "perceived", *(f"towards {printable(y)}" for y in shown)]
+    titles = ["value", "perceived", *(f"towards {y}" for y in shown)]
     more = "" if len(shown) == len(first) else f", {len(shown)} of {len(first)} classes"
-    title = f"{printable(attribute)}: shares perceived; prompt associations in logits{more}"
+    title = f"{attribute}: shares perceived; prompt associations in logits{more}"
     return NarrowTable(titles, rows, title)
 
 
@@ -244,9 +238,9 @@ def _methods(attribute: str, of: PerceivedAttribute, document: ExaminationDocume
         odds = adapter.pseudo_eod[attribute]
         changed = f"{adapter.changed}: {figure_cell(adapter.changed_share, '')}"
         figures = [figure_cell(odds.after, ""), figure_cell(odds.change, "+"), changed]
-        rows.append([printable(adapter.name), *figures])
+        rows.append([adapter.name, *figures])
     titles = ["method", "pseudo-EOD", "change of it", "answers changed"]
-    return NarrowTable(titles, rows, f"{printable(attribute)}: by the model's perception")
+    return NarrowTable(titles, rows, f"{attribute}: by the model's perception")
 
 
 def _needed(attribute: str, document: ExaminationDocument) -> NarrowTable:
@@ -255,7 +249,7 @@ def _needed(attribute: str, document: ExaminationDocument) -> NarrowTable:
     for adapter in sentences.ranked(document, attribute):
         plan = adapter.labels_needed
         numbers = plan.pictures, plan.labels, adapter.pseudo_eod[attribute].images_needed
-        rows.append([printable(adapter.name), *("none" if n is None else f"{n}" for n in numbers)])
+        rows.append([adapter.name, *("none" if n is None else f"{n}" for n in numbers)])
     titles = ["method", "if they become right", "of which labelled", "this change, of one group"]
-    title = f"{printable(attribute)}: images that would show it"
+    title = f"{attribute}: images that would show it"
     return NarrowTable(titles, rows, title)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fair_tta._identity import describe_adapter
-from fair_tta.errors import FairTTAError
+from fair_tta.errors import FairTTAError, near
 from fair_tta.lab.bench._printed import OTHER_TABLES
 from fair_tta.lab.data import MAIN_TASKS, MORE_TASKS
 from fair_tta.lab.data._fairface import BRACKETS, PEOPLE
@@ -307,4 +307,5 @@ def check_name(name: str) -> None:
     """Raise unless there is a table of this name."""
     names = (*GRIDS, *OTHER_TABLES)
     if name not in names:
-        raise FairTTAError(f"`table` should be one of {', '.join(names)} (got {name!r}).")
+        text = f"`table` should be one of {', '.join(names)} (got {name!r})."
+        raise FairTTAError(f"{text}{near(name, names)}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 
 AVERAGE = "Average"
 """The column of the paper's tables that is the mean over all pairs."""
@@ -43,6 +42,8 @@ def figures() -> dict[tuple[str, ...], Printed]:
     The dataset may be `AVERAGE`; then there are no attributes. Metrics are those of
     `fair_tta.lab.bench._figures`, or ``"seconds"``.
     """
+    from importlib import resources  # help of commands does not wait for it
+
     found = {}
     for name in ("paper_tables.csv", "paper_more.csv"):
         text = (resources.files("fair_tta.lab.bench") / name).read_text(encoding="utf-8")

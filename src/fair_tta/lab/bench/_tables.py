@@ -1,4 +1,4 @@
-"""A finished table: as text, CSV, Markdown and HTML."""
+"""A finished table: as text, CSV, Markdown, LaTeX and HTML."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from fair_tta._identity import classifier_provenance
 from fair_tta._images.views import AugMix
 from fair_tta._io import write_row, write_whole
 from fair_tta.auditing import Audit
+from fair_tta.auditing._audit import latex_table
 from fair_tta.errors import check_count, require
 from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab._runs.runner import Engine, Progress
@@ -112,6 +113,15 @@ def to_markdown(grid: Grid, figures: Sequence[Figure]) -> str:
     return "\n".join(parts)
 
 
+def to_latex(figures: Sequence[Figure]) -> str:
+    """A table for each task and one for the average (package booktabs), with titles as comments."""
+    parts = []
+    for table in tables_by_task(figures):
+        rows = [[text for text, _ in row] for row in table.rows]
+        parts += [f"% {' '.join(table.title.split())}", latex_table(table.header, rows)]
+    return "\n".join(parts)
+
+
 def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield f"| {' | '.join(header)} |"
     yield "|---" * len(header) + "|"
@@ -199,6 +209,7 @@ def publish(run: TableRun, store: Store) -> TableResult:
         write_whole(run.out / HARM_CSV, harm_csv([audit for _, audit, _ in sections]).encode())
     write_whole(run.out / "table.csv", to_csv(run.grid, figures).encode())
     write_whole(run.out / "table.md", to_markdown(run.grid, figures).encode())
+    write_whole(run.out / "table.tex", to_latex(figures).encode())
     page = html_many(
         f"fair-tta bench {run.grid.name}",
         sections,

@@ -1,4 +1,4 @@
-"""Records of the paper's four datasets and of any folder with a CSV of labels; no answers.
+"""Records of the paper's four datasets and of any folder with a file of labels; no answers.
 
 Nothing is downloaded and no image is opened: label files and folders are read, what is wrong
 with them is counted, and what remains are records.
@@ -14,12 +14,12 @@ Example:
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from fair_tta.errors import DatasetError
 from fair_tta.lab.data._celeba import read_celeba
 from fair_tta.lab.data._fairface import Padding, read_fairface
-from fair_tta.lab.data._features import FeatureFile, read_features, read_text_features
-from fair_tta.lab.data._labels import iter_folder, read_folder
+from fair_tta.lab.data._labels import read_folder
 from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Problems, Record, Split
 from fair_tta.lab.data._tasks import (
     DEFAULT_AGES,
@@ -32,6 +32,9 @@ from fair_tta.lab.data._tasks import (
 )
 from fair_tta.lab.data._utkface import read_utkface
 from fair_tta.lab.data._waterbirds import read_waterbirds
+
+if TYPE_CHECKING:
+    from fair_tta.lab.data._features import FeatureFile, read_features, read_text_features
 
 __all__ = [
     "MAIN_TASKS",
@@ -48,7 +51,6 @@ __all__ = [
     "Record",
     "Split",
     "find_task",
-    "iter_folder",
     "read_celeba",
     "read_dataset",
     "read_fairface",
@@ -95,3 +97,14 @@ def read_dataset(
         "`task` should belong to CelebA, FairFace, UTKFace or Waterbirds; for images of your own "
         f"use `read_folder` (got {task.dataset!r})."
     )
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Features need PyTorch: whoever reads labels does not wait for it."""
+        if name not in ("FeatureFile", "read_features", "read_text_features"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from fair_tta.lab.data import _features
+
+        return getattr(_features, name)

@@ -1,27 +1,40 @@
-"""Label files as they are found: CSV of any separator and encoding, and whole data sets."""
+"""Label files as they are found: CSV, JSON lines, Excel, parquet, and whole data sets."""
 
 from __future__ import annotations
 
 import codecs
 import csv
 import io
+import json
 import os
 import re
 import stat
+import sys
+import unicodedata
+import warnings
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
+from typing import Any
+from zipfile import ZipFile
 
-from fair_tta._io import open_file
-from fair_tta.errors import DatasetError
+from fair_tta._io import images_below, open_file, printable
+from fair_tta.errors import DatasetError, near, require
 from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Record, collect
 from fair_tta.lab.data._tasks import BenchmarkTask
 
 _SEPARATORS = ",;\t|"
 _START = 4096  # bytes that tell what a file is
+_MOST_UNPACKED = 2**30  # bytes of an Excel file
+
+Cells = Callable[[Sequence[str]], Iterator[tuple[int, list[str] | None]]]
+"""The lines of a table, each with its cells in some columns; None if it has not as many cells as
+the header."""
 
 
 @dataclass(frozen=True)
@@ -33,25 +46,41 @@ class Row:
 
 
 class LabelTable:
-    """A CSV file with a header, in memory.
+    """A file with a header: CSV, JSON lines, the first sheet of an Excel file, or parquet.
 
-    The separator is the one that finds the wanted columns. A row that has not as many cells as
-    the header is a problem, for its cells may stand under the wrong names; empty cells at its
-    end do not count. `to_csv` makes CSV of its text, line by line, if it has another format.
+    Its content decides which. The separator of CSV is the one that finds the wanted columns. A row
+    of CSV that has not as many cells as the header is a problem, for its cells may stand under the
+    wrong names; empty cells at its end do not count. `to_csv` makes CSV of its text, line by line,
+    if it has another format.
     """
 
     def __init__(
         self, path: Path, wanted: Sequence[str], to_csv: Callable[[str], str] = str
     ) -> None:
-        self.path = path
-        text, self._encoding, self.sha256 = _read_text(path)
-        self._text = re.sub(r'\A"?sep=[^\r\n]*', "", to_csv(text), flags=re.I)  # Excel's separator
-        self.header, self._separator = self._find_header(wanted)
+        self.path, self._encoding = path, "utf-8"
+        try:
+            with open_file(path) as file:
+                data = file.read()
+        except OSError as error:
+            raise DatasetError(f"cannot read {str(path)!r}: {error.strerror or error}.") from error
+        self.sha256 = sha256(data).hexdigest()
+        self.header: list[str]
+        self._cells: Cells
+        if data.startswith(b"PK\3\4"):
+            self.header, self._cells = _excel(path, data)
+        elif data.startswith(b"PAR1"):
+            self.header, self._cells = _parquet(path, data)
+        else:
+            text, self._encoding = _read_text(path, data)
+            if text.lstrip().startswith("{"):
+                self.header, self._cells = _json_lines(path, text)
+            else:
+                self.header, self._cells = _csv(path, to_csv(text), wanted)
         missing = [name for name in wanted if name not in self.header]
         if missing:
             raise DatasetError(
                 f"{str(path)!r} should have the columns {list(wanted)}, but lacks {missing} "
-                f"(it has {self.header})."
+                f"(it has {self.header}).{near(missing[0], self.header)}"
             )
         twice = sorted({name for name in wanted if self.header.count(name) > 1})
         if twice:
@@ -63,55 +92,137 @@ class LabelTable:
         if self._encoding == "cp1252":
             yield Problem(ProblemKind.ENCODING, self.path.name)
         count = 0
-        places = [(name, self.header.index(name)) for name in columns]
-        width = len(self.header)
-        for line, cells in islice(self._raw(self._separator), 1, None):
-            if not any(cell.strip() for cell in cells):
-                continue  # spreadsheets leave such rows at the end
-            while len(cells) > width and not cells[-1].strip():
-                cells.pop()
+        for line, cells in self._cells(columns):
             count += 1
-            if len(cells) == width:
-                yield Row(line, {name: cells[place].strip() for name, place in places})
-            else:
+            if cells is None:
                 yield Problem(ProblemKind.MALFORMED_ROW, f"{self.path.name} line {line}")
+            else:
+                yield Row(line, dict(zip(columns, map(str.strip, cells), strict=True)))
         if official is not None and count != official:
             yield Problem(ProblemKind.PARTIAL, f"{self.path.name}: {count} instead of {official}")
 
-    def _raw(self, separator: str) -> Iterator[tuple[int, list[str]]]:
+
+def _csv(path: Path, text: str, wanted: Sequence[str]) -> tuple[list[str], Cells]:
+    text = re.sub(r'\A"?sep=[^\r\n]*', "", text, flags=re.I)  # Excel's separator
+
+    def raw(separator: str) -> Iterator[tuple[int, list[str]]]:
         """Rows that are not blank, with their lines."""
-        lines = io.StringIO(self._text, newline="")
+        lines = io.StringIO(text, newline="")
         reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
         try:
             yield from ((reader.line_num, cells) for cells in reader if cells)
         except csv.Error as error:
             raise DatasetError(
-                f"{str(self.path)!r} cannot be read from line {reader.line_num} on: {error} "
+                f"{str(path)!r} cannot be read from line {reader.line_num} on: {error} "
                 "(a quotation mark that is not closed?)."
             ) from error
 
-    def _find_header(self, wanted: Sequence[str]) -> tuple[list[str], str]:
-        """The column names and the separator."""
-        found = []
-        for separator in _SEPARATORS:
-            with suppress(DatasetError):  # names in quotes, with another separator between them
-                _, cells = next(self._raw(separator), (0, []))
-                names = [name.strip() for name in cells]
-                while names and not names[-1]:
-                    names.pop()
-                found.append((names, separator))
-        if not found:
-            next(self._raw(_SEPARATORS[0]))  # raises
-        return max(found, key=lambda one: (set(wanted) <= set(one[0]), len(one[0])))
+    found = []
+    for sign in _SEPARATORS:
+        with suppress(DatasetError):  # names in quotes, with another separator between them
+            _, names = next(raw(sign), (0, []))
+            found.append((_trimmed(names), sign))
+    if not found:
+        next(raw(_SEPARATORS[0]))  # raises
+    header, separator = max(found, key=lambda one: (set(wanted) <= set(one[0]), len(one[0])))
+
+    def cells(columns: Sequence[str]) -> Iterator[tuple[int, list[str] | None]]:
+        places = [header.index(name) for name in columns]
+        for line, row in islice(raw(separator), 1, None):
+            if not any(cell.strip() for cell in row):
+                continue  # spreadsheets leave such rows at the end
+            while len(row) > len(header) and not row[-1].strip():
+                row.pop()
+            yield line, [row[place] for place in places] if len(row) == len(header) else None
+
+    return header, cells
 
 
-def _read_text(path: Path) -> tuple[str, str, str]:
-    """A label file as text, its encoding, and the SHA-256 of its bytes."""
+def _excel(path: Path, data: bytes) -> tuple[list[str], Cells]:
+    openpyxl = require("openpyxl", "tables")
+
+    with _reading(path, "an Excel file"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of styles that it does not know
+        size = sum(part.file_size for part in ZipFile(io.BytesIO(data)).infolist())
+        if size > _MOST_UNPACKED:
+            raise ValueError(f"it has more than {_MOST_UNPACKED} bytes when it is unpacked")
+        sheet = openpyxl.load_workbook(io.BytesIO(data), True, data_only=True).worksheets[0]
+        sheet.reset_dimensions()  # some programs write wrong ones
+        lines = enumerate(sheet.iter_rows(values_only=True), start=1)
+        rows = [(line, [*map(_text, row)]) for line, row in lines if any(map(_text, row))]
+    header = _trimmed(rows[0][1] if rows else [])
+
+    def cells(columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+        places = [header.index(name) for name in columns]
+        for line, row in rows[1:]:
+            yield line, [row[place] if place < len(row) else "" for place in places]
+
+    return header, cells
+
+
+def _parquet(path: Path, data: bytes) -> tuple[list[str], Cells]:
+    arrow, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
+    with _reading(path, "parquet"):
+        file = parquet.ParquetFile(arrow.BufferReader(data))
+        header = [f.name for f in file.schema_arrow if not arrow.types.is_nested(f.type)]
+
+    def cells(columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+        with _reading(path, "parquet"):
+            batches = file.iter_batches(columns=list(dict.fromkeys(columns)), batch_size=1024)
+            rows = (row for batch in batches for row in batch.to_pylist())
+            for line, row in enumerate(rows, start=1):
+                yield line, [_text(row[name]) for name in columns]
+
+    return header, cells
+
+
+def _json_lines(path: Path, text: str) -> tuple[list[str], Cells]:
+    def raw() -> Iterator[tuple[int, dict[str, Any]]]:
+        for line, written in enumerate(io.StringIO(text, newline=None), start=1):
+            if written.strip():
+                with _reading(path, f"JSON lines, in line {line}"):
+                    row = json.loads(written)
+                    if not isinstance(row, dict):
+                        raise ValueError("not an object")
+                yield line, row
+
+    def cells(columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+        for line, row in raw():
+            yield line, [_text(row.get(name)) for name in columns]
+
+    return [*dict.fromkeys(name for _, row in raw() for name in row)], cells
+
+
+@contextmanager
+def _reading(path: Path, what: str) -> Iterator[None]:
     try:
-        with open_file(path) as file:
-            data = file.read()
-    except OSError as error:
-        raise DatasetError(f"cannot read {str(path)!r}: {error.strerror or error}.") from error
+        yield
+    except (DatasetError, ImportError):
+        raise
+    except Exception as error:  # each library has its own for damaged files
+        reason = printable(" ".join(str(error).split())[:200])
+        raise DatasetError(f"{str(path)!r} cannot be read as {what}: {reason}.") from error
+
+
+def _trimmed(names: Iterable[str]) -> list[str]:
+    """Names of columns without those at the end that are empty."""
+    header = [name.strip() for name in names]
+    while header and not header[-1]:
+        header.pop()
+    return header
+
+
+def _text(value: Any) -> str:
+    """A cell as CSV would have it: a whole number has no point, what is true or false is so."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "" if value is None else str(value)
+
+
+def _read_text(path: Path, data: bytes) -> tuple[str, str]:
+    """A label file as text, and its encoding."""
     encoding = "utf-8-sig"
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
@@ -133,8 +244,11 @@ def _read_text(path: Path) -> tuple[str, str, str]:
     if start.startswith("version https://git-lfs"):
         raise DatasetError(f"{str(path)!r} is a Git LFS pointer: run `git lfs pull`.")
     if b"\0" in data[:_START] and encoding != "utf-16":
-        raise DatasetError(f"{str(path)!r} is not text (an archive or a spreadsheet?).")
-    return text, encoding, sha256(data).hexdigest()
+        raise DatasetError(
+            f"{str(path)!r} is not text (an archive? Unpack it. An old spreadsheet? Save it as "
+            ".xlsx or .csv)."
+        )
+    return text, encoding
 
 
 @dataclass(frozen=True)
@@ -253,3 +367,110 @@ def image_problem(path: Path, name: str) -> Problem | None:
     if not stat.S_ISREG(found.st_mode):
         return Problem(ProblemKind.NOT_A_FILE, name)
     return None if found.st_size else Problem(ProblemKind.EMPTY_IMAGE, name)
+
+
+def find_images(
+    names: Iterable[str], images: Path, labels: Path
+) -> tuple[dict[str, tuple[Path, Problem | None]], list[Problem]]:
+    """The files that cells mean, or why there is none; and notes about the folder as a whole.
+
+    Paths are as written, or with the slashes and accents of this machine, in the folder of the
+    images or beside the label file. Those of another machine are known by their ends.
+    """
+    found = {name: find_image(name, (images, labels.parent)) for name in dict.fromkeys(names)}
+    there = [path for path in images_below(images) if isinstance(path, str)]
+    ends = _match_ends([n for n, (_, why) in found.items() if _is_missing(why)], there)
+    found |= {name: (Path(file), image_problem(Path(file), name)) for name, file in ends.items()}
+    notes = []
+    if ends:
+        name, file = next(iter(ends.items()))
+        what = f"{len(ends)} in {labels.name}, such as {name} for {os.path.relpath(file, images)}"
+        notes.append(Problem(ProblemKind.OTHER_MACHINE, what))
+    named = {file_of(path) for path, _ in found.values()}
+    other = [os.path.relpath(path, images) for path in there if file_of(Path(path)) not in named]
+    if other:
+        lost = sum(_is_missing(why) for _, why in found.values())
+        what = f"images without a row: {first_three(other)}; rows without an image: {lost}"
+        notes.append(Problem(ProblemKind.UNPAIRED, what))
+    return found, notes
+
+
+def file_of(path: Path) -> str:
+    """One text for one file, however its path is spelt; links to folders are followed."""
+    place = os.path.join(real_folder(os.path.join(os.getcwd(), path.parent)), path.name)
+    if sys.platform == "darwin":  # whose disks do not tell these apart
+        place = unicodedata.normalize("NFC", place)
+    return os.path.normcase(place)
+
+
+@lru_cache(maxsize=2**16)  # a dataset may have a folder for each person
+def real_folder(folder: str) -> str:
+    """Without links."""
+    try:
+        return os.path.realpath(folder)
+    except (OSError, ValueError):  # ValueError: a null character in the name
+        return folder
+
+
+def _is_missing(problem: Problem | None) -> bool:
+    return problem is not None and problem.kind is ProblemKind.MISSING_IMAGE
+
+
+def find_image(name: str, folders: Sequence[Path]) -> tuple[Path, Problem | None]:
+    """The file that a cell means: as written, or with the slashes and accents of this machine."""
+    places = list(dict.fromkeys(folder / form for folder in folders for form in spellings(name)))
+    problems = []
+    for path in places:
+        problem = image_problem(path, name)
+        if problem is None:
+            return path, None
+        problems.append(problem)
+    return places[0], min(problems, key=_is_missing)
+
+
+def _match_ends(names: Iterable[str], files: Iterable[str]) -> dict[str, str]:
+    """``{name: file}`` of paths of another machine: the file with the longest common end.
+
+    There should be one such file. Of a relative path the whole should be its end. Once a path is
+    found, others that begin with what differs in it lie below the same folder, or nowhere: if
+    ``D:/faces/test/1.jpg`` is ``test/1.jpg``, then ``D:/faces/train/1.jpg`` is not.
+    """
+
+    def backwards(path: str) -> list[str]:
+        return [*map(_composed, reversed(PureWindowsPath(path).parts))]
+
+    ends = sorted((backwards(os.path.abspath(file)), file) for file in files)
+    pairs = []
+    for name in names:
+        parts = backwards(name)
+        place = bisect_left(ends, (parts, ""))
+        close = ends[max(0, place - 2) : place + 2]
+        shared = [len(os.path.commonprefix([parts, end])) for end, _ in close]  # noqa: RUF071
+        most = max(shared, default=0)
+        least = 1 if PureWindowsPath(name).anchor else len(parts)
+        if 0 < least <= most and shared.count(most) == 1:
+            begins = tuple(reversed(parts[most:]))
+            pairs.append((begins, name, close[shared.index(most)][1]))
+    known: set[tuple[str, ...]] = set()
+    found = {}
+    for begins, name, file in sorted(pairs, key=lambda pair: len(pair[0])):
+        if not any(begins[:n] in known for n in range(1, len(begins))):
+            known.add(begins)
+            found[name] = file
+    return found
+
+
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """A name as written, and with the slashes and accents of other machines."""
+    plain = name.replace("\\", "/")
+    return name, plain, *(unicodedata.normalize(form, plain) for form in ("NFC", "NFD"))
+
+
+def first_three(names: Sequence[str]) -> str:
+    """How many there are, and the first of them."""
+    more = ", ..." if len(names) > 3 else ""
+    return f"{len(names)} ({', '.join(map(repr, names[:3]))}{more})"

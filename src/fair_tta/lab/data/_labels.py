@@ -1,23 +1,29 @@
-"""The labels of a folder of images: a CSV file, or the names of its folders."""
+"""The labels of a folder of images: a file, or the names of its folders."""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
-import sys
-import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fair_tta._io import Unlisted, images_below, write_whole
+from fair_tta._io import ENDINGS, Unlisted, images_below, write_whole
 from fair_tta.errors import DatasetError
-from fair_tta.lab.data._label_files import LabelTable, Row, image_problem
+from fair_tta.lab.data._label_files import (
+    LabelTable,
+    Row,
+    file_of,
+    find_image,
+    find_images,
+    first_three,
+    real_folder,
+)
 from fair_tta.lab.data._records import (
     Dataset,
     Problem,
@@ -41,46 +47,8 @@ PATH_COLUMNS = (
 MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null"})
 """Cells that say nothing, in lower case."""
 
+_TRIED = 100  # rows in which a column of paths is looked for
 _NUMBER = "number of the row"  # in place of paths, where there are none
-
-
-def iter_folder(
-    images_dir: str | os.PathLike[str],
-    labels_csv: str | os.PathLike[str],
-    *,
-    target_column: str,
-    sensitive_columns: str | Sequence[str],
-    path_column: str | None = None,
-    allowed: Mapping[str, Collection[str]] | None = None,
-    check_images: bool = True,
-) -> Iterator[Record | Problem]:
-    """Read a file of labels: for each row a record, or what is wrong with the row.
-
-    It is not noticed here if an image comes twice; `read_folder` does. A missing folder, file or
-    column is an error at once.
-
-    The file may be UTF-8 with or without a mark, UTF-16 or Windows-1252, separated by commas,
-    semicolons, tabs or bars; other columns are ignored. Paths are absolute, or relative to
-    `images_dir` or, failing that, to the folder of the file.
-
-    Args:
-        images_dir: the folder of the images.
-        labels_csv: the file of labels, with a header.
-        target_column: the column of the target.
-        sensitive_columns: the columns of sensitive attributes, which keep these names.
-        path_column: the column of the paths; the first of `PATH_COLUMNS` there is, if None.
-        allowed: for some columns the values that are expected; other values are problems.
-        check_images: whether images must be there and not empty; False does not look for them.
-    """
-    columns = [sensitive_columns] if isinstance(sensitive_columns, str) else [*sensitive_columns]
-    images = Path(images_dir)
-    if not columns:
-        raise DatasetError("`sensitive_columns` should name at least one column (got none).")
-    if check_images and not os.path.isdir(images):
-        raise DatasetError(f"`images_dir` should be a folder (got {str(images)!r}).")
-    table, columns = _open(Path(labels_csv), path_column, [target_column, *columns])
-    found = _rows(table, table.rows(columns), images, columns, allowed or {}, check_images)
-    return (record if problem is None else problem for record, problem in found)  # type: ignore[misc]
 
 
 def read_folder(
@@ -93,19 +61,23 @@ def read_folder(
     task: BenchmarkTask | None = None,
     check_images: bool = True,
 ) -> Dataset:
-    """Read a folder of images with a file of labels; see `iter_folder` for what it may look like.
+    """Read a folder of images with a file of labels; see `Labels` for what it may look like.
 
     Args:
         images_dir: the folder of the images.
         labels_csv: the file of labels, with a header.
         target_column: the column of the target.
         sensitive_columns: the columns of sensitive attributes, which keep these names.
-        path_column: the column of the paths; the first of `PATH_COLUMNS` there is, if None.
+        path_column: the column of the paths; found by its values, or else its name, if None.
         task: names and template, if they should go with the dataset. Its sensitive attributes are
             the columns, and values that it does not name are problems.
-        check_images: whether images must be there and not empty.
+        check_images: whether images must be there and not empty; False does not look for them.
     """
-    columns = (sensitive_columns,) if isinstance(sensitive_columns, str) else sensitive_columns
+    columns = (sensitive_columns,) if isinstance(sensitive_columns, str) else (*sensitive_columns,)
+    if not columns:
+        raise DatasetError("`sensitive_columns` should name at least one column (got none).")
+    if not os.path.isdir(images_dir):
+        raise DatasetError(f"`images_dir` should be a folder (got {os.fspath(images_dir)!r}).")
     allowed: dict[str, Collection[str]] = {}
     if task is not None:
         if sorted(task.sensitive) != sorted(columns):
@@ -114,11 +86,11 @@ def read_folder(
                 f"(got {sorted(task.sensitive)})."
             )
         allowed = {target_column: task.targets, **task.sensitive}
-    rows = iter_folder(
-        images_dir, labels_csv, target_column=target_column, sensitive_columns=columns,
-        path_column=path_column, allowed=allowed, check_images=check_images,
-    )  # fmt: skip
-    records, problems = collect(rows, file_of)
+    labels = Labels(Path(images_dir), Path(labels_csv), target_column, columns, path_column)
+    rows = labels.scan().records(allowed, check_images=check_images)
+    # a table may be about some of the images of a folder
+    some = (r for r in rows if isinstance(r, Record) or r.kind is not ProblemKind.UNPAIRED)
+    records, problems = collect(some)
     if not records:
         raise DatasetError(f"no usable record in {os.fspath(labels_csv)!r}.\n{problems}")
     parameters = {"labels": Path(labels_csv).name, "target": target_column}
@@ -126,21 +98,45 @@ def read_folder(
 
 
 def _open(
-    labels: Path, path_column: str | None, columns: Sequence[str], *, has_paths: bool = True
+    labels: Path,
+    path_column: str | None,
+    columns: Sequence[str],
+    images: Path,
+    features: FeatureFile | None = None,
 ) -> tuple[LabelTable, list[str]]:
     """The file of labels, and its columns with that of the paths first, if it is to have them."""
     if not os.path.isfile(labels):
         raise DatasetError(f"`labels_csv` should be a file (got {str(labels)!r}).")
     table = LabelTable(labels, [*([] if path_column is None else [path_column]), *columns])
-    if not has_paths:
+    if features is not None and features.ids is None:
         return table, [_NUMBER, *columns]
-    path_column = path_column or known_path_column(table.header)
+    path_column = path_column or _path_column(table, images, features)
     if path_column is None:
         raise DatasetError(
-            f"{str(labels)!r} has no column of paths that is known by its name: give it as "
-            f"`path_column` (it has {table.header})."
+            f"{str(labels)!r} has no column of paths that is known by its values or its name: give "
+            f"it as `path_column` (it has {table.header})."
         )
     return table, [path_column, *columns]
+
+
+def _path_column(table: LabelTable, images: Path, features: FeatureFile | None) -> str | None:
+    """The column whose first values are names of images; of several the one that has most of those
+    that are there. Without any the one that is called so."""
+    usual = known_path_column(table.header)
+    first = [row.cells for row in islice(table.rows(table.header), _TRIED) if isinstance(row, Row)]
+    cells = {column: {row[column] for row in first} - {""} for column in table.header}
+    named = {c: sum(Path(v).suffix.lower() in ENDINGS for v in of) for c, of in cells.items()}
+    columns = [c for c in cells if named[c] or c == usual or features is not None]
+    if len(columns) < 2:
+        return next(iter(columns), None)
+
+    def is_there(value: str) -> bool:
+        if features is not None:
+            return features.find(value) is not None
+        return find_image(value, (images, table.path.parent))[1] is None
+
+    there = {column: sum(map(is_there, cells[column])) for column in columns}
+    return max(columns, key=lambda column: (there[column], named[column], column == usual))
 
 
 def _match(
@@ -175,95 +171,14 @@ def known_path_column(header: Sequence[str]) -> str | None:
     return next((names[known] for known in PATH_COLUMNS if known in names), None)
 
 
-def _rows(
-    table: LabelTable,
-    rows: Iterable[Row | Problem],
-    images: Path,
-    columns: Sequence[str],
-    allowed: Mapping[str, Collection[str]],
-    check_images: bool,
-    cluster: str | None = None,
-    features: FeatureFile | None = None,
-) -> Iterator[tuple[Record | None, Problem | None]]:
-    """For each row the record, if its cells are there, and why it cannot be used, if so."""
-    name_column, target_column, *sensitive = columns
-    for row in rows:
-        if isinstance(row, Problem):
-            yield None, row
-            continue
-        cells, where = row.cells, f"{table.path.name} line {row.line}"
-        blank = [name for name in columns if cells[name].lower() in MISSING]
-        if blank:
-            yield None, Problem(ProblemKind.MISSING_VALUE, f"{where} ({', '.join(blank)})")
-            continue
-        key = name = cells[name_column]
-        path, problem = images / name, None
-        if features is None:
-            if check_images:
-                path, problem = _find(name, (images, table.path.parent))
-            key = _key(path, images, name)
-        elif name not in features.places:
-            problem = Problem(ProblemKind.NO_FEATURES, name)
-        odd = [name for name in columns if cells[name] not in allowed.get(name, cells.values())]
-        if odd:
-            what = ", ".join(f"{name} {cells[name]!r}" for name in odd)
-            problem = Problem(ProblemKind.UNKNOWN_VALUE, f"{where} ({what})")
-        attributes = {attribute: cells[attribute] for attribute in sensitive}
-        record = Record(path, cells[target_column], attributes, key)
-        if cluster is not None:
-            of = cells[cluster]
-            record = replace(record, cluster="" if of.lower() in MISSING else of)
-        yield record, problem
-
-
-def file_of(record: Record) -> str:
-    """One text for one file, however its path is spelt; links to folders are followed."""
-    place = os.path.join(_real(os.path.join(os.getcwd(), record.path.parent)), record.path.name)
-    if sys.platform == "darwin":  # whose disks do not tell these apart
-        place = unicodedata.normalize("NFC", place)
-    return os.path.normcase(place)
-
-
 def _key(path: Path, images: Path, name: str) -> str:
     """The name within the folder of the images; outside of it as it is written."""
     found, asked = os.path.abspath(path), os.path.abspath(images)
-    for folder in (asked, _real(asked)):
+    for folder in (asked, real_folder(asked)):
         if os.path.normcase(found).startswith(os.path.normcase(os.path.join(folder, ""))):
             name = os.path.relpath(found, folder)
             break
     return os.path.normpath(name).replace(os.sep, "/")
-
-
-@lru_cache(maxsize=2**16)  # a dataset may have a folder for each person
-def _real(folder: str) -> str:
-    try:
-        return os.path.realpath(folder)
-    except (OSError, ValueError):  # ValueError: a null character in the name
-        return folder
-
-
-def _find(name: str, folders: Sequence[Path]) -> tuple[Path, Problem | None]:
-    """The file that a cell means: as written, or with the slashes and accents of this machine."""
-    places = list(dict.fromkeys(folder / form for folder in folders for form in spellings(name)))
-    problems = []
-    for path in places:
-        problem = image_problem(path, name)
-        if problem is None:
-            return path, None
-        problems.append(problem)
-    return places[0], min(problems, key=lambda one: one.kind is ProblemKind.MISSING_IMAGE)
-
-
-def spellings(name: str) -> tuple[str, ...]:
-    """A name as written, and with the slashes and accents of other machines."""
-    plain = name.replace("\\", "/")
-    return name, plain, *(unicodedata.normalize(form, plain) for form in ("NFC", "NFD"))
-
-
-def first_three(names: Sequence[str]) -> str:
-    """How many there are, and the first of them."""
-    more = ", ..." if len(names) > 3 else ""
-    return f"{len(names)} ({', '.join(map(repr, names[:3]))}{more})"
 
 
 MOST_VALUES = 1000  # more different values than this in a column are a mistake
@@ -273,12 +188,17 @@ MOST_VALUES = 1000  # more different values than this in a column are a mistake
 class Labels:
     """Where images and labels are, and what the columns mean.
 
+    The file may be CSV (UTF-8 with or without a mark, UTF-16 or Windows-1252, separated by commas,
+    semicolons, tabs or bars), JSON lines, Excel (its first sheet) or parquet; other columns are
+    ignored. Paths are absolute, or relative to `images` or, failing that, to the folder of the
+    file; those of another machine are matched by their longest common ends.
+
     Args:
         images: the folder of the images, or the file of their features.
-        file: the CSV file; `fair_tta.lab.data.iter_folder` says what it may look like.
+        file: the file of labels, with a header.
         target: the column of the target.
         sensitive: the columns of sensitive attributes, which keep these names.
-        path: the column of the paths; found by its name if None.
+        path: the column of the paths; found by its values, or else its name, if None.
         rename: ``{column: {value in the file: label}}``; several values may get the same label.
         left_out: what is missing in the file, listed after its rows.
         cluster: the column of the person or source that an image comes from, if there is one; an
@@ -323,9 +243,8 @@ class Labels:
         stored, wanted = self.features, [*self.columns, *self._clusters]
         if stored is None and not os.path.isdir(self.images):
             raise DatasetError(f"`images` should be a folder (got {str(self.images)!r}).")
-        has_paths = stored is None or stored.ids is not None
-        table, every = _open(self.file, self.path, wanted, has_paths=has_paths)
-        rows = list(table.rows(every[1 - has_paths :]))
+        table, every = _open(self.file, self.path, wanted, self.images, stored)
+        rows = list(table.rows([column for column in every if column != _NUMBER]))
         if stored is not None:
             _match(stored, self.file.name, rows, every[0], skip_unknown)
         columns = every[: 1 + len(self.columns)]
@@ -335,11 +254,6 @@ class Labels:
                 for column in self.columns:
                     raw[column][row.cells[column]] += 1
         for column, counts in raw.items():
-            if len(counts) > MOST_VALUES:
-                raise DatasetError(
-                    f"column {column!r} of {str(self.file)!r} holds more than {MOST_VALUES} "
-                    "different values: is it the right one?"
-                )
             missing = [value for value in self.rename.get(column, ()) if value not in counts]
             if missing:
                 raise DatasetError(
@@ -348,7 +262,7 @@ class Labels:
                 )
         count = sum(isinstance(row, Row) or not row.kind.is_of_file for row in rows)
         count += sum(not problem.kind.is_of_file for problem in self.left_out)
-        return LabelValues(self, raw, count, table.sha256, table, columns, rows)
+        return LabelValues(self, raw, count, table.sha256, columns, rows)
 
     def _renamed(self, row: Record) -> Record:
         sensitive = {a: self._label(a, value) for a, value in row.sensitive.items()}
@@ -373,12 +287,16 @@ class LabelValues:
     raw: Mapping[str, Mapping[str, int]]
     rows: int
     sha256: str
-    _table: LabelTable = field(repr=False)
     _columns: Sequence[str] = field(repr=False)
     _rows: Sequence[Row | Problem] = field(repr=False)
 
     def names(self, column: str) -> list[str]:
         """All labels of a column, sorted."""
+        if len(self.raw[column]) > MOST_VALUES:
+            raise DatasetError(
+                f"column {column!r} of {str(self.labels.file)!r} holds more than {MOST_VALUES} "
+                "different values: is it the right one?"
+            )
         return sorted({self.labels._label(column, value) for value in self.raw[column]})
 
     def allowed(self, named: Mapping[str, Any], *, skip_unknown: bool) -> dict[str, set[str]]:
@@ -417,14 +335,53 @@ class LabelValues:
             allowed: for some columns the values that are expected; other values are problems.
             check_images: whether images must be there and not empty; False does not look for them.
         """
-        labels, rows, table = self.labels, self._rows, self._table
-        read = _rows(
-            table, rows, labels.images, self._columns, allowed or {}, check_images, labels.cluster,
-            labels.features,
-        )  # fmt: skip
+        labels = self.labels
+        read = self._read(allowed or {}, check_images)
         renamed = ((None if of is None else labels._renamed(of), why) for of, why in read)
-        name = file_of if labels.features is None else attrgetter("key")
-        return [*settle_repeats(renamed, name), *labels.left_out]
+        if labels.features is None:
+            settled = settle_repeats(renamed, lambda record: file_of(record.path))
+        else:
+            settled = settle_repeats(renamed, attrgetter("key"))
+        return [*settled, *labels.left_out]
+
+    def _read(
+        self, allowed: Mapping[str, Collection[str]], check_images: bool
+    ) -> Iterator[tuple[Record | None, Problem | None]]:
+        """For each row the record, if its cells are there, and why it cannot be used, if so."""
+        images, features, cluster = self.labels.images, self.labels.features, self.labels.cluster
+        columns, file = self._columns, self.labels.file
+        name_column, target_column, *sensitive = columns
+        found: dict[str, tuple[Path, Problem | None]] = {}
+        if features is None and check_images:
+            written = (row.cells[name_column] for row in self._rows if isinstance(row, Row))
+            names = [name for name in written if name.lower() not in MISSING]
+            found, notes = find_images(names, images, file)
+            yield from ((None, note) for note in notes)
+        for row in self._rows:
+            if isinstance(row, Problem):
+                yield None, row
+                continue
+            cells, where = row.cells, f"{file.name} line {row.line}"
+            blank = [name for name in columns if cells[name].lower() in MISSING]
+            if blank:
+                yield None, Problem(ProblemKind.MISSING_VALUE, f"{where} ({', '.join(blank)})")
+                continue
+            key = name = cells[name_column]
+            path, problem = found.get(name, (images / name, None))
+            if features is None:
+                key = _key(path, images, name)
+            elif name not in features.places:
+                problem = Problem(ProblemKind.NO_FEATURES, name)
+            odd = [name for name in columns if cells[name] not in allowed.get(name, cells.values())]
+            if odd:
+                what = ", ".join(f"{name} {cells[name]!r}" for name in odd)
+                problem = Problem(ProblemKind.UNKNOWN_VALUE, f"{where} ({what})")
+            attributes = {attribute: cells[attribute] for attribute in sensitive}
+            record = Record(path, cells[target_column], attributes, key)
+            if cluster is not None:
+                of = cells[cluster]
+                record = replace(record, cluster="" if of.lower() in MISSING else of)
+            yield record, problem
 
 
 FOLDER_LABELS = "folder-labels.csv"

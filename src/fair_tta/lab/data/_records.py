@@ -49,6 +49,8 @@ class ProblemKind(Enum):
     REPAIRED_AGE = "age was changed to a date by a spreadsheet (repaired, record kept)"
     PARTIAL = "file does not have the official number of rows (records kept)"
     ENCODING = "file is not UTF-8 and was read as Windows-1252 (records kept)"
+    OTHER_MACHINE = "paths are of another machine and were matched by their ends (records kept)"
+    UNPAIRED = "images and rows do not all belong together (others are kept)"
     SMALL = "fewer records than the sample should have (all are taken)"
 
     @property
@@ -62,7 +64,9 @@ class ProblemKind(Enum):
         return self in _OF_FILES
 
 
-_OF_FILES = frozenset({ProblemKind.PARTIAL, ProblemKind.ENCODING, ProblemKind.SMALL})
+_OF_FILES = frozenset(
+    ProblemKind[name] for name in "PARTIAL ENCODING OTHER_MACHINE UNPAIRED SMALL".split()
+)
 _NOTES = _OF_FILES | {ProblemKind.DUPLICATE, ProblemKind.REPAIRED_AGE}
 
 
