@@ -366,6 +366,7 @@ class FairTPTClassifier:
         with image_bar(images, progress) as bar:
             for batch in batches(images, self.vision.load, size):
                 answers = self._predict_batch(batch.images)
+                batch.images.clear()  # room for others
                 batch.settle()
                 bar.update(len(answers))
                 if answers:
@@ -407,13 +408,17 @@ class FairTPTClassifier:
             with_views = views
         if is_single_image(images):
             raise ImageError("`images` should be a list of images (got one): encode([image]).")
-        loaded = [self.vision.load(image) for image in checked_images(images)]
+        parts = []
+        for batch in in_turn(checked_images(images), self.vision.load, sys.maxsize):
+            if batch.error is not None:
+                raise batch.error.__cause__ or batch.error
+            with self._current.borrow() as task:
+                parts.append(self._encode(task, batch.images, with_views))
+        if parts:
+            return torch.cat(parts)
         with self._current.borrow() as task:
-            if not loaded:
-                count = self.vision.count if with_views else 1
-                dim = task.target_features.shape[1]
-                return task.target_features.new_empty(0, count or 1, dim)
-            return self._encode(task, loaded, with_views)
+            count = self.vision.count if with_views else 1
+            return task.target_features.new_empty(0, count or 1, task.target_features.shape[1])
 
     def _encode(self, task: Task, images: Sequence[Any], with_views: bool) -> Tensor:
         if not are_stored(images):

@@ -8,6 +8,7 @@ import time
 import warnings
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 from checks import picture
@@ -69,6 +70,54 @@ def test_ctrl_c_ends_the_threads() -> None:
             raise KeyboardInterrupt
     del batch
     assert not {t for t in threading.enumerate() if "decode" in t.name} - before
+
+
+def large_files(folder: Path, sizes: list[int]) -> list[Path]:
+    for i, size in enumerate(sizes):
+        Image.new("1", (size, 10)).save(folder / f"{i}.png")
+    return [folder / f"{i}.png" for i in range(len(sizes))]
+
+
+def test_large_images_wait_until_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 100 pixels, half may be worked on at once; one that is larger has all to itself."""
+    monkeypatch.setattr("fair_tta._images.load.MOST_PIXELS", 100)
+    paths = large_files(tmp_path, [2, 2, 1, 4, 30, 1, 1])
+    alive = WeakValueDictionary[int, Image.Image]()
+    most = [0]
+
+    def note(path: Path) -> Image.Image:
+        image = load_image(path)
+        alive[id(image)] = image
+        most[0] = max(most[0], sum(image.width * image.height for image in alive.values()))
+        return image
+
+    for batches in (ahead, in_turn):
+        found = []
+        for batch in batches(paths, note, 4):
+            found.append([image.width for image in batch.images])
+            batch.settle()
+            batch.images.clear()
+        assert [width for some in found for width in some] == [2, 2, 1, 4, 30, 1, 1]
+        if batches is ahead:
+            assert found == [[2, 2, 1], [4], [30], [1, 1]]
+            assert most == [300]
+    assert all(sum(some[:-1]) < 5 for some in found), "in turn a batch ends with what is too much"
+
+
+def test_large_images_have_the_answers_of_small_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = large_files(tmp_path, [20, 30, 40, 20, 20])
+    clf = FairTPTClassifier("miniature", ["circle", "square"], batch_size=4)
+    expected = clf.predict_proba(paths)
+    features = clf.encode(paths, with_views=False)
+    monkeypatch.setattr("fair_tta._images.load.MOST_PIXELS", 500)
+    clf.forget()
+    assert clf.predict_proba(paths) == pytest.approx(expected, abs=1e-4)
+    clf.forget()
+    assert clf.encode(paths, with_views=False) == pytest.approx(features, abs=1e-4)
 
 
 def test_are_files(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from itertools import islice
-from typing import IO, Any, TypeAlias
+from itertools import count, islice
+from typing import IO, Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -285,7 +286,97 @@ def _to_numpy(tensor: torch.Tensor) -> _Array:
 
 
 Load = Callable[[Any], Image.Image]
+T = TypeVar("T")
 _THREADS = 8  # at most; decoders let others run meanwhile
+MOST_PIXELS = 2**27
+"""Of decoded images that wait or are worked on, together, unless there is only one: half a gigabyte
+as PIL holds them, and twice as much while they are decoded."""
+
+
+@dataclass(eq=False)
+class Decoding(Generic[T]):
+    """An image on its way; it has no future yet if it waits for room."""
+
+    source: Any
+    load: Callable[[Any], T]
+    pixels: int
+    future: Future[T] | None = None
+
+    def result(self) -> T:
+        """What a thread has loaded; read here if the caller's filters made a warning an error."""
+        future, self.future = self.future, None  # or it would keep the image
+        assert future is not None
+        try:
+            return future.result()
+        except ImageError as error:
+            if not isinstance(error.__cause__, Warning):
+                raise
+        return self.load(self.source)
+
+
+class Decoder:
+    """Threads that decode files in order, as many at a time as `MOST_PIXELS` allow."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1), "fair-tta-decode")
+        self._waiting: deque[Decoding[Any]] = deque()
+        self._pixels = 0  # of images that were begun and are not done with
+
+    def submit(
+        self,
+        sources: Iterable[Any],
+        load: Callable[[Any], T],
+        file: Callable[[Any], Any] = lambda one: one,
+    ) -> list[Decoding[T]]:
+        """Load these after those before; `file` finds the path or bytes of a source."""
+        every = list(sources)
+        sizes = self._threads.map(_count_pixels, map(file, every))
+        new = [Decoding(one, load, pixels) for one, pixels in zip(every, sizes, strict=True)]
+        self._waiting += new
+        self._begin()
+        return new
+
+    def _begin(self) -> None:
+        while self._waiting:
+            one = self._waiting[0]
+            if self._pixels and self._pixels + one.pixels > MOST_PIXELS:
+                break
+            self._pixels += one.pixels
+            one.future = self._threads.submit(one.load, one.source)
+            self._waiting.popleft()
+
+    @contextlib.contextmanager
+    def portion(self, upcoming: deque[Decoding[T]]) -> Iterator[list[Decoding[T]]]:
+        """Take the next images to work on together: all, or as many as half the pixels allow.
+
+        Which these are depends on their sizes alone. Let go of them at the end, when the next ones
+        are begun.
+        """
+        some = [upcoming.popleft()]
+        pixels = some[0].pixels
+        while upcoming and pixels + upcoming[0].pixels <= MOST_PIXELS // 2:
+            some.append(upcoming.popleft())
+            pixels += some[-1].pixels
+        yield some
+        self._pixels -= pixels
+        self._begin()
+
+    def close(self) -> None:
+        """End the threads; what they have not begun to decode is left."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+def _count_pixels(source: Any) -> int:
+    """Of a file, by its first bytes; 0 if it cannot be read, which loading it will explain."""
+    if not isinstance(source, str | os.PathLike | bytes | bytearray):
+        return 0
+    is_data = isinstance(source, bytes | bytearray)
+    try:
+        opened: IO[bytes] = io.BytesIO(source) if is_data else open_file(source)
+        with opened as file, Image.open(file) as image:
+            return image.width * image.height
+    except Exception:  # on broken data PIL may raise nearly anything
+        return 0
 
 
 @dataclass(frozen=True)
@@ -310,11 +401,6 @@ def are_files(images: Any) -> bool:
     )
 
 
-def decoding_threads() -> ThreadPoolExecutor:
-    """Threads that decode, as many as there is work and are useful; the caller ends them."""
-    return ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1), "fair-tta-decode")
-
-
 def image_bar(images: Any, progress: bool) -> Any:
     """A progress bar that is there at once; finished images are to be added to it."""
     total = len(images) if isinstance(images, Sized) else None
@@ -322,53 +408,45 @@ def image_bar(images: Any, progress: bool) -> Any:
 
 
 def in_turn(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatch]:
-    """Batches of `size` images, each loaded when its turn comes; none after one that fails."""
+    """Batches of `size` images, or of fewer that are large, each loaded when its turn comes; none
+    after one that fails."""
     loaded: list[Image.Image] = []
+    pixels = 0
     for index, image in enumerate(images):
         try:
             loaded.append(load(image))
         except ImageError as error:
             yield LoadedBatch(loaded, _at(index, error))
             return
-        if len(loaded) == size:
+        if not isinstance(loaded[-1], StoredFeature):
+            pixels += loaded[-1].width * loaded[-1].height
+        if len(loaded) == size or pixels >= MOST_PIXELS // 2:
             yield LoadedBatch(loaded)
-            loaded = []
+            loaded, pixels = [], 0
     if loaded:
         yield LoadedBatch(loaded)
 
 
 def ahead(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatch]:
     """The same, with one more batch in memory: the next, which threads decode meanwhile."""
-    stream, pool = enumerate(images), decoding_threads()
-
-    def submit() -> list[tuple[int, Any, Future[Image.Image]]]:
-        return [(i, image, pool.submit(load, image)) for i, image in islice(stream, size)]
-
+    stream, decoder, number = iter(images), Decoder(), count()
     try:
-        upcoming = submit()
+        upcoming = deque(decoder.submit(islice(stream, size), load))
         while upcoming:
-            loaded: list[Image.Image] = []
-            for index, image, future in upcoming:
-                try:
-                    loaded.append(_result(future, load, image))
-                except ImageError as error:
-                    wait([future for _, _, future in upcoming])
-                    yield LoadedBatch(loaded, _at(index, error))
-                    return
-            upcoming = submit()
-            yield LoadedBatch(loaded, None, [future for _, _, future in upcoming])
+            with decoder.portion(upcoming) as some:
+                loaded: list[Image.Image] = []
+                for one in some:
+                    index = next(number)
+                    try:
+                        loaded.append(one.result())
+                    except ImageError as error:
+                        wait([one.future for one in (*some, *upcoming) if one.future])
+                        yield LoadedBatch(loaded, _at(index, error))
+                        return
+                upcoming += decoder.submit(islice(stream, size - len(upcoming)), load)
+                yield LoadedBatch(loaded, None, [one.future for one in upcoming if one.future])
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _result(future: Future[Image.Image], load: Load, image: Any) -> Image.Image:
-    """What a thread has loaded; read here if the caller's filters made a warning an error there."""
-    try:
-        return future.result()
-    except ImageError as error:
-        if not isinstance(error.__cause__, Warning):
-            raise
-    return load(image)
+        decoder.close()
 
 
 def _at(index: int, error: ImageError) -> ImageError:

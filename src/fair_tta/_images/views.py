@@ -22,6 +22,7 @@ _RATIO = (3 / 4, 4 / 3)  # of a crop, width to height
 _TRIES = 10  # to find a crop that lies inside the image
 _PER_CROP = 4 * _TRIES + 1  # numbers drawn for a crop and a flip
 _DEPTH = 3  # most operations in a chain
+_PIXELS_AT_ONCE = 2**22  # of which bytes are made
 _SLACK = 1.0  # how far values of user-defined views may overshoot 0..255, as after resizing
 
 # The nine operations, given a part from -1 to 1 of the strongest and the size of the view.
@@ -141,10 +142,20 @@ class AugMix:
         ]
 
 
+def pixel_bytes(image: Image.Image) -> Iterator[bytes]:
+    """`tobytes`, a few million pixels at a time: it needs twice the memory of its result."""
+    rows = max(1, _PIXELS_AT_ONCE // image.width)
+    for top in range(0, image.height, rows):
+        is_all = rows >= image.height
+        part = image if is_all else image.crop((0, top, image.width, min(top + rows, image.height)))
+        yield part.tobytes()
+
+
 def content_generator(image: Image.Image, seed: int, use: str = "") -> np.random.Generator:
     """A generator that depends on the seed, on the size and pixels of the image, and on its use."""
     digest = blake2b(f"{use}{seed} {image.width} {image.height} ".encode(), digest_size=16)
-    digest.update(rgb(image).tobytes())
+    for part in pixel_bytes(rgb(image)):
+        digest.update(part)
     return np.random.default_rng(int.from_bytes(digest.digest(), "big"))
 
 

@@ -18,7 +18,7 @@ from fair_tta._cache import Cache
 from fair_tta._images.draw import render_batch
 from fair_tta._images.load import check_enlarged, load_image
 from fair_tta._images.stored import StoredFeature
-from fair_tta._images.views import AugMix, Views, check_arrays, content_generator
+from fair_tta._images.views import AugMix, Views, check_arrays, content_generator, pixel_bytes
 from fair_tta._linalg import unit
 from fair_tta._models.borrow import made_once
 from fair_tta._models.protocol import Backend
@@ -317,9 +317,10 @@ def pixels_at_once(size: Sequence[int], device: torch.device | None = None) -> i
 
 def image_digest(image: Image.Image | StoredFeature) -> str:
     """By which the content of a loaded image, or of a stored feature, is known."""
-    size = "feature" if isinstance(image, StoredFeature) else repr(image.size)
-    digest = blake2b(size.encode(), digest_size=16)
-    digest.update(image.tobytes())
+    is_stored = isinstance(image, StoredFeature)
+    digest = blake2b(("feature" if is_stored else repr(image.size)).encode(), digest_size=16)
+    for part in [image.tobytes()] if is_stored else pixel_bytes(image):
+        digest.update(part)
     return digest.hexdigest()
 
 

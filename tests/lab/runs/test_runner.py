@@ -205,7 +205,7 @@ def test_the_next_unit_is_decoded_while_one_is_worked_on(
         return begin(self, unit)
 
     def finished(self: Worker, unit: WorkUnit, loading: Any) -> list[ImageRows]:
-        futures.wait([*loading.values()])
+        futures.wait([one.future for one in loading])
         while len(decoded) < sum(at_begin):  # other units that are begun
             time.sleep(0.01)
         at_work.append(sorted(decoded))

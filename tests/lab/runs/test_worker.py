@@ -153,6 +153,33 @@ def test_what_is_known_is_not_done_for_pictures_that_cannot_be_read(
     assert "cannot read 'gone.png': no such file" in found[1]
 
 
+def test_large_pictures_are_worked_on_a_few_at_a_time(
+    classifier: FairTPTClassifier, pictures: list[ImageSource], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, broken = job_of(classifier, METHODS), ImageSource("x", b"nonsense")
+    asked = pictures[0], pictures[1], broken, pictures[2]
+    whole = ask(job, *asked)
+    batches: list[int] = []
+    encode = FairTPTClassifier.encode
+
+    def counted(self: Any, images: Any, **options: Any) -> Any:
+        batches.append(len(images))
+        return encode(self, images, **options)
+
+    monkeypatch.setattr(FairTPTClassifier, "encode", counted)
+    monkeypatch.setattr("fair_tta._images.load.MOST_PIXELS", 5 * 52 * 40)
+    for known in ([], [0]):
+        batches.clear()
+        found = ask(job, *asked, known=known)
+        assert batches == [2, 2, 1, 1]
+        assert found[2] == whole[2]
+        for place in (0, 1, 3):
+            for one, other in zip(found[place], whole[place], strict=True):
+                assert one.key == other.key  # type: ignore[union-attr]
+                prediction, expected = one.prediction, other.prediction  # type: ignore[union-attr]
+                assert prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-4)
+
+
 def test_large_files_are_no_pictures(
     classifier: FairTPTClassifier, pictures: list[ImageSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:

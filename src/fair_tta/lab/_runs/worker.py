@@ -11,16 +11,17 @@ with a bank, and that is what it costs. Decoding is billed to nobody.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import count
 
 import torch
 from PIL.Image import Image
 from torch import Tensor
 
 from fair_tta._cache import Cache
-from fair_tta._images.load import decoding_threads
+from fair_tta._images.load import Decoder, Decoding
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.lab._runs.bank import Bank, ImageSource, read_image
@@ -45,6 +46,7 @@ class LoadedImage:
     signature: str
 
 
+_Upcoming = deque[Decoding[LoadedImage]]
 _Encoded = tuple[Tensor, float]
 """Unit features ``[views, dim]`` of an image, and the seconds that they took."""
 
@@ -57,7 +59,7 @@ class Worker:
         self._banks: dict[int, Bank] = {}
         self._classifiers: dict[Asked, FairTPTClassifier] = {}
         self._cache = None if job.alone else Cache()  # of all questions together
-        self._threads = decoding_threads()
+        self._decoder = Decoder()
 
     def __call__(self, unit: WorkUnit) -> list[ImageRows]:
         """See `begin`."""
@@ -65,7 +67,7 @@ class Worker:
 
     def close(self) -> None:
         """End the threads; what they have not begun to decode is left."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._decoder.close()
 
     def begin(self, unit: WorkUnit) -> Callable[[], list[ImageRows]]:
         """Decode in threads while another unit is processed: this holds the images in memory.
@@ -74,47 +76,72 @@ class Worker:
         image that the model's own code fails on is left out alone. What fails with each of several
         images, or for want of memory, is not the fault of an image and is raised.
         """
-        clf = self._classifier(*unit.asked[0], unit.seed)
-        missing = unit.missing or (True,) * len(unit.images)
-        loading = {
-            place: self._threads.submit(load_source, clf, image)
-            for place, image in enumerate(unit.images)
-            if missing[place]
-        }
-        return lambda: self._finish(unit, loading)
+        is_new = all(some == frozenset(unit.asked) for some in unit.missing or ())
+        upcoming = self._submit(unit) if is_new else None
+        return lambda: self._finish(unit, upcoming)
 
-    def _finish(
-        self, unit: WorkUnit, loading: Mapping[int, Future[LoadedImage]]
-    ) -> list[ImageRows]:
+    def _submit(self, unit: WorkUnit) -> _Upcoming:
         clf = self._classifier(*unit.asked[0], unit.seed)
-        loaded: dict[int, LoadedImage] = {}
+        return deque(
+            self._decoder.submit(
+                unit.images, lambda image: load_source(clf, image), lambda image: image.source
+            )
+        )
+
+    def _finish(self, unit: WorkUnit, upcoming: _Upcoming | None) -> list[ImageRows]:
+        """Process a unit, all images together unless they are large."""
         problems: dict[int, str] = {}
-        missing = unit.missing or (frozenset(unit.asked),) * len(unit.images)
-        asked: set[Asked] = set()
-        for place in sorted(range(len(unit.images)), key=lambda i: not missing[i]):
-            if not missing[place] and not asked:
-                break  # no image that misses rows can be read
+        asked = set(unit.asked)
+        if upcoming is None:
+            asked = self._wanted(unit, problems)
+            upcoming = self._submit(unit) if asked else deque()
+        rows: list[list[StoredRow]] = [[] for _ in unit.images]
+        places = count()
+        while upcoming:
+            with self._decoder.portion(upcoming) as some:
+                loaded: dict[int, LoadedImage] = {}
+                for one in some:
+                    place = next(places)
+                    try:
+                        loaded[place] = one.result()
+                    except ImageError as error:
+                        problems[place] = str(error)
+                self._process(unit, asked, loaded, problems, rows)
+                loaded.clear()
+        return [problems.get(place) or made for place, made in enumerate(rows)]
+
+    def _wanted(self, unit: WorkUnit, problems: dict[int, str]) -> set[Asked]:
+        """What is missing for images that can be read; if it is nothing, no other is read."""
+        clf = self._classifier(*unit.asked[0], unit.seed)
+        wanted: set[Asked] = set()
+        for place, missing in enumerate(unit.missing or ()):
             try:
-                if place in loading:
-                    loaded[place] = loading[place].result()
-                else:
-                    loaded[place] = load_source(clf, unit.images[place])
-                asked |= missing[place]
+                if not missing <= wanted:
+                    load_source(clf, unit.images[place])
+                    wanted |= missing
             except ImageError as error:
                 problems[place] = str(error)
-        loaded = dict(sorted(loaded.items()))
-        rows: dict[int, list[StoredRow]] = {place: [] for place in range(len(unit.images))}
-        if asked:
-            looks = {_looks(self._job.adapters[adapter]) for _, adapter in asked}
-            encoded = {views: self._encode(clf, loaded, views, problems) for views in looks}
-            usable = {place: one for place, one in loaded.items() if place not in problems}
-            for question, adapter in (one for one in unit.asked if one in asked and usable):
-                of = encoded[_looks(self._job.adapters[adapter])]
-                made = self._predict(unit, (question, adapter), usable, of)
-                for place, row in zip(usable, made, strict=True):
-                    rows[place].append(row)
+        return wanted
+
+    def _process(
+        self,
+        unit: WorkUnit,
+        asked: set[Asked],
+        loaded: dict[int, LoadedImage],
+        problems: dict[int, str],
+        rows: list[list[StoredRow]],
+    ) -> None:
+        """Add to rows and problems those of images that are loaded."""
+        clf = self._classifier(*unit.asked[0], unit.seed)
+        looks = {_looks(self._job.adapters[adapter]) for _, adapter in asked}
+        encoded = {views: self._encode(clf, loaded, views, problems) for views in looks}
+        usable = {place: one for place, one in loaded.items() if place not in problems}
+        for question, adapter in (one for one in unit.asked if one in asked and usable):
+            of = encoded[_looks(self._job.adapters[adapter])]
+            made = self._predict(unit, (question, adapter), usable, of)
+            for place, row in zip(usable, made, strict=True):
+                rows[place].append(row)
         clf.vision.forget()  # nobody asks for these images again
-        return [problems.get(place) or made for place, made in rows.items()]
 
     def _predict(
         self,
