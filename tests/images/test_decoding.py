@@ -6,6 +6,8 @@ import io
 import threading
 import time
 import warnings
+from collections import deque
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -15,7 +17,7 @@ from checks import picture
 from PIL import Image
 
 from fair_tta import FairTPTClassifier, ImageError
-from fair_tta._images.load import ahead, are_files, in_turn, load_image
+from fair_tta._images.load import Decoder, ahead, are_files, in_turn, load_image
 
 BOTH = pytest.mark.parametrize("batches", [ahead, in_turn])
 
@@ -104,6 +106,19 @@ def test_large_images_wait_until_there_is_room(
             assert found == [[2, 2, 1], [4], [30], [1, 1]]
             assert most == [300]
     assert all(sum(some[:-1]) < 5 for some in found), "in turn a batch ends with what is too much"
+
+
+def test_images_that_are_needed_first_do_not_wait_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fair_tta._images.load.MOST_PIXELS", 100)
+    paths = large_files(tmp_path, [30, 20, 4])
+    with closing(Decoder()) as decoder:
+        later = deque(decoder.submit(paths[:1], load_image))
+        first = deque(decoder.submit(paths[1:], load_image))
+        for upcoming, widths in ((first, [20]), (first, [4]), (later, [30])):
+            with decoder.portion(upcoming) as some:
+                assert [one.result().width for one in some] == widths
 
 
 def test_large_images_have_the_answers_of_small_batches(

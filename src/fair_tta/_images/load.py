@@ -338,12 +338,14 @@ class Decoder:
 
     def _begin(self) -> None:
         while self._waiting:
-            one = self._waiting[0]
-            if self._pixels and self._pixels + one.pixels > MOST_PIXELS:
+            if self._pixels and self._pixels + self._waiting[0].pixels > MOST_PIXELS:
                 break
-            self._pixels += one.pixels
-            one.future = self._threads.submit(one.load, one.source)
-            self._waiting.popleft()
+            self._start(self._waiting[0])
+
+    def _start(self, one: Decoding[Any]) -> None:
+        self._waiting.remove(one)
+        self._pixels += one.pixels
+        one.future = self._threads.submit(one.load, one.source)
 
     @contextlib.contextmanager
     def portion(self, upcoming: deque[Decoding[T]]) -> Iterator[list[Decoding[T]]]:
@@ -357,6 +359,9 @@ class Decoder:
         while upcoming and pixels + upcoming[0].pixels <= MOST_PIXELS // 2:
             some.append(upcoming.popleft())
             pixels += some[-1].pixels
+        for one in some:
+            if one.future is None:  # others were submitted before, and are needed later
+                self._start(one)
         yield some
         self._pixels -= pixels
         self._begin()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fair_tta._identity import feature_identity
+from fair_tta._images.load import Decoder
 from fair_tta._images.stored import StoredFeature
 from fair_tta._images.vision import image_digest
 from fair_tta._io import Unlisted, images_below, printable
@@ -23,7 +25,12 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.lab._runs.bank import ImageSource, KeptBatches, read_image
 from fair_tta.lab._runs.runner import batched
-from fair_tta.lab._runs.worker import LoadedImage, encode_each, load_source
+from fair_tta.lab._runs.worker import (
+    LoadedImage,
+    encode_each,
+    loaded_portions,
+    submit_sources,
+)
 from fair_tta.lab.data._features import FeatureFile, is_feature_file, read_features
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter, check_adapter
@@ -65,13 +72,6 @@ def fit_on_images(
     labels: dict[str, list[str]] = {}
     known: list[str] = []
 
-    def loaded() -> Iterator[tuple[int, LoadedImage]]:
-        for place, image in enumerate(images):
-            try:
-                yield place, load_source(classifier, image)
-            except ImageError as error:
-                problems[place] = str(error)
-
     def encode(some: Mapping[int, LoadedImage], places: Sequence[int]) -> list[Any]:
         def make() -> Tensor:
             of = classifier.encode([some[place].image for place in places], with_views=False)
@@ -85,18 +85,22 @@ def fit_on_images(
         batches = KeptBatches(kept, feature_identity(classifier.backend, None))
     features: list[Tensor] = []
     progress(0, None)
-    for some in map(dict, batched(loaded(), classifier.batch_size)):
-        found = encode_each(some, partial(encode, some), problems)
-        used = [place for place in found if place not in problems]
-        features += [torch.stack([found[place][0] for place in used])] if used else []
-        for place in used:
-            contents.append(some[place].content)
-            digests.append(image_digest(some[place].image) if in_folds else "")
-            for attribute, value in sensitive[place].items() if sensitive else ():
-                labels.setdefault(attribute, []).append(value)
-            known += [classes[place]] if classes else []
-        classifier.vision.forget()  # nobody asks for these images again
-        progress(len(contents), None)
+    places = count()
+    with closing(Decoder()) as decoder:
+        for few in batched(images, classifier.batch_size):
+            upcoming = submit_sources(decoder, classifier, few)
+            for some in loaded_portions(decoder, upcoming, places, problems):
+                found = encode_each(some, partial(encode, some), problems)
+                used = [place for place in found if place not in problems]
+                features += [torch.stack([found[place][0] for place in used])] if used else []
+                for place in used:
+                    contents.append(some[place].content)
+                    digests.append(image_digest(some[place].image) if in_folds else "")
+                    for attribute, value in sensitive[place].items() if sensitive else ():
+                        labels.setdefault(attribute, []).append(value)
+                    known += [classes[place]] if classes else []
+                classifier.vision.forget()  # nobody asks for these images again
+                progress(len(contents), None)
 
     if not contents:
         fitted = dict(adapters)

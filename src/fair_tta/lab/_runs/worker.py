@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -81,11 +81,8 @@ class Worker:
         return lambda: self._finish(unit, upcoming)
 
     def _submit(self, unit: WorkUnit) -> _Upcoming:
-        clf = self._classifier(*unit.asked[0], unit.seed)
-        return deque(
-            self._decoder.submit(
-                unit.images, lambda image: load_source(clf, image), lambda image: image.source
-            )
+        return submit_sources(
+            self._decoder, self._classifier(*unit.asked[0], unit.seed), unit.images
         )
 
     def _finish(self, unit: WorkUnit, upcoming: _Upcoming | None) -> list[ImageRows]:
@@ -96,18 +93,8 @@ class Worker:
             asked = self._wanted(unit, problems)
             upcoming = self._submit(unit) if asked else deque()
         rows: list[list[StoredRow]] = [[] for _ in unit.images]
-        places = count()
-        while upcoming:
-            with self._decoder.portion(upcoming) as some:
-                loaded: dict[int, LoadedImage] = {}
-                for one in some:
-                    place = next(places)
-                    try:
-                        loaded[place] = one.result()
-                    except ImageError as error:
-                        problems[place] = str(error)
-                self._process(unit, asked, loaded, problems, rows)
-                loaded.clear()
+        for loaded in loaded_portions(self._decoder, upcoming, count(), problems):
+            self._process(unit, asked, loaded, problems, rows)
         return [problems.get(place) or made for place, made in enumerate(rows)]
 
     def _wanted(self, unit: WorkUnit, problems: dict[int, str]) -> set[Asked]:
@@ -278,6 +265,31 @@ def start_worker(
         raise FairTTAError(f"a worker process cannot start: {reason}")
 
     return fail
+
+
+def submit_sources(
+    decoder: Decoder, clf: FairTPTClassifier, images: Iterable[ImageSource]
+) -> _Upcoming:
+    """Begin to load images, as there is room."""
+    return deque(decoder.submit(images, lambda one: load_source(clf, one), lambda one: one.source))
+
+
+def loaded_portions(
+    decoder: Decoder, upcoming: _Upcoming, places: Iterator[int], problems: dict[int, str]
+) -> Iterator[dict[int, LoadedImage]]:
+    """Images by their places, all together unless they are large; what cannot be used becomes a
+    problem. They are let go when the next are asked for."""
+    while upcoming:
+        with decoder.portion(upcoming) as some:
+            loaded: dict[int, LoadedImage] = {}
+            for one in some:
+                place = next(places)
+                try:
+                    loaded[place] = one.result()
+                except ImageError as error:
+                    problems[place] = str(error)
+            yield loaded
+            loaded.clear()
 
 
 def load_source(clf: FairTPTClassifier, image: ImageSource) -> LoadedImage:
