@@ -18,14 +18,8 @@ from torch import Tensor
 from typing_extensions import Self
 
 from fair_tta._cache import Cache
-from fair_tta._images.load import (
-    ImageInput,
-    ahead,
-    are_files,
-    image_bar,
-    in_turn,
-    is_single_image,
-)
+from fair_tta._images.batches import ahead, are_files, in_turn
+from fair_tta._images.load import ImageInput, image_bar, is_single_image
 from fair_tta._images.stored import CHUNK, Features, are_stored, stack
 from fair_tta._images.views import AugMix
 from fair_tta._images.vision import Vision

@@ -317,9 +317,10 @@ def pixels_at_once(size: Sequence[int], device: torch.device | None = None) -> i
 
 def image_digest(image: Image.Image | StoredFeature) -> str:
     """By which the content of a loaded image, or of a stored feature, is known."""
-    is_stored = isinstance(image, StoredFeature)
-    digest = blake2b(("feature" if is_stored else repr(image.size)).encode(), digest_size=16)
-    for part in [image.tobytes()] if is_stored else pixel_bytes(image):
+    size = "feature" if isinstance(image, StoredFeature) else repr(image.size)
+    digest = blake2b(size.encode(), digest_size=16)
+    parts = [image.tobytes()] if isinstance(image, StoredFeature) else pixel_bytes(image)
+    for part in parts:
         digest.update(part)
     return digest.hexdigest()
 

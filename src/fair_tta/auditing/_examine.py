@@ -15,7 +15,8 @@ from msgspec import convert
 from PIL.Image import Image
 
 from fair_tta._identity import ORIGIN, classifier_provenance, describe_adapter, environment
-from fair_tta._images.load import image_bar, in_turn, is_single_image
+from fair_tta._images.batches import in_turn
+from fair_tta._images.load import image_bar, is_single_image
 from fair_tta.auditing import _examination as doc
 from fair_tta.auditing._document import AdapterFields, Difference, Measured
 from fair_tta.auditing._examination import Associations, ChangedImages, Examination

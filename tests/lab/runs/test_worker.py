@@ -167,7 +167,7 @@ def test_large_pictures_are_worked_on_a_few_at_a_time(
         return encode(self, images, **options)
 
     monkeypatch.setattr(FairTPTClassifier, "encode", counted)
-    monkeypatch.setattr("fair_tta._images.load.MOST_PIXELS", 5 * 52 * 40)
+    monkeypatch.setattr("fair_tta._images.batches.MOST_PIXELS", 5 * 52 * 40)
     for known in ([], [0]):
         batches.clear()
         found = ask(job, *asked, known=known)

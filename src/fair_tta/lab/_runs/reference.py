@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fair_tta._identity import feature_identity
-from fair_tta._images.load import Decoder
+from fair_tta._images.batches import Decoder
 from fair_tta._images.stored import StoredFeature
 from fair_tta._images.vision import image_digest
 from fair_tta._io import Unlisted, images_below, printable

@@ -21,7 +21,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from fair_tta._cache import Cache
-from fair_tta._images.load import Decoder, Decoding
+from fair_tta._images.batches import Decoder, Decoding
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.lab._runs.bank import Bank, ImageSource, read_image
