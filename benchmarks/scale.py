@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import csv
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -88,8 +87,8 @@ def classes(count: int, rounds: int) -> None:
         return (found / found.norm(dim=-1, keepdim=True))[None]
 
     def method(adapter: Any) -> Callable[[int], Any]:
-        one = clf.with_adapter(adapter)
-        return lambda i: one.predict_encoded(views(100 * len(jobs) + i))
+        one, first = clf.with_adapter(adapter), 100 * len(jobs)  # or methods would share gradients
+        return lambda i: one.predict_encoded(views(first + i))
 
     jobs: dict[str, Callable[[int], Any]] = {
         "tower": lambda _: backend.encode_pixels(pixels),
@@ -139,7 +138,7 @@ def audit(count: int) -> None:
         process(self, *given)
         spent[0] += time.process_time() - start
 
-    Worker._process = timed  # type: ignore[method-assign]
+    Worker._process = timed  # type: ignore[assignment,method-assign]
     with tempfile.TemporaryDirectory() as folder:
         labels = labelled(Path(folder), count)
         clf = classifier(["cat", "dog"])
@@ -211,4 +210,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -174,10 +174,13 @@ def test_large_pictures_are_worked_on_a_few_at_a_time(
         assert batches == [2, 2, 1, 1]
         assert found[2] == whole[2]
         for place in (0, 1, 3):
-            for one, other in zip(found[place], whole[place], strict=True):
-                assert one.key == other.key  # type: ignore[union-attr]
-                prediction, expected = one.prediction, other.prediction  # type: ignore[union-attr]
-                assert prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-4)
+            ours, theirs = found[place], whole[place]
+            assert isinstance(ours, list)
+            assert isinstance(theirs, list)
+            for one, other in zip(ours, theirs, strict=True):
+                assert one.key == other.key
+                expected = pytest.approx(other.prediction.probabilities, abs=1e-4)
+                assert one.prediction.probabilities == expected
 
 
 def test_large_files_are_no_pictures(
