@@ -288,7 +288,8 @@ def loaded_portions(
                     loaded[place] = one.result()
                 except ImageError as error:
                     problems[place] = str(error)
-            yield loaded
+            if loaded:
+                yield loaded
             loaded.clear()
 
 
