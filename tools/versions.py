@@ -44,17 +44,21 @@ class Form:
         built: what is built first: nothing, the wheel of the tree, or that of the sdist.
         extra: what is installed with it.
         resolution: which versions, in the words of uv.
+        also: more requirements. uv may choose the newest torchvision first, and the torch it needs.
         pytest: its options; None for `tools/smoke.py` in its place.
     """
 
     built: str = ""
     extra: str = "[test]"
     resolution: str = "highest"
+    also: tuple[str, ...] = ()
     pytest: tuple[str, ...] | None = ()
 
 
 FORMS = {
-    "lowest": Form(extra="[test-core]", resolution="lowest-direct", pytest=OLD),
+    "lowest": Form(
+        extra="[test-core]", resolution="lowest-direct", also=("torch==2.10.0",), pytest=OLD
+    ),
     "newest": Form(),
     "wheel": Form("wheel"),
     "sdist": Form("sdist"),
@@ -71,7 +75,7 @@ def commands(
     tree, own = home / "tree", home / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
     uv = [sys.executable, "-m", "uv"]
     package = f"{next((home / 'dist').glob('*.whl'))}" if form.built else "."
-    editable = [] if form.built else ["--editable"]
+    editable, wanted = [] if form.built else ["--editable"], package + form.extra
     versions = ["--resolution", form.resolution, "--python", own]
     tests = ["-m", "pytest", "-n", "2", *(form.pytest or ()), *more]
     smoke = [tree / "tools" / "smoke.py", *(f"--without={name}" for name in EXTRAS)]
@@ -79,7 +83,7 @@ def commands(
     check = f"import fair_tta; assert {place!r} in fair_tta.__file__, fair_tta.__file__"
     return [
         (tree, [*uv, "venv", "--quiet", "--python", python, home / "env"]),
-        (tree, [*uv, "pip", "install", "--quiet", *versions, *editable, package + form.extra]),
+        (tree, [*uv, "pip", "install", "--quiet", *versions, *form.also, *editable, wanted]),
         (tree, [*uv, "pip", "list", "--python", own]),
         (tree, [own, "-c", check]),
         (home if form.pytest is None else tree, [own, *(smoke if form.pytest is None else tests)]),
