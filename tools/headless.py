@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --hide-scrollbars "
     "--disable-background-networking --disable-component-update --disable-sync"
 ).split()
+# Selenium looks for drivers on the network and reports to its makers unless it is told not to.
+os.environ |= {"SE_OFFLINE": "true", "SE_AVOID_STATS": "true"}
 
 
 def missing() -> str:

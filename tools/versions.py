@@ -5,10 +5,12 @@
     python tools/versions.py wheel --python 3.13    the wheel in place of the tree
     python tools/versions.py sdist --python 3.12    the wheel and the tests of the sdist
     python tools/versions.py base --python 3.11     the wheel without extras: tools/smoke.py
+    python tools/versions.py audit --python 3.11    known holes in the lowest and the newest
 
 What else is given goes to pytest, such as `-k prompts`. Each run has a copy of the tree and an
 environment of its own, which go away at the end (`--keep FOLDER` keeps them). It needs uv, which
 finds Pythons by their number or path, and hatchling by way of build: `make versions ARGS=...`.
+`audit` installs nothing; it needs pip-audit, which asks its service about every package.
 """
 
 from __future__ import annotations
@@ -42,22 +44,28 @@ class Form:
         built: what is built first: nothing, the wheel of the tree, or that of the sdist.
         extra: what is installed with it.
         resolution: which versions, in the words of uv.
+        also: more requirements. uv may choose the newest torchvision first, and the torch it needs.
         pytest: its options; None for `tools/smoke.py` in its place.
     """
 
     built: str = ""
     extra: str = "[test]"
     resolution: str = "highest"
+    also: tuple[str, ...] = ()
     pytest: tuple[str, ...] | None = ()
 
 
 FORMS = {
-    "lowest": Form(extra="[test-core]", resolution="lowest-direct", pytest=OLD),
+    "lowest": Form(
+        extra="[test-core]", resolution="lowest-direct", also=("torch==2.10.0",), pytest=OLD
+    ),
     "newest": Form(),
     "wheel": Form("wheel"),
     "sdist": Form("sdist"),
     "base": Form("wheel", extra="", pytest=None),
 }
+FOR_USERS = ("plot", "fairlearn", "bench", "app", "ray")
+ACCEPTED = ("CVE-2025-53644",)  # OpenCV before 4.12 reads JPEG files unsafely; it reads none here
 
 
 def commands(
@@ -67,7 +75,7 @@ def commands(
     tree, own = home / "tree", home / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
     uv = [sys.executable, "-m", "uv"]
     package = f"{next((home / 'dist').glob('*.whl'))}" if form.built else "."
-    editable = [] if form.built else ["--editable"]
+    editable, wanted = [] if form.built else ["--editable"], package + form.extra
     versions = ["--resolution", form.resolution, "--python", own]
     tests = ["-m", "pytest", "-n", "2", *(form.pytest or ()), *more]
     smoke = [tree / "tools" / "smoke.py", *(f"--without={name}" for name in EXTRAS)]
@@ -75,11 +83,26 @@ def commands(
     check = f"import fair_tta; assert {place!r} in fair_tta.__file__, fair_tta.__file__"
     return [
         (tree, [*uv, "venv", "--quiet", "--python", python, home / "env"]),
-        (tree, [*uv, "pip", "install", "--quiet", *versions, *editable, package + form.extra]),
+        (tree, [*uv, "pip", "install", "--quiet", *versions, *form.also, *editable, wanted]),
         (tree, [*uv, "pip", "list", "--python", own]),
         (tree, [own, "-c", check]),
         (home if form.pytest is None else tree, [own, *(smoke if form.pytest is None else tests)]),
     ]
+
+
+def audits(home: Path, python: str) -> list[tuple[Path, list[str | Path]]]:
+    """What looks for known holes in what users may get: at the lower bounds, and now."""
+    extras = [f"--extra={extra}" for extra in FOR_USERS]
+    accepted = [f"--ignore-vuln={name}" for name in ACCEPTED]
+    found: list[tuple[Path, list[str | Path]]] = []
+    for resolution in ("lowest-direct", "highest"):
+        listed = home / f"{resolution}.txt"
+        compiled = ["pyproject.toml", *extras, "--python", python, "--output-file", listed]
+        checked = ["--no-deps", "--disable-pip", *accepted, "--requirement", listed]
+        uv = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--resolution", resolution]
+        found.append((home / "tree", [*uv, *compiled]))
+        found.append((home / "tree", [sys.executable, "-m", "pip_audit", *checked]))
+    return found
 
 
 def build(form: Form, home: Path) -> None:
@@ -97,16 +120,17 @@ def build(form: Form, home: Path) -> None:
         next((home / "unpacked").iterdir()).rename(tree)
 
 
-def run(where: Path, command: list[str | Path]) -> None:
-    """Run it there; the end if it fails."""
+def run(where: Path, command: list[str | Path], needed: bool = True) -> int:
+    """Run it there; the end if it fails and is `needed`, else its exit code."""
     print("$", *command, flush=True)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     environment.setdefault("OMP_NUM_THREADS", "1")
     for foreign in ("PYTHONPATH", "VIRTUAL_ENV"):
         environment.pop(foreign, None)
     ended = subprocess.run([*map(str, command)], cwd=where, env=environment).returncode
-    if ended:
+    if ended and needed:
         sys.exit(ended)
+    return ended
 
 
 def main() -> None:
@@ -114,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("form", choices=FORMS)
+    parser.add_argument("form", choices=[*FORMS, "audit"])
     parser.add_argument("--python", default=sys.executable, help="a number or a path")
     parser.add_argument("--keep", type=Path, help="a new folder for what is made")
     given, more = parser.parse_known_args()
@@ -122,9 +146,14 @@ def main() -> None:
     with nullcontext(given.keep) if given.keep else TemporaryDirectory() as folder:
         home = Path(folder).resolve()
         shutil.copytree(ROOT, home / "tree", ignore=shutil.ignore_patterns(*NOT_COPIED))
-        build(FORMS[given.form], home)
-        for where, command in commands(FORMS[given.form], home, given.python, more):
-            run(where, command)
+        if given.form == "audit":
+            planned = audits(home, given.python)
+        else:
+            build(FORMS[given.form], home)
+            planned = commands(FORMS[given.form], home, given.python, more)
+        failed = [run(where, command, given.form != "audit") for where, command in planned]
+    if any(failed):
+        sys.exit(1)
     print(f"{given.form}: passed in {time.monotonic() - start:.0f} s")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import errno
-import io
 import os
 import re
 import stat
@@ -117,14 +116,7 @@ def open_file(path: str | os.PathLike[str]) -> IO[bytes]:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     if not stat.S_ISREG(mode):
         raise NotRegularError(errno.EINVAL, "not a regular file", os.fspath(path))
-    return _Reader(io.FileIO(os.fspath(path), "rb"))
-
-
-class _Reader(io.BufferedReader):
-    """Allocates memory for what is there only: a damaged JPEG 2000 may ask for exabytes."""
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        return super().read(None if size is None or size > 2**30 else size)
+    return open(path, "rb")
 
 
 def walk(folder: str | os.PathLike[str], *, follow_links: bool = False) -> Iterator[str | Unlisted]:

@@ -21,7 +21,7 @@ from cli_fixtures import tiny_model as tiny_model
 
 from fair_tta import FairTPTClassifier, ImageError
 from fair_tta._images.load import load_image
-from fair_tta._io import Unlisted, open_file, walk
+from fair_tta._io import Unlisted, walk
 from fair_tta.lab._runs.job import load_backend
 from fair_tta.lab.data import find_task, read_utkface
 from fair_tta.lab.data._records import ProblemKind
@@ -209,9 +209,3 @@ def test_a_folder_that_the_disk_does_not_give(
 
     monkeypatch.setattr(os, "scandir", failing)
     assert list(walk(tmp_path)) == [Unlisted(str(tmp_path), "Input/output error")]
-
-
-def test_memory_is_taken_for_what_is_there_only(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"abcdef")
-    with open_file(tmp_path / "a") as file:
-        assert [file.read(2), file.read(2**62), file.read(2**62)] == [b"ab", b"cdef", b""]

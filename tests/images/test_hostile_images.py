@@ -1,7 +1,8 @@
-"""Images that would take all memory are refused, by every way in."""
+"""Images that would take all memory or minutes are refused, by every way in."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import struct
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
+from typing import Any, cast
 
 import families
 import pytest
@@ -18,7 +20,7 @@ from cli_fixtures import call, write_labels
 from PIL import Image
 
 from fair_tta import ImageError
-from fair_tta._images.load import MOST_ENLARGED, check_enlarged, load_image
+from fair_tta._images.load import MOST_ENLARGED, _Metered, check_enlarged, load_image
 
 TABLE = """
 [[folder]]
@@ -36,12 +38,6 @@ adapter = "zero-shot"
 
 def line(width: int, height: int) -> bytes:
     """A black PNG of one bit per pixel."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
-
     header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
     data = zlib.compress(bytes(((width + 7) // 8 + 1) * height), 9)
     return (
@@ -124,7 +120,116 @@ def test_tiles_larger_than_the_picture_count() -> None:
         load_image(tiled(65_520, kind=2))  # a text: 65520 times it is long
 
 
-def test_programs_are_no_pictures() -> None:
-    data = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
-    with pytest.raises(ImageError, match="is an EPS file, which is a program: convert it to PNG"):
+def saved(kind: str, **options: Any) -> bytes:
+    content = io.BytesIO()
+    Image.new("RGB", (8, 8), "red").save(content, kind, **options)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n",
+        b"SIMPLE  =                    T",
+        saved("PCX"), saved("TGA"), saved("ICO"), saved("IM"), saved("SGI"),
+    ],
+)  # fmt: skip
+def test_other_formats_are_never_parsed(data: bytes) -> None:
+    with pytest.raises(ImageError, match="not one of JPEG, PNG, WEBP, GIF, BMP, TIFF, AVIF, JPEG2"):
         load_image(data)
+
+
+def test_listed_formats_are_read() -> None:
+    for kind in ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "JPEG2000", "PPM", "AVIF"):
+        assert load_image(saved(kind)).size == (8, 8)
+    several = saved("MPO", save_all=True, append_images=[Image.new("RGB", (8, 8))])
+    assert load_image(several).size == (8, 8)  # as phones write
+
+
+def inserted(data: bytes, place: int, part: bytes, times: int) -> bytes:
+    return data[:place] + part * times + data[place:]
+
+
+def chunk(kind: bytes, data: bytes = b"") -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def tagged(kind: int, count: int, tag: int, size: int) -> bytes:
+    """A TIFF file of 9000 x 9000 pixels with one tag of so many values."""
+    tags = [(256, 4, 1, 9000), (257, 4, 1, 9000), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1),
+            (273, 4, 1, 8), (277, 3, 1, 1), (278, 4, 1, 1), (279, 4, 1, 64)]  # fmt: skip
+    tags = sorted([t for t in tags if t[0] != tag] + [(tag, kind, count, 500)])
+    head = b"II*\0" + struct.pack("<IH", 8, len(tags))
+    return (head + b"".join(struct.pack("<HHII", *t) for t in tags)).ljust(500 + size, b"\1")
+
+
+def scans(times: int) -> bytes:
+    """A JPEG whose last scan comes again and again: each goes over all pixels."""
+    content = io.BytesIO()
+    Image.new("L", (4000, 4000)).save(content, "JPEG", progressive=True)
+    data = content.getvalue()
+    return inserted(data, len(data) - 2, data[data.rindex(b"\xff\xda") : -2], times)
+
+
+JPEG, PNG, GIF = saved("JPEG"), saved("PNG"), saved("GIF")
+LONG = b"\xff\xe1\xff\xffExif\0\0" + bytes(65527)
+SLOW = {
+    "comments of a GIF": lambda: inserted(GIF, GIF.index(b",", 13), b"!\xfe\1a\0", 800_000),
+    "comments of a JPEG": lambda: inserted(JPEG, 2, b"\xff\xfe\0\2", 5 * 2**20),
+    "fill bytes of a JPEG": lambda: inserted(JPEG, 2, b"\xff", 20 * 2**20),
+    "EXIF of a JPEG": lambda: inserted(JPEG, 2, b"\xff\xe1\0\x09Exif\0\0a", 2**20),
+    "long EXIF of a JPEG": lambda: inserted(JPEG, 2, LONG, 300),
+    "scans of a JPEG": lambda: scans(2000),
+    "text of a PNG": lambda: inserted(PNG, PNG.index(b"IDAT") - 4, chunk(b"tEXt", b"a\0b"), 2**20),
+    "end of a PNG": lambda: inserted(PNG, PNG.index(b"IEND") - 4, chunk(b"zzZz"), 2**20),
+    "header of a PPM": lambda: b"P6\n" + b"#\n" * 2**20 + b"8 8 255\n" + bytes(192),
+    "values of a TIFF": lambda: tagged(5, 2**22, 282, 2**25),
+    "strips of a TIFF": lambda: tagged(3, 2**23, 273, 2**24),
+}  # fmt: skip
+"""Each takes PIL 4 s to hours, and is refused within a fraction of that."""
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_what_would_take_minutes_is_refused(name: str) -> None:
+    with pytest.raises(ImageError, match="would take too long to read, as it has more metadata"):
+        load_image(SLOW[name]())
+
+
+def test_comments_in_plain_text() -> None:
+    with pytest.raises(ImageError, match="is a PPM file in plain text: convert it to PNG"):
+        load_image(b"P3 8 8 255\n" + b"#\n" * 2**19 + b"0 " * 192)
+
+
+def test_metadata_of_real_files_may_be_large() -> None:
+    """Profiles, previews and depth maps have some megabytes."""
+    profile = saved("JPEG", icc_profile=bytes(4 * 2**20))
+    assert load_image(profile).size == (8, 8)
+    assert load_image(saved("PNG", icc_profile=os.urandom(2**20))).size == (8, 8)
+
+
+def sparse(path: Path, head: bytes, size: int) -> Path:
+    path.write_bytes(head)
+    os.truncate(path, size)
+    return path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="disks elsewhere may not keep holes")
+def test_files_with_holes_end_as_rows_with_a_reason(tmp_path: Path) -> None:
+    huge = sparse(tmp_path / "a.webp", b"RIFF\xff\xff\xff\xffWEBPVP8 ", 60 * 2**30)
+    text = r"has 64424509440 bytes, more than 512 MiB: make it smaller"
+    with pytest.raises(ImageError, match=text):
+        load_image(huge)
+    with huge.open("rb") as file, pytest.raises(ImageError, match=text):
+        load_image(file)
+    sparse(tmp_path / "b.jpg", JPEG[:2], 2**29)
+    (tmp_path / "c.gif").write_bytes(SLOW["comments of a GIF"]())
+    (tmp_path / "d.png").write_bytes(PNG)
+    out = call("predict", str(tmp_path), "--json", "--targets", "cat,dog", "--adapter", "zero-shot",
+               "--model", "miniature", code=4)  # fmt: skip
+    errors = [json.loads(row)["error"] for row in out.stdout.splitlines()]
+    assert [bool(error) for error in errors] == [True, True, True, False]
+
+
+def test_memory_is_taken_for_what_is_there_only() -> None:
+    with _Metered(cast(io.RawIOBase, io.BytesIO(b"abcdef"))) as file:
+        assert [file.read(2), file.read(2**62), file.read(2**62)] == [b"ab", b"cdef", b""]

@@ -447,7 +447,7 @@ def test_file_that_is_no_image(tmp_path: Path) -> None:
     path.write_text("not a picture")
     text = refusal(path)
     assert repr(str(path)) in text
-    assert "not an image format that PIL knows" in text
+    assert "not one of JPEG, PNG" in text
     assert "Convert it to PNG" in text
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import math
 import shutil
 import warnings
 from collections.abc import Callable
@@ -10,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import hostile_models
 import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
@@ -61,9 +64,12 @@ def test_a_text_tower_in_another_precision() -> None:
 @pytest.mark.parametrize("make", [transformers_clip, open_clip_clip])
 def test_a_logit_scale_that_is_damaged(make: Callable[[], tuple[Any, Any]]) -> None:
     model, whole = make()
-    model.logit_scale.data.fill_(1e9)
-    with pytest.raises(ModelError, match=r"^the logit scale of .*CLIP.* is too large .*, or pass"):
-        classify(whole)
+    for value in (710.0, 1e9):
+        model.logit_scale.data.fill_(value)
+        with pytest.raises(
+            ModelError, match=r"^the logit scale of .*LIP.* is too large .*, or pass"
+        ):
+            classify(whole)
 
 
 @pytest.mark.parametrize("make", [transformers_clip, open_clip_clip])
@@ -94,6 +100,22 @@ def test_too_little_memory_for_what_an_image_processor_makes(
     monkeypatch.setattr(type(clf.backend), "encode_images", fail)
     with pytest.raises(ModelError, match=r"not enough memory .* smaller `batch_size`, and look at"):
         clf.with_adapter("zero-shot").predict(picture())
+
+
+def test_sizes_that_would_take_all_memory(tmp_path: Path) -> None:
+    model, (_, (images, tokenizer)) = transformers_clip()
+    for name, size in (("crop_size", {"height": 200_000, "width": 32}), ("size", math.inf)):
+        made = copy.copy(images)
+        setattr(made, name, size)
+        with pytest.raises(ModelError, match=r"CLIPModel has '\w+': \w+, which is more than 4096"):
+            classify((model, (made, tokenizer)))
+    folder = hostile_models.save_open_clip(tmp_path / "a", vision={"image_size": 200_000})
+    with pytest.raises(ModelError, match="has 'image_size': 200000, which is more than 4096"):
+        classify(folder)
+    folder = hostile_models.save_open_clip(tmp_path / "b")
+    hostile_models.write(folder / "open_clip_config.json", preprocess_cfg={"size": [200_000, 9]})
+    with pytest.raises(ModelError, match="has 'size': 200000, which is more than 4096"):
+        classify(folder)
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("full"), RuntimeError("odd picture")])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import smoke
-from versions import EXTRAS, FORMS, commands, run
+from versions import EXTRAS, FORMS, ROOT, commands, run
 
 
 @pytest.fixture
@@ -33,7 +33,10 @@ def test_every_form_has_a_python_of_its_own(home: Path) -> None:
 def test_lowest_takes_the_lower_bounds_of_the_tree(home: Path) -> None:
     _, install, _, where, tests = words("lowest", home, "-k", "prompts")
     assert "--resolution lowest-direct" in install
-    assert install.endswith("--editable .[test-core]")
+    (also,) = FORMS["lowest"].also
+    assert install.endswith(f"{also} --editable .[test-core]")
+    bound = also.replace("==", ">=").removesuffix(".0")
+    assert f'"{bound}"' in (ROOT / "pyproject.toml").read_text("utf-8")
     assert repr(str(home / "tree")) in where
     assert "-W ignore::DeprecationWarning" in tests
     assert tests.endswith("-k prompts")

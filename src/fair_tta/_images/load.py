@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 from collections.abc import Mapping, Sized
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -46,10 +46,41 @@ _TURNS = {
 }
 MOST_ENLARGED = 2**24
 """Pixels that preprocessing may make of an image by enlarging it: as many as a photo has."""
+_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")
+_MOST_BYTES = 2**29  # twice what PIL's limit of pixels takes in RGB
+# What PIL may read, at most, before an image's size is known; its time may be quadratic in it.
+_MOST_METADATA, _MOST_PARTS = 2**23, 10_000
+_MOST_READS = 2**19  # of pixels: some decoders are written in Python
+_MOST_SCANNED = 2**32  # pixels of a JPEG, counted once for each of its scans
+_SCAN = b"\xff\xda"
 
 
 class _NotAnImageError(Exception):
     """The message continues a sentence that begins with a description of the input."""
+
+
+class _Metered(io.BufferedReader):
+    """A file that ends with an error before it keeps PIL busy for minutes."""
+
+    metadata, parts, scanned, pixels = _MOST_METADATA, _MOST_PARTS, _MOST_SCANNED, 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        # takes memory for what is there only: a damaged JPEG 2000 may ask for exabytes
+        data = super().read(None if size is None or size > 2**30 else size)
+        self.metadata -= 0 if size == -1 else len(data)  # WebP and AVIF are read as a whole
+        self.parts -= 1
+        self.scanned -= self.pixels * data.count(_SCAN) if self.pixels else 0
+        if min(self.metadata, self.parts, self.scanned) < 0:
+            raise _NotAnImageError(
+                "would take too long to read, as it has more metadata, parts or scans than images "
+                "have: convert it to PNG"
+            )
+        return data
+
+    def decode(self, image: Image.Image) -> None:
+        """From now on pixels are read, some of them several times."""
+        self.metadata, self.parts = 16 * _MOST_BYTES, _MOST_READS
+        self.pixels = image.width * image.height if image.format in ("JPEG", "MPO") else 0
 
 
 def load_image(image: ImageInput) -> Image.Image:
@@ -66,9 +97,10 @@ def load_image(image: ImageInput) -> Image.Image:
       If both ends could be the channels, as in 3x5x3, numpy is read as HWC and torch as CHW.
     * Array values: bool, uint8, uint16 (65535 becomes 255), other integers in 0..255, or floats
       in 0..1. Other floats are refused: they mean a normalised tensor or unscaled pixels.
-    * Files above `PIL.Image.MAX_IMAGE_PIXELS` are refused; a PIL image you opened yourself is not.
-    * Paths of pipes, sockets and devices are refused, as reading them may never end; so are EPS
-      files, which are programs.
+    * Files are JPEG, PNG, WebP, GIF, BMP, TIFF, AVIF, JPEG 2000 or PPM. Those above
+      `PIL.Image.MAX_IMAGE_PIXELS` or 512 MiB are refused, and those with more metadata or scans
+      than images have; a PIL image you opened yourself is not.
+    * Paths of pipes, sockets and devices are refused, as reading them may never end.
     """
     if isinstance(image, os.PathLike):
         image = os.fsdecode(image)
@@ -124,6 +156,7 @@ def _read(image: Any) -> Image.Image:
         return _from_file(io.BytesIO(bytes(image)))
     if callable(getattr(image, "read", None)):
         with contextlib.suppress(AttributeError, OSError):  # a stream has only what is left of it
+            _check_bytes(image.seek(0, os.SEEK_END))
             image.seek(0)
         data = image.read()
         if not isinstance(data, _Bytes):
@@ -169,28 +202,36 @@ def _explain(error: Exception) -> str:
     if isinstance(error, Image.DecompressionBombError):
         return f"{error} Shrink it, or raise PIL.Image.MAX_IMAGE_PIXELS if you trust it"
     if isinstance(error, UnidentifiedImageError):
-        return "not an image format that PIL knows, or damaged. Convert it to PNG, or get it again"
+        return f"not one of {', '.join(_FORMATS)}, or damaged. Convert it to PNG, or get it again"
     reason = getattr(error, "strerror", None) or error
     return f"{reason} ({type(error).__name__}). If it is damaged or cut short, get it again"
 
 
+def _check_bytes(size: int) -> None:
+    if size > _MOST_BYTES:
+        raise _NotAnImageError(
+            f"has {size} bytes, more than {_MOST_BYTES >> 20} MiB: make it smaller"
+        )
+
+
 def _from_file(file: IO[bytes]) -> Image.Image:
-    try:
-        opened = Image.open(file)
-    except UnidentifiedImageError as error:
-        if file.seek(0, os.SEEK_END) == 0:
-            raise _NotAnImageError("is empty (0 bytes): get it again") from error
-        raise
-    with opened:
-        if opened.format == "EPS":
-            raise _NotAnImageError("is an EPS file, which is a program: convert it to PNG")
+    size = file.seek(0, os.SEEK_END)
+    if size == 0:
+        raise _NotAnImageError("is empty (0 bytes): get it again")
+    _check_bytes(size)
+    raw = cast(io.RawIOBase, file)  # any file that can seek will do
+    with _Metered(raw) as metered, Image.open(metered, formats=_FORMATS) as opened:
+        if opened.tile and opened.tile[0][0] == "ppm_plain":  # quadratic in its comments
+            raise _NotAnImageError("is a PPM file in plain text: convert it to PNG")
         limit = Image.MAX_IMAGE_PIXELS  # PIL itself only warns up to twice the limit
         tags = getattr(opened, "tag_v2", {})  # tiles of a TIFF may be larger than the image
         tile = [edge if isinstance(edge, int) else 0 for edge in (tags.get(322), tags.get(323))]
         for width, height in (opened.size, tile):
             if limit is not None and width * height > limit:
-                size = f"{width} x {height}"
-                raise Image.DecompressionBombError(f"{size} pixels exceed the limit of {limit}.")
+                raise Image.DecompressionBombError(
+                    f"{width} x {height} pixels exceed the limit of {limit}."
+                )
+        metered.decode(opened)
         return _from_pil(opened)
 
 

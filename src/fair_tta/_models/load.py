@@ -16,7 +16,13 @@ from fair_tta._models.open_clip import OpenClipBackend
 from fair_tta._models.protocol import Backend
 from fair_tta._models.stored import no_images, sees_images
 from fair_tta._models.transformers import TransformersBackend, is_text_tower
-from fair_tta._models.untrusted import check_folder, find, load_open_clip_string, source_of
+from fair_tta._models.untrusted import (
+    check_folder,
+    check_sizes,
+    find,
+    load_open_clip_string,
+    source_of,
+)
 from fair_tta.errors import FairTTAError, ModelError, near
 from fair_tta.miniature._model import FOLDER
 
@@ -172,6 +178,8 @@ def _from_transformers(model: Any, processor: Any) -> Backend:
             "`processor` should be a transformers processor with image_processor and tokenizer, "
             f"or (image_processor, tokenizer) (got {_describe(processor)})."
         )
+    if hasattr(image_processor, "to_dict"):
+        check_sizes(type(model).__name__, image_processor.to_dict())
     return TransformersBackend(model, image_processor, tokenizer)
 
 

@@ -57,6 +57,9 @@ _SETTINGS = ("config", "index", "special_tokens_map")
 _ARGUMENTS = ("tokenizer_config", "processor_config", "special_tokens_map")
 _PLAIN_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 
+_SIZE_KEY = re.compile(r"(\w+_)?(size|edge|height|width|patches)")
+_MOST_PIXELS = 4096  # wide or high; also of patches
+
 _FOLDER, _HUB = "local-dir:", "hf-hub:"
 _CONFIG = "open_clip_config.json"
 _TOKENIZER_SETTINGS = ("clean", "language", "reduction_mask", "strip_sep_token")
@@ -147,6 +150,18 @@ def _settings(content: Any) -> Iterator[tuple[str, Any]]:
             waiting.extend(value)
 
 
+def check_sizes(name: str, settings: Any) -> None:
+    """Raise `ModelError` if an image processor with these settings makes images of gigabytes."""
+    for key, value in _settings(settings):
+        for size in value if isinstance(value, list | tuple) else [value]:
+            is_size = isinstance(size, int | float) and _SIZE_KEY.fullmatch(key)
+            if is_size and not size <= _MOST_PIXELS:
+                raise ModelError(
+                    f"the image processor of {name} has {key!r}: {size}, which is more than "
+                    f"{_MOST_PIXELS}: its images would take gigabytes, so it may be damaged."
+                )
+
+
 def _check_files(name: str, folder: Path) -> None:
     """Refuse pipes and devices: reading them may never end."""
     for path in [*folder.glob("*"), *folder.glob("*/*")]:
@@ -221,7 +236,9 @@ def _checked(name: str, architecture: str) -> tuple[dict[str, Any], dict[str, An
         config = _read_json(name, here / _CONFIG)
     else:
         config = open_clip.get_model_config(architecture)
+    check_sizes(name, config.get("preprocess_cfg"))
     config = config.get("model_cfg", config)
+    check_sizes(name, {"image_size": config["vision_cfg"].get("image_size")})
     text, vision = dict(config["text_cfg"]), dict(config["vision_cfg"])
     # weights of towers that lie elsewhere are never needed: a model without its own is refused
     tower = vision.get("timm_model_name")
