@@ -18,6 +18,7 @@ some 800. `share-balance:overall=labels` has 100 of them, and one row states the
 from __future__ import annotations
 
 import argparse
+import textwrap
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ from fair_tta.lab.data import DEFAULT_AGES, MAIN_TASKS, PAPER_TASKS, BenchmarkTa
 from fair_tta.methods._cross_fit import FOLDS
 from fair_tta.methods._registry import ADAPTERS, parse_adapter
 
+SUMMARISED = ("association-correction", "logit-balance", "share-balance", "balanced-head")
 VARIANTS = ("orthcali:lam=0", "umfc:perceived=true", "share-balance:overall=labels")
 LABELS = {"share-balance:overall=labels": 100}  # classes that a fit has; all of its images if None
 FIRST = "zero-shot"
@@ -277,17 +279,16 @@ def overview(questions: Mapping[str, tuple[Question, Audit]]) -> str:
     rows = []
     for title, (question, found) in questions.items():
         levels = [f"{100 * found.estimate(metric).value:.1f}" for metric in list(SHOWN)[:3]]
-        shown = [verdict(found, name) for name in ("association-correction", "logit-balance")]
+        shown = [verdict(found, name) if name in found.runs else "not run" for name in SUMMARISED]
         rows.append([title, cell_text(question), f"{question.association():.2f}", *levels, *shown])
-    head = ["task", "n of every cell", "Cramer's V", "accuracy", "WGA", "typical gap",
-            "association-correction", "logit-balance"]  # fmt: skip
+    head = ["task", "n of every cell", "Cramer's V", "accuracy", "WGA", "typical gap", *SUMMARISED]
     return table(head, rows)
 
 
 def not_run_text(not_run: Mapping[str, str]) -> str:
     """Methods that were not run, and why."""
-    lines = [f"- `{name}`: {why.partition(' (nearest')[0]}" for name, why in not_run.items()]
-    return "\n".join(lines) or "None."
+    lines = (f"- `{name}`: {why.partition(' (nearest')[0]}" for name, why in not_run.items())
+    return "\n".join(textwrap.fill(line, 100, subsequent_indent="  ") for line in lines) or "None."
 
 
 def report(questions: Iterator[Question]) -> dict[str, str]:
@@ -299,9 +300,8 @@ def report(questions: Iterator[Question]) -> dict[str, str]:
         found = compared(question, answers)
         seen[question.title] = question, found
         not_run |= left
-        blocks[question.title.replace("_", "-").lower()] = (
-            f"n = {len(question.truth):,}: {cell_text(question)}.\n\n{method_table(found)}"
-        )
+        counts = textwrap.fill(f"n = {len(question.truth):,}: {cell_text(question)}.", 100)
+        blocks[question.title.replace("_", "-").lower()] = f"{counts}\n\n{method_table(found)}"
         print(f"## {question.title}\n\n{list(blocks.values())[-1]}\n", flush=True)
     if not seen:
         raise SystemExit("Nothing was found to run on.")
