@@ -46,8 +46,8 @@ PARTS = {
     "tradeoff": tradeoff,
     "cost": cost,
 }
-FURTHER = ("orthcali:lam=0", "fair-tpt+orthcali:lam=0")
-"""Settings beside the defaults of every method of the library."""
+FURTHER = ("orthcali:lam=0", "fair-tpt+orthcali:lam=0", "share-balance:overall=labels")
+"""Settings beside the defaults of every method that needs no setting."""
 
 
 def parsed() -> argparse.Namespace:
@@ -56,7 +56,8 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--part", nargs="+", choices=PARTS, default=[*PARTS])
     parser.add_argument("--tasks", nargs="+", choices=QUESTIONS, default=[*QUESTIONS])
-    parser.add_argument("--adapters", nargs="+", default=[*ADAPTERS, *FURTHER])
+    every = [name for name, kind in ADAPTERS.items() if not kind().needs.setting]
+    parser.add_argument("--adapters", nargs="+", default=[*every, *FURTHER])
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--pictures", type=int, default=720, help="of each seed")
     parser.add_argument("--with-views", type=int, default=144, help="of them, with all views")
@@ -111,15 +112,21 @@ def _run(options: argparse.Namespace) -> None:
         ]
         for name, step in track(steps, part, console=console, disable=not steps):
             try:
-                done[name] = step()
+                done[name] = _with_others(done.get(name), step())
             except FairTTAError as error:
                 done[name] = {"problem": str(error)}
                 console.print(f"{part}: {name}: {error}")
             _save(found, options.out)
 
 
+def _with_others(before: dict[str, Any] | None, made: dict[str, Any]) -> dict[str, Any]:
+    """Costs are relative to a plain call that takes turns, so those of other methods stay."""
+    if before is None or "times_plain" not in made:
+        return made
+    return {**before, "times_plain": {**before["times_plain"], **made["times_plain"]}}
+
+
 def _is_done(entry: dict[str, Any] | None, run: Run) -> bool:
-    """Costs are measured in turns, so a new method means all of them again."""
     if entry is None or "problem" in entry:
         return False
     if "times_plain" not in entry:

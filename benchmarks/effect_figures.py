@@ -81,7 +81,7 @@ def concatenated(parts: Sequence[Answers]) -> Answers:
 
 
 def fitted(adapter, clf, reference: Pictures):
-    """The method, fitted if it has to be, with the sensitive labels if it wants them."""
+    """The method, fitted if it has to be, with the labels that it wants."""
     if not adapter.needs.reference:
         return adapter
     features = reference.features[:, :1]
@@ -90,6 +90,8 @@ def fitted(adapter, clf, reference: Pictures):
         if adapter.needs.labels:
             labels = {name: reference.sensitive[name] for name in clf.sensitive}
             return adapter.fit_encoded(clf, features, labels)
+        if adapter.needs.class_labels:
+            return adapter.fit_encoded(clf, features, reference.truth)
         return adapter.fit_encoded(clf, features)
 
 

@@ -11,12 +11,14 @@ that its README names: `CelebA/metadata.feather`, `CelebA/CLIP_ViT-B-16_embeddin
 Text features come from the same checkpoints, which are downloaded unless they are there.
 
 Methods are those of the registry. One that is fitted is cross-fitted: each image is answered by one
-of five fits, none of which has seen it; labels for a fit come from the images of the other folds.
+of five fits, none of which has seen it; labels for a fit come from the images of the other folds,
+some 800. `share-balance:overall=labels` has 100 of them, and one row states the true class shares.
 """
 
 from __future__ import annotations
 
 import argparse
+import textwrap
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +36,9 @@ from fair_tta.lab.data import DEFAULT_AGES, MAIN_TASKS, PAPER_TASKS, BenchmarkTa
 from fair_tta.methods._cross_fit import FOLDS
 from fair_tta.methods._registry import ADAPTERS, parse_adapter
 
-VARIANTS = ("orthcali:lam=0", "umfc:perceived=true")  # beside the defaults
+SUMMARISED = ("association-correction", "logit-balance", "share-balance", "balanced-head")
+VARIANTS = ("orthcali:lam=0", "umfc:perceived=true", "share-balance:overall=labels")
+LABELS = {"share-balance:overall=labels": 100}  # classes that a fit has; all of its images if None
 FIRST = "zero-shot"
 SHOWN = {  # 1 where more is better
     "accuracy": ("accuracy", 1),
@@ -186,9 +190,12 @@ def answers_of(question: Question, name: str) -> list[str]:
     found = [""] * len(stored)
     for fold in range(FOLDS):
         seen, own = np.flatnonzero(of_fold != fold), np.flatnonzero(of_fold == fold)
-        labels = {}
+        labels: dict[str, Any] = {}
         if method.needs.labels:
             labels["sensitive_labels"] = [question.values[i] for i in seen]
+        if method.needs.class_labels:
+            some = enumerate(seen[: LABELS.get(name)])
+            labels["labels"] = {place: question.truth[i] for place, i in some}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallReferenceWarning)
             fitted = method.fit(question.classifier, Features(stored[seen]), **labels)  # type: ignore[attr-defined]
@@ -215,7 +222,9 @@ def _predicted(question: Question, method: Any, places: list[int]) -> list[str]:
 def methods_of(question: Question) -> tuple[dict[str, list[str]], dict[str, str]]:
     """Answers by method, and why others were not run."""
     found, not_run = {}, {}
-    for name in (*ADAPTERS, *VARIANTS):
+    n = Counter(question.truth)
+    shares = ";".join(f"{t}={n[t] / len(question.truth):.3f}" for t in question.classifier.targets)
+    for name in (*ADAPTERS, *VARIANTS, f"share-balance:overall={shares}"):
         needs = parse_adapter(name).needs
         if needs.views or needs.pixels or needs.prompt_gradient:
             continue  # features of one view are not enough
@@ -270,17 +279,16 @@ def overview(questions: Mapping[str, tuple[Question, Audit]]) -> str:
     rows = []
     for title, (question, found) in questions.items():
         levels = [f"{100 * found.estimate(metric).value:.1f}" for metric in list(SHOWN)[:3]]
-        shown = [verdict(found, name) for name in ("association-correction", "logit-balance")]
+        shown = [verdict(found, name) if name in found.runs else "not run" for name in SUMMARISED]
         rows.append([title, cell_text(question), f"{question.association():.2f}", *levels, *shown])
-    head = ["task", "n of every cell", "Cramer's V", "accuracy", "WGA", "typical gap",
-            "association-correction", "logit-balance"]  # fmt: skip
+    head = ["task", "n of every cell", "Cramer's V", "accuracy", "WGA", "typical gap", *SUMMARISED]
     return table(head, rows)
 
 
 def not_run_text(not_run: Mapping[str, str]) -> str:
     """Methods that were not run, and why."""
-    lines = [f"- `{name}`: {why.partition(' (nearest')[0]}" for name, why in not_run.items()]
-    return "\n".join(lines) or "None."
+    lines = (f"- `{name}`: {why.partition(' (nearest')[0]}" for name, why in not_run.items())
+    return "\n".join(textwrap.fill(line, 100, subsequent_indent="  ") for line in lines) or "None."
 
 
 def report(questions: Iterator[Question]) -> dict[str, str]:
@@ -292,9 +300,8 @@ def report(questions: Iterator[Question]) -> dict[str, str]:
         found = compared(question, answers)
         seen[question.title] = question, found
         not_run |= left
-        blocks[question.title.replace("_", "-").lower()] = (
-            f"n = {len(question.truth):,}: {cell_text(question)}.\n\n{method_table(found)}"
-        )
+        counts = textwrap.fill(f"n = {len(question.truth):,}: {cell_text(question)}.", 100)
+        blocks[question.title.replace("_", "-").lower()] = f"{counts}\n\n{method_table(found)}"
         print(f"## {question.title}\n\n{list(blocks.values())[-1]}\n", flush=True)
     if not seen:
         raise SystemExit("Nothing was found to run on.")

@@ -283,12 +283,14 @@ class FairTPTClassifier:
             return np.array(list(self.predict(images).probabilities.values()))
         if isinstance(images, Features):
             compare(images, self.task)
+            # filled in: many small arrays that stay would keep large ones from being freed
+            found, done = np.empty((len(images), len(self.targets))), 0
             with image_bar(images, progress) as bar:
-                parts = []
                 for chunk in images.chunks():
-                    parts.append(self._probabilities(chunk))
+                    found[done : done + len(chunk)] = self._probabilities(chunk)
+                    done += len(chunk)
                     bar.update(len(chunk))
-            return np.concatenate(parts)
+            return found
         stream = self._stream(checked_images(images), progress)
         rows = [list(p.probabilities.values()) for p in stream]
         return np.array(rows, dtype=np.float64).reshape(-1, len(self.targets))

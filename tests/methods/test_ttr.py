@@ -16,6 +16,7 @@ from fair_tta import FairTPTClassifier, FairTTAError, ZeroShot
 from fair_tta._models import TransformersBackend
 from fair_tta._models.protocol import Backend
 from fair_tta.methods import TTR
+from fair_tta.methods._field.ttr import NOT_EPISODIC
 
 TARGETS, TEMPLATE = ["cat", "black dog"], "a photo of a {}."
 
@@ -57,7 +58,8 @@ def test_the_segment_is_that_of_brute_force(seed: int) -> None:
     means = [patches[cut == place].mean(0) @ general for place in {*cut.tolist()}]
     chosen = [*{*cut.tolist()}][int(np.argmin(means))]
     mask = np.kron((cut == chosen).reshape(2, 4), np.ones((8, 8)))
-    found = TTR("bird").segment(*map(torch.from_numpy, (pixels, patches, general)))
+    tensors = map(torch.from_numpy, (pixels[None], patches[None], general))
+    (found,) = TTR("bird").segment(*tensors)  # type: ignore[arg-type]
     np.testing.assert_allclose(found.numpy(), pixels * mask)
     assert 0 < mask.mean() < 1
 
@@ -67,7 +69,7 @@ def test_the_answer_is_that_of_the_segment() -> None:
     backend: Any = clf.backend
     pixels = backend.preprocess([image])
     general = backend.encode_text(backend.tokenize(["a photo of a bird."]))[0]
-    kept = TTR("bird").segment(pixels[0], backend.encode_patches(pixels)[0], general)
+    (kept,) = TTR("bird").segment([pixels[0]], [backend.encode_patches(pixels)[0]], general)
     v = backend.encode_pixels(kept[None]).double().numpy()[0]
     texts = backend.encode_text(backend.tokenize([f"a photo of a {y}." for y in TARGETS]))
     t = texts.double().numpy()
@@ -86,17 +88,44 @@ def test_one_segment_is_the_whole_image() -> None:
 def test_equal_patches_are_one_segment() -> None:
     pixels = torch.ones(3, 16, 16)
     for sigma in (0.0, 0.72):
-        kept = TTR("bird", sigma=sigma).segment(pixels, torch.ones(4, 5), torch.ones(5))
+        (kept,) = TTR("bird", sigma=sigma).segment([pixels], [torch.ones(4, 5)], torch.ones(5))
         assert torch.equal(kept, pixels)
 
 
 def test_more_segments_than_patches() -> None:
     patches = torch.eye(4)
-    kept = TTR("bird", segments=9, sigma=0).segment(
-        torch.ones(3, 4, 4), patches, -torch.arange(4.0)
+    (kept,) = TTR("bird", segments=9, sigma=0).segment(
+        [torch.ones(3, 4, 4)], [patches], -torch.arange(4.0)
     )
     assert kept[0].sum() <= 8  # one or two patches of four pixels: three dimensions of four
     assert kept[0, 2:, 2:].sum() == 4
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_queue_groups_the_patches_of_several_images(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    patches, general = generator.normal(size=(2, 4, 12)), generator.normal(size=12)
+    patches += 2 * generator.normal(size=(3, 12))[generator.integers(0, 3, (2, 4))]
+    pixels, every = generator.normal(size=(2, 3, 16, 16)), patches.reshape(8, 12)
+    _, vectors = np.linalg.eigh(every.T @ every)
+    cuts = np.array(best_cut(smoothed(every @ vectors[:, -3:], 0.72), 3)).reshape(2, 4)
+    tensors: Any = map(torch.from_numpy, (pixels, patches, general))
+    found = TTR("bird", queue=2).segment(*tensors)
+    for image, own, cut, kept in zip(pixels, patches, cuts, found, strict=True):
+        means = {place: own[cut == place].mean(0) @ general for place in {*cut.tolist()}}
+        chosen = min(means, key=lambda place: means[place])
+        mask = np.kron((cut == chosen).reshape(2, 2), np.ones((8, 8)))
+        np.testing.assert_allclose(kept.numpy(), image * mask)
+
+
+def test_a_queue_is_marked_as_not_episodic() -> None:
+    images = [picture(seed) for seed in range(3)]
+    clf = classifier(adapter=TTR("bird"))
+    assert not any(p.warnings for p in clf.predict(images))
+    found = clf.with_adapter("ttr:subject=bird,queue=2").predict(images)
+    assert all(p.warnings == (NOT_EPISODIC,) for p in found)
+    alone = clf.predict(images[2]).probabilities
+    assert found[2].probabilities == pytest.approx(alone, abs=1e-5), "the last is left alone"
 
 
 def test_what_is_refused() -> None:
@@ -106,6 +135,8 @@ def test_what_is_refused() -> None:
         classifier(adapter="ttr:segments=2")
     with pytest.raises(FairTTAError, match=r"`segments` should be .*\(got 0\)"):
         TTR("bird", segments=0)
+    with pytest.raises(FairTTAError, match=r"`queue` should be .*\(got 0\)"):
+        TTR("bird", queue=0)
     with pytest.raises(FairTTAError, match=r"`sigma` should be a number from 0 on \(got -1\)"):
         TTR("bird", sigma=-1)
     with pytest.raises(FairTTAError, match=r"`subject` should be a phrase \(got 3\)"):

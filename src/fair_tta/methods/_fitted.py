@@ -358,12 +358,9 @@ class FitsImages(FittedMethod):
         return self._fit(classifier, encoded(classifier, images, progress))
 
     def fit_encoded(self, classifier: EncodesImages, features: Any) -> Self:
-        """`fit` from features: stored ones, or those of `FairTPTClassifier.encode`.
+        """`fit` from features, ``[images, dim]`` or ``[images, views, dim]``, or such batches.
 
-        Args:
-            classifier: whose model and prompts it is for.
-            features: ``[images, dim]`` or ``[images, views, dim]``, of any length, of which the
-                first view counts, or such batches.
+        They are stored ones, or those of `FairTPTClassifier.encode`; of views the first counts.
         """
         return self._fit(classifier, _as_batches(features))
 
@@ -395,18 +392,11 @@ class FitsLabelledImages(FittedMethod):
         return self._fit(classifier, features, sensitive_labels, expected)
 
     def fit_encoded(
-        self,
-        classifier: EncodesImages,
-        features: Any,
-        sensitive_labels: SensitiveLabels,
+        self, classifier: EncodesImages, features: Any, sensitive_labels: SensitiveLabels
     ) -> Self:
-        """`fit` from features: stored ones, or those of `FairTPTClassifier.encode`.
+        """`fit` from features, ``[images, dim]`` or ``[images, views, dim]``, or such batches.
 
-        Args:
-            classifier: whose model and prompts it is for.
-            features: ``[images, dim]`` or ``[images, views, dim]``, of any length, of which the
-                first view counts, or such batches.
-            sensitive_labels: as for `fit`.
+        They are stored ones, or those of `FairTPTClassifier.encode`; of views the first counts.
         """
         return self._fit(classifier, _as_batches(features), sensitive_labels)
 
@@ -440,18 +430,11 @@ class FitsClassLabels(FittedMethod):
         return self._fit(classifier, features, expected=expected, class_labels=labels)
 
     def fit_encoded(
-        self,
-        classifier: EncodesImages,
-        features: Tensor | Iterable[Tensor],
-        labels: ClassLabels | None = None,
+        self, classifier: EncodesImages, features: Any, labels: ClassLabels | None = None
     ) -> Self:
-        """`fit` from the features of `FairTPTClassifier.encode`.
+        """`fit` from features, ``[images, dim]`` or ``[images, views, dim]``, or such batches.
 
-        Args:
-            classifier: whose model and prompts it is for.
-            features: ``[images, views, dim]``, of any length, of which the first view counts, or
-                such batches.
-            labels: as for `fit`.
+        They are stored ones, or those of `FairTPTClassifier.encode`; of views the first counts.
         """
         return self._fit(classifier, _as_batches(features), class_labels=labels)
 

@@ -227,3 +227,13 @@ def test_usage(place: Path) -> None:
         result = call(*arguments, code=2, columns=300)
         assert text in result.stderr, arguments
     assert not (place / "nothing").exists()
+
+
+@pytest.mark.filterwarnings("always::fair_tta.FeatureMismatchWarning")
+def test_features_of_another_model_are_a_note(place: Path, tmp_path: Path) -> None:
+    strange = np.random.default_rng(0).normal(size=(60, 64))
+    np.savez(tmp_path / "other.npz", features=strange, ids=[f"{i}.png" for i in range(60)])
+    text = ("--text-features", str(place / "text.npz"))
+    found = call("predict", "--features", str(tmp_path / "other.npz"), *text, *NAMED, "--csv")
+    assert "Note: `features` point elsewhere than the text features" in found.stderr
+    assert "point elsewhere" not in call("predict", *stored(place), *NAMED, "--csv").stderr

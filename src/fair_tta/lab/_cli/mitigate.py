@@ -109,9 +109,8 @@ def mitigate_command(
             text = f"{str(file)!r} is not a file of fair-tta: choose another place (--out)."
             raise FairTTAError(text)
         classifier = options.make_classifier(context, asked, groups)
-        count, stated = 0 if values is None else values.rows, class_shares
-        stated = stated and stated.replace(",", ";")
-        methods = usage("--class-shares", core.candidates, count, stated, use_labels)
+        count = 0 if values is None else values.rows
+        methods = usage("--class-shares", core.candidates, count, class_shares, use_labels)
         for one in methods.values():
             usage("--class-shares", one.check_task, classifier.task)
         labelled.log_prompts(classifier)

@@ -393,6 +393,7 @@ def make_classifier(
     from fair_tta.classifier import FairTPTClassifier
     from fair_tta.lab.data._features import read_text_features
     from fair_tta.methods import ZeroShot
+    from fair_tta.methods._fitted import compare
 
     given = context.params
     if targets is None:
@@ -428,4 +429,5 @@ def make_classifier(
         log(NOTE)
     if features is not None:
         features.features[:1].unit(classifier.task.target_features)  # raises if they do not fit
+        compare(features.features, classifier.task)
     return classifier

@@ -14,14 +14,14 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from fair_tta._images.vision import Vision, probe_image
-from fair_tta._linalg import unit
+from fair_tta._linalg import k_means, nearest_centre, unit
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, TowerError, check_count, check_number
 from fair_tta.methods._base import Needs, Outcome, PixelAdapter, probabilities
-from fair_tta.methods._field.umfc import k_means, nearest_centre
 from fair_tta.methods._tuning.weights import check_pixels
 
 _COMPONENTS, _STARTS = 3, 10
+NOT_EPISODIC = "not episodic: this answer depends on the images that came with it (queue)"
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,19 @@ class TTR(PixelAdapter):
 
     Lu et al., *TTR*, 2025; public code: lu876/TTR.
 
-    Differences from the reference implementation: that groups the patches of the last 28 images
-    together (12 for CelebA), so that an answer depends on what came before; here each image is on
-    its own, its queue of one. A longer queue is not offered: `predict` promises the same answer
-    whatever the batch and the order. The decomposition is exact in place of randomised; of ten
-    starts of k-means the best counts, not the first; a segment without patches cannot be chosen,
-    where that code gives it the features (10, 10, ...).
+    Differences from the reference implementation: that groups the patches of a queue of images
+    together (28, for CelebA 12); here each image is on its own unless `queue` is larger. The
+    decomposition is exact in place of randomised; of ten starts of k-means the best counts, not the
+    first; a segment without patches cannot be chosen, where that code gives it the features
+    (10, 10, ...).
 
     Args:
         subject: what all classes are kinds of, as it stands in the target slot of the template;
             required, such as ``"bird"``, or ``"of a bird"`` in "This is a picture {target}".
         segments: how many parts an image is cut into.
         sigma: of the Gaussian that smooths along the patches, in patches; 0 for none.
+        queue: how many images of a batch, one after the other, are grouped together. With more than
+            one an answer depends on order and batch size, and `Prediction.warnings` says so.
 
     Example:
         >>> TTR(subject="bird").segments
@@ -60,11 +61,13 @@ class TTR(PixelAdapter):
     subject: str = ""
     segments: int = 3
     sigma: float = 0.72
+    queue: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.subject, str):
             raise FairTTAError(f"`subject` should be a phrase (got {self.subject!r}).")
         check_count("segments", self.segments)
+        check_count("queue", self.queue)
         should = "be a number from 0 on"
         check_number("sigma", self.sigma, should, lambda x: 0 <= x < math.inf)
 
@@ -99,30 +102,40 @@ class TTR(PixelAdapter):
     def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image]) -> Outcome:
         backend: Any = vision.backend
         general = self._general(task)
-        pixels = [backend.preprocess([image]) for image in images]
         # one by one: a patch between two segments should fall to the same in every batch
-        kept = [self.segment(p[0], backend.encode_patches(p)[0], general) for p in pixels]
+        pixels = [backend.preprocess([image]) for image in images]
+        patches, kept = [backend.encode_patches(p)[0] for p in pixels], list[Tensor]()
+        for at in range(0, len(images), self.queue):
+            some = slice(at, at + self.queue)
+            kept += self.segment([p[0] for p in pixels[some]], patches[some], general)
         features = unit(backend.encode_pixels(torch.stack(kept))).unsqueeze(1)
-        return Outcome(probabilities(task, features.to(general), task.target_features))
+        found = probabilities(task, features.to(general), task.target_features)
+        depends = torch.full((len(images),), self.queue > 1, device=found.device)
+        return Outcome(found, flags={NOT_EPISODIC: depends})
 
-    def segment(self, pixels: Tensor, patches: Tensor, general: Tensor) -> Tensor:
+    def segment(
+        self, pixels: Sequence[Tensor], patches: Sequence[Tensor], general: Tensor
+    ) -> list[Tensor]:
         """Pixels ``[3, height, width]`` with all but the chosen segment set to zero.
 
         Args:
-            pixels: of the image, as the model takes them.
+            pixels: of images that are grouped together, as the model takes them.
             patches: their features, row by row, ``[patches, dim]``.
             general: feature of the general prompt, ``[dim]``.
         """
-        x = patches.to("cpu", torch.float64)
+        x = torch.cat([*patches]).to("cpu", torch.float64)
         _, _, directions = torch.linalg.svd(x, full_matrices=False)
         points = x @ directions[:_COMPONENTS].mT
         if self.sigma:
             points = torch.from_numpy(gaussian_filter1d(points.numpy(), self.sigma, axis=0))
-        which = nearest_centre(points, k_means(points, self.segments, _STARTS))
-        scores = x @ general.to(x)
-        means = [scores[which == place].mean() for place in range(self.segments)]
-        chosen = torch.stack(means).nan_to_num(math.inf).argmin()  # of no patches the mean is NaN
-        height, width = pixels.shape[-2:]
-        rows = round(math.sqrt(len(x) * height / width))
-        mask = (which == chosen).to(pixels).reshape(1, 1, rows, -1)
-        return pixels * interpolate(mask.to(pixels.device), (height, width))[0]
+        places, kept = nearest_centre(points, k_means(points, self.segments, _STARTS)), []
+        sizes = [len(own) for own in patches]
+        of_images = zip(pixels, places.split(sizes), (x @ general.to(x)).split(sizes), strict=True)
+        for image, which, scores in of_images:
+            means = [scores[which == place].mean() for place in range(self.segments)]
+            chosen = torch.stack(means).nan_to_num(math.inf).argmin()  # of no patches it is NaN
+            height, width = image.shape[-2:]
+            rows = round(math.sqrt(len(which) * height / width))
+            mask = (which == chosen).to(image).reshape(1, 1, rows, -1)
+            kept.append(image * interpolate(mask, (height, width))[0])
+        return kept

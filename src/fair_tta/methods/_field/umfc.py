@@ -2,49 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from scipy.cluster.vq import kmeans2
 from torch import Tensor
 
-from fair_tta._linalg import unit
+from fair_tta._linalg import k_means, nearest_centre, unit
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, check_count
 from fair_tta.methods._base import Needs, Outcome, check_from_zero, softmax
 from fair_tta.methods._fitted import FitsImages, ReferenceBatch, gather_batches
 from fair_tta.methods._reference import Reference
-
-_STARTS, _ROUNDS = 40, 100
-
-
-def k_means(points: Tensor, clusters: int, starts: int = _STARTS) -> Tensor:
-    """Centres of clusters: ``[points, dim] -> [clusters, dim]``.
-
-    Of several starts, each with centres far apart (k-means++) and a seed of its own, the one with
-    the smallest sum of squared distances.
-    """
-    distinct = points.unique(dim=0)
-    if len(distinct) <= clusters:
-        few: Tensor = distinct[torch.arange(clusters) % len(distinct)]
-        return few
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a cluster without points keeps its centre
-        found = [
-            torch.from_numpy(kmeans2(points.numpy(), clusters, _ROUNDS, minit="++", seed=seed)[0])
-            for seed in range(starts)
-        ]
-    return min(found, key=lambda some: float(torch.cdist(points, some).amin(1).square().sum()))
-
-
-def nearest_centre(points: Tensor, centres: Tensor) -> Tensor:
-    """Which centre is nearest, the first of several: ``[..., dim], [k, dim] -> [...]``."""
-    # |x - c|^2 without |x|^2, which is the same for all centres
-    return (points @ centres.mT - centres.square().sum(-1) / 2).argmax(-1)
-
 
 _ROUNDING = 1e-6
 

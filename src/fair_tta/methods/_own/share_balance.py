@@ -155,24 +155,24 @@ class ShareBalance(FitsClassLabels):
     def _warn(
         self, values: list[str], problem: _Problem, trust: float, labels: int, missed: Tensor
     ) -> None:
-        counts = problem.perceived.sum(0)
+        counts, found = problem.perceived.sum(0), list[tuple[str, type[Warning]]]()
         few = [f"{v!r} ({n:.1f})" for v, n in zip(values, counts, strict=True) if n < _FEW]
         if few:
             text = f"fewer than {_FEW} images are perceived as {', '.join(few)}: shares of so few"
-            warnings.warn(f"{text} are uncertain.", SmallReferenceWarning, stacklevel=5)
+            found.append((f"{text} are uncertain.", SmallReferenceWarning))
         if 0 < labels < _FEW_LABELS:
             text = f"what {labels} class labels decide is uncertain: {_FEW_LABELS} or more help."
-            warnings.warn(text, SmallReferenceWarning, stacklevel=5)
+            found.append((text, SmallReferenceWarning))
         if trust == 1 and not labels:
             text = "trust=1 takes it that the classes are equally frequent whatever the attribute "
             text += "value. No labels show that: where it is not so, accuracy falls."
-            warnings.warn(text, UserWarning, stacklevel=5)
+            found.append((text, UserWarning))
         far = missed[counts >= _FEW].abs().max() if bool((counts >= _FEW).any()) else 0
         if far > _FAR and (trust or self.overall is not None):
             text = f"the class shares that were wanted cannot be reached: {100 * far:.0f} points"
-            warnings.warn(
-                f"{text} are missing for some attribute value.", UserWarning, stacklevel=5
-            )
+            found.append((f"{text} are missing for some attribute value.", UserWarning))
+        for text, kind in found:
+            warnings.warn(text, kind, stacklevel=5)
 
     def report(self) -> dict[str, Any]:
         """What `fit` has found.
@@ -194,13 +194,8 @@ class ShareBalance(FitsClassLabels):
             }
 
         losses = dict(zip(TRUSTS, tensors["losses"].tolist(), strict=False))
-        trust = float(tensors["trust"])
-        return {
-            "trust": trust,
-            "losses": losses,
-            "before": named("before"),
-            "after": named("after"),
-        }
+        shares = {key: named(key) for key in ("before", "after")}
+        return {"trust": float(tensors["trust"]), "losses": losses, **shares}
 
     def prepare(self, task: Task, learnt: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """What is taken for each perceived value: ``{attribute: [values, targets]}``."""
@@ -295,7 +290,7 @@ def _read_shares(shares: Any) -> Shares | Literal["labels"] | None:
     if shares is None or shares == "labels":
         return shares  # type: ignore[no-any-return]
     given = (
-        [part.rpartition("=")[::2] for part in shares.split(";")]
+        [part.rpartition("=")[::2] for part in shares.replace(",", ";").split(";")]
         if isinstance(shares, str)
         else shares
     )
