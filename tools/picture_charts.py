@@ -11,16 +11,15 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
+import numpy as np
 from matplotlib import style
 from matplotlib.figure import Figure
 
 from fair_tta import AssociationCorrection, Audit, ZeroShot, compare, metrics, miniature
 from fair_tta.auditing import audit_classifier
 from fair_tta.extend import Adapter
-from fair_tta.lab.report._drawings import heat_map
-from picture_canvas import INK, LINE, MUTED, PAPER, RED, TEAL
+from picture_canvas import INK, LINE, MUTED, RED, TEAL
 from picture_world import balanced, classifier
 
 ROOT = Path(__file__).parents[1]
@@ -95,25 +94,20 @@ def groups(path: Path) -> None:
 
 
 def associations(path: Path) -> None:
-    """The heat map of the examination page."""
+    """The associations of the examination page as a heat map."""
     task = miniature.BADGES
     found = classifier(task).associations().logits["colour"]
-    chart = heat_map(found, "Prompt associations of badges, in logits")
-    rules = f"""
-        text {{ font: 13.5px system-ui, DejaVu Sans, sans-serif; fill: {INK}; }}
-        .tick {{ fill: {MUTED}; font-size: 12px; }} .cell {{ font-size: 12.5px; }}
-        .up {{ fill: #0072b2; }} .down {{ fill: #d55e00; }}"""
-    root = ElementTree.fromstring(chart.svg)
-    root.set("xmlns", "http://www.w3.org/2000/svg")
-    _, _, width, height = root.get("viewBox", "").split()
-    root.set("width", width)
-    root.set("height", str(float(height) + 8))
-    root.set("viewBox", f"0 0 {width} {float(height) + 8:g}")
-    root.insert(0, ElementTree.Element("rect", {"width": "100%", "height": "100%", "fill": PAPER}))
-    sheet = ElementTree.Element("style")
-    sheet.text = rules
-    root.insert(0, sheet)
-    path.write_text(ElementTree.tostring(root, "unicode") + "\n", "utf-8")
+    values, classes = list(found), list(next(iter(found.values())))
+    logits = np.array([[found[value][name] for name in classes] for value in values])
+    most = max(1.0, abs(logits).max())
+    with figure(path, 4.2, 1.7) as made:
+        axes = made.add_subplot()
+        axes.imshow(logits, cmap="PuOr", vmin=-2 * most, vmax=2 * most, aspect="auto")
+        axes.set_xticks(range(len(classes)), classes)
+        axes.set_yticks(range(len(values)), values)
+        axes.grid(visible=False)
+        for (row, column), x in np.ndenumerate(logits):
+            axes.text(column, row, f"{x:+.2f}", ha="center", va="center", color=INK)
 
 
 def harm(path: Path) -> None:

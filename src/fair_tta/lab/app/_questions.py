@@ -123,9 +123,6 @@ class Classifiers:
         self._kept: dict[str, FairTPTClassifier] = {}
         self._lock = Lock()
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def of(self, fields: Fields, values: LabelValues | None = None) -> FairTPTClassifier:
         """The classifier of these fields, made if there is none; its adapter is `ZeroShot`.
 

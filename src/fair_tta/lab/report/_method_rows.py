@@ -235,10 +235,8 @@ def cost_sentence(document: AuditDocument) -> str:
     return f"Cost in zero-shot calls: {', '.join(listed)}."
 
 
-def _multiple(run: RunFigures | None, plain: RunFigures | None) -> float | None:
-    if run is None or plain is None or run.cost is None or plain.cost is None:
-        return None
-    if plain.cost.seconds_per_image <= 0:
+def _multiple(run: RunFigures, plain: RunFigures | None) -> float | None:
+    if plain is None or not run.cost or not plain.cost or plain.cost.seconds_per_image <= 0:
         return None
     multiple = run.cost.seconds_per_image / plain.cost.seconds_per_image
     return multiple if multiple > _SHARED else None
