@@ -27,7 +27,7 @@ help:
 	@echo "make docs   build the documentation into site/"
 	@echo "make widths  and look at every page in Chromium, on a phone and on a screen"
 	@echo "make pictures  draw every image of the documentation again, some minutes (ARGS='--only world')"
-	@echo "make coverage  simulate how often intervals hold the truth, a quarter of an hour"
+	@echo "make coverage  simulate how often intervals hold the truth, an hour of one core (ARGS='--kept FOLDER' continues)"
 	@echo "make versions ARGS='lowest --python 3.10'  the tests with other versions: lowest, newest, base, wheel, sdist"
 	@echo "make release-check  build, check, install and try what would be published"
 	@echo "make clean  remove .venv, site/ and all caches"

@@ -77,8 +77,8 @@ class Columns:
         """Images of each class in each group, or the sum `of` a number of each: ``[cells]``."""
         each = np.ones(len(self.truth)) if of is None else of
         worth = each if self.times is None else each * self.times
-        sums: Floats = np.bincount(self.cell, worth, len(self.groups) * len(self.targets))
-        return sums
+        sums = np.bincount(self.cell, worth, len(self.groups) * len(self.targets))
+        return sums.astype(np.float64)
 
     @property
     def groups(self) -> list[tuple[Hashable, ...]]:
