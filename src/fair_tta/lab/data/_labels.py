@@ -133,6 +133,8 @@ def _path_column(table: LabelTable, images: Path, features: FeatureFile | None) 
     def is_there(value: str) -> bool:
         if features is not None:
             return features.find(value) is not None
+        if os.path.isabs(value) or ".." in value:
+            return False  # an uploaded file does not learn what else is on this machine
         return find_image(value, (images, table.path.parent))[1] is None
 
     there = {column: sum(map(is_there, cells[column])) for column in columns}
