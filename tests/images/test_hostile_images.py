@@ -8,12 +8,14 @@ import os
 import struct
 import subprocess
 import sys
+import warnings
 import zlib
 from pathlib import Path
 from typing import Any, cast
 
 import families
 import pytest
+import torch
 import transformers
 from checks import picture
 from cli_fixtures import call, write_labels
@@ -233,3 +235,12 @@ def test_files_with_holes_end_as_rows_with_a_reason(tmp_path: Path) -> None:
 def test_memory_is_taken_for_what_is_there_only() -> None:
     with _Metered(cast(io.RawIOBase, io.BytesIO(b"abcdef"))) as file:
         assert [file.read(2), file.read(2**62), file.read(2**62)] == [b"ab", b"cdef", b""]
+
+
+def test_tensors_without_a_shape() -> None:
+    parts = torch.zeros(3, 8, 8), torch.zeros(3, 4, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a prototype
+        nested = torch.nested.nested_tensor(list(parts))
+    with pytest.raises(ImageError, match=r"^(cannot read )?nested tensor"):
+        load_image(nested)

@@ -179,6 +179,8 @@ def _describe(image: object) -> str:
         return repr(image[:500])
     if isinstance(image, _Bytes):
         return f"bytes of length {memoryview(image).nbytes}"
+    if isinstance(image, torch.Tensor) and image.is_nested:  # it has no shape
+        return "nested tensor"
     if isinstance(image, np.ndarray | torch.Tensor):
         kind = "array" if isinstance(image, np.ndarray) else "tensor"
         return f"{kind} of shape {tuple(image.shape)} and dtype {image.dtype}"
