@@ -448,15 +448,15 @@ class FairTPTClassifier:
         """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
         if not images:
             return []
-        with self._current.borrow() as task:
-            needs = self.adapter.needs
+        needs = self.adapter.needs
+        with self._current.borrow(alone=needs.prompt_gradient or needs.pixels) as task:
             features = self._encode(task, images, needs.views and not needs.pixels)
             return self._from_features(task, features, images)
 
     def _probabilities(self, features: Features) -> npt.NDArray[np.float64]:
         """What `_predict_batch` finds, ``[images, targets]``, by the shortest way there is."""
         adapter = self.adapter
-        with self._current.borrow() as task:
+        with self._current.borrow(alone=adapter.needs.prompt_gradient) as task:
             if is_own(adapter) and not isinstance(adapter, CrossFitted):
                 encoded = self._encode(task, features, adapter.needs.views)
                 found = adapter.adapt(task, encoded).probabilities

@@ -200,6 +200,7 @@ class Vision:
         encode: Callable[[list[Image.Image]], list[Tensor]],
     ) -> Tensor:
         """What the cache has of each image, and what it has not, made now."""
+        since = self.cache.cleared
         keys = [(image_digest(image), what) for image in images]
         known = {key: self.cache.find(self._owner, key) for key in keys}
         found = {key: features for key, features in known.items() if features is not None}
@@ -208,7 +209,7 @@ class Vision:
             made = encode(list(new.values()))
         for key, features in zip(new, made, strict=True):
             found[key] = own = features.clone()  # a part of a batch would keep the batch alive
-            self.cache.keep(self._owner, key, own, own.nbytes)
+            self.cache.keep(self._owner, key, own, own.nbytes, since)
         counts = {len(found[key]) for key in keys}
         if len(counts) > 1:
             name = "views" if what is True else "auxiliary"
