@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -33,8 +34,8 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
-TARGETS, SENSITIVE = ["water bird", "land bird"], ["water", "land"]
-TEMPLATE = "a photo of a {target} on {sensitive}."
+TARGETS, SENSITIVE = ["water bird", "land bird"], ["on water", "on land"]
+TEMPLATE = "a photo of a {target} {sensitive}."
 THREADS = 8
 SIZES = {
     "vit-b-32": {},
@@ -44,6 +45,7 @@ SIZES = {
 Predict = Callable[[bytes], dict[str, float]]
 
 
+@lru_cache
 def make_model(size: str) -> tuple[Any, Any, Any]:
     """A CLIP with random weights, its image processor and its tokenizer."""
     import families
@@ -126,12 +128,12 @@ def in_threads(predict: Callable[[bytes], object], images: list[bytes], threads:
 class Server:
     """A FastAPI server in a process of its own."""
 
-    def __init__(self, method: str, size: str) -> None:
+    def __init__(self, names: list[str], size: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        command = [sys.executable, __file__, "--serve", method, "--port", str(self.port)]
-        self.process = subprocess.Popen([*command, "--model", size])
+        command = [sys.executable, __file__, "--model", size, "--port", str(self.port)]
+        self.process = subprocess.Popen([*command, "--serve", *names])
         self._local = threading.local()
         while True:
             try:
@@ -143,8 +145,8 @@ class Server:
                     raise
                 time.sleep(0.2)
 
-    def predict(self, data: bytes) -> object:
-        return self._ask("POST", "/predict", data)
+    def predict(self, name: str, data: bytes) -> object:
+        return self._ask("POST", f"/{name}", data)
 
     def cpu(self) -> float:
         """Seconds of CPU that it has used."""
@@ -153,19 +155,19 @@ class Server:
     def _ask(self, verb: str, path: str, body: bytes | None = None) -> Any:
         if not hasattr(self._local, "connection"):
             self._local.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
-        self._local.connection.request(verb, path, body)
+        self._local.connection.request(verb, path, body, {"Content-Type": "image/jpeg"})
         return json.loads(self._local.connection.getresponse().read())
 
 
-def serve(method: str, size: str, port: int) -> None:
+def serve(names: list[str], size: str, port: int) -> None:
     import uvicorn
     from fastapi import Body, FastAPI
 
-    predict, app = make_predict(method, size), FastAPI()
+    app, calls = FastAPI(), {name: make_predict(name, size) for name in names}
 
-    @app.post("/predict")
-    def post(data: bytes = Body(media_type="image/jpeg")) -> dict[str, float]:
-        return predict(data)
+    @app.post("/{name}")
+    def post(name: str, data: bytes = Body(media_type="image/jpeg")) -> dict[str, float]:
+        return calls[name](data)
 
     @app.get("/cpu")
     def cpu() -> float:
@@ -177,15 +179,13 @@ def serve(method: str, size: str, port: int) -> None:
 def measure(options: argparse.Namespace) -> None:
     names, images = ["plain", *options.methods], Images()
     local = {name: make_predict(name, options.model) for name in names}
-    servers = {name: Server(name, options.model) for name in names} if options.server else {}
     runs: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
         "one thread": (local, dict.fromkeys(names, time.process_time), 1),
         f"{THREADS} threads": (local, dict.fromkeys(names, time.process_time), THREADS),
     }
-    if servers:
-        calls = {name: server.predict for name, server in servers.items()}
-        clocks = {name: server.cpu for name, server in servers.items()}
-        runs[f"server, {THREADS} clients"] = calls, clocks, THREADS
+    server = Server(names, options.model)
+    ask = {name: partial(server.predict, name) for name in names}
+    runs[f"server, {THREADS} clients"] = ask, dict.fromkeys(names, server.cpu), THREADS
     print(f"{options.model}, medians of {options.rounds} rounds of {options.images} images, "
           f"torch {torch.__version__} with {torch.get_num_threads()} threads")  # fmt: skip
     print("| | method | predictions per second | CPU ms per prediction | throughput, of plain "
@@ -211,9 +211,8 @@ def measure(options: argparse.Namespace) -> None:
                       f"{median(p / m for p, m in pairs):.3f} | "
                       f"{median(m / p for p, m in cpus):.3f} |", flush=True)  # fmt: skip
     finally:
-        for server in servers.values():
-            server.process.terminate()
-            server.process.wait()
+        server.process.terminate()
+        server.process.wait()
 
 
 def main() -> None:
@@ -222,8 +221,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=["zero-shot", "association-correction"])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--images", type=int, default=64, help="of each round")
-    parser.add_argument("--no-server", dest="server", action="store_false")
-    parser.add_argument("--serve", metavar="METHOD", help="be the server, which others start")
+    parser.add_argument("--serve", nargs="+", help="be the server, which the others start")
     parser.add_argument("--port", type=int)
     options = parser.parse_args()
     if options.serve:

@@ -101,11 +101,12 @@ class Cache:
         size: Callable[[T], int] = size_of,
     ) -> T:
         """What an owner keeps under a key; make and keep it if there is nothing."""
-        found: T | None = self.find(owner, key)
+        since, found = self.cleared, self.find(owner, key)
         if found is None:
             found = make()
-            self.keep(owner, key, found, size(found))
-        return found
+            self.keep(owner, key, found, size(found), since)
+        kept: T = found
+        return kept
 
     def clear(self, owner: object = None) -> None:
         """Drop everything, or what one owner keeps."""

@@ -201,7 +201,8 @@ class Vision:
     ) -> Tensor:
         """What the cache has of each image, and what it has not, made now."""
         since = self.cache.cleared
-        keys = [(image_digest(image), what) for image in images]
+        is_kept = self.cache.limit > 0
+        keys = [(image_digest(im) if is_kept else place, what) for place, im in enumerate(images)]
         known = {key: self.cache.find(self._owner, key) for key in keys}
         found = {key: features for key, features in known.items() if features is not None}
         new = {key: image for key, image in zip(keys, images, strict=True) if key not in found}

@@ -76,7 +76,7 @@ class Task:
         cache: Cache | None = None,
     ) -> None:
         sensitive = {attribute: dict(names) for attribute, names in sensitive.items()}
-        if shared is None and isinstance(backend, TextTable):
+        if shared is None and isinstance(getattr(backend, "text", backend), TextTable):
             shared = WholeSentences(backend.tokenize)
         elif shared is None:
             shared = find_context(backend.tokenize, templates, targets, sensitive)
