@@ -8,12 +8,8 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-<<<<<<< HEAD
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, overload
-=======
 from typing import TYPE_CHECKING, Any, Literal, overload
->>>>>>> 4b1c86d (Export to ONNX, OnnxBackend, predict(errors='skip'), short reprs, a pipeline by name, a page on serving)
 
 import numpy as np
 import numpy.typing as npt
@@ -371,35 +367,23 @@ class FairTPTClassifier:
         batches = ahead if are_files(images) else in_turn
         size = max(self.batch_size, CHUNK) if isinstance(images, Features) else self.batch_size
         compare(images, self.task)
-<<<<<<< HEAD
-        start = perf_counter()
-        with image_bar(images, progress) as bar:
-            for batch in batches(images, self.vision.load, size):
-                answers = self._predict_batch(batch.images)
-                batch.images.clear()  # room for others
-                batch.settle()
-                bar.update(len(answers))
-                if answers:
-                    self._log_cost(images, (perf_counter() - start) / len(answers))
-                yield from answers
-                if batch.error is not None:
-                    raise batch.error
-
-    def _log_cost(self, images: Iterable[Any], seconds: float) -> None:
-        """Once, if there are many images, each with many views; `seconds` an image took."""
-=======
-        self._log_cost(images)
-        place = 0
+        place, start = 0, perf_counter()
         with image_bar(images, progress) as bar:
             for batch in batches(images, self._load_or_error if skip else self.vision.load, size):
+                failed = [im if isinstance(im, ImageError) else None for im in batch.images]
                 readable = [im for im in batch.images if not isinstance(im, ImageError)]
-                answers = iter(self._predict_batch(readable))
+                answers = self._predict_batch(readable)
+                readable.clear()
+                batch.images.clear()  # room for others
                 batch.settle()
-                bar.update(len(batch.images))
-                for image in batch.images:
-                    if isinstance(image, ImageError):
-                        warnings.warn(f"image {place}: {image}", stacklevel=3)
-                    yield None if isinstance(image, ImageError) else next(answers)
+                bar.update(len(failed))
+                if answers:
+                    self._log_cost(images, (perf_counter() - start) / len(answers))
+                found = iter(answers)
+                for error in failed:
+                    if error is not None:
+                        warnings.warn(f"image {place}: {error}", stacklevel=3)
+                    yield None if error is not None else next(found)
                     place += 1
                 if batch.error is not None:
                     raise batch.error
@@ -410,9 +394,8 @@ class FairTPTClassifier:
         except ImageError as error:
             return error
 
-    def _log_cost(self, images: Iterable[Any]) -> None:
-        """Once, if there are many images, each with many views."""
->>>>>>> 4b1c86d (Export to ONNX, OnnxBackend, predict(errors='skip'), short reprs, a pipeline by name, a page on serving)
+    def _log_cost(self, images: Iterable[Any], seconds: float) -> None:
+        """Once, if there are many images, each with many views; `seconds` an image took."""
         views = self.vision.count or "several"
         if self._has_logged_cost or views == 1 or not self.adapter.needs.views:
             return
