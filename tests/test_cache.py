@@ -10,9 +10,9 @@ from typing import Any
 import families
 import pytest
 import torch
-from checks import SENSITIVE, TEMPLATE
+from checks import SENSITIVE, TEMPLATE, picture
 
-from fair_tta import Cache, FairTTAError, Templates
+from fair_tta import Cache, FairTPTClassifier, FairTTAError, Templates
 from fair_tta._cache import size_of
 from fair_tta._models import TransformersBackend
 from fair_tta._prompts.task import Task
@@ -119,3 +119,19 @@ def test_embeddings_of_many_prompts_are_made_once(
     monkeypatch.setattr(backend, "embed_tokens", None)
     again = work()
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+def test_what_was_begun_before_it_was_cleared_is_not_kept() -> None:
+    cache = Cache()
+    since = cache.cleared
+    cache.clear()
+    cache.keep("owner", "key", "of older weights", 1, since)
+    assert len(cache) == 0
+    cache.keep("owner", "key", "of these", 1, cache.cleared)
+    assert cache.find("owner", "key") == "of these"
+
+
+def test_without_a_cache_no_digest_of_an_image_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fair_tta._images.vision.image_digest", None)
+    clf = FairTPTClassifier("miniature", ["circle", "square"], cache=Cache(0))
+    assert len(clf.predict([picture(0), picture(0)])) == 2

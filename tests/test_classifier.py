@@ -291,8 +291,10 @@ def test_forget_lets_go_of_everything(backend: TransformersBackend) -> None:
     assert clf.cache.bytes == kept
 
 
-def test_forget_waits_for_a_thread_at_work(backend: TransformersBackend) -> None:
-    """It would keep afterwards what it has made of the weights before."""
+def test_what_a_thread_was_at_when_all_was_forgotten_is_not_kept(
+    backend: TransformersBackend,
+) -> None:
+    """It has been made of the weights before."""
     at_work, go_on = Event(), Event()
 
     def views(image: Any, generator: np.random.Generator) -> list[Any]:
@@ -301,15 +303,12 @@ def test_forget_waits_for_a_thread_at_work(backend: TransformersBackend) -> None
         return [image]
 
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, adapter=Zero(), views=views)
-    threads = [Thread(target=clf.predict, args=(picture(),)), Thread(target=clf.forget)]
-    threads[0].start()
+    thread = Thread(target=clf.predict, args=(picture(),))
+    thread.start()
     at_work.wait(10)
-    threads[1].start()
-    threads[1].join(0.05)
-    assert threads[1].is_alive()
+    clf.forget()
     go_on.set()
-    for thread in threads:
-        thread.join(10)
+    thread.join(10)
     assert len(clf.cache) == 0
 
 
@@ -401,6 +400,36 @@ def test_a_bad_image_in_a_stream_loses_nothing(clf: FairTPTClassifier, tmp_path:
     assert len(got) == 3
     with pytest.raises(ImageError, match=r"bad\.jpg"):
         clf.predict(bad)
+
+
+def test_images_that_cannot_be_read_may_be_skipped(clf: FairTPTClassifier, tmp_path: Path) -> None:
+    zero_shot = clf.with_adapter(ZeroShot())
+    one, none = zero_shot.predict(picture()), tmp_path / "none.png"
+    (tmp_path / "damaged.png").write_bytes(b"no image")
+    picture().save(tmp_path / "good.png")
+    files = [none, tmp_path / "good.png", tmp_path / "damaged.png"]
+    with pytest.warns(UserWarning, match=r"^image [02]: cannot read '.*\.png'") as seen:
+        assert zero_shot.predict(files, errors="skip") == [None, one, None]
+    assert [str(warning.message)[:7] for warning in seen] == ["image 0", "image 2"]
+    stream = zero_shot.predict(iter([picture(), b"", picture()]), errors="skip")
+    with pytest.warns(UserWarning, match="image 1: "):
+        assert list(stream) == [one, None, one]
+    with pytest.warns(UserWarning, match="image 0: "):
+        assert zero_shot.predict(none, errors="skip") is None
+    assert zero_shot.predict([picture()], errors="skip") == [one]
+    wrong: Any = "ignore"
+    with pytest.raises(FairTTAError, match="`errors` should be 'raise' or 'skip'"):
+        zero_shot.predict(files, errors=wrong)
+
+
+def test_long_reprs_are_cut(backend: TransformersBackend) -> None:
+    names = [f"n{i}" for i in range(1000)]
+    many = FairTPTClassifier(backend, names, SENSITIVE, adapter=ZeroShot())
+    assert "targets=['n0', 'n1', 'n2', 'n3', 'n4', ... 995 more], sensitive={" in repr(many)
+    assert "n4, ... 995 more" in many._repr_html_()
+    assert str(many.predict(picture())).endswith(", ... 995 more)")
+    few = FairTPTClassifier(backend, ["cat", "dog"], {"sex": ["male", "female"]})
+    assert "targets=['cat', 'dog'], sensitive={'sex': ('male', 'female')}, adapter=" in repr(few)
 
 
 def test_every_kind_of_image_gives_the_same_answer(clf: FairTPTClassifier, tmp_path: Path) -> None:

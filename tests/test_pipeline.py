@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from torch.utils.data import Dataset
 from transformers import pipeline
+from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.pipelines.pt_utils import KeyDataset
 
 from fair_tta import (
@@ -148,6 +149,19 @@ def test_parts_of_a_pipeline_are_there(plain: FairPipeline) -> None:
     assert ours.device == theirs.device
     assert ours.tokenizer is theirs.tokenizer
     assert ours.image_processor is theirs.image_processor
+
+
+def test_transformers_makes_one_under_a_name_of_ours_if_asked_to(plain: FairPipeline) -> None:
+    supported = set(PIPELINE_REGISTRY.get_supported_tasks())
+    FairPipeline.register("fair-test")
+    try:
+        made: Any = pipeline("fair-test", model=str(FOLDER), sensitive=PLACES, adapter="zero-shot")  # type: ignore[call-overload]
+        assert isinstance(made, FairPipeline)
+        expected = plain(IMAGES, LABELS, SENTENCE)
+        assert made(IMAGES, LABELS, SENTENCE, num_workers=2) == expected
+    finally:
+        del PIPELINE_REGISTRY.supported_tasks["fair-test"]
+    assert set(PIPELINE_REGISTRY.get_supported_tasks()) == supported
 
 
 def test_an_image_is_needed_and_batches_are_counted(plain: FairPipeline) -> None:

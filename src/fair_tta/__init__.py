@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fair_tta._cache import Cache
     from fair_tta._images.stored import Features
     from fair_tta._images.views import AugMix
+    from fair_tta._onnx import OnnxBackend
     from fair_tta._prompts.templates import Templates
     from fair_tta.auditing import Audit, Examination, audit, compare
     from fair_tta.classifier import FairTPTClassifier
@@ -70,6 +71,7 @@ __all__ = [
     "ImageError",
     "LogitBalance",
     "ModelError",
+    "OnnxBackend",
     "OrthCali",
     "Prediction",
     "PromptError",
@@ -98,6 +100,7 @@ _MODULE = _by_name(
         "_cache": "Cache",
         "_images.stored": "Features",
         "_images.views": "AugMix",
+        "_onnx": "OnnxBackend",
         "_prompts.templates": "Templates",
         "auditing": "Audit Examination audit compare",
         "classifier": "FairTPTClassifier",

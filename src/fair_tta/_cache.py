@@ -53,6 +53,7 @@ class Cache:
     def __init__(self, limit: int = CACHE_BYTES) -> None:
         check_count("limit", limit, least=0)
         self.limit = limit
+        self.cleared = 0  # how often; a value that was begun before may be of older weights
         self._bytes = 0
         self._kept: OrderedDict[tuple[object, Hashable], tuple[Any, int]] = OrderedDict()
 
@@ -75,12 +76,17 @@ class Cache:
             self._kept.move_to_end((owner, key))
             return self._kept[owner, key][0]
 
-    def keep(self, owner: object, key: Hashable, value: object, size: int) -> None:
-        """Keep a value of `size` bytes; drop the least recently used ones to make room."""
+    def keep(
+        self, owner: object, key: Hashable, value: object, size: int, since: int | None = None
+    ) -> None:
+        """Keep a value of `size` bytes; drop the least recently used ones to make room.
+
+        Nothing is kept that was begun when `cleared` was `since` if it is not so any more.
+        """
         size += _ENTRY_BYTES
         with self._lock:
             self._bytes -= self._kept.pop((owner, key), (None, 0))[1]
-            if size > self.limit:
+            if size > self.limit or since not in (None, self.cleared):
                 return
             self._kept[owner, key] = value, size
             self._bytes += size
@@ -95,15 +101,17 @@ class Cache:
         size: Callable[[T], int] = size_of,
     ) -> T:
         """What an owner keeps under a key; make and keep it if there is nothing."""
-        found: T | None = self.find(owner, key)
+        since, found = self.cleared, self.find(owner, key)
         if found is None:
             found = make()
-            self.keep(owner, key, found, size(found))
-        return found
+            self.keep(owner, key, found, size(found), since)
+        kept: T = found
+        return kept
 
     def clear(self, owner: object = None) -> None:
         """Drop everything, or what one owner keeps."""
         with self._lock:
+            self.cleared += 1
             for entry in [e for e in self._kept if owner is None or e[0] is owner]:
                 self._bytes -= self._kept.pop(entry)[1]
 

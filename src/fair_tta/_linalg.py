@@ -45,8 +45,9 @@ def basis_of(rows: Tensor) -> Tensor:
 
     Where rows depend on one another, or are zero, there are rows of zeros.
     """
-    if not rows.shape[-2]:
-        return wide(rows)
+    if rows.shape[-2] == 1:
+        length = wide(rows).norm(dim=-1, keepdim=True)
+        return torch.where(length > _ROUNDING, wide(rows) / length, 0.0)
     _, sizes, basis = torch.linalg.svd(wide(rows), full_matrices=False)
     rank = sizes > (sizes[..., :1] * _ROUNDING).clamp(min=_ROUNDING)
     spanned: Tensor = basis * rank.unsqueeze(-1)
@@ -55,6 +56,8 @@ def basis_of(rows: Tensor) -> Tensor:
 
 def part_within(x: Tensor, rows: Tensor) -> Tensor:
     """The part of each row of x in the span of `rows`: ``[..., n, dim]``."""
+    if not rows.shape[-2]:
+        return torch.zeros(x.shape, dtype=torch.float64, device="cpu")
     basis = basis_of(rows)
     part: Tensor = wide(x) @ basis.mT @ basis
     return part

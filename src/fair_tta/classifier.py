@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,7 @@ from fair_tta.methods._cross_fit import CrossFitted
 from fair_tta.methods._fitted import compare, read_features
 from fair_tta.methods._predictions import fetch, is_own, to_predictions
 from fair_tta.methods._registry import Adapters, find_adapter
-from fair_tta.prediction import Prediction, facts_table
+from fair_tta.prediction import Prediction, facts_table, shortened
 
 __all__ = ["FairTPTClassifier"]
 
@@ -222,9 +223,11 @@ class FairTPTClassifier:
         return {attribute: tuple(names) for attribute, names in self.task.sensitive.items()}
 
     def __repr__(self) -> str:
+        values = [f"{a!r}: ({shortened(map(repr, v))})" for a, v in self.sensitive.items()]
+        targets = shortened(map(repr, self.targets))
         return (
-            f"FairTPTClassifier({self.backend.name!r}, targets={list(self.targets)}, "
-            f"sensitive={self.sensitive}, adapter={self.adapter!r})"
+            f"FairTPTClassifier({self.backend.name!r}, targets=[{targets}], "
+            f"sensitive={{{', '.join(values)}}}, adapter={self.adapter!r})"
         )
 
     def _repr_html_(self) -> str:
@@ -232,8 +235,8 @@ class FairTPTClassifier:
         sentences = self.task.templates.sentences
         facts = {
             "model": self.backend.name,
-            "targets": ", ".join(self.targets),
-            **{f"sensitive: {a}": ", ".join(names) for a, names in self.sensitive.items()},
+            "targets": shortened(self.targets),
+            **{f"sensitive: {a}": shortened(names) for a, names in self.sensitive.items()},
             **{f"prompt: {name}": str(text) for name, text in sentences.items() if text},
             "adapter": repr(self.adapter),
             "views": repr(self.vision.views),
@@ -243,23 +246,26 @@ class FairTPTClassifier:
     # A path is a sequence of strings too, and a sequence an iterable: the first that fits counts.
     @overload
     def predict(  # type: ignore[overload-overlap]
-        self, images: ImageInput, *, progress: bool = ...
+        self, images: ImageInput, *, progress: bool = ..., errors: Literal["raise"] = ...
     ) -> Prediction: ...
     @overload
     def predict(  # type: ignore[overload-overlap]
-        self, images: Sequence[ImageInput], *, progress: bool = ...
+        self, images: Sequence[ImageInput], *, progress: bool = ..., errors: Literal["raise"] = ...
     ) -> list[Prediction]: ...
     @overload
     def predict(
-        self, images: Iterable[ImageInput], *, progress: bool = ...
+        self, images: Iterable[ImageInput], *, progress: bool = ..., errors: Literal["raise"] = ...
     ) -> Iterator[Prediction]: ...
-    def predict(self, images: Any, *, progress: bool = False) -> Any:
+    @overload
+    def predict(self, images: Any, *, progress: bool = ..., errors: Literal["skip"]) -> Any: ...
+    def predict(self, images: Any, *, progress: bool = False, errors: str = "raise") -> Any:
         """Classify one image, a list of images, or a stream of images.
 
         Args:
             images: one image (PIL image, path, bytes, array or tensor), a list, tuple, 4-D array
                 or 4-D tensor of images, any iterable, or `Features`.
             progress: show a progress bar.
+            errors: ``"skip"`` to get None, with a warning, for an image that cannot be read.
 
         Returns:
             One `Prediction` for one image, a list for a list, and a lazy iterator, at most
@@ -268,9 +274,13 @@ class FairTPTClassifier:
         Raises:
             ImageError: an image cannot be read. A stream first yields what came before it.
         """
+        if errors not in ("raise", "skip"):
+            raise FairTTAError(f"`errors` should be 'raise' or 'skip' (got {errors!r}).")
         if is_single_image(images):
+            if errors == "skip":
+                return next(self._stream([images], progress, skip=True))
             return self._predict_batch([self.vision.load(images)])[0]
-        stream = self._stream(checked_images(images), progress)
+        stream = self._stream(checked_images(images), progress, errors == "skip")
         is_batch = isinstance(images, Sequence | np.ndarray | Tensor)
         return list(stream) if is_batch else stream
 
@@ -354,22 +364,37 @@ class FairTPTClassifier:
         more: Any = {"class_shares": class_shares, "use_labels": use_labels, "clusters": clusters}
         return mitigate_classifier(self, images, labels, sensitive, **more, progress=progress)
 
-    def _stream(self, images: Iterable[Any], progress: bool) -> Iterator[Prediction]:
+    def _stream(self, images: Iterable[Any], progress: bool, skip: bool = False) -> Iterator[Any]:
+        """Predictions, and with `skip` None for images that cannot be read."""
         batches = ahead if are_files(images) else in_turn
         size = max(self.batch_size, CHUNK) if isinstance(images, Features) else self.batch_size
         compare(images, self.task)
-        start = perf_counter()
+        place, start = 0, perf_counter()
         with image_bar(images, progress) as bar:
-            for batch in batches(images, self.vision.load, size):
-                answers = self._predict_batch(batch.images)
+            for batch in batches(images, self._load_or_error if skip else self.vision.load, size):
+                failed = [im if isinstance(im, ImageError) else None for im in batch.images]
+                readable = [im for im in batch.images if not isinstance(im, ImageError)]
+                answers = self._predict_batch(readable)
+                readable.clear()
                 batch.images.clear()  # room for others
                 batch.settle()
-                bar.update(len(answers))
+                bar.update(len(failed))
                 if answers:
                     self._log_cost(images, (perf_counter() - start) / len(answers))
-                yield from answers
+                found = iter(answers)
+                for error in failed:
+                    if error is not None:
+                        warnings.warn(f"image {place}: {error}", stacklevel=3)
+                    yield None if error is not None else next(found)
+                    place += 1
                 if batch.error is not None:
                     raise batch.error
+
+    def _load_or_error(self, image: Any) -> Any:
+        try:
+            return self.vision.load(image)
+        except ImageError as error:
+            return error
 
     def _log_cost(self, images: Iterable[Any], seconds: float) -> None:
         """Once, if there are many images, each with many views; `seconds` an image took."""
@@ -446,19 +471,39 @@ class FairTPTClassifier:
             unit = read_features(features, task.target_features)
             return self._from_features(task, unit, images) if len(unit) else []
 
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write the method as an ONNX file: features of images in, probabilities out.
+
+        The prompts, and what the method has learnt, are inside. ``features`` are ``[images, dim]``
+        in float32, of any length; ``probabilities`` are ``[images, targets]``, those of
+        `predict_encoded` to 1e-5, which is checked. Labels are in its metadata as ``targets``.
+        Needs the extra ``onnx``.
+
+        Args:
+            path: the file.
+
+        Raises:
+            FairTTAError: the method needs more than one feature of an image, or an operator that
+                ONNX does not have; the file at `path` stays as it was.
+        """
+        from fair_tta._onnx import export_head
+
+        with self._current.borrow() as task:
+            export_head(self.adapter, task, path)
+
     def _predict_batch(self, images: Sequence[Any]) -> list[Prediction]:
         """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
         if not images:
             return []
-        with self._current.borrow() as task:
-            needs = self.adapter.needs
+        needs = self.adapter.needs
+        with self._current.borrow(alone=needs.prompt_gradient or needs.pixels) as task:
             features = self._encode(task, images, needs.views and not needs.pixels)
             return self._from_features(task, features, images)
 
     def _probabilities(self, features: Features) -> npt.NDArray[np.float64]:
         """What `_predict_batch` finds, ``[images, targets]``, by the shortest way there is."""
         adapter = self.adapter
-        with self._current.borrow() as task:
+        with self._current.borrow(alone=adapter.needs.prompt_gradient) as task:
             if is_own(adapter) and not isinstance(adapter, CrossFitted):
                 encoded = self._encode(task, features, adapter.needs.views)
                 found = adapter.adapt(task, encoded).probabilities

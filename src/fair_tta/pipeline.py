@@ -101,6 +101,7 @@ class FairPipeline:
         batch_size: int | None = None,
         timeout: float | None = None,
         top_k: int | None = None,
+        num_workers: int | None = None,
     ) -> Any:
         """Scores of the labels, best first.
 
@@ -113,6 +114,7 @@ class FairPipeline:
             batch_size: another one for this call.
             timeout: another one for this call.
             top_k: how many labels to return, all if None.
+            num_workers: taken for the sake of calls that pass it; threads decode images.
 
         Returns:
             ``[{"score": .., "label": ..}]`` for one image, a list of such lists for a list, and a
@@ -170,6 +172,27 @@ class FairPipeline:
                 f"{image!r} is a URL: FairPipeline(..., urls=True) fetches it, or pass its file."
             )
         return fetch_image(image, timeout, private=self.private_urls)
+
+    @classmethod
+    def register(cls, task: str = "fair-zero-shot-image-classification") -> None:
+        """Let ``transformers.pipeline(task, model=..., sensitive=...)`` make a `FairPipeline`.
+
+        Transformers keeps this for the whole process, so nothing happens unless you call it.
+        """
+        import transformers
+        from transformers.pipelines import PIPELINE_REGISTRY
+
+        class Registered(transformers.ZeroShotImageClassificationPipeline):  # type: ignore[misc]
+            def __new__(  # type: ignore[misc]
+                _, model: Any, tokenizer: Any, image_processor: Any, task: str = "", **options: Any
+            ) -> FairPipeline:
+                for name in ("feature_extractor", "framework", "dtype", "torch_dtype"):
+                    options.pop(name, None)
+                return cls((model, (image_processor, tokenizer)), **options)
+
+        PIPELINE_REGISTRY.register_pipeline(
+            task, Registered, transformers.AutoModelForZeroShotImageClassification
+        )
 
     @property
     def model(self) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import TypedDict
@@ -89,8 +89,19 @@ class Prediction:
         return "".join(parts)
 
     def __str__(self) -> str:
-        scores = ", ".join(f"{s['label']} {s['score']:.3f}" for s in self.to_dict())
+        scores = shortened(f"{s['label']} {s['score']:.3f}" for s in self.to_dict())
         return f"{self.label} ({scores})"
+
+
+_FEW = 5  # names that a repr shows, if there are more than twice as many
+
+
+def shortened(names: Iterable[str], most: int = _FEW) -> str:
+    """Names with commas, or the first few of many and how many more there are."""
+    every = list(names)
+    if len(every) > 2 * most:
+        every[most:] = [f"... {len(every) - most} more"]
+    return ", ".join(every)
 
 
 def facts_table(facts: Mapping[str, str]) -> str:

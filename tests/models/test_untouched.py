@@ -250,6 +250,42 @@ def test_threads_take_turns(loaded: tuple[Any, Any]) -> None:
         assert [job.result() for job in jobs] == expected
 
 
+def test_threads_with_one_view_are_in_the_vision_tower_together(loaded: tuple[Any, Any]) -> None:
+    """Each waits there for the other, so that a lock around the model would never end."""
+    model, parts = loaded
+    clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, adapter="association-correction")
+    expected = [clf.predict(picture(i)).label for i in range(2)]
+    clf.vision.forget()
+    model.train()  # one mode for both, until the last has left
+    modes: list[bool] = []
+    both = threading.Barrier(2, timeout=60)
+
+    def wait(*_: Any) -> None:
+        both.wait()
+        modes.append(model.training)
+
+    with layer_of(model, "vision").register_forward_hook(wait), ThreadPoolExecutor(2) as pool:
+        found = pool.map(clf.predict, [picture(0), picture(1)])
+        assert [prediction.label for prediction in found] == expected
+    assert modes == [False, False]
+    assert all(module.training for module in model.modules())
+
+
+def test_one_thread_tunes_the_prompt_while_others_predict(loaded: tuple[Any, Any]) -> None:
+    """Tensors that it exchanges for a while are not taken for other weights."""
+    _, parts = loaded
+    clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(2))
+    plain = clf.with_adapter("zero-shot")
+    expected = [[c.predict(picture(i)) for i in range(6)] for c in (clf, plain)]
+    task = clf.task
+    clf.vision.forget()
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(c.predict, picture(i)) for i in range(6) for c in (clf, plain)]
+        found = [job.result() for job in jobs]
+    assert [found[0::2], found[1::2]] == expected
+    assert clf.task is task
+
+
 def test_a_thread_that_loads_a_model_leaves_the_filters_of_warnings_alone(
     loaded: tuple[Any, Any],
 ) -> None:

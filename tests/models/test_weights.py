@@ -13,9 +13,10 @@ from test_untouched import open_clip_clip, transformers_clip
 from torch import nn
 
 from fair_tta import AugMix, FairTPT, FairTPTClassifier, OrthCali, ZeroShot
-from fair_tta._models.borrow import fingerprint
+from fair_tta._models.borrow import Watch
 
 PICTURES = [picture(0), picture(1)]
+look = Watch().fingerprint
 
 
 @pytest.fixture(params=[transformers_clip, open_clip_clip])
@@ -182,11 +183,11 @@ def test_fingerprint_of_odd_weights() -> None:
     odd.register_buffer("whole", torch.ones(2, 2, dtype=torch.long))
     odd.register_buffer("nan", torch.full((2, 2), torch.nan))
     for module in (frozen, nn.Linear(2, 2, device="meta"), odd, nn.Identity()):
-        assert fingerprint(module) == fingerprint(module)
-    assert fingerprint(None) == fingerprint(None)
-    first = fingerprint(odd)
+        assert look(module) == look(module)
+    assert look(None) == look(None)
+    first = look(odd)
     odd.get_buffer("whole").add_(1)
-    assert fingerprint(odd) != first
+    assert look(odd) != first
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (5,), (8,), (9,), (3, 7), (64, 64)])
@@ -195,9 +196,9 @@ def test_the_first_number_and_one_near_the_last_are_looked_at(shape: tuple[int, 
     module.register_buffer("numbers", torch.zeros(shape))
     numbers = module.get_buffer("numbers").data.view(-1)
     for some in (numbers[:1], numbers[-8:]):
-        before = fingerprint(module)
+        before = look(module)
         some += 1
-        assert fingerprint(module) != before
+        assert look(module) != before
 
 
 def test_weights_with_gaps_or_repeats_have_a_fingerprint() -> None:
@@ -205,7 +206,7 @@ def test_weights_with_gaps_or_repeats_have_a_fingerprint() -> None:
     module.register_buffer("gaps", torch.zeros(40, 40)[:, ::2])
     module.register_buffer("repeats", torch.zeros(1).expand(50))
     module.register_buffer("turned", torch.zeros(20, 30).T)
-    before = fingerprint(module)
-    assert before == fingerprint(module)
+    before = look(module)
+    assert before == look(module)
     module.get_buffer("gaps").data[0, 0] = 1
-    assert fingerprint(module) != before
+    assert look(module) != before

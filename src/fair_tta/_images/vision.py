@@ -200,7 +200,9 @@ class Vision:
         encode: Callable[[list[Image.Image]], list[Tensor]],
     ) -> Tensor:
         """What the cache has of each image, and what it has not, made now."""
-        keys = [(image_digest(image), what) for image in images]
+        since = self.cache.cleared
+        is_kept = self.cache.limit > 0
+        keys = [(image_digest(im) if is_kept else place, what) for place, im in enumerate(images)]
         known = {key: self.cache.find(self._owner, key) for key in keys}
         found = {key: features for key, features in known.items() if features is not None}
         new = {key: image for key, image in zip(keys, images, strict=True) if key not in found}
@@ -208,7 +210,7 @@ class Vision:
             made = encode(list(new.values()))
         for key, features in zip(new, made, strict=True):
             found[key] = own = features.clone()  # a part of a batch would keep the batch alive
-            self.cache.keep(self._owner, key, own, own.nbytes)
+            self.cache.keep(self._owner, key, own, own.nbytes, since)
         counts = {len(found[key]) for key in keys}
         if len(counts) > 1:
             name = "views" if what is True else "auxiliary"

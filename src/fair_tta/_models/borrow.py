@@ -6,11 +6,13 @@ import copy
 import math
 import os
 import warnings
-from collections.abc import Callable, Hashable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from itertools import chain
-from threading import RLock, current_thread, main_thread
+from operator import attrgetter
+from threading import Lock, RLock, current_thread, get_ident, main_thread
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -19,25 +21,65 @@ from torch import Tensor, nn
 
 from fair_tta.errors import ModelError, TowerError
 
-_locks: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()  # an RLock for each model
-_lost: WeakSet[nn.Module] = WeakSet()  # in use by another thread when this process was forked
+
+class _Users:
+    """The threads that hold a model, and what its modes were before."""
+
+    def __init__(self) -> None:
+        self.lock: Any = RLock()  # of the one that changes it
+        self.blocks: Counter[int] = Counter()  # in which a thread holds it in eval mode
+        self.training: list[nn.Module] = []  # modules that the last of them sets back
+
+    def enter(self, module: nn.Module) -> None:
+        with _moment:
+            self.blocks[get_ident()] += 1
+            if self.blocks[get_ident()] == 1:  # else this thread has looked
+                training = [m for m in _modules(module) if m.training]
+                self.training += training
+                for m in training:
+                    m.training = False
+
+    def leave(self, threads: Iterable[int]) -> None:
+        with _moment:
+            self.blocks -= Counter(threads)  # drops those that are in none
+            if not self.blocks:
+                try:
+                    _set_training(self.training)
+                finally:  # Ctrl-C may have come in the middle of it
+                    _set_training(self.training)
+                    self.training = []
 
 
-def lock_of(module: nn.Module) -> Any:
-    """The lock of a model, which a thread may take again."""
+_moment = Lock()  # for all models, held for moments
+_users: WeakKeyDictionary[nn.Module, _Users] = WeakKeyDictionary()
+_lost: WeakSet[nn.Module] = WeakSet()  # changed by another thread when this process was forked
+
+
+def _users_of(module: nn.Module) -> _Users:
     if module in _lost:
         raise ModelError(
             f"another thread was using `model` ({type(module).__name__}) when this process was "
             "forked, in the middle of a call: load it again in this process, or fork before you "
             "predict."
         )
-    return _locks.setdefault(module, RLock())
+    users = _users.get(module)
+    return _users.setdefault(module, _Users()) if users is None else users
+
+
+def lock_of(module: nn.Module) -> Any:
+    """The lock of a model, which a thread may take again."""
+    return _users_of(module).lock
 
 
 def _after_fork() -> None:
-    """The child has no other threads, so what they were using stays half way through a call."""
-    _lost.update(module for module, lock in _locks.items() if not lock.acquire(blocking=False))
-    _locks.clear()
+    """The child has no other threads, so what they were changing stays half way through a call."""
+    global _moment
+    _moment = Lock()
+    for module, users in _users.items():
+        if not users.lock.acquire(blocking=False):
+            _lost.add(module)
+        users.lock = RLock()
+        users.leave(thread for thread in users.blocks.elements() if thread != get_ident())
 
 
 if hasattr(os, "register_at_fork"):  # Windows does not fork
@@ -45,22 +87,24 @@ if hasattr(os, "register_at_fork"):  # Windows does not fork
 
 
 @contextmanager
-def untouched(module: nn.Module | None = None) -> Iterator[None]:
+def untouched(module: nn.Module | None = None, *, alone: bool = True) -> Iterator[None]:
     """Hold a model in eval mode for a block; afterwards its train/eval flags are as before.
 
-    One thread at a time holds a model. Tensors made inside can enter autograd later, also if the
-    caller is in `torch.inference_mode`; the caller's autocast does not reach inside, so that
-    predictions do not depend on it. Weights, `requires_grad`, dtype, device and the global random
-    states are never changed at all.
+    One thread at a time is `alone` with a model: whoever adds hooks or exchanges tensors for a
+    while, in the text tower only. Others, who run the vision tower, need not wait for it.
+
+    Tensors made inside can enter autograd later, also if the caller is in `torch.inference_mode`;
+    the caller's autocast does not reach inside, so that predictions do not depend on it. Weights,
+    `requires_grad`, dtype, device and the global random states are never changed at all.
     """
     parameter = None if module is None else next(module.parameters(), None)
     device = "cpu" if parameter is None else parameter.device.type
-    with nullcontext() if module is None else lock_of(module):
-        training = [] if module is None else [m for m in module.modules() if m.training]
+    users = None if module is None else _users_of(module)
+    with users.lock if users is not None and alone else nullcontext():
         grad = torch.is_grad_enabled()
         try:
-            for m in training:
-                m.training = False
+            if users is not None and module is not None:
+                users.enter(module)
             with (
                 torch.inference_mode(False),
                 torch.set_grad_enabled(grad),
@@ -68,10 +112,20 @@ def untouched(module: nn.Module | None = None) -> Iterator[None]:
             ):
                 yield
         finally:
-            try:
-                _set_training(training)
-            finally:  # Ctrl-C may have come in the middle of it
-                _set_training(training)
+            if users is not None:
+                users.leave([get_ident()])
+
+
+def _modules(module: nn.Module) -> list[nn.Module]:
+    """All modules; faster than `nn.Module.modules`, which removes repeats."""
+    found: list[nn.Module] = []
+    waiting: list[nn.Module | None] = [module]
+    while waiting:
+        inside = waiting.pop()
+        if inside is not None:
+            found.append(inside)
+            waiting += inside._modules.values()
+    return found
 
 
 def _set_training(modules: list[nn.Module]) -> None:
@@ -80,11 +134,11 @@ def _set_training(modules: list[nn.Module]) -> None:
 
 
 @contextmanager
-def borrowed(backend: object) -> Iterator[nn.Module | None]:
+def borrowed(backend: object, *, alone: bool = True) -> Iterator[nn.Module | None]:
     """`untouched` for the model of a backend, if it has one, and without gradients."""
     model = getattr(backend, "model", None)
     module = model if isinstance(model, nn.Module) else None
-    with untouched(module), torch.no_grad():
+    with untouched(module, alone=alone), torch.no_grad():
         yield module
 
 
@@ -103,39 +157,66 @@ def quiet(module: str = "") -> Iterator[None]:
 
 
 _NUMBERS = 8  # of each tensor that are read
+_ODD = (RuntimeError, NotImplementedError, TypeError)
+"""What tensors raise that are on several devices, or not plain ones."""
 
 
-@torch.no_grad()
-def fingerprint(module: nn.Module | None) -> Hashable:
-    """A value that changes with the weights of a module.
+class Watch:
+    """Notices when the weights of a model change. A copy starts anew."""
 
-    It holds the address, dtype and PyTorch's count of in-place changes of each parameter and
-    buffer. That count misses changes through ``.data``, so some numbers of each are in it too.
-    """
-    tensors = [] if module is None else _tensors(module)
-    return _read(_marks, tensors), _read(_numbers, tensors)
+    def __init__(self) -> None:
+        # Views take longer to make than to read. They keep replaced weights until the next call.
+        self._views: tuple[Hashable, Callable[[], bytes]] = None, bytes
+
+    def __reduce__(self) -> tuple[type[Watch], tuple[()]]:
+        return Watch, ()
+
+    @torch.no_grad()
+    def fingerprint(self, module: nn.Module | None) -> Hashable:
+        """A value that changes with the weights of a module.
+
+        It holds the address and PyTorch's count of in-place changes of each parameter and buffer.
+        That count misses changes through ``.data``, so some numbers of each are in it too.
+        """
+        tensors = [] if module is None else _tensors(module)
+        try:
+            return self._look(tensors)
+        except _ODD:
+            return tuple([_look_at(tensor) for tensor in tensors])
+
+    def _look(self, tensors: list[Tensor]) -> Hashable:
+        places, views = tuple(map(Tensor.data_ptr, tensors)), self._views
+        if places != views[0]:
+            views = self._views = places, _reader(tensors)
+        return places, tuple(map(_version, tensors)), views[1]()
+
+
+_version = attrgetter("_version")
+
+
+def _look_at(tensor: Tensor) -> Hashable:
+    try:
+        return Watch()._look([tensor])
+    except _ODD:
+        return id(tensor)
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:
-    """All parameters and buffers; faster than `nn.Module.parameters`, which removes repeats."""
+    """All parameters and buffers."""
     tensors: list[Tensor | None] = []
-    modules: list[nn.Module | None] = [module]
-    while modules:
-        inside = modules.pop()
-        if inside is not None:
-            tensors += inside._parameters.values()
-            tensors += inside._buffers.values()
-            modules += inside._modules.values()
+    for inside in _modules(module):
+        tensors += inside._parameters.values()
+        tensors += inside._buffers.values()
     return [tensor for tensor in tensors if tensor is not None]
 
 
-def _marks(tensors: list[Tensor]) -> Hashable:
-    return tuple([(t.data_ptr(), t.dtype, t._version) for t in tensors])
-
-
-def _numbers(tensors: list[Tensor]) -> Hashable:
-    some = [_spread(tensor) for tensor in tensors]
-    return torch.cat(some).cpu().double().numpy().tobytes() if some else b""
+def _reader(tensors: list[Tensor]) -> Callable[[], bytes]:
+    """What reads some numbers of these tensors, as they are then."""
+    some = [_spread(tensor.detach()) for tensor in tensors]
+    if all(t.device.type == "cpu" and t.dtype != torch.bfloat16 for t in some):
+        arrays = [tensor.numpy() for tensor in some]
+        return lambda: b"".join([array.tobytes() for array in arrays])
+    return lambda: torch.cat(some).cpu().double().numpy().tobytes()
 
 
 def _spread(tensor: Tensor) -> Tensor:
@@ -143,14 +224,6 @@ def _spread(tensor: Tensor) -> Tensor:
     numbers = tensor.numel()
     count = min(numbers, _NUMBERS) if tensor.is_contiguous() else 1
     return tensor.as_strided((count,), (max(0, numbers - 1) // max(1, count - 1),))
-
-
-def _read(how: Callable[[list[Tensor]], Hashable], tensors: list[Tensor]) -> Hashable:
-    """All at once, or one by one where some are on other devices, empty or not plain tensors."""
-    try:
-        return how(tensors)
-    except (RuntimeError, NotImplementedError, TypeError):
-        return tuple([_read(how, [t]) for t in tensors]) if len(tensors) > 1 else id(tensors[0])
 
 
 def check_present(model: nn.Module) -> None:
@@ -167,14 +240,13 @@ def check_present(model: nn.Module) -> None:
 _finite: WeakKeyDictionary[nn.Module, Hashable] = WeakKeyDictionary()  # weights that were checked
 
 
-def checked_fingerprint(model: nn.Module | None) -> Hashable:
-    """The `fingerprint` of a model, once its weights are seen to be finite.
+def check_finite(model: nn.Module | None, weights: Hashable) -> None:
+    """Raise `ModelError` if weights are not finite, unless this fingerprint of them was checked.
 
     Attention without a mask may swallow a NaN, so that answers do not show it.
     """
-    weights = fingerprint(model)
     if model is None or _finite.get(model) == weights:
-        return weights
+        return
     for name, weight in model.named_parameters():
         if weight.is_floating_point() and weight.numel() and not _is_finite(weight):
             raise ModelError(
@@ -182,14 +254,13 @@ def checked_fingerprint(model: nn.Module | None) -> Hashable:
                 "they are damaged; if the model runs in half precision, try float32."
             )
     _finite[model] = weights
-    return weights
 
 
 @torch.no_grad()
 def _is_finite(weight: Tensor) -> bool:
     try:
         return bool(torch.stack(torch.aminmax(weight)).isfinite().all())
-    except (RuntimeError, NotImplementedError, TypeError):  # not plain numbers
+    except _ODD:
         return True
 
 

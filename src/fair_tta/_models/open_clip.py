@@ -91,7 +91,7 @@ class OpenClipBackend(TextTower, PatchTower):
     def encode_pixels(self, pixels: Tensor) -> Tensor:
         """Features of preprocessed pixels."""
         tower = f"the vision tower of {self.name}"
-        with untouched(self.model), torch.no_grad(), explained(self.model, tower):
+        with untouched(self.model, alone=False), torch.no_grad(), explained(self.model, tower):
             return self._image_call(pixels.to(self.device, self.dtype))
 
     def image_tower(self) -> nn.Module:

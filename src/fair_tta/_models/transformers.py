@@ -132,7 +132,7 @@ class TransformersBackend(TextTower, PatchTower):
             for key, value in inputs.items()
         }
         tower = f"the vision tower of {self.name}"
-        with untouched(self.model), torch.no_grad(), explained(self.model, tower):
+        with untouched(self.model, alone=False), torch.no_grad(), explained(self.model, tower):
             return self._image_call(inputs)
 
     def with_compiled_vision(self) -> TransformersBackend:

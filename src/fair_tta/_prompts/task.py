@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fair_tta._cache import Cache, size_of
 from fair_tta._linalg import unit
-from fair_tta._models.borrow import borrowed, checked_fingerprint, made_once
+from fair_tta._models.borrow import Watch, borrowed, check_finite, made_once
 from fair_tta._models.protocol import Backend
 from fair_tta._models.stored import TextTable
 from fair_tta._prompts.context import (
@@ -76,7 +76,7 @@ class Task:
         cache: Cache | None = None,
     ) -> None:
         sensitive = {attribute: dict(names) for attribute, names in sensitive.items()}
-        if shared is None and isinstance(backend, TextTable):
+        if shared is None and isinstance(getattr(backend, "text", backend), TextTable):
             shared = WholeSentences(backend.tokenize)
         elif shared is None:
             shared = find_context(backend.tokenize, templates, targets, sensitive)
@@ -293,18 +293,30 @@ class CurrentTask:
 
     def __init__(self, task: Task) -> None:
         self.task = task
+        self._watch = Watch()
         with borrowed(task.backend) as model:
-            self._weights = checked_fingerprint(model)
+            self._weights = self._watch.fingerprint(model)
+            check_finite(model, self._weights)
 
     @contextmanager
-    def borrow(self) -> Iterator[Task]:
-        """Hold the model for a while; nothing in the task or its cache is older than it."""
+    def borrow(self, *, alone: bool = True) -> Iterator[Task]:
+        """Hold the model for a while; nothing in the task or its cache is older than it.
+
+        Whoever tunes the prompt, or looks at a module while it runs, has to be `alone`.
+        """
+        with borrowed(self.task.backend, alone=alone) as model:
+            if self._watch.fingerprint(model) != self._weights:
+                self._look_again()
+            yield self.task
+
+    def _look_again(self) -> None:
+        """Alone, as one who is exchanges tensors for a while."""
         with borrowed(self.task.backend) as model:
-            weights = checked_fingerprint(model)
+            weights = self._watch.fingerprint(model)
             if weights != self._weights:
+                check_finite(model, weights)
                 self.renew()
                 self._weights = weights
-            yield self.task
 
     def renew(self) -> None:
         """Exchange the task and clear the cache, once no thread is at work that would refill it."""

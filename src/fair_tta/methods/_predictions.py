@@ -36,30 +36,34 @@ def to_predictions(
         _check_outcome(adapter, adapted, task, len(zero_shot.probabilities))
     names = {_TARGET: task.targets, **task.sensitive}
     before = {_TARGET: zero_shot.probabilities, **zero_shot.sensitive}
-    after = {**before, _TARGET: adapted.probabilities, **adapted.sensitive}
+    changed = {_TARGET: adapted.probabilities, **adapted.sensitive}
+    if adapted is zero_shot:
+        changed = {}
     numbers = {name: getattr(adapted, name) for name in _NUMBERS}
     host = fetch(
         {("before", name): p for name, p in before.items()}
-        | {("after", name): p for name, p in after.items()}
+        | {("after", name): p for name, p in changed.items()}
         | {("flag", text): flag for text, flag in adapted.flags.items()}
         | {name: values for name, values in numbers.items() if isinstance(values, Tensor)}
     )
     before = {name: host["before", name] for name in before}
     if not bool(before[_TARGET].isfinite().all()):
         raise not_finite(task)
-    after = {name: host["after", name] for name in before}
-    finite = torch.stack([p.isfinite().all(1) for p in after.values()]).all(0)
+    changed = {name: host["after", name] for name in changed}
+    finite = torch.stack([p.isfinite().all(1) for p in (changed or before).values()]).all(0)
     if is_checked:
-        for name, p in after.items():
+        for name, p in changed.items():
             _check_probabilities(adapter, name, p[finite])
-    after = {name: p.where(finite[:, None], before[name]) for name, p in after.items()}
+    changed = {name: p.where(finite[:, None], before[name]) for name, p in changed.items()}
+    after = before | changed
     moved, margin = (
         distance(before[_TARGET], after[_TARGET]).tolist(),
         flip_margin(before[_TARGET]).tolist(),
     )
     labels = [list(task.targets)[index] for index in after[_TARGET].argmax(1).tolist()]
-    named, named_before = ({a: _named(names[a], p[a]) for a in p} for p in (after, before))
-    entropies, entropies_before = ({a: _entropy(p[a]) for a in p} for p in (after, before))
+    named_before, entropies_before = _named(names, before), _entropies(before)
+    named = named_before | _named(names, changed)
+    entropies = entropies_before | _entropies(changed)
     predictions = []
     for i, is_finite in enumerate(finite.tolist()):
         notes = adapted.warnings[i] if adapted.warnings else ()
@@ -108,14 +112,16 @@ def fetch(parts: Mapping[Any, Tensor]) -> dict[Hashable, Tensor]:
     return found
 
 
-def _named(names: Iterable[str], p: Tensor) -> list[dict[str, float]]:
-    keys = list(names)
-    return [dict(zip(keys, row, strict=True)) for row in p.tolist()]
+def _named(
+    names: Mapping[str, Iterable[str]], parts: Mapping[str, Tensor]
+) -> dict[str, list[dict[str, float]]]:
+    return {
+        a: [dict(zip(names[a], row, strict=True)) for row in p.tolist()] for a, p in parts.items()
+    }
 
 
-def _entropy(p: Tensor) -> list[float]:
-    entropies: list[float] = normalised_entropy(p.log()).clamp(0, 1).tolist()
-    return entropies
+def _entropies(parts: Mapping[str, Tensor]) -> dict[str, list[float]]:
+    return {a: normalised_entropy(p.log()).clamp(0, 1).tolist() for a, p in parts.items()}
 
 
 def _number(values: Tensor | None, index: int) -> float | None:

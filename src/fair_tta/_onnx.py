@@ -1,0 +1,293 @@
+"""ONNX: a method as a file that other runtimes use, and an image encoder that is such a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL.Image import Image
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from fair_tta._io import write_whole
+from fair_tta._linalg import unit
+from fair_tta._models.borrow import made_once
+from fair_tta._models.load import load
+from fair_tta._models.stored import TextTable
+from fair_tta._prompts.task import Task
+from fair_tta.errors import FairTTAError, ModelError, require
+from fair_tta.methods._base import Adapter
+from fair_tta.methods._cross_fit import CrossFitted
+
+__all__ = ["OnnxBackend"]
+
+_BATCH = 509  # images of a trial: a prime, so that a size it divides counts images
+_OPSET, _IR = 18, 8  # of onnx 1.13, from 2022
+_MOST = 1e-5  # by which probabilities of a file may differ
+
+_REASONS = {
+    "pixels": "it needs the images themselves",
+    "views": "it needs further views of an image",
+    "prompt_gradient": "it tunes the prompt for each image",
+    "values": "it needs the attribute value of each image",
+}
+
+
+def export_head(adapter: Adapter, task: Task, path: str | os.PathLike[str]) -> None:
+    """Write a method for the prompts of a task; see `FairTPTClassifier.export`."""
+    onnx, runtime = require("onnx", "onnx"), require("onnxruntime", "onnx")
+    cannot = f"{type(adapter).__name__} cannot be exported: "
+    reasons = [reason for need, reason in _REASONS.items() if getattr(adapter.needs, need)]
+    if isinstance(adapter, CrossFitted):
+        reasons = ["it answers each image by one of several fits"]
+    if reasons:
+        raise FairTTAError(f"{cannot}{reasons[0]}, and a file has one feature.")
+
+    def head(features: Tensor) -> Tensor:
+        return adapter.adapt(task, unit(features).unsqueeze(1)).probabilities
+
+    texts = task.target_features
+    noise = torch.randn(_BATCH, texts.shape[1], generator=torch.Generator().manual_seed(0))
+    trial = unit(texts[torch.arange(_BATCH) % len(texts)].cpu() + unit(noise)).to(texts)
+    head(trial[:1])  # what is kept of the prompts is made now, not in the recording
+    recorder = _Recorder(onnx, trial, cannot)
+    with torch.no_grad(), recorder:
+        found = head(trial)
+    labels = json.dumps(list(task.targets), ensure_ascii=False)
+    facts = {"targets": labels, "method": repr(adapter), "model": task.backend.name}
+    model = recorder.model(found)
+    onnx.helper.set_model_props(model, facts)
+    session = runtime.InferenceSession(model.SerializeToString())
+    (again,) = session.run(None, {"features": trial[:3].cpu().numpy()})
+    difference = float(np.abs(again - head(trial[:3]).numpy(force=True)).max())
+    if not difference <= _MOST:
+        raise FairTTAError(f"{cannot}its file would give other probabilities, by {difference:.1g}.")
+    write_whole(path, model.SerializeToString())
+
+
+class _Recorder(TorchDispatchMode):
+    """Writes down what is computed from one tensor as ONNX nodes; all else is constant."""
+
+    def __init__(self, onnx: Any, features: Tensor, cannot: str) -> None:
+        super().__init__()
+        self._onnx, self._cannot = onnx, cannot
+        self._names = {id(features): "features"}
+        self._alive = [features]  # or another tensor could get the same id
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if any(id(leaf) in self._names for leaf in tree_leaves((args, kwargs))):
+            operator, first = str(function).split(".")[1], tree_leaves(result)[0]
+            try:
+                made = _OPERATORS[operator](self, first, *args, **(kwargs or {}))
+            except (KeyError, TypeError) as error:
+                what = f"it computes {operator!r} for each image, which ONNX has no operator for."
+                raise FairTTAError(self._cannot + what) from error
+            for tensor, name in zip(tree_leaves(result), made.split(), strict=True):
+                self._names[id(tensor)] = name
+                self._alive.append(tensor)
+        return result
+
+    def model(self, result: Tensor) -> Any:
+        """The whole file, when all is recorded."""
+        helper = self._onnx.helper
+        self._nodes.append(helper.make_node("Identity", [self.name(result)], ["probabilities"]))
+        given, found = (
+            [helper.make_tensor_value_info(name, 1, ["images", tensor.shape[1]])]  # 1 is float32
+            for name, tensor in (("features", self._alive[0]), ("probabilities", result))
+        )
+        graph = helper.make_graph(self._nodes, "fair_tta", given, found, self._constants)
+        opset = helper.make_opsetid("", _OPSET)
+        return helper.make_model(graph, ir_version=_IR, opset_imports=[opset])
+
+    def node(self, operator: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> str:
+        """Its outputs, by names with spaces between them; inputs are names, tensors or numbers."""
+        names = [f"{operator}_{len(self._nodes)}_{i}" for i in range(outputs)]
+        given = [each if isinstance(each, str) else self.name(each) for each in inputs]
+        self._nodes.append(self._onnx.helper.make_node(operator, given, names, **attributes))
+        return " ".join(names)
+
+    def name(self, value: Any, like: Tensor | None = None) -> str:
+        """The name of a tensor or of a constant, as the dtype of `like`."""
+        dtype = None if like is None else like.dtype
+        if id(value) in self._names:
+            name = self._names[id(value)]
+            kind = torch.empty(0, dtype=dtype or value.dtype).numpy().dtype
+            to = self._onnx.helper.np_dtype_to_tensor_dtype(kind)
+            return name if dtype in (None, value.dtype) else self.node("Cast", name, to=to)
+        tensor = torch.as_tensor(value, dtype=dtype)
+        if tensor.ndim and len(tensor) == _BATCH:  # the same for each image
+            count = self.node("Slice", self.node("Shape", "features"), [0], [1])
+            shape = self.node("Concat", count, list(tensor.shape[1:]), axis=0)
+            return self.node("Expand", tensor[:1], shape)
+        name, array = f"constant_{len(self._constants)}", tensor.numpy(force=True).copy()
+        self._constants.append(self._onnx.numpy_helper.from_array(array, name))
+        return name
+
+
+def _alike(operator: str) -> Callable[..., str]:
+    """Of numbers or tensors of one dtype, that of the result."""
+    return lambda r, out, *args: r.node(operator, *(r.name(each, out) for each in args))
+
+
+def _reduced(operator: str) -> Callable[..., str]:
+    return lambda r, _, x, dims, keep=False: r.node(operator, x, dims, keepdims=int(keep))
+
+
+def _clip(r: _Recorder, _: Tensor, x: Tensor, low: Any = None, high: Any = None) -> str:
+    return r.node("Clip", x, *("" if end is None else r.name(end, x) for end in (low, high)))
+
+
+def _shaped(r: _Recorder, out: Tensor, x: Tensor, *_: Any) -> str:
+    return r.node("Reshape", x, [n if n % _BATCH else -1 for n in out.shape])
+
+
+def _expanded(r: _Recorder, out: Tensor, x: Tensor, *_: Any) -> str:
+    return r.node("Expand", x, [n if n % _BATCH else 1 for n in out.shape])
+
+
+def _sorted(
+    r: _Recorder, _: Tensor, x: Tensor, *, dim: int = -1, descending: bool = False, stable: bool
+) -> str:
+    return r.node("TopK", x, [x.shape[dim]], outputs=2, axis=dim, largest=int(descending))
+
+
+def _transposed(r: _Recorder, out: Tensor, x: Tensor, first: int, second: int) -> str:
+    order = list(range(x.ndim))
+    order[first], order[second] = order[second], order[first]
+    return r.node("Transpose", x, perm=order)
+
+
+_OPERATORS: dict[str, Callable[..., str]] = {
+    **{name: _alike(name.title()) for name in "add div exp log mul pow sqrt sub".split()},
+    "alias": _alike("Identity"),
+    "rsub": lambda r, out, x, y: _alike("Sub")(r, out, y, x),
+    "remainder": _alike("Mod"),
+    "mm": _alike("MatMul"),
+    "bmm": _alike("MatMul"),
+    "gt": lambda r, _, x, y: r.node("Greater", x, r.name(y, x)),
+    "where": lambda r, out, which, x, y: r.node("Where", which, r.name(x, out), r.name(y, out)),
+    "mean": _reduced("ReduceMean"),
+    "sum": _reduced("ReduceSum"),
+    "amax": _reduced("ReduceMax"),
+    "amin": _reduced("ReduceMin"),
+    "logsumexp": _reduced("ReduceLogSumExp"),
+    "linalg_vector_norm": lambda r, out, x, _, *how: _reduced("ReduceL2")(r, out, x, *how),
+    "argmax": lambda r, _, x, dim, keep=False: r.node("ArgMax", x, axis=dim, keepdims=int(keep)),
+    "_softmax": lambda r, _, x, dim, __: r.node("Softmax", x, axis=dim),
+    "_log_softmax": lambda r, _, x, dim, __: r.node("LogSoftmax", x, axis=dim),
+    "clamp": _clip,
+    "clamp_min": _clip,
+    "sort": _sorted,
+    "cat": lambda r, _, tensors, dim=0: r.node("Concat", *tensors, axis=dim),
+    "gather": lambda r, _, x, dim, index: r.node("GatherElements", x, index, axis=dim),
+    "index": lambda r, _, x, places: r.node("Gather", x, *places),
+    "select": lambda r, _, x, dim, place: r.node("Gather", x, r.name(place), axis=dim),
+    "slice": lambda r, _, x, dim, start, end: r.node("Slice", x, [start], [end], [dim]),
+    "squeeze": lambda r, _, x, dim: r.node("Squeeze", x, [dim] if isinstance(dim, int) else dim),
+    "unsqueeze": lambda r, _, x, dim: r.node("Unsqueeze", x, [dim]),
+    "transpose": _transposed,
+    "view": _shaped,
+    "_unsafe_view": _shaped,
+    "expand": lambda r, out, x, *_: r.node(
+        "Expand", x, [n if n % _BATCH else 1 for n in out.shape]
+    ),
+    "_to_copy": lambda r, out, x, **_: r.name(x, out),
+}
+"""How an operator of ATen is written, by recorder, result and arguments."""
+
+
+class OnnxBackend:
+    """An image encoder that is an ONNX file, beside the text side of another model.
+
+    Args:
+        images: the file, from pixels ``[images, 3, height, width]`` to features ``[images, dim]``,
+            which are its first output with two dimensions.
+        preprocess: an image processor of transformers, or a function from an RGB image to its
+            pixels ``[3, height, width]``, as open_clip's and torchvision's transforms are.
+        text: where features of sentences come from: whatever `FairTPTClassifier` takes as a model,
+            a text tower alone too, or ``{prompt: [dim]}``.
+        processor: of `text`, as for `FairTPTClassifier`; for a text tower its tokenizer.
+        scale: inverse temperature; that of `text` if None.
+
+    Example:
+        >>> backend = OnnxBackend("vision.onnx", preprocess, text=model)  # doctest: +SKIP
+        >>> clf = FairTPTClassifier(backend, ["cat", "dog"])  # doctest: +SKIP
+    """
+
+    sees_images = True
+
+    def __init__(
+        self,
+        images: str | os.PathLike[str],
+        preprocess: Callable[..., Any],
+        text: Any,
+        *,
+        processor: Any = None,
+        scale: float | None = None,
+    ) -> None:
+        self.path, self.image_processor = Path(images), preprocess
+        is_table = isinstance(text, Mapping)
+        self.text: Any = TextTable(text, scale or 1.0) if is_table else load(text, processor)
+        self.scale = float(self.text.scale if scale is None else scale)
+        self.name = f"{self.path.name} with the text side of {self.text.name}"
+        self.model = nn.Module().eval()  # by which both sides are known
+        self.model.text = getattr(self.text, "model", None)
+        content = torch.tensor(list(sha256(self.path.read_bytes()).digest()))
+        self.model.register_buffer("images", content)
+        _ = self._session
+
+    def __getattr__(self, name: str) -> Any:
+        """What the text side has."""
+        if name.startswith("__") or name == "text":  # not there yet, in a copy
+            raise AttributeError(name)
+        return getattr(self.text, name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_session"}
+
+    @property
+    @made_once
+    def _session(self) -> Any:
+        runtime = require("onnxruntime", "onnx")
+        try:
+            session = runtime.InferenceSession(str(self.path))
+        except Exception as error:  # of its own kinds
+            raise ModelError(f"`images` {str(self.path)!r} cannot be loaded: {error}") from error
+        shapes = [found.shape for found in session.get_outputs()]
+        if 2 not in map(len, shapes) or len(session.get_inputs()) != 1:
+            raise ModelError(
+                f"`images` {str(self.path)!r} should have one input and an output [images, dim] "
+                f"(got {len(session.get_inputs())} and outputs of shapes {shapes})."
+            )
+        return session
+
+    def preprocess(self, images: Sequence[Image]) -> Tensor:
+        """Pixels ``[images, 3, height, width]`` as the file wants them."""
+        if hasattr(self.image_processor, "preprocess"):
+            found = self.image_processor(images=list(images), return_tensors="pt")["pixel_values"]
+            return torch.as_tensor(found)
+        return torch.stack([torch.as_tensor(self.image_processor(image)) for image in images])
+
+    def encode_pixels(self, pixels: Tensor) -> Tensor:
+        """Features of preprocessed pixels."""
+        (given,) = self._session.get_inputs()
+        name = next(out.name for out in self._session.get_outputs() if len(out.shape) == 2)
+        dtype = np.float16 if given.type == "tensor(float16)" else np.float32
+        (found,) = self._session.run([name], {given.name: pixels.numpy(force=True).astype(dtype)})
+        return torch.from_numpy(found).to(self.device)
+
+    def encode_images(self, images: Sequence[Image]) -> Tensor:
+        """Features of RGB images."""
+        return self.encode_pixels(self.preprocess(images))
