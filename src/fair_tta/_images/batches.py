@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import count, islice
-from typing import IO, Any, Generic, TypeVar
+from typing import IO, Any, Generic, TypeVar, cast
 
 from PIL import Image
 
+from fair_tta._images.load import _FORMATS as FORMATS
+from fair_tta._images.load import _Metered as Metered
 from fair_tta._images.stored import StoredFeature
 from fair_tta._io import open_file
 from fair_tta.errors import ImageError
@@ -111,7 +113,8 @@ def _count_pixels(source: Any) -> int:
         return 0
     try:
         opened: IO[bytes] = io.BytesIO(source) if is_data else open_file(source)
-        with opened as file, Image.open(file) as image:
+        metered = Metered(cast(io.RawIOBase, opened))
+        with opened, metered, Image.open(metered, formats=FORMATS) as image:
             return image.width * image.height
     except Exception:  # on broken data PIL may raise nearly anything
         return 0
