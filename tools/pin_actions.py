@@ -25,7 +25,8 @@ def ask_github(name: str) -> dict[str, str]:
     address = f"https://github.com/{name}"
     asked = ["git", "ls-remote", "--tags", address]
     lines = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()
-    tags = dict(reversed(line.split("\trefs/tags/", 1)) for line in lines)
+    pairs = [line.split("\trefs/tags/", 1) for line in lines]
+    tags = {tag: commit for commit, tag in pairs}
     # of an annotated tag, "^{}" has the commit
     return {tag: tags.get(tag + "^{}", commit) for tag, commit in tags.items() if "^" not in tag}
 

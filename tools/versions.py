@@ -97,11 +97,11 @@ def audits(home: Path, python: str) -> list[tuple[Path, list[str | Path]]]:
     found: list[tuple[Path, list[str | Path]]] = []
     for resolution in ("lowest-direct", "highest"):
         listed = home / f"{resolution}.txt"
-        compiled = ["pyproject.toml", *extras, "--python", python, "--output-file", listed]
-        checked = ["--no-deps", "--disable-pip", *accepted, "--requirement", listed]
+        compiled = ["pyproject.toml", *extras, "--python", python, "--output-file", str(listed)]
+        checked = ["--no-deps", "--disable-pip", *accepted, "--requirement", str(listed)]
         uv = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--resolution", resolution]
-        found.append((home / "tree", [*uv, *compiled]))
-        found.append((home / "tree", [sys.executable, "-m", "pip_audit", *checked]))
+        where = home / "tree"
+        found += [(where, [*uv, *compiled]), (where, [sys.executable, "-m", "pip_audit", *checked])]
     return found
 
 

@@ -76,7 +76,7 @@ class _Recorder(TorchDispatchMode):
     """Writes down what is computed from one tensor as ONNX nodes; all else is constant."""
 
     def __init__(self, onnx: Any, features: Tensor, cannot: str) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._onnx, self._cannot = onnx, cannot
         self._names = {id(features): "features"}
         self._alive = [features]  # or another tensor could get the same id
@@ -243,7 +243,8 @@ class OnnxBackend:
         self.scale = float(self.text.scale if scale is None else scale)
         self.name = f"{self.path.name} with the text side of {self.text.name}"
         self.model = nn.Module().eval()  # by which both sides are known
-        self.model.text = getattr(self.text, "model", None)
+        text_model: Any = getattr(self.text, "model", None)
+        self.model.text = text_model
         content = torch.tensor(list(sha256(self.path.read_bytes()).digest()))
         self.model.register_buffer("images", content)
         _ = self._session

@@ -54,8 +54,8 @@ def test_the_head_is_what_scipy_finds(ridge: float) -> None:
     random = np.random.default_rng(0)
     x, anchor = random.normal(size=(70, 5)) / 2, random.normal(size=(70, 3))
     y, omega = random.integers(3, size=70), random.uniform(0.2, 2, size=70)
-    given: Any = [torch.from_numpy(array) for array in (x, anchor, y, omega)]
-    ours = anchored_head(*given, ridge=ridge).numpy()
+    tensors: list[Any] = [torch.from_numpy(array) for array in (x, anchor, y, omega)]
+    ours = anchored_head(tensors[0], tensors[1], tensors[2], tensors[3], ridge).numpy()
     np.testing.assert_allclose(ours, by_scipy(x, anchor, y, omega, ridge), atol=1e-5)
 
 
@@ -109,7 +109,7 @@ def test_where_no_head_has_a_lower_loss_there_is_none() -> None:
     random = np.random.default_rng(0)
     anchor, x = 2 * random.normal(size=(60, 2)), random.normal(size=(60, 30))
     y = (random.random(60) < softmax(anchor, 1)[:, 1]).astype(int)  # features tell nothing
-    given: Any = [torch.from_numpy(array) for array in (x, anchor, y, np.ones(60))]
+    tensors: list[Any] = [torch.from_numpy(array) for array in (x, anchor, y, np.ones(60))]
     assert not bool(_chosen_head(*given).any())
     x[:, 0] = 2 * y - 1
     assert bool(_chosen_head(*given)[0].any())

@@ -121,6 +121,6 @@ def test_drivers_are_never_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def call_home(*_: object, **__: object) -> Any:
         raise AssertionError("the manager was asked")
 
-    monkeypatch.setattr(driver_finder.SeleniumManager, "binary_paths", call_home)
+    monkeypatch.setattr(f"{driver_finder.__name__}.SeleniumManager.binary_paths", call_home)
     finder = driver_finder.DriverFinder(ChromeService(sys.executable), ChromeOptions())
     assert finder.get_driver_path() == sys.executable

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from io import StringIO
 
 import pytest
 from msgspec import structs
 from report_samples import Page
-from rich.console import Console
 from scipy.stats import binomtest
 from verdict_samples import BETTER, CLEAR, EVEN, FAIRER, answers, made
 
@@ -157,22 +155,24 @@ def test_p_values_do_not_hold_where_images_are_clustered() -> None:
     assert gained == ("dog / out: 20 \N{RIGHTWARDS ARROW} 80 of 100 (60 became right, 0 wrong)")
 
 
-def test_the_terminal_draws_it_in_80_columns_and_plain_characters() -> None:
+def test_the_terminal_draws_it_in_80_columns_and_plain_characters(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     long = "a group with quite a long name, in two parts, such as these"
     rates = {("cat", long): (20, 100), ("cat", "short"): (90, 100)}
     rates |= {("dog", long): (90, 100), ("dog", "short"): (90, 100)}
     after = {**rates, ("cat", long): (80, 100), ("dog", "short"): (84, 100)}
     document = compare([made(rates), made(after, "M")]).document
-    console = Console(width=80, record=True, file=StringIO())
-    print_verdict(console, [("", document)])
-    lines = console.export_text().splitlines()
+    print_verdict([("", document)])
+    lines = capsys.readouterr().out.splitlines()
     assert all(line.isascii() and len(line) <= 80 for line in lines)
     first = lines.index("Each group before (o) and after (*) M") + 1
     assert re.fullmatch(r"cat / a group.* 100 \|o-+\* +\|  20 -> 80  \+60 / -0", lines[first])
     (short,) = [line for line in lines if line.startswith("dog / short  ")]
     assert re.fullmatch(r"dog / short +100 \| +\*-?o *\|  90 -> 84  \+0 / -6", short)
     assert re.fullmatch(r" +20 +100", lines[first + 4])
-    print_verdict(console, [("", made(rates).document)])  # nothing to draw
+    print_verdict([("", made(rates).document)])  # nothing to draw
 
 
 def test_the_figure_has_each_group_before_and_after() -> None:
