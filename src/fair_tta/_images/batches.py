@@ -14,9 +14,7 @@ from typing import IO, Any, Generic, TypeVar, cast
 
 from PIL import Image
 
-from fair_tta._images.load import _FORMATS as FORMATS
-from fair_tta._images.load import _Metered as Metered
-from fair_tta._images.stored import StoredFeature
+from fair_tta._images.load import FORMATS, Metered
 from fair_tta._io import open_file
 from fair_tta.errors import ImageError
 
@@ -153,7 +151,7 @@ def in_turn(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatc
         except ImageError as error:
             yield LoadedBatch(loaded, _at(index, error))
             return
-        if not isinstance(loaded[-1], StoredFeature):
+        if isinstance(loaded[-1], Image.Image):  # not a stored feature, nor an error
             pixels += loaded[-1].width * loaded[-1].height
         if len(loaded) == size or pixels >= MOST_PIXELS // 2:
             yield LoadedBatch(loaded)

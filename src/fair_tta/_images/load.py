@@ -46,7 +46,7 @@ _TURNS = {
 }
 MOST_ENLARGED = 2**24
 """Pixels that preprocessing may make of an image by enlarging it: as many as a photo has."""
-_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")
 _MOST_BYTES = 2**29  # twice what PIL's limit of pixels takes in RGB
 # What PIL may read, at most, before an image's size is known; its time may be quadratic in it.
 _MOST_METADATA, _MOST_PARTS = 2**23, 10_000
@@ -59,7 +59,7 @@ class _NotAnImageError(Exception):
     """The message continues a sentence that begins with a description of the input."""
 
 
-class _Metered(io.BufferedReader):
+class Metered(io.BufferedReader):
     """A file that ends with an error before it keeps PIL busy for minutes."""
 
     metadata, parts, scanned, pixels = _MOST_METADATA, _MOST_PARTS, _MOST_SCANNED, 0
@@ -204,7 +204,7 @@ def _explain(error: Exception) -> str:
     if isinstance(error, Image.DecompressionBombError):
         return f"{error} Shrink it, or raise PIL.Image.MAX_IMAGE_PIXELS if you trust it"
     if isinstance(error, UnidentifiedImageError):
-        return f"not one of {', '.join(_FORMATS)}, or damaged. Convert it to PNG, or get it again"
+        return f"not one of {', '.join(FORMATS)}, or damaged. Convert it to PNG, or get it again"
     reason = getattr(error, "strerror", None) or error
     return f"{reason} ({type(error).__name__}). If it is damaged or cut short, get it again"
 
@@ -222,7 +222,7 @@ def _from_file(file: IO[bytes]) -> Image.Image:
         raise _NotAnImageError("is empty (0 bytes): get it again")
     _check_bytes(size)
     raw = cast(io.RawIOBase, file)  # any file that can seek will do
-    with _Metered(raw) as metered, Image.open(metered, formats=_FORMATS) as opened:
+    with Metered(raw) as metered, Image.open(metered, formats=FORMATS) as opened:
         if opened.tile and opened.tile[0][0] == "ppm_plain":  # quadratic in its comments
             raise _NotAnImageError("is a PPM file in plain text: convert it to PNG")
         limit = Image.MAX_IMAGE_PIXELS  # PIL itself only warns up to twice the limit
