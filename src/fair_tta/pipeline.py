@@ -183,7 +183,7 @@ class FairPipeline:
         from transformers.pipelines import PIPELINE_REGISTRY
 
         class Registered(transformers.ZeroShotImageClassificationPipeline):  # type: ignore[misc]
-            def __new__(
+            def __new__(  # type: ignore[misc, unused-ignore]
                 _, model: Any, tokenizer: Any, image_processor: Any, task: str = "", **options: Any
             ) -> FairPipeline:
                 for name in ("feature_extractor", "framework", "dtype", "torch_dtype"):

@@ -22,7 +22,7 @@ from cli_fixtures import call, write_labels
 from PIL import Image
 
 from fair_tta import ImageError
-from fair_tta._images.load import MOST_ENLARGED, _Metered, check_enlarged, load_image
+from fair_tta._images.load import MOST_ENLARGED, Metered, check_enlarged, load_image
 
 TABLE = """
 [[folder]]
@@ -233,7 +233,7 @@ def test_files_with_holes_end_as_rows_with_a_reason(tmp_path: Path) -> None:
 
 
 def test_memory_is_taken_for_what_is_there_only() -> None:
-    with _Metered(cast(io.RawIOBase, io.BytesIO(b"abcdef"))) as file:
+    with Metered(cast(io.RawIOBase, io.BytesIO(b"abcdef"))) as file:
         assert [file.read(2), file.read(2**62), file.read(2**62)] == [b"ab", b"cdef", b""]
 
 

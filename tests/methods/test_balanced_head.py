@@ -110,9 +110,9 @@ def test_where_no_head_has_a_lower_loss_there_is_none() -> None:
     anchor, x = 2 * random.normal(size=(60, 2)), random.normal(size=(60, 30))
     y = (random.random(60) < softmax(anchor, 1)[:, 1]).astype(int)  # features tell nothing
     tensors: list[Any] = [torch.from_numpy(array) for array in (x, anchor, y, np.ones(60))]
-    assert not bool(_chosen_head(*given).any())
+    assert not bool(_chosen_head(*tensors).any())
     x[:, 0] = 2 * y - 1
-    assert bool(_chosen_head(*given)[0].any())
+    assert bool(_chosen_head(*tensors)[0].any())
 
 
 def test_images_without_labels_count_for_the_offsets() -> None:

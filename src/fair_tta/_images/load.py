@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Mapping, Sized
+from collections.abc import Iterator, Mapping, Sized
 from typing import IO, Any, TypeAlias, cast
 
 import numpy as np
@@ -53,6 +53,7 @@ _MOST_METADATA, _MOST_PARTS = 2**23, 10_000
 _MOST_READS = 2**19  # of pixels: some decoders are written in Python
 _MOST_SCANNED = 2**32  # pixels of a JPEG, counted once for each of its scans
 _SCAN = b"\xff\xda"
+_PIXELS_AT_ONCE = 2**22  # of which bytes are made
 
 
 class _NotAnImageError(Exception):
@@ -328,3 +329,12 @@ def image_bar(images: Any, progress: bool) -> Any:
     """A progress bar that is there at once; finished images are to be added to it."""
     total = len(images) if isinstance(images, Sized) else None
     return tqdm(total=total, unit="image", disable=not progress)
+
+
+def pixel_bytes(image: Image.Image) -> Iterator[bytes]:
+    """`tobytes`, a few million pixels at a time: it needs twice the memory of its result."""
+    rows = max(1, _PIXELS_AT_ONCE // image.width)
+    for top in range(0, image.height, rows):
+        is_all = rows >= image.height
+        part = image if is_all else image.crop((0, top, image.width, min(top + rows, image.height)))
+        yield part.tobytes()

@@ -15,6 +15,7 @@ from PIL import Image
 from fair_tta._images import augment
 from fair_tta._images.augment import Pixels
 from fair_tta._images.draw import Recipe, Renderer, render, rgb
+from fair_tta._images.load import pixel_bytes
 from fair_tta.errors import FairTTAError, check_count, check_number
 
 _AREA = (0.08, 1.0)  # of a crop, as a part of the image's
@@ -22,7 +23,6 @@ _RATIO = (3 / 4, 4 / 3)  # of a crop, width to height
 _TRIES = 10  # to find a crop that lies inside the image
 _PER_CROP = 4 * _TRIES + 1  # numbers drawn for a crop and a flip
 _DEPTH = 3  # most operations in a chain
-_PIXELS_AT_ONCE = 2**22  # of which bytes are made
 _SLACK = 1.0  # how far values of user-defined views may overshoot 0..255, as after resizing
 
 # The nine operations, given a part from -1 to 1 of the strongest and the size of the view.
@@ -140,15 +140,6 @@ class AugMix:
             Recipe(*crop, tuple(shares), chains)
             for crop, shares, chains in zip(crops, weights.tolist(), steps, strict=True)
         ]
-
-
-def pixel_bytes(image: Image.Image) -> Iterator[bytes]:
-    """`tobytes`, a few million pixels at a time: it needs twice the memory of its result."""
-    rows = max(1, _PIXELS_AT_ONCE // image.width)
-    for top in range(0, image.height, rows):
-        is_all = rows >= image.height
-        part = image if is_all else image.crop((0, top, image.width, min(top + rows, image.height)))
-        yield part.tobytes()
 
 
 def content_generator(image: Image.Image, seed: int, use: str = "") -> np.random.Generator:

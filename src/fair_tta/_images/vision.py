@@ -16,9 +16,9 @@ from torch import Tensor
 
 from fair_tta._cache import Cache
 from fair_tta._images.draw import render_batch
-from fair_tta._images.load import check_enlarged, load_image
+from fair_tta._images.load import check_enlarged, load_image, pixel_bytes
 from fair_tta._images.stored import StoredFeature
-from fair_tta._images.views import AugMix, Views, check_arrays, content_generator, pixel_bytes
+from fair_tta._images.views import AugMix, Views, check_arrays, content_generator
 from fair_tta._linalg import unit
 from fair_tta._models.borrow import made_once
 from fair_tta._models.protocol import Backend
