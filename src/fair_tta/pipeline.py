@@ -182,7 +182,7 @@ class FairPipeline:
         import transformers
         from transformers.pipelines import PIPELINE_REGISTRY
 
-        class Registered(transformers.ZeroShotImageClassificationPipeline):  # type: ignore[misc]
+        class Registered(transformers.ZeroShotImageClassificationPipeline):
             def __new__(  # type: ignore[misc, unused-ignore]
                 _, model: Any, tokenizer: Any, image_processor: Any, task: str = "", **options: Any
             ) -> FairPipeline:
