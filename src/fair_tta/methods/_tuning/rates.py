@@ -25,6 +25,12 @@ BOUNDED = "the step was bounded at {radius:g} times the norm of the context"
 Gradient = Callable[[Tensor], Tensor]
 """``[points, images, vectors, width]`` contexts -> gradients there, of the same shape."""
 
+_RADAU = (  # places on the way from 0 to 1 and their weights, besides 0 with weight 1/9
+    ((6 - math.sqrt(6)) / 10, (16 + math.sqrt(6)) / 36),
+    ((6 + math.sqrt(6)) / 10, (16 - math.sqrt(6)) / 36),
+)
+
+
 _LARGEST_RATE = 1e30  # optimisers divide it by small numbers, and float32 ends at 3e38
 
 
@@ -117,7 +123,7 @@ class ELRA:
         eta  = eta0 beta / D                       the rate, for all steps
 
     D is computed as the integral of the slope of l(Y) along the trial step, by Radau's rule with
-    two points, the start being one: equal to the difference up to terms of fourth order in
+    three points, the start being one: equal to the difference up to terms of sixth order in
     `sigma`, but not lost in rounding where the difference is small, so that answers do not depend
     on the size of the batch.
 
@@ -155,9 +161,11 @@ class ELRA:
         size, _ = length_and_direction(context)
         slope, direction = length_and_direction(gradient)
         step = -(self.sigma * size)[:, None, None] * direction
-        further = target_at((wide(context) + 2 / 3 * step).to(context)[None])[0]
-        slopes = [(wide(at) * step).flatten(1).sum(-1) for at in (target, further)]
-        change = (slopes[0] / 4 + slopes[1] * 3 / 4).abs()  # Radau's weights
+        points = torch.stack([wide(context) + part * step for part, _ in _RADAU])
+        slopes = (wide(target_at(points.to(context))) * step).flatten(2).sum(-1)
+        ends = (wide(target) * step).flatten(1).sum(-1) / 9
+        (_, first), (_, second) = _RADAU
+        change = (ends + first * slopes[0] + second * slopes[1]).abs()
         wanted = self.sigma * self.beta / change  # inf where the target does not change at all
         relative = wanted.clamp(max=self.max_relative_step)
         is_flat = slope == 0
