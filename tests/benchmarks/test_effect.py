@@ -74,7 +74,8 @@ def test_every_method_of_the_library_is_asked(module: Any, monkeypatch: pytest.M
     from fair_tta.methods._registry import ADAPTERS
 
     monkeypatch.setattr(sys, "argv", ["effect.py"])
-    assert set(ADAPTERS) < set(module("effect").parsed().adapters)
+    needs_more = {"sem", "ttr"}  # a file, and what all classes are kinds of
+    assert set(ADAPTERS) - needs_more < set(module("effect").parsed().adapters)
 
 
 def test_placebos_are_what_they_say(module: Any) -> None:

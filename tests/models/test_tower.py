@@ -198,7 +198,9 @@ def test_a_model_is_taken_once_to_find_out_about_it(monkeypatch: pytest.MonkeyPa
         def __exit__(self, *_: object) -> None:
             depths.append(depths[-1] - 1)
 
-    monkeypatch.setattr(guard, "lock_of", lambda _module: Counted())
+    users = guard._Users()
+    users.lock = Counted()
+    monkeypatch.setattr(guard, "_users_of", lambda _module: users)
     backend = TransformersBackend(*families.seeded(families.clip))
     assert backend.sharing is not None
     assert len(depths) > 20

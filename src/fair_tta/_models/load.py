@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,9 @@ def _models_here(name: str) -> list[str]:
     """Models that are there: the embedded one, folders beside it, those of the hub's cache."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    beside = [str(folder) for folder in Path(name).parent.glob("*/")]
+    beside: list[str] = []
+    with suppress(OSError, ValueError):  # too long a name, or a null character
+        beside = [str(folder) for folder in Path(name).parent.glob("*/")]
     cached = [folder.name[8:].replace("--", "/") for folder in Path(HF_HUB_CACHE).glob("models--*")]
     return ["miniature", *beside, *cached]
 

@@ -241,7 +241,7 @@ def _try(page: AppPage, picture: Path, broken: Path) -> None:
     page.find(".fair-tta-image img")
     page.press(".fair-tta-run")
     text = page.result("[role=alert]").text
-    assert text.startswith("cannot read 'broken.png': not an image format")
+    assert text.startswith("cannot read 'broken.png': not one of JPEG, PNG")
 
 
 def _examine(page: AppPage, pictures: list[Path], broken: Path) -> None:

@@ -107,7 +107,7 @@ def test_broken_pictures_are_told_on_the_page_by_their_names(
     assert "7 of 19 images could not be used." in text
     assert "&lt;b&gt;0" not in text
     listed = problems.read_text("utf-8")
-    assert listed.count("b_.png': not an image format") == 7
+    assert listed.count("b_.png': not one of JPEG, PNG") == 7
     assert str(tmp_path) not in listed + text
     page, *_ = examine_uploads(classifier, {}, files, tmp_path / "shown", embed_images=True)
     assert "and 2 more." in page.read_text("utf-8")

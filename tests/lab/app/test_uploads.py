@@ -128,7 +128,7 @@ def read(tmp_path: Path, text: str, names: tuple[str, ...], paths: str | None = 
     found = []
     for row in values.records():
         if isinstance(row, Problem):
-            found += [] if row.kind.is_of_file else [row.what]
+            found.append(row.what)
         else:
             assert row.path == folder / row.key
             assert row.path.is_file()

@@ -210,6 +210,7 @@ def test_mistakes_write_nothing(place: Path) -> None:
 def test_usage(place: Path) -> None:
     pics, out = str(place / "pics"), ("--out", str(place / "nothing"))
     both = "name either images or --features FILE"
+    zero = "--labels", str(place / "labels.csv"), "--adapters", "zero"
     for arguments, text in (
         (["predict", pics, *stored(place), *NAMED], both),
         (["examine", *NAMED], both),
@@ -222,7 +223,7 @@ def test_usage(place: Path) -> None:
         (["predict", *stored(place), *NAMED, "--model", "miniature"], "there is no model with"),
         (["predict", *stored(place), *NAMED, "--views", "8"], "stored features have one view"),
         (["predict", *stored(place), *NAMED, "--adapter", "tpt"], "'tpt' needs images or views"),
-        (["audit", *stored(place), *COLUMNS, *out, "--adapters", "zero"], "'zero' needs images"),
+        (["audit", *stored(place), *zero, *COLUMNS, *out], "'zero' needs images"),
     ):
         result = call(*arguments, code=2, columns=300)
         assert text in result.stderr, arguments

@@ -111,6 +111,7 @@ def test_after_a_kill_nothing_is_encoded_again_for_the_fits(
     assert sum(calls) == continued + (45 if labelled else len(DRAWN))
 
 
+@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
 def test_pages_of_an_earlier_run_of_the_other_kind_go(badges: Path) -> None:
     (badges / "forty").mkdir()
     for i in range(45):

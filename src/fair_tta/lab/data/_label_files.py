@@ -379,7 +379,12 @@ def find_images(
     """
     found = {name: find_image(name, (images, labels.parent)) for name in dict.fromkeys(names)}
     there = [path for path in images_below(images) if isinstance(path, str)]
-    ends = _match_ends([n for n, (_, why) in found.items() if _is_missing(why)], there)
+    missing = [name for name, (_, why) in found.items() if _is_missing(why)]
+    ends = {
+        name: file
+        for name, file in _match_ends(missing, there).items()
+        if os.path.relpath(file, images) != name  # such as a link that leads nowhere
+    }
     found |= {name: (Path(file), image_problem(Path(file), name)) for name, file in ends.items()}
     notes = []
     if ends:

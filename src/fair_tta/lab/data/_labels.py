@@ -358,7 +358,8 @@ class LabelValues:
             written = (row.cells[name_column] for row in self._rows if isinstance(row, Row))
             names = [name for name in written if name.lower() not in MISSING]
             found, notes = find_images(names, images, file)
-            yield from ((None, note) for note in notes)
+            if file.name != FOLDER_LABELS:  # which lists such images itself
+                yield from ((None, note) for note in notes)
         for row in self._rows:
             if isinstance(row, Problem):
                 yield None, row
