@@ -105,7 +105,9 @@ def test_audit_gives_each_a_reason(odd: Path, tiny_model: str) -> None:
     in_time(lambda: call(*audit_arguments(odd.parent, tiny_model), *PLAIN, code=4))
     with (odd.parent / "out" / "problems.csv").open(encoding="utf-8", newline="") as file:
         problems = {row["what"]: row["problem"] for row in csv.DictReader(file)}
+    other = "images without a row: 1 ('good.png'); rows without an image: 1"
     assert problems == {
+        other: "images and rows do not all belong together (others are kept)",
         "round.png": "image file is missing",
         **dict.fromkeys(
             ("pipe.jpg", "zero.png", "socket.jpg"),

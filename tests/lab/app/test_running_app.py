@@ -275,9 +275,9 @@ def _audit(page: AppPage, pictures: list[Path], labels: Path) -> None:
         name in found for name in ("report.html", "audit.json", "card.md", "predictions.csv")
     )
     assert "problems.csv" not in found
-    page.choose(".fair-tta-methods", "tie")
+    page.choose(".fair-tta-methods", "bend-vlm")
     page.press(".fair-tta-run")
-    assert "tie cannot be used here" in page.result("[role=alert]").text
+    assert "bend-vlm cannot be used here" in page.result("[role=alert]").text
 
 
 def _ended(running: RunningApp) -> None:
