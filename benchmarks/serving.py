@@ -173,7 +173,7 @@ def serve(names: list[str], size: str, port: int) -> None:
     def cpu() -> float:
         return time.process_time()
 
-    uvicorn.run(app, port=port, log_level="warning")
+    uvicorn.run(app, port=port, log_level="warning", timeout_keep_alive=3600)
 
 
 def measure(options: argparse.Namespace) -> None:
