@@ -99,7 +99,7 @@ def mitigate_command(
         from fair_tta._io import images_below
         from fair_tta.auditing import _mitigate as core
         from fair_tta.lab import folder
-        from fair_tta.lab._cli.tables import print_audit, print_examination
+        from fair_tta.lab._cli.tables import images_inside, print_audit, print_examination
         from fair_tta.lab._terminal import progress_bars, show
         from fair_tta.methods._fitted import save_adapter
         from fair_tta.methods._reference import Reference
@@ -173,7 +173,9 @@ def mitigate_command(
             print_audit(result)
         show(f"\n{reason}")
         if method is not None:
-            page = folder.EXAMINATION_PAGE if values is None else folder.REPORT
+            page = folder.REPORT
+            if values is None:
+                page = f"{folder.EXAMINATION_PAGE} {images_inside(len(examination.images))}"
             show(f"Written to {out}: {ADAPTER}, {page}\n\n{lines}", wrap=False)
     if lost:
         raise typer.Exit(LEFT_OUT)
