@@ -85,6 +85,16 @@ class Commands(TyperGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still holds
             sys.exit(PIPE_CLOSED)
 
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
+        """Help of a command reads no values: typer would import pydantic, half of the start."""
+        if args[1:] == ["--help"] and args[0] in self.commands:
+            above = self.context_class(self, info_name=info_name)
+            command = self.commands[args[0]]
+            context = command.context_class(command, info_name=args[0], parent=above)
+            typer.echo(command.get_help(context))
+            raise typer.Exit
+        return super().make_context(info_name, args, *more, **extra)
+
 
 def is_closed_pipe(error: BaseException) -> bool:
     """Whether the reader of the output went away; typer and rich make an exit of it."""
