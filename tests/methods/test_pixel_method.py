@@ -65,7 +65,7 @@ def test_the_runner_hands_them_pictures(clf: FairTPTClassifier, tmp_path: Path, 
         asked.append(ImageSource(f"{i}.png", str(tmp_path / f"{i}.png")))
     methods = (ZeroShot(), *METHODS)
     job = job_of(clf, methods, bank=str(tmp_path / "bank") if bank else None)
-    found = Worker(job)(WorkUnit(tuple(asked), 0, job.asked()))
+    found = Worker(job).begin(WorkUnit(tuple(asked), 0, job.asked()))()
     for source, answers in zip(asked, found, strict=True):
         assert isinstance(answers, list)
         for method, answer in zip(methods, answers, strict=True):

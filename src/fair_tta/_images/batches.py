@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import count, islice
+from threading import Lock
 from typing import IO, Any, Generic, TypeVar, cast
 
 from PIL import Image
@@ -54,6 +55,7 @@ class Decoder:
         self._threads = ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1), "fair-tta-decode")
         self._waiting: deque[Decoding[Any]] = deque()
         self._pixels = 0  # of images that were begun and are not done with
+        self._lock = Lock()
 
     def submit(
         self,
@@ -65,8 +67,9 @@ class Decoder:
         every = list(sources)
         sizes = self._threads.map(_count_pixels, map(file, every))
         new = [Decoding(one, load, pixels) for one, pixels in zip(every, sizes, strict=True)]
-        self._waiting += new
-        self._begin()
+        with self._lock:
+            self._waiting += new
+            self._begin()
         return new
 
     def _begin(self) -> None:
@@ -92,12 +95,14 @@ class Decoder:
         while upcoming and pixels + upcoming[0].pixels <= MOST_PIXELS // 2:
             some.append(upcoming.popleft())
             pixels += some[-1].pixels
-        for one in some:
-            if one.future is None:  # others were submitted before, and are needed later
-                self._start(one)
+        with self._lock:
+            for one in some:
+                if one.future is None:  # others were submitted before, and are needed later
+                    self._start(one)
         yield some
-        self._pixels -= pixels
-        self._begin()
+        with self._lock:
+            self._pixels -= pixels
+            self._begin()
 
     def close(self) -> None:
         """End the threads; what they have not begun to decode is left."""

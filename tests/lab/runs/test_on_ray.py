@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib import import_module
 from itertools import chain
@@ -268,6 +269,34 @@ def test_an_actor_without_room_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) 
             assert ray.waits.wait(60)
             assert [wait() for wait in units[:wanted]] == [[]] * wanted
         assert all(actor.killed.is_set() for actor in ray.actors)
+
+
+def test_an_actor_decodes_a_unit_while_it_processes_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events: list[str] = []
+    both_began, go_on = threading.Barrier(3), threading.Event()
+
+    def begin(unit: str) -> Any:
+        events.append("decodes")
+        both_began.wait(60)
+
+        def finish() -> list[str]:
+            events.append("begins")
+            go_on.wait(60)
+            events.append("ends")
+            return [unit]
+
+        return finish
+
+    monkeypatch.setattr(on_ray, "start_worker", lambda *_: begin)
+    actor = on_ray._Actor(SimpleNamespace(), 1, None)  # type: ignore[arg-type]
+    with ThreadPoolExecutor(2) as threads:
+        found = threads.map(actor.work, ["a", "b"])  # type: ignore[arg-type]
+        both_began.wait(60)
+        go_on.set()
+        assert list(found) == [(["a"], ""), (["b"], "")]
+    assert events == ["decodes", "decodes", "begins", "ends", "begins", "ends"]
 
 
 class NotConnected:

@@ -40,7 +40,7 @@ def pictures(tmp_path: Path) -> list[ImageSource]:
 def ask(job: Job, *pictures: ImageSource, known: Sequence[int] = ()) -> list[ImageRows]:
     every = frozenset(job.asked())
     left = tuple(frozenset() if i in known else every for i, _ in enumerate(pictures))
-    return Worker(job)(WorkUnit(pictures, 0, job.asked(), left if known else None))
+    return Worker(job).begin(WorkUnit(pictures, 0, job.asked(), left if known else None))()
 
 
 def test_answers_are_those_of_predict(

@@ -133,5 +133,5 @@ def _end_with_parent() -> None:
 
 
 def _work(unit: WorkUnit) -> list[ImageRows]:
-    rows: list[ImageRows] = _worker(unit)
+    rows: list[ImageRows] = _worker(unit)()
     return rows

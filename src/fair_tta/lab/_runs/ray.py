@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from threading import Lock, local
 from typing import Any
 
@@ -66,7 +67,8 @@ class OnRay:
 
 
 class _Actors:
-    """A thread for each actor, which waits for it: so units go to whoever is free."""
+    """Two threads for each actor, which wait for it: so units go to whoever is free, and an actor
+    decodes the images of one unit while it processes another."""
 
     ahead = 1
 
@@ -75,6 +77,7 @@ class _Actors:
         self._ray: Any = None
         self._threads: ThreadPoolExecutor | None = None
         self._actors: list[Any] = []
+        self._numbers = count()  # of threads
         self._own = local()
         self._lock, self._is_over = Lock(), False
         self._stack = ExitStack()
@@ -99,17 +102,22 @@ class _Actors:
         gpus = int(resources.get("GPU", 0))
         _check_cores(ray.nodes(), cores)
         most = max(1, self._engine.workers or gpus or int(resources.get("CPU", 1)) // cores)
-        self.ahead = 3 * most
+        self._most, self.ahead = most, 3 * most
         self._job_there = ray.put(self._job)
         self._device = "cuda" if gpus else None
         self._kind = ray.remote(
-            num_cpus=cores, num_gpus=1 if gpus else 0, max_restarts=-1, max_task_retries=_TRIES - 1
+            num_cpus=cores,
+            num_gpus=1 if gpus else 0,
+            max_restarts=-1,
+            max_task_retries=_TRIES - 1,
+            max_concurrency=2,
         )(_Actor)
-        self._threads = ThreadPoolExecutor(most, "fair-tta-ray", self._start)
+        self._threads = ThreadPoolExecutor(2 * most, "fair-tta-ray", self._start)
         return self._threads
 
     def _start(self) -> None:
-        """A thread and its actor; it takes no unit before there is room for the actor.
+        """A thread and its actor, of which later threads take their second turn; a thread takes no
+        unit before there is room for the actor.
 
         Nothing is raised here: a pool whose threads fail to start may wait for ever when it ends.
         """
@@ -117,8 +125,11 @@ class _Actors:
         with self._lock:
             if self._is_over:
                 return
-            self._own.actor = self._kind.remote(self._job_there, self._engine.cores, self._device)
-            self._actors.append(self._own.actor)
+            number = next(self._numbers)
+            if number < self._most:
+                made = self._kind.remote(self._job_there, self._engine.cores, self._device)
+                self._actors.append(made)
+            self._own.actor = self._actors[number % self._most]
         try:
             self._ray.get(self._own.actor.ready.remote())
         except Exception as error:  # killed at the end, or on the way
@@ -145,15 +156,18 @@ class _Actor:
     """A worker. Errors of the input are returned as text: raised, they would be wrapped by Ray."""
 
     def __init__(self, job: Job, threads: int, device: str | None) -> None:
-        self._worker = start_worker(job, threads, device)
+        self._begin = start_worker(job, threads, device)
+        self._turn = Lock()
 
     def ready(self) -> None:
         """Return when there is room."""
 
     def work(self, unit: WorkUnit) -> tuple[list[ImageRows], str]:
-        """As `Worker`."""
+        """As `Worker`; images are decoded before it is the unit's turn."""
         try:
-            return self._worker(unit), ""
+            finish = self._begin(unit)
+            with self._turn:
+                return finish(), ""
         except (FairTTAError, OSError) as error:
             return [], str(error)
 

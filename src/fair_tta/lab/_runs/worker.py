@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from threading import Lock
 
 import torch
 from PIL.Image import Image
@@ -60,10 +61,7 @@ class Worker:
         self._classifiers: dict[Asked, FairTPTClassifier] = {}
         self._cache = None if job.alone else Cache()  # of all questions together
         self._decoder = Decoder()
-
-    def __call__(self, unit: WorkUnit) -> list[ImageRows]:
-        """See `begin`."""
-        return self.begin(unit)()
+        self._lock = Lock()  # of classifiers: a unit may begin while another is processed
 
     def close(self) -> None:
         """End the threads; what they have not begun to decode is left."""
@@ -199,14 +197,15 @@ class Worker:
 
     def _classifier(self, question: int, adapter: int, seed: int) -> FairTPTClassifier:
         key = question, adapter if self._job.alone else 0
-        clf = self._classifiers.get(key)
-        if clf is None:
-            clf = self._job.classifier(question, self._cache)
-            _ = clf.task.target_features, clf.task.sensitive_features  # before any clock runs
-        if clf.vision.seed != seed:
-            clf = clf.with_views(self._job.views, seed)
-        self._classifiers[key] = clf
-        return clf
+        with self._lock:
+            clf = self._classifiers.get(key)
+            if clf is None:
+                clf = self._job.classifier(question, self._cache)
+                _ = clf.task.target_features, clf.task.sensitive_features  # before any clock runs
+            if clf.vision.seed != seed:
+                clf = clf.with_views(self._job.views, seed)
+            self._classifiers[key] = clf
+            return clf
 
 
 def encode_each(
@@ -247,21 +246,22 @@ def _looks(adapter: Adapter) -> bool:
 
 def start_worker(
     job: Job, threads: int, device: str | None = None
-) -> Callable[[WorkUnit], list[ImageRows]]:
-    """A worker of another process; `threads` of torch and `device` are for jobs that have none.
+) -> Callable[[WorkUnit], Callable[[], list[ImageRows]]]:
+    """`Worker.begin` in another process; `threads` of torch and `device` are for jobs that have
+    none.
 
     What keeps it from starting is raised when it is asked to work: raised before, it would be lost.
     """
     try:
         torch.set_num_threads(job.threads or threads)
         job.load_here(device)
-        return Worker(job)
+        return Worker(job).begin
     except FairTTAError as error:
         reason = str(error)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
 
-    def fail(_: WorkUnit) -> list[ImageRows]:
+    def fail(_: WorkUnit) -> Callable[[], list[ImageRows]]:
         raise FairTTAError(f"a worker process cannot start: {reason}")
 
     return fail
