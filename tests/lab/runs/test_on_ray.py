@@ -292,7 +292,7 @@ def test_an_actor_decodes_a_unit_while_it_processes_another(
     monkeypatch.setattr(on_ray, "start_worker", lambda *_: begin)
     actor = on_ray._Actor(SimpleNamespace(), 1, None)  # type: ignore[arg-type]
     with ThreadPoolExecutor(2) as threads:
-        found = threads.map(actor.work, ["a", "b"])  # type: ignore[arg-type]
+        found = threads.map(actor.work, ["a", "b"])
         both_began.wait(60)
         go_on.set()
         assert list(found) == [(["a"], ""), (["b"], "")]

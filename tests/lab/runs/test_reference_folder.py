@@ -120,7 +120,7 @@ def test_what_was_learnt_goes_to_other_processes(clf: FairTPTClassifier, folder:
     sent = pickle.loads(pickle.dumps(job))
     assert sent.adapters == job.adapters
     assert sent.digests == job.digests
-    (answers,) = start_worker(sent, torch.get_num_threads())(unit)
+    (answers,) = start_worker(sent, torch.get_num_threads())(unit)()
     assert not isinstance(answers, str)
     (answer,) = answers
     expected = clf.with_adapter(balance).predict(folder / "3.png")
@@ -168,7 +168,7 @@ def test_without_a_folder_methods_are_cross_fitted(clf: FairTPTClassifier, folde
     job = job_of(clf, found.adapters.values(), "miniature")
     unit = WorkUnit(tuple(sources[:7]), 0, job.asked())
     sent = pickle.loads(pickle.dumps(job))
-    answers = start_worker(sent, torch.get_num_threads())(unit)
+    answers = start_worker(sent, torch.get_num_threads())(unit)()
     expected = clf.with_adapter(found.adapters["m"]).predict([s.source for s in sources[:7]])
     for rows, one in zip(answers, expected, strict=True):
         assert rows[1].prediction.probabilities == pytest.approx(  # type: ignore[union-attr]

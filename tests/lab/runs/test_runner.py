@@ -37,7 +37,7 @@ class Late:
 
     @contextmanager
     def open(self, job: Job) -> Iterator[Pool]:
-        worker, engine = Worker(job), self
+        worker, engine = Worker(job).begin, self
         begun: list[tuple[WorkUnit, list[list[ImageRows]]]] = []
 
         class Units:
@@ -51,7 +51,7 @@ class Late:
                 def wait() -> list[ImageRows]:
                     while begun:
                         other, made = begun.pop()
-                        made.append(worker(other))
+                        made.append(worker(other)())
                     return mine[0]
 
                 return wait
