@@ -2,6 +2,7 @@
 
     OMP_NUM_THREADS=1 python benchmarks/scale.py classes --classes 2 100 --rounds 3
     OMP_NUM_THREADS=1 python benchmarks/scale.py audit --images 200
+    OMP_NUM_THREADS=1 python benchmarks/scale.py batch --classes 1000 --images 16
     OMP_NUM_THREADS=1 python benchmarks/scale.py memory --images 40
     OMP_NUM_THREADS=1 python benchmarks/scale.py ray --images 200
 
@@ -73,18 +74,19 @@ def watched(title: str) -> Iterator[None]:
         print(f"{title}: {most[0] - before:.2f} GB above the model", flush=True)
 
 
+def views(seed: int) -> torch.Tensor:
+    """Features of 64 views of an image that nobody has seen."""
+    noise = torch.randn(2, 64, 512, generator=torch.Generator().manual_seed(seed))
+    found = noise[0, :1] + 0.2 * noise[1]
+    return (found / found.norm(dim=-1, keepdim=True))[None]
+
+
 def classes(count: int, rounds: int) -> None:
     """Methods against their floor: Zero and two forward passes of the text tower."""
     clf = classifier([f"thing {i}" for i in range(count)])
     backend: Any = clf.backend
     context = clf.task.context[None]
     pixels = torch.randn(PART, 3, 224, 224)
-
-    def views(seed: int) -> torch.Tensor:
-        """Features of 64 views of an image that nobody has seen."""
-        noise = torch.randn(2, 64, 512, generator=torch.Generator().manual_seed(seed))
-        found = noise[0, :1] + 0.2 * noise[1]
-        return (found / found.norm(dim=-1, keepdim=True))[None]
 
     def method(adapter: Any) -> Callable[[int], Any]:
         one, first = clf.with_adapter(adapter), 100 * len(jobs)  # or methods would share gradients
@@ -114,6 +116,15 @@ def classes(count: int, rounds: int) -> None:
             f"  {name}: {whole / zero:.2f} Zero, {whole / floor:.2f} floor, "
             f"{whole / (floor + one):.2f} floor and a pass; text side {took[name] / one:.1f} passes"
         )
+
+
+def batch(count: int, images: int) -> None:
+    """Memory of FairTPT with many classes and images together, and what of it is kept."""
+    clf = classifier([f"thing {i}" for i in range(count)], adapter=FairTPT())
+    clf.with_adapter("zero-shot").predict_encoded(views(0))
+    with watched(f"{count} classes, {images} images together"):
+        clf.predict_encoded(torch.cat([views(i) for i in range(images)]))
+    print(f"of which the cache holds {clf.task.cache.bytes / 1e9:.2f} GB")
 
 
 def labelled(folder: Path, count: int) -> Labels:
@@ -196,7 +207,7 @@ def ray(count: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["classes", "audit", "memory", "ray"])
+    parser.add_argument("part", choices=["classes", "batch", "audit", "memory", "ray"])
     parser.add_argument("--classes", type=int, nargs="+", default=[2, 100])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--images", type=int, default=200)
@@ -205,6 +216,8 @@ def main() -> None:
     if given.part == "classes":
         for count in given.classes:
             classes(count, given.rounds)
+    elif given.part == "batch":
+        batch(given.classes[0], given.images)
     else:
         {"audit": audit, "memory": memory, "ray": ray}[given.part](given.images)
 

@@ -2,12 +2,14 @@
 
     python benchmarks/soak.py                        # `make soak`: 100,000 predictions
     python benchmarks/soak.py --predictions 5000
+    python benchmarks/soak.py --predictions 20000 --classifiers 4 --out four.json
     python benchmarks/soak.py --draw                 # docs/soak.svg again, from docs/soak.json
 
 Pictures of the drawn world, each other than all before, on the embedded model: several methods on
 lists, streams, files and single pictures, from one thread and from four; new names and templates
 now and then; pictures that cannot be used; `encode`, `audit`, `examine` and its page. The cache of
-all classifiers is small (`CACHE`), so that it is full soon. Needs /proc (Linux).
+all classifiers is small (`CACHE`), so that it is full soon. With `--classifiers` that many are used
+in turn to the end, each with its part of that room as a cache of its own. Needs /proc (Linux).
 
 The exit code is 1 if memory grows after the caches are full, or if a thread, a file, a hook, a
 weight or a state of a random generator is another at the end than at the beginning.
@@ -67,17 +69,21 @@ BLOCKS = 0.1
 class Soak:
     """All that is done, again and again, and how many predictions it has made."""
 
-    def __init__(self, backend: Any, folder: Path) -> None:
-        self.backend, self.folder, self.cache = backend, folder, Cache(CACHE)
+    def __init__(self, backend: Any, folder: Path, classifiers: int = 0) -> None:
+        self.backend, self.folder = backend, folder
+        self.caches = [Cache(CACHE // max(1, classifiers)) for _ in range(max(1, classifiers))]
         self.predictions = self.pictures = self.refused = self.texts = self.calls = 0
         self._drawn = {name: task.stream(1) for name, task in miniature.TASKS.items()}
         self._features, self._pixels = cycle(ON_FEATURES), cycle(ON_PIXELS)
         self._bad = cycle(_bad_pictures(folder))
         self._tasks = cycle(miniature.TASKS.values())
-        self.new_text()
+        self._kept: list[dict[str, Any]] = []
+        for cache in self.caches:
+            self.new_text(cache)
+            self._kept.append({n: getattr(self, n) for n in ("task", "classifier", "_fitted")})
 
-    def new_text(self) -> None:
-        """Another task in words that were not there before; a fifth has a cache of its own."""
+    def new_text(self, cache: Cache | None) -> None:
+        """Another task in words that were not there before."""
         self.task, self.texts = next(self._tasks), self.texts + 1
         self.classifier = FairTPTClassifier(
             self.backend,
@@ -86,7 +92,7 @@ class Soak:
             f"{self.task.template} Number {self.texts}.",
             views=AugMix(5),
             batch_size=BATCH,
-            cache=None if self.texts % 5 == 0 else self.cache,
+            cache=cache,
         )
         reference = [drawn.image for drawn in self.draw(64)]
         self._fitted = {
@@ -111,8 +117,10 @@ class Soak:
         others = (self.single, self.on_pixels, self.files, self.stream, self.threads, self.encoded,
                   self.bad, self.audit, self.examine)  # fmt: skip
         others[number % len(others)]()
-        if number % 20 == 19:
-            self.new_text()
+        if len(self._kept) > 1:
+            vars(self).update(self._kept[number % len(self._kept)])
+        elif number % 20 == 19:  # a fifth has a cache of its own
+            self.new_text(None if self.texts % 5 == 4 else self.caches[0])
 
     def single(self) -> None:
         """One after the other."""
@@ -234,7 +242,7 @@ def sample(soak: Soak) -> dict[str, float]:
         "predictions": soak.predictions,
         "resident_mib": round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1),
         "python_blocks": sys.getallocatedblocks(),
-        "cache_mib": round(soak.cache.bytes / 2**20, 2),
+        "cache_mib": round(sum(cache.bytes for cache in soak.caches) / 2**20, 2),
         "threads": len(os.listdir("/proc/self/task")),
         "files": len(os.listdir("/proc/self/fd")),
     }
@@ -257,14 +265,14 @@ def growth(curve: list[dict[str, float]]) -> dict[str, float]:
     }
 
 
-def run(predictions: int, every: int) -> Iterator[dict[str, Any]]:
+def run(predictions: int, every: int, classifiers: int) -> Iterator[dict[str, Any]]:
     """What is known so far, whenever a point is added to the curve."""
     backend = resolve("miniature")
     found: dict[str, Any] = {"environment": environment(), "cache_limit_mib": CACHE / 2**20}
     found |= {"start": counts(backend.model), "warm": None, "curve": []}
     begun, number = time.monotonic(), 0
     with tempfile.TemporaryDirectory() as folder:
-        soak = Soak(backend, Path(folder))
+        soak = Soak(backend, Path(folder), classifiers)
         while soak.predictions < predictions:
             soak.round(number)
             number += 1
@@ -284,13 +292,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--predictions", type=int, default=100_000)
     parser.add_argument("--every", type=int, default=500, help="predictions between two points")
+    parser.add_argument("--classifiers", type=int, default=0, help="used in turn to the end")
     parser.add_argument("--out", type=Path, default=Path("docs/soak.json"))
     parser.add_argument("--draw", action="store_true", help="the picture only")
     options = parser.parse_args()
     if not options.draw:
         warnings.simplefilter("ignore")  # of small references and groups
         torch.set_num_threads(1)
-        for found in run(options.predictions, options.every):
+        for found in run(options.predictions, options.every, options.classifiers):
             point = found["curve"][-1]
             print(f"{point['predictions']:7} predictions, {found['minutes']:5.1f} min: "
                   f"{point['resident_mib']:.0f} MiB", file=sys.stderr, flush=True)  # fmt: skip

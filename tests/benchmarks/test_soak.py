@@ -48,11 +48,17 @@ def test_what_grows_is_told(soak: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("classifiers", ["0", "4"])
 def test_a_few_predictions(
-    soak: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    soak: Any,
+    classifiers: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "soak.json"
     sizes = ["--predictions", "500", "--every", "100", "--out", str(out)]
+    sizes += ["--classifiers", classifiers]
     monkeypatch.setattr(sys, "argv", ["soak.py", *sizes])
     soak.main()  # what memory does in so few is not its business
     found = json.loads(out.read_text())
