@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from fair_tta.pipeline import FairPipeline
     from fair_tta.prediction import Prediction
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "ELRA",
