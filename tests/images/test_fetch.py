@@ -1,0 +1,35 @@
+"""Addresses that try to take time, memory or a look at the local network."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import tracemalloc
+from contextlib import suppress
+
+import pytest
+
+from fair_tta import ImageError
+from fair_tta._images.fetch import fetch_image
+
+
+def test_the_body_of_a_redirect_is_not_kept() -> None:
+    """It may have no end: 7 GB in the default 10 s on this machine."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def send() -> None:
+        with suppress(OSError), server.accept()[0] as line:  # the client has left
+            line.recv(2**16)
+            line.sendall(b"HTTP/1.1 302 Found\r\nLocation: /a\r\n\r\n")
+            for _ in range(500):
+                line.sendall(bytes(2**20))
+
+    threading.Thread(target=send, daemon=True).start()
+    tracemalloc.start()
+    try:
+        with pytest.raises(ImageError, match="cannot fetch"):
+            fetch_image(f"http://127.0.0.1:{server.getsockname()[1]}/", 5.0, private=True)
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+    finally:
+        tracemalloc.stop()
+        server.close()
