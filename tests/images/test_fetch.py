@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 import tracemalloc
 from contextlib import suppress
 
@@ -33,3 +34,19 @@ def test_the_body_of_a_redirect_is_not_kept() -> None:
     finally:
         tracemalloc.stop()
         server.close()
+
+
+def test_several_addresses_of_a_name_share_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = socket.create_server(("127.0.0.1", 0), backlog=0)
+    waiting = [socket.socket() for _ in range(4)]  # so that further ones hang
+    for one in waiting:
+        one.setblocking(False)
+        one.connect_ex(full.getsockname())
+    places = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", full.getsockname())] * 6
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: places)
+    start = time.monotonic()
+    with pytest.raises(ImageError, match="it takes longer than `timeout`"):
+        fetch_image("http://many.example/", 0.5, private=True)
+    for one in (full, *waiting):
+        one.close()
+    assert time.monotonic() - start < 1.5
