@@ -50,3 +50,13 @@ def test_several_addresses_of_a_name_share_the_deadline(monkeypatch: pytest.Monk
     for one in (full, *waiting):
         one.close()
     assert time.monotonic() - start < 1.5
+
+
+def test_a_host_that_is_not_public_is_not_called_at_all() -> None:
+    """Else the error shows which ports of the local network are open."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.3)
+        with pytest.raises(ImageError, match="not a public address"):
+            fetch_image(f"http://127.0.0.1:{server.getsockname()[1]}/", 1.0)
+        with pytest.raises(TimeoutError):
+            server.accept()
