@@ -61,6 +61,19 @@ def test_the_server_of_the_page_answers_a_batch() -> None:
     assert answers[1] == {"error": "not an image"}
 
 
+@pytest.mark.parametrize("request_", [{"image": "a"}, {}])
+def test_a_request_that_cannot_be_decoded_does_not_fail_the_batch(
+    request_: dict[str, str],
+) -> None:
+    """LitServe decodes a batch at once: an error there is one for all of it."""
+    api = runpy.run_path(str(EXAMPLE))["Classify"](max_batch_size=8, batch_timeout=0.01)
+    api.setup("cpu")
+    requests = [encoded(BIRDS.draw(1)[0].image), request_]
+    with pytest.warns(UserWarning, match="image 1: cannot read|image 1: "):
+        found = api.predict([api.decode_request(request) for request in requests])
+    assert [each is None for each in found] == [False, True]
+
+
 @pytest.mark.slow
 def test_the_server_of_the_page_runs() -> None:
     with socket.socket() as free:

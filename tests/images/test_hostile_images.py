@@ -244,3 +244,48 @@ def test_tensors_without_a_shape() -> None:
         nested = torch.nested.nested_tensor(list(parts))
     with pytest.raises(ImageError, match=r"^(cannot read )?nested tensor"):
         load_image(nested)
+
+
+def overlapping(tags: int, size: int) -> bytes:
+    """EXIF whose tags all have the same bytes for their value: PIL copies them for each."""
+    start = 14 + 12 * tags
+    entries = b"".join(struct.pack("<HHII", 1000 + i, 7, size, start) for i in range(tags))
+    return b"II*\0" + struct.pack("<IH", 8, tags) + entries + bytes(4 + size)
+
+
+EXIF = {
+    "PNG": lambda exif: inserted(PNG, PNG.index(b"IDAT") - 4, chunk(b"eXIf", exif), 1),
+    "WEBP": lambda exif: saved("WEBP", exif=b"Exif\0\0" + exif),
+    "AVIF": lambda exif: saved("AVIF", exif=exif),
+    "JPEG": lambda exif: (
+        JPEG[:2]
+        + b"".join(
+            b"\xff\xe1" + struct.pack(">H", len(exif[i : i + 65000]) + 8) + b"Exif\0\0"
+            + exif[i : i + 65000]
+            for i in range(0, len(exif), 65000)
+        )
+        + JPEG[2:]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts memory as Linux does")
+@pytest.mark.parametrize("kind", EXIF)
+def test_exif_takes_no_more_memory_than_its_file(kind: str, tmp_path: Path) -> None:
+    """1 MB with 400 tags of 1 MB each; with 65,535 tags of 7 MB it would be 450 GB."""
+    (tmp_path / "a").write_bytes(EXIF[kind](overlapping(400, 2**20)))
+    code = (
+        "import re, sys\n"
+        "from fair_tta import ImageError\n"
+        "from fair_tta._images.load import load_image\n"
+        "def peak():\n"
+        "    with open('/proc/self/status') as file:\n"
+        "        return int(re.search(r'VmHWM:\\s*(\\d+)', file.read())[1])\n"
+        "before = peak()\n"
+        "try: load_image(sys.argv[1])\n"
+        "except ImageError: pass\n"
+        "print((peak() - before) >> 10)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "a")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 100  # MB

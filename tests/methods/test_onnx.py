@@ -17,6 +17,7 @@ import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 
 from fair_tta import FairTPTClassifier, FairTTAError, ModelError, OnnxBackend, ZeroShot
+from fair_tta._identity import fingerprint
 from fair_tta.extend import Adapter, Outcome
 from fair_tta.methods import EpisodicTIE, FairTPT, Tent, Zero
 
@@ -145,6 +146,31 @@ def test_an_encoder_that_is_an_onnx_file(tmp_path: Path) -> None:
     assert len(clf.predict(images)) == 3
     sent = pickle.loads(pickle.dumps(clf)).with_adapter(ZeroShot())
     assert sent.predict(images) == found
+
+
+def test_weights_beside_the_file_are_part_of_the_model(tmp_path: Path) -> None:
+    """`torch.onnx.export` writes them to a file of their own; answers must not be taken for others.
+
+    An audit in the same folder with other weights would report the answers of the old ones.
+    """
+    model, processor, tokenizer = families.seeded(families.clip)
+    whole, graphs, prints = onnx.load(encoder_file(tmp_path / "vision.onnx")), [], []
+    for factor in (1.0, -1.0):
+        for weights in whole.graph.initializer:
+            if weights.name == "matrix":
+                other = factor * onnx.numpy_helper.to_array(weights)
+                weights.CopyFrom(onnx.numpy_helper.from_array(other, weights.name))
+        (tmp_path / "b.data").unlink(missing_ok=True)
+        copied = onnx.ModelProto.FromString(whole.SerializeToString())
+        onnx.save(copied, tmp_path / "b.onnx", save_as_external_data=True, location="b.data",
+                  size_threshold=64)  # fmt: skip
+        backend = OnnxBackend(
+            tmp_path / "b.onnx", processor, model, processor=(processor, tokenizer)
+        )
+        graphs.append((tmp_path / "b.onnx").read_bytes())
+        prints.append(fingerprint(backend.model))
+    assert graphs[0] == graphs[1]
+    assert prints[0] != prints[1]
 
 
 def test_an_encoder_with_stored_text_features(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,26 @@ def test_a_folder_never_leads_to_the_network(
     with pytest.raises(ModelError, match="not here"):
         resolve(f"open_clip:local-dir:{folder}")
     assert asked == [True]
+
+
+def test_nor_does_the_config_beside_a_tokenizer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """transformers reads config.json for a tokenizer too, and asks the hub about its backbone."""
+    asked: list[str] = []
+
+    def repo_exists(_: Any, name: str, **__: Any) -> bool:
+        asked.append(name)
+        return False
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "repo_exists", repo_exists)
+    folder = hostile.save_clip(tmp_path / "model")
+    hostile.save_open_clip(folder, hf_tokenizer_name="x")
+    config = {"model_type": "detr", "backbone": "somebody/tower", "use_timm_backbone": False}
+    (folder / "config.json").write_text(json.dumps(config))
+    with suppress(ModelError):
+        resolve(f"open_clip:local-dir:{folder}")
+    assert asked == []
 
 
 def test_what_the_user_loaded_is_taken_as_it_is(tmp_path: Path) -> None:

@@ -194,6 +194,44 @@ def test_gradio_deletes_uploads_and_results_after_an_hour() -> None:
     assert done.stdout == "clean\n", done.stderr
 
 
+FETCHING = """
+import asyncio
+from gradio import processing_utils
+from fair_tta.lab.app._page import build_interface
+from fair_tta.lab.app._questions import Classifiers
+from fair_tta.lab.app._server import private_folder
+
+asked = []
+
+async def get(url, **options):
+    asked.append(url)
+    raise OSError("no network here")
+
+processing_utils.sh.get = get
+with private_folder() as folder:
+    blocks = build_interface(Classifiers(views=2), folder, embedded=True)
+    inputs = {block._id: block for event in blocks.fns.values() for block in event.inputs}
+    file = {"path": "http://elsewhere.example/a.png", "meta": {"_type": "gradio.FileData"}}
+    for block in inputs.values():
+        try:
+            moved = processing_utils.async_move_files_to_cache(
+                file, block, check_in_upload_folder=True
+            )
+            asyncio.run(moved)
+        except Exception:
+            pass
+print(len(asked))
+"""
+
+
+@pytest.mark.slow
+def test_an_address_in_place_of_an_upload_is_not_fetched() -> None:
+    """Gradio fetches it, of any size, before a component sees it; also for a field of text."""
+    code = [sys.executable, "-c", FETCHING]
+    done = subprocess.run(code, capture_output=True, text=True, check=False)
+    assert done.stdout == "0\n", done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("host", "is_local"),
     [("127.0.0.1", True), ("localhost", True), ("LocalHost", True), ("::1", True), ("[::1]", True),

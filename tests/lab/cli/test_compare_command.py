@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from cli_fixtures import call
 
+from fair_tta._io import text_cell
 from fair_tta.auditing import Audit, audit, compare
 from fair_tta.lab._cli import predict
 from fair_tta.prediction import Prediction
@@ -95,6 +96,34 @@ def test_labels_are_columns_of_the_first_file(folder: Path) -> None:
     rows = zip(NAMES, BEFORE, TRUTH, PLACE, strict=True)
     write(folder / "before.csv", "id,label,truth,place", rows)
     call(*BOTH, "--target-column", "truth", "--out", "out")
+    assert figures(Audit.load(folder / "out" / "audit.json")) == figures(wanted())
+
+
+@pytest.mark.parametrize("dog", ["-dog", "=dog", "hot\N{ZERO WIDTH NON-JOINER}dog"])
+def test_names_that_predict_escapes(folder: Path, dog: str) -> None:
+    """`--csv` writes '-dog for -dog: compared with labels all answers would be wrong."""
+    written = str(text_cell(dog))
+    assert written != dog
+    rows = zip(NAMES, np.where(TRUTH == "dog", dog, TRUTH), PLACE, strict=True)
+    write(folder / "labels.csv", "file,class,place", rows)
+    for name, answers in ("before", BEFORE), ("after", AFTER):
+        predicted = zip(NAMES, np.where(answers == "dog", written, answers), strict=True)
+        write(folder / f"{name}.csv", "image,label", predicted)
+    call(*BOTH, "--labels", "labels.csv", "--out", "out")
+    found = Audit.load(folder / "out" / "audit.json")
+    for run in ("before", "after"):
+        assert found.estimate("accuracy", run) == wanted().estimate("accuracy", run)
+
+
+def test_paths_that_predict_escapes(folder: Path) -> None:
+    """macOS puts a narrow no-break space into the names of screenshots."""
+    names = [name.replace(".png", "\N{NARROW NO-BREAK SPACE}AM.png") for name in NAMES]
+    rows = zip(names, TRUTH, PLACE, strict=True)
+    write(folder / "labels.csv", "file,class,place", rows)
+    for name, answers in ("before", BEFORE), ("after", AFTER):
+        predicted = zip(map(text_cell, names), answers, strict=True)
+        write(folder / f"{name}.csv", "image,label", predicted)
+    call(*BOTH, "--labels", "labels.csv", "--out", "out")
     assert figures(Audit.load(folder / "out" / "audit.json")) == figures(wanted())
 
 

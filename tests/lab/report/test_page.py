@@ -326,6 +326,13 @@ def test_names_cannot_break_the_page(pages: dict[str, str]) -> None:
     assert "東京" in text
 
 
+def test_names_cannot_turn_the_figures_round() -> None:
+    """After a right-to-left override 81 would be shown as 18, to the end of the sentence."""
+    override = "\N{RIGHT-TO-LEFT OVERRIDE}"
+    page = html(sample(n=40, runs=["a", "b"], targets=[f"x{override}", "y"]))
+    assert override not in page
+
+
 @settings(max_examples=5, deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=20), min_size=4, max_size=4, unique=True))
 def test_any_name_will_do(names: list[str]) -> None:
