@@ -22,7 +22,10 @@ class Classify(litserve.LitAPI):  # type: ignore[misc]
         )  # fmt: skip
 
     def decode_request(self, request: dict[str, str]) -> bytes:
-        return base64.b64decode(request["image"])
+        try:
+            return base64.b64decode(request["image"])
+        except (KeyError, ValueError):  # an error here would fail the whole batch
+            return b""
 
     def predict(self, images: list[bytes]) -> list[Any]:
         return list(self.classifier.predict(images, errors="skip"))

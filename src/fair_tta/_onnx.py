@@ -208,6 +208,18 @@ _OPERATORS: dict[str, Callable[..., str]] = {
 """How an operator of ATen is written, by recorder, result and arguments."""
 
 
+def _digest(path: Path) -> bytes:
+    """Of a file, and of the files beside it that hold its weights."""
+    weights = require("onnx", "onnx").load(path, load_external_data=False).graph.initializer
+    beside = {e.value for one in weights for e in one.external_data if e.key == "location"}
+    digest = sha256()
+    for name in (path.name, *sorted(beside)):
+        with open(path.parent / name, "rb") as file:
+            while part := file.read(2**20):
+                digest.update(part)
+    return digest.digest()
+
+
 class OnnxBackend:
     """An image encoder that is an ONNX file, beside the text side of another model.
 
@@ -245,9 +257,8 @@ class OnnxBackend:
         self.model = nn.Module().eval()  # by which both sides are known
         text_model: Any = getattr(self.text, "model", None)
         self.model.text = text_model
-        content = torch.tensor(list(sha256(self.path.read_bytes()).digest()))
-        self.model.register_buffer("images", content)
         _ = self._session
+        self.model.register_buffer("images", torch.tensor(list(_digest(self.path))))
 
     def __getattr__(self, name: str) -> Any:
         """What the text side has."""

@@ -30,11 +30,27 @@ class _Fetch(ExitStack):
     def left(self) -> float:
         return max(self.end - monotonic(), 1e-3)
 
+    def connect(self, place: tuple[str, int], *_: Any) -> socket.socket:
+        """The first address that answers in time; others than public ones are never called."""
+        failed = OSError("its name has no address")
+        for family, kind, protocol, _name, there in socket.getaddrinfo(
+            *place, 0, socket.SOCK_STREAM
+        ):
+            host = str(there[0]).partition("%")[0]
+            if not (self.private or ip_address(host).is_global):
+                raise OSError(f"{host} is not a public address; private_urls=True allows it")
+            line = socket.socket(family, kind, protocol)
+            try:
+                line.settimeout(self.left)
+                line.connect(there)
+                return line
+            except OSError as error:
+                line.close()
+                failed = error
+        raise failed
+
     def watch(self, connected: socket.socket) -> None:
-        """Refuse a host that is not public, and cut the line when the time is up."""
-        host = connected.getpeername()[0].partition("%")[0]
-        if not (self.private or ip_address(host).is_global):
-            raise OSError(f"{host} is not a public address; private_urls=True allows it")
+        """Cut the line when the time is up."""
         line = self.enter_context(connected.dup())  # TLS takes the first one over
         timer = Timer(self.left, _cut, [line])
         timer.daemon = True
@@ -51,7 +67,7 @@ class _Plain(HTTPConnection):
     fetch: _Fetch
 
     def connect(self) -> None:
-        self.timeout = self.fetch.left
+        self._create_connection = self.fetch.connect
         super().connect()
         self.fetch.watch(self.sock)
 
@@ -82,6 +98,14 @@ class _Handler(request.AbstractHTTPHandler):
     http_request = https_request = request.AbstractHTTPHandler.do_request_
 
 
+class _Redirects(request.HTTPRedirectHandler):
+    def http_error_302(self, asked: Any, answer: Any, *rest: Any) -> Any:
+        answer.read = lambda: b""  # the whole of what has perhaps no end
+        return super().http_error_302(asked, answer, *rest)
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+
 def fetch_image(address: str, timeout: float, *, private: bool = False) -> bytes:
     """The bytes behind an address.
 
@@ -97,7 +121,7 @@ def fetch_image(address: str, timeout: float, *, private: bool = False) -> bytes
     with _Fetch(timeout, private) as fetch:
         for handler in (
             _Handler(fetch), request.ProxyHandler(), request.UnknownHandler(),
-            request.HTTPRedirectHandler(), request.HTTPDefaultErrorHandler(),
+            _Redirects(), request.HTTPDefaultErrorHandler(),
             request.HTTPErrorProcessor(),
         ):  # fmt: skip
             opener.add_handler(handler)

@@ -50,6 +50,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM
 _MOST_BYTES = 2**29  # twice what PIL's limit of pixels takes in RGB
 # What PIL may read, at most, before an image's size is known; its time may be quadratic in it.
 _MOST_METADATA, _MOST_PARTS = 2**23, 10_000
+_MOST_EXIF = 2**17  # of which PIL may make 0.4 GB, as each tag may have the same bytes
 _MOST_READS = 2**19  # of pixels: some decoders are written in Python
 _MOST_SCANNED = 2**32  # pixels of a JPEG, counted once for each of its scans
 _SCAN = b"\xff\xda"
@@ -64,14 +65,19 @@ class Metered(io.BufferedReader):
     """A file that ends with an error before it keeps PIL busy for minutes."""
 
     metadata, parts, scanned, pixels = _MOST_METADATA, _MOST_PARTS, _MOST_SCANNED, 0
+    exif = _MOST_EXIF
 
     def read(self, size: int | None = -1, /) -> bytes:
         # takes memory for what is there only: a damaged JPEG 2000 may ask for exabytes
         data = super().read(None if size is None or size > 2**30 else size)
         self.metadata -= 0 if size == -1 else len(data)  # WebP and AVIF are read as a whole
+        if data.startswith(b"Exif\0\0"):  # of a JPEG, which joins such parts
+            self.exif -= len(data)
+        if size == -1 and data[4:8] == b"ftyp":
+            self.exif -= _avif_exif(data)
         self.parts -= 1
         self.scanned -= self.pixels * data.count(_SCAN) if self.pixels else 0
-        if min(self.metadata, self.parts, self.scanned) < 0:
+        if min(self.metadata, self.parts, self.scanned, self.exif) < 0:
             raise _NotAnImageError(
                 "would take too long to read, as it has more metadata, parts or scans than images "
                 "have: convert it to PNG"
@@ -82,6 +88,16 @@ class Metered(io.BufferedReader):
         """From now on pixels are read, some of them several times."""
         self.metadata, self.parts = 16 * _MOST_BYTES, _MOST_READS
         self.pixels = image.width * image.height if image.format in ("JPEG", "MPO") else 0
+
+
+def _avif_exif(data: bytes) -> int:
+    """Bytes of EXIF in an AVIF file, which PIL takes apart as it opens one."""
+    try:
+        from PIL import _avif
+
+        return len(_avif.AvifDecoder(data, "auto", 1).get_info()[4] or b"")
+    except Exception:  # PIL finds out what is wrong
+        return 0
 
 
 def load_image(image: ImageInput) -> Image.Image:
@@ -241,6 +257,8 @@ def _from_file(file: IO[bytes]) -> Image.Image:
 def _from_pil(image: Image.Image) -> Image.Image:
     if 0 in image.size:
         raise _NotAnImageError(f"has no pixels: its size is {image.width} x {image.height}")
+    if len(image.info.get("exif") or b"") > _MOST_EXIF:
+        raise _NotAnImageError("has more EXIF data than images have: convert it to PNG")
     image.load()
     try:
         turn = _TURNS.get(image.getexif().get(_ORIENTATION, 1))

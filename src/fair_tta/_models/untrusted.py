@@ -274,7 +274,7 @@ def _tokenizer(name: str, architecture: str, text: dict[str, Any]) -> Any:
         return open_clip.SimpleTokenizer(context_length=length, **settings)
     if architecture.startswith(_FOLDER):
         source = architecture.removeprefix(_FOLDER)
-        check_folder(name, Path(source), is_model=False)
+        check_folder(name, Path(source))  # transformers reads config.json too
     else:
         folder, revision = _named(name, "hf_tokenizer_name", source)
         check_folder(source, folder, is_model=False)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fair_tta._io import text_cell
 from fair_tta.lab._cli import audit as audits
 from fair_tta.lab._cli.console import exits, usage
 from fair_tta.lab._cli.names import parse_renames
@@ -94,7 +95,10 @@ def _measured(values: LabelValues, runs: Mapping[str, LabelValues]) -> FolderAud
     sources = {values.labels.file.name: values, **runs}
     records, problems = collect(values.records(check_images=False))
     answers = [collect(of.records(check_images=False))[0] for of in runs.values()]
-    labels = _by_key(records, [record.key for record in answers[0]])
+    # `predict --csv` writes names as spreadsheets and terminals can take them
+    names = {text_cell(record.target): record.target for record in records}
+    answers = [[replace(r, target=names.get(r.target, r.target)) for r in of] for of in answers]
+    labels = _by_key(records, [str(text_cell(record.key)) for record in answers[0]])
     tables = [labels, *(_by_key(some, labels) for some in answers)]
     for key in dict.fromkeys(chain(*tables)):
         lacking = [name for name, of in zip(sources, tables, strict=True) if key not in of]
@@ -126,7 +130,7 @@ def _measured(values: LabelValues, runs: Mapping[str, LabelValues]) -> FolderAud
 def _by_key(records: Sequence[Record], known: Collection[str]) -> dict[str, Record]:
     """Records by path, without the folders that all of them begin with where more are known so."""
     known = set(known)
-    parts = [record.key.split("/") for record in records]
+    parts = [str(text_cell(record.key)).split("/") for record in records]
     shared = len(os.path.commonprefix([part[:-1] for part in parts]))  # noqa: RUF071, of lists
     cut = [["/".join(part[depth:]) for part in parts] for depth in range(shared + 1)]
     best = max(cut, key=lambda keys: len(known.intersection(keys)))

@@ -34,7 +34,9 @@ CARD_ROWS = 24
 
 _LARGEST = 256  # pixels of an embedded image
 _SMALL = 128  # smaller ones are scaled up
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_UNPRINTABLE = re.compile(  # some of them turn what follows around
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
 
 
 @cache
