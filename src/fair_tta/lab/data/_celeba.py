@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from fair_tta.lab.data._label_files import Row, Source, labelled, unexpected
+from fair_tta.lab.data._label_files import Row
 from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Record, Split
+from fair_tta.lab.data._source import Source, labelled, unexpected
 from fair_tta.lab.data._tasks import BenchmarkTask
 
 CELEBA = Source(
@@ -95,16 +96,11 @@ def _below(folder: str) -> list[str]:
 
 
 def _members(base: Path) -> dict[str, str]:
-    """The split of each image, as the file codes it; both if it is said to be in two."""
+    """The split of each image, as the file codes it."""
     columns = (_NAME, "partition")
-    members: dict[str, str] = {}
-    for row in CELEBA.table(base, _below("Eval"), _PARTS, columns, _splits_to_csv).rows(columns):
-        if isinstance(row, Row):
-            name, part = row.cells.values()
-            first = members.setdefault(name, part)
-            if part not in first.split(" and "):
-                members[name] = f"{first} and {part}"
-    return members
+    table = CELEBA.table(base, _below("Eval"), _PARTS, columns, _splits_to_csv)
+    rows = (row.cells for row in table.rows(columns) if isinstance(row, Row))
+    return {cells[_NAME]: cells["partition"] for cells in rows}
 
 
 def _labels_to_csv(text: str) -> str:
