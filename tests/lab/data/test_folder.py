@@ -29,7 +29,7 @@ from fair_tta.lab.data import (
     Record,
     read_folder,
 )
-from fair_tta.lab.data import _image_paths as paths
+from fair_tta.lab.data import _label_files as paths
 from fair_tta.lab.data._labels import MISSING, Labels
 
 COLUMNS: dict[str, Any] = {"target_column": "animal", "sensitive_columns": "place"}

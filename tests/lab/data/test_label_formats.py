@@ -15,8 +15,7 @@ import pytest
 
 from fair_tta.errors import DatasetError
 from fair_tta.lab.data import Problem, ProblemKind, Record, read_folder
-from fair_tta.lab.data._image_paths import _match_ends
-from fair_tta.lab.data._label_files import LabelTable
+from fair_tta.lab.data._label_files import LabelTable, _match_ends
 from fair_tta.lab.data._labels import Labels
 
 HEADER = ["path", "animal", "place", "age", "is_wild"]

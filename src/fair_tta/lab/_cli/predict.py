@@ -152,7 +152,7 @@ def predict_command(
     with exits(context, stopped):
         from fair_tta.lab._runs.reference import fit_adapters
         from fair_tta.lab._terminal import progress_bar
-        from fair_tta.lab.folder import NO_IMAGE, image_sources, predict_images
+        from fair_tta.lab._unlabelled import NO_IMAGE, image_sources, predict_images
         from fair_tta.methods._registry import parse_adapter, short_name
 
         if adapter is None:

@@ -6,7 +6,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from threading import Lock, local
 from typing import Any
@@ -58,19 +58,15 @@ class OnRay:
                 cannot use what it is given; the message is the one of `Local`.
         """
         require("ray", "ray")
-        actors = _Actors(self, job)
-        try:
-            yield actors
-        finally:
-            actors.close()
+        with closing(_Actors(self, job)) as actors:
+            yield actors.pool
 
 
 class _Actors:
     """A thread for each actor, which waits for it: so units go to whoever is free."""
 
-    ahead = 1
-
     def __init__(self, engine: OnRay, job: Job) -> None:
+        self.pool = Pool(self._submit, ahead=1)
         self._engine, self._job = engine, job
         self._ray: Any = None
         self._threads: ThreadPoolExecutor | None = None
@@ -88,7 +84,7 @@ class _Actors:
             self._threads.shutdown(wait=True, cancel_futures=True)
         self._stack.close()
 
-    def submit(self, unit: WorkUnit) -> Callable[[], list[ImageRows]]:
+    def _submit(self, unit: WorkUnit) -> Callable[[], list[ImageRows]]:
         threads = self._threads or self._connect()
         return threads.submit(self._work, unit).result
 
@@ -99,7 +95,7 @@ class _Actors:
         gpus = int(resources.get("GPU", 0))
         _check_cores(ray.nodes(), cores)
         most = max(1, self._engine.workers or gpus or int(resources.get("CPU", 1)) // cores)
-        self.ahead = 3 * most
+        self.pool.ahead = 3 * most
         self._job_there = ray.put(self._job)
         self._device = "cuda" if gpus else None
         self._kind = ray.remote(

@@ -19,7 +19,7 @@ from fair_tta._images.stored import Features
 from fair_tta._io import open_file, printable
 from fair_tta.errors import DatasetError, require
 from fair_tta.lab._runs.bank import ImageSource
-from fair_tta.lab.data._image_paths import first_three, spellings
+from fair_tta.lab.data._label_files import first_three, spellings
 from fair_tta.lab.data._labels import PATH_COLUMNS
 
 ID_COLUMNS = ("id", "ids", *PATH_COLUMNS, "paths", "files", "filenames", "name", "names")

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from fair_tta._io import ENDINGS, Unlisted, images_below, write_whole
 from fair_tta.errors import DatasetError
-from fair_tta.lab.data._image_paths import (
+from fair_tta.lab.data._label_files import (
+    LabelTable,
+    Row,
     file_of,
     find_image,
     find_images,
     first_three,
     key_of,
 )
-from fair_tta.lab.data._label_files import LabelTable, Row
 from fair_tta.lab.data._records import (
     Dataset,
     Problem,

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fair_tta.errors import DatasetError
-from fair_tta.lab.data._image_paths import image_problem
-from fair_tta.lab.data._label_files import LabelTable
+from fair_tta.lab.data._label_files import LabelTable, image_problem
 from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Record, collect
 from fair_tta.lab.data._tasks import BenchmarkTask
 
