@@ -31,11 +31,11 @@ from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.reference import Counting, fit_adapters
 from fair_tta.lab._runs.runner import Engine, Progress, Runner
 from fair_tta.lab._runs.store import ROWS, Store, StoredRow
-from fair_tta.lab._runs.worker import ImageRows
 from fair_tta.lab._unlabelled import EXAMINATION as EXAMINATION
 from fair_tta.lab._unlabelled import EXAMINATION_PAGE as EXAMINATION_PAGE
 from fair_tta.lab._unlabelled import FITS, examine_folder
 from fair_tta.lab.data._features import FeatureFile, is_feature_file, read_features
+from fair_tta.lab.data._label_files import find_image
 from fair_tta.lab.data._labels import Labels, LabelValues
 from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record, check_counts, choose
 from fair_tta.lab.report import write_report
@@ -211,17 +211,19 @@ def audit_folder(
             answered = runner.stream(chosen, image, size=size, seed=seed, read_ahead=True)
             progress(0, total)
             for seen, ((place, row), answers) in enumerate(answered, start=1):
-                problem = _problem(row, answers)
-                if problem is not None:
-                    problems = problems.add(problem)
-                    write_row(listing, [place or "", problem.kind.value, problem.what])
-                elif isinstance(row, Record) and not isinstance(answers, str):
+                done, used = done + (place > 0), used + isinstance(row, Record)
+                if isinstance(row, Record) and isinstance(answers, str):
+                    why = answers.replace(repr(_source(row)), "it")
+                    row = Problem(ProblemKind.UNREADABLE, f"{row.key}: {why}")
+                if isinstance(row, Problem):
+                    problems = problems.add(row)
+                    write_row(listing, [place or "", row.kind.value, row.what])
+                elif not isinstance(answers, str):
                     for of, answer in zip(columns.values(), answers, strict=True):
                         of.add(row, answer)
                     write_row(predictions, _cells(place, row, answers))
                     contents.write(_digest_line(answers[0].key.content, row.key))
                     gallery.add(row, answers)
-                done, used = done + (place > 0), used + isinstance(row, Record)
                 if seen % size == 0 or seen == len(chosen):
                     progress(done, max(done, total))
         if not any(run.labels for run in columns.values()):
@@ -308,7 +310,8 @@ def verify_folder(
         for line in lines:
             content, name = _read_digest_line(line)
             try:
-                one = source(name) if source else ImageSource(name, os.path.join(images, name))
+                place = find_image(name, (Path(images), file.parent))[0]
+                one = source(name) if source else ImageSource(name, str(place))
                 same = read_image(one).content == content
             except (OSError, ValueError, KeyError):
                 same = False
@@ -368,13 +371,6 @@ def _numbered(rows: Iterable[Record | Problem]) -> Iterator[NumberedRow]:
         is_row = isinstance(row, Record) or not row.kind.is_of_file
         place += is_row
         yield place if is_row else 0, row
-
-
-def _problem(row: Record | Problem, answers: ImageRows) -> Problem | None:
-    if isinstance(row, Record) and isinstance(answers, str):
-        why = answers.replace(repr(_source(row)), "it")
-        return Problem(ProblemKind.UNREADABLE, f"{row.key}: {why}")
-    return row if isinstance(row, Problem) else None
 
 
 def _name(row: NumberedRow) -> str:

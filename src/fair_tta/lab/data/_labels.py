@@ -220,7 +220,7 @@ class Labels:
             raise DatasetError(f"`images` should be a folder (got {str(self.images)!r}).")
         if not os.path.isfile(self.file):
             raise DatasetError(f"`labels_csv` should be a file (got {str(self.file)!r}).")
-        table = LabelTable(self.file, [*filter(None, [self.path]), *wanted])
+        table = LabelTable(self.file, wanted if self.path is None else [self.path, *wanted])
         if stored is not None and stored.ids is None:
             named, read = _NUMBER, wanted
         else:
