@@ -104,10 +104,11 @@ def test_splits_that_are_none_are_counted(ending: str, tmp_path: Path) -> None:
     test = [face.name for face in made.celeba_faces() if face.split == 2]
     between = " " if ending == "txt" else ","
     text = parts.read_text().replace(f"{test[0]}{between}2", f"{test[0]}{between}test")
-    parts.write_text(text)
+    parts.write_text(f"{text}{test[1]}{between}0\n{test[2]}{between}2\n")
     dataset = read_celeba(tmp_path, HAIR)
-    assert [r.key for r in dataset] == test[1:]
-    expected = (f"{test[0]} (split 'test')",)
+    assert [r.key for r in dataset] == test[2:]
+    assert dataset.problems.counts[ProblemKind.UNKNOWN_VALUE] == 2
+    expected = f"{test[0]} (split 'test')", f"{test[1]} (split '2 and 0')"
     assert dataset.problems.examples[ProblemKind.UNKNOWN_VALUE] == expected
     assert len(read_celeba(tmp_path, HAIR, split=Split.ALL)) == len(made.celeba_faces())
 

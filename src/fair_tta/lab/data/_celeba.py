@@ -96,11 +96,16 @@ def _below(folder: str) -> list[str]:
 
 
 def _members(base: Path) -> dict[str, str]:
-    """The split of each image, as the file codes it."""
+    """The split of each image, as the file codes it; both if it is said to be in two."""
     columns = (_NAME, "partition")
-    table = CELEBA.table(base, _below("Eval"), _PARTS, columns, _splits_to_csv)
-    rows = (row.cells for row in table.rows(columns) if isinstance(row, Row))
-    return {cells[_NAME]: cells["partition"] for cells in rows}
+    members: dict[str, str] = {}
+    for row in CELEBA.table(base, _below("Eval"), _PARTS, columns, _splits_to_csv).rows(columns):
+        if isinstance(row, Row):
+            name, part = row.cells.values()
+            first = members.setdefault(name, part)
+            if part not in first.split(" and "):
+                members[name] = f"{first} and {part}"
+    return members
 
 
 def _labels_to_csv(text: str) -> str:
