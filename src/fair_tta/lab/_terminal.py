@@ -186,13 +186,6 @@ def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Counting]]:
             yield counting
 
 
-@contextmanager
-def progress_bar(wanted: bool | None, unit: str) -> Iterator[Counting]:
-    """A single one of `progress_bars`."""
-    with progress_bars(wanted) as bars:
-        yield bars(unit)
-
-
 class _Pace:
     """How many are finished in a second: over the last two thirds of the time since the first
     count, so that neither rows of an earlier run nor a slow start counts for long.
