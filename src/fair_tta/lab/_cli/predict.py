@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from fair_tta._io import printable, write_row
+from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import CANNOT_USE, LEFT_OUT, exits, log, usage
+from fair_tta.lab._cli.console import LEFT_OUT, exits, log, usage
 
 if TYPE_CHECKING:
     from fair_tta.prediction import Prediction
@@ -206,9 +207,7 @@ def predict_command(
                 update(done, total)
         if not done:
             show([], *names, True)
-    if not done:
-        log(f"Error: {NO_IMAGE}")
-        raise typer.Exit(CANNOT_USE)
+            raise FairTTAError(NO_IMAGE)
     if failed:
         log(f"{failed} of {done} images could not be used.")
         raise typer.Exit(LEFT_OUT)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +28,8 @@ from fair_tta._images.vision import image_digest
 from fair_tta._io import open_file, sweep, write_whole
 from fair_tta._linalg import unit
 from fair_tta.errors import FairTTAError, ImageError
+
+D = TypeVar("D")
 
 MOST_BYTES = 2**30  # no model can use a larger image file
 
@@ -45,15 +47,16 @@ class ImageSource:
     source: str | bytes | StoredFeature
 
 
-class ImageFile(NamedTuple):
-    """The content of an image file, the digest of the content, and its `file_signature`."""
+@dataclass(frozen=True)
+class ImageFile(Generic[D]):
+    """An image file as it was read or decoded, the digest of its content, its `file_signature`."""
 
-    data: bytes | StoredFeature
+    data: D
     content: str
     signature: str
 
 
-def read_image(image: ImageSource) -> ImageFile:
+def read_image(image: ImageSource) -> ImageFile[bytes | StoredFeature]:
     """Read a file.
 
     Raises:

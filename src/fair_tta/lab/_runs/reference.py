@@ -74,7 +74,7 @@ def fit_on_images(
 
     def encode(some: Mapping[int, LoadedImage], places: Sequence[int]) -> list[Any]:
         def make() -> Tensor:
-            of = classifier.encode([some[place].image for place in places], with_views=False)
+            of = classifier.encode([some[place].data for place in places], with_views=False)
             return of.float().cpu()
 
         contents = [some[place].content for place in places]
@@ -96,7 +96,7 @@ def fit_on_images(
                 features += [torch.stack([found[place][0] for place in used])] if used else []
                 for place in used:
                     contents.append(some[place].content)
-                    digests.append(image_digest(some[place].image) if in_folds else "")
+                    digests.append(image_digest(some[place].data) if in_folds else "")
                     for attribute, value in sensitive[place].items() if sensitive else ():
                         labels.setdefault(attribute, []).append(value)
                     known += [classes[place]] if classes else []
