@@ -6,7 +6,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from threading import Lock, local
 from typing import Any
@@ -72,8 +72,7 @@ class _Actors:
         self._threads: ThreadPoolExecutor | None = None
         self._actors: list[Any] = []
         self._own = local()
-        self._lock, self._is_over = Lock(), False
-        self._stack = ExitStack()
+        self._lock, self._is_over, self._is_ours = Lock(), False, False
 
     def close(self) -> None:
         with self._lock:
@@ -82,7 +81,8 @@ class _Actors:
                 self._ray.kill(actor)  # also those that nobody had room for
         if self._threads is not None:
             self._threads.shutdown(wait=True, cancel_futures=True)
-        self._stack.close()
+        if self._is_ours:
+            self._ray.shutdown()
 
     def _submit(self, unit: WorkUnit) -> Callable[[], list[ImageRows]]:
         threads = self._threads or self._connect()
@@ -90,7 +90,9 @@ class _Actors:
 
     def _connect(self) -> ThreadPoolExecutor:
         ray = self._ray = require("ray", "ray")
-        self._stack.enter_context(_connected(ray, self._engine.address))
+        if not ray.is_initialized():
+            self._is_ours = True
+            _connect(ray, self._engine.address)
         cores, resources = self._engine.cores, ray.cluster_resources()
         gpus = int(resources.get("GPU", 0))
         _check_cores(ray.nodes(), cores)
@@ -154,28 +156,20 @@ class _Actor:
             return [], str(error)
 
 
-@contextmanager
-def _connected(ray: Any, address: str | None) -> Iterator[None]:
-    """A cluster; one that we started is shut down afterwards."""
-    if ray.is_initialized():
-        yield
-        return
+def _connect(ray: Any, address: str | None) -> None:
+    """Start a cluster here, or connect to the one at this address."""
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        try:
-            if address is None:
-                ray.init(include_dashboard=False, **quiet)
-            else:
-                _check_reachable(address)
-                ray.init(address, **quiet)
-        except (OSError, RuntimeError, ValueError) as error:
-            raise FairTTAError(
-                f"there is no Ray cluster at {address!r}: start one with `ray start --head`, or "
-                f"leave the address out to use this machine alone ({error})."
-            ) from error
-        yield
-    finally:
-        ray.shutdown()
+        if address is None:
+            ray.init(include_dashboard=False, **quiet)
+        else:
+            _check_reachable(address)
+            ray.init(address, **quiet)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise FairTTAError(
+            f"there is no Ray cluster at {address!r}: start one with `ray start --head`, or leave "
+            f"the address out to use this machine alone ({error})."
+        ) from error
 
 
 def _check_cores(nodes: Sequence[dict[str, Any]], cores: int) -> None:
