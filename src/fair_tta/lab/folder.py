@@ -113,7 +113,7 @@ def audit_folder(
     Images pass by in batches; what stays in memory of each is a few numbers. Finished answers are
     in ``rows.sqlite`` of `out`: the same call goes on from there after Ctrl-C, a kill or a power
     cut, and ends with the same rows; a call with one more adapter asks that one alone. An answer
-    belongs to the content of a image, the model, the prompts, the method and the seed, so nothing
+    belongs to the content of an image, the model, the prompts, the method and the seed, so nothing
     else has to be as it was. Rows and images that cannot be used are left out, listed in
     ``problems.csv``, and tried again by the next call.
 

@@ -93,7 +93,7 @@ class Problems:
 
     @property
     def rows(self) -> int:
-        """How many rows were left out; some only repeat a image that is counted."""
+        """How many rows were left out; some only repeat an image that is counted."""
         return sum(n for kind, n in self.counts.items() if not kind.is_of_file)
 
     @property
