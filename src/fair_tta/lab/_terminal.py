@@ -26,7 +26,6 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     Task,
-    TaskID,
     TextColumn,
 )
 from rich.table import Column, Table
@@ -170,27 +169,18 @@ def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Counting]]:
         with _bar(Console(stderr=True)) as bar:
 
             def counting(unit: str) -> Counting:
-                tasks: list[TaskID] = []
                 pace = _Pace()
+                task = bar.add_task(unit, total=None, visible=False, pace=pace)
 
                 def update(done: int, total: int | None) -> None:
                     pace.add(done)
-                    if not tasks:
-                        for other in bar.task_ids:
-                            bar.update(other, visible=False)
-                        tasks.append(bar.add_task(unit, total=total, pace=pace))
-                    bar.update(tasks[0], completed=done, total=total)
+                    for each in bar.task_ids:
+                        bar.update(each, visible=each == task)
+                    bar.update(task, completed=done, total=total)
 
                 return update
 
             yield counting
-
-
-@contextmanager
-def progress_bar(wanted: bool | None, unit: str) -> Iterator[Counting]:
-    """A single one of `progress_bars`."""
-    with progress_bars(wanted) as bars:
-        yield bars(unit)
 
 
 class _Pace:

@@ -6,42 +6,42 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from msgspec import structs, to_builtins
 
 from fair_tta._identity import ORIGIN, classifier_provenance
-from fair_tta._io import Unlisted, open_file, printable, replace_file, sweep, whole_file, write_row
-from fair_tta.auditing import Audit, AuditDocument, Examination, compare
-from fair_tta.auditing._examine import examine_answers
+from fair_tta._io import open_file, printable, replace_file, sweep, whole_file, write_row
+from fair_tta.auditing import Audit, AuditDocument, compare
 from fair_tta.auditing._judge import judge, read_thresholds
 from fair_tta.auditing._run import HarmSets, parse_harmful
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._gallery import GroupGallery
-from fair_tta.lab._runs.bank import ImageSource, forget, read_image
+from fair_tta.lab._runs.bank import ImageSource, read_image
 from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab._runs.job import job_of
 from fair_tta.lab._runs.local import Local
-from fair_tta.lab._runs.reference import Counting, FittedAdapters, fit_adapters
+from fair_tta.lab._runs.reference import Counting, fit_adapters
 from fair_tta.lab._runs.runner import Engine, Progress, Runner
 from fair_tta.lab._runs.store import ROWS, Store, StoredRow
-from fair_tta.lab._runs.worker import ImageRows
+from fair_tta.lab._unlabelled import EXAMINATION as EXAMINATION
+from fair_tta.lab._unlabelled import EXAMINATION_PAGE as EXAMINATION_PAGE
+from fair_tta.lab._unlabelled import FITS, examine_folder
 from fair_tta.lab.data._features import FeatureFile, is_feature_file, read_features
+from fair_tta.lab.data._label_files import find_image
 from fair_tta.lab.data._labels import Labels, LabelValues
 from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record, check_counts, choose
 from fair_tta.lab.report import write_report
-from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, renamed
 from fair_tta.metrics._columns import read_clusters
-from fair_tta.prediction import Prediction
 
 __all__ = [
     "FolderAudit",
@@ -52,21 +52,11 @@ __all__ = [
     "verify_folder",
 ]
 
-NO_IMAGE = (
-    "no image was found: name files, folders with files such as .jpg or .png, or - to read paths "
-    "from stdin."
-)
-
 AUDIT, REPORT, CARD = "audit.json", "report.html", "card.md"
 PREDICTIONS, PROBLEMS = "predictions.csv", "problems.csv"
-EXAMINATION, EXAMINATION_PAGE = "examine.json", "examine.html"
-FITS = "fits"
-"""A folder of features to fit on, removed when all images are answered."""
-
 IMAGES = "images.b2"  # what `b2sum --check` reads
 WRITTEN = (AUDIT, REPORT, CARD, PREDICTIONS, PROBLEMS, IMAGES)
 SHA256 = "inputs_sha256"  # in the provenance
-_LISTED = 5  # images of an examination that could not be used
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +77,6 @@ class FolderAudit:
     adapters: Mapping[str, Adapter]
     embedded: int = 0
 
-
-Found = str | Unlisted | ImageSource
-"""An image by its path, a folder that cannot be listed, or features of an image."""
 
 NumberedRow = tuple[int, Record | Problem]
 """A row of the label file with its number; what is about the whole file has number 0."""
@@ -126,7 +113,7 @@ def audit_folder(
     Images pass by in batches; what stays in memory of each is a few numbers. Finished answers are
     in ``rows.sqlite`` of `out`: the same call goes on from there after Ctrl-C, a kill or a power
     cut, and ends with the same rows; a call with one more adapter asks that one alone. An answer
-    belongs to the content of a image, the model, the prompts, the method and the seed, so nothing
+    belongs to the content of an image, the model, the prompts, the method and the seed, so nothing
     else has to be as it was. Rows and images that cannot be used are left out, listed in
     ``problems.csv``, and tried again by the next call.
 
@@ -224,24 +211,26 @@ def audit_folder(
             answered = runner.stream(chosen, image, size=size, seed=seed, read_ahead=True)
             progress(0, total)
             for seen, ((place, row), answers) in enumerate(answered, start=1):
-                problem = _problem(row, answers)
-                if problem is not None:
-                    problems = problems.add(problem)
-                    write_row(listing, [place or "", problem.kind.value, problem.what])
-                elif isinstance(row, Record) and not isinstance(answers, str):
+                done, used = done + (place > 0), used + isinstance(row, Record)
+                if isinstance(row, Record) and isinstance(answers, str):
+                    why = answers.replace(repr(_source(row)), "it")
+                    row = Problem(ProblemKind.UNREADABLE, f"{row.key}: {why}")
+                if isinstance(row, Problem):
+                    problems = problems.add(row)
+                    write_row(listing, [place or "", row.kind.value, row.what])
+                elif not isinstance(answers, str):
                     for of, answer in zip(columns.values(), answers, strict=True):
                         of.add(row, answer)
                     write_row(predictions, _cells(place, row, answers))
                     contents.write(_digest_line(answers[0].key.content, row.key))
                     gallery.add(row, answers)
-                done, used = done + (place > 0), used + isinstance(row, Record)
                 if seen % size == 0 or seen == len(chosen):
                     progress(done, max(done, total))
         if not any(run.labels for run in columns.values()):
             if not (folder / AUDIT).exists():  # an earlier audit stays, with its problems
                 replace_file(listed, folder / PROBLEMS)
             raise FairTTAError("\n".join(["no row could be used.", *problems.lines()]))
-        forget(folder / FITS)
+        rmtree(folder / FITS, ignore_errors=True)
         provenance = {
             **classifier_provenance(classifier),
             "data": {
@@ -321,7 +310,8 @@ def verify_folder(
         for line in lines:
             content, name = _read_digest_line(line)
             try:
-                one = source(name) if source else ImageSource(name, os.path.join(images, name))
+                place = find_image(name, (Path(images), file.parent))[0]
+                one = source(name) if source else ImageSource(name, str(place))
                 same = read_image(one).content == content
             except (OSError, ValueError, KeyError):
                 same = False
@@ -383,13 +373,6 @@ def _numbered(rows: Iterable[Record | Problem]) -> Iterator[NumberedRow]:
         yield place if is_row else 0, row
 
 
-def _problem(row: Record | Problem, answers: ImageRows) -> Problem | None:
-    if isinstance(row, Record) and isinstance(answers, str):
-        why = answers.replace(repr(_source(row)), "it")
-        return Problem(ProblemKind.UNREADABLE, f"{row.key}: {why}")
-    return row if isinstance(row, Problem) else None
-
-
 def _name(row: NumberedRow) -> str:
     return row[1].what if isinstance(row[1], Problem) else row[1].key
 
@@ -408,160 +391,3 @@ def _image(features: FeatureFile | None, row: NumberedRow) -> ImageSource | None
 
 def _source(record: Record) -> str:
     return str(record.path.absolute())  # other processes may be elsewhere
-
-
-def predict_images(
-    classifier: FairTPTClassifier,
-    adapters: Iterable[Adapter],
-    images: Iterable[Found],
-    out: str | os.PathLike[str] | None = None,
-    *,
-    engine: Engine | None = None,
-    model: Any = None,
-    restart: bool = False,
-    read_ahead: bool = True,
-) -> Iterator[tuple[str, list[Prediction] | str]]:
-    """Predictions of several adapters for each image, or the reason why it cannot be used.
-
-    Arguments are those of `examine_folder`; without `out` finished rows are not kept.
-    """
-    if out is not None:
-        Path(out).mkdir(parents=True, exist_ok=True)
-    with nullcontext() if out is None else Store(Path(out) / ROWS, restart=restart) as store:
-        job = job_of(classifier, adapters, model, is_kept=out is not None)
-        answered = Runner(job, engine or Local(), store).stream(
-            images,
-            _asked,
-            size=classifier.batch_size,
-            seed=classifier.vision.seed,
-            read_ahead=read_ahead,
-        )
-        for item, answers in answered:
-            if isinstance(item, Unlisted):
-                yield item.path, f"cannot look into the folder {item.path!r}: {item.reason}"
-                continue
-            name = item.name if isinstance(item, ImageSource) else item
-            if isinstance(answers, str):
-                yield name, answers.replace(repr(os.path.abspath(name)), repr(name))
-            else:
-                yield name, [row.prediction for row in answers]
-
-
-@renamed("pictures", "embed_images")
-def examine_folder(
-    classifier: FairTPTClassifier,
-    adapters: Mapping[str, Adapter],
-    images: Callable[[], Iterable[Found]],
-    out: str | os.PathLike[str] | None = None,
-    *,
-    interval: Bootstrap = DEFAULT,
-    engine: Engine | None = None,
-    model: Any = None,
-    restart: bool = False,
-    read_ahead: bool = True,
-    embed_images: bool = False,
-    reference: str | os.PathLike[str] | None = None,
-    reference_is_data: bool = False,
-    notes: Sequence[str] = (),
-    provenance: Mapping[str, Any] | None = None,
-    fitted: Callable[[FittedAdapters], None] = lambda _: None,
-    problem: Callable[[str], None] = lambda _: None,
-    progress: Counting = lambda *_: None,
-    fitting: Counting = lambda *_: None,
-) -> tuple[Examination, int]:
-    """Examine images without labels; returns the examination and how many could not be used.
-
-    Args:
-        classifier: with sensitive names.
-        adapters: methods to compare with zero-shot, by name; zero-shot itself is left out.
-        images: paths, folders that could not be listed, or stored features, each time it is called.
-        out: a folder for ``examine.json``, ``examine.html`` and finished rows; None writes none.
-        interval: how intervals are made.
-        engine: who does the work, see `audit_folder`.
-        model: how other processes load the model, see `audit_folder`.
-        restart: delete rows that are there.
-        read_ahead: whether images may be read before the predictions of others are taken.
-        embed_images: show a few images whose answer changes in the page, and why others could not
-            be used.
-        reference: a folder of images on which methods that need a reference are fitted first; if
-            it is None they are cross-fitted on the images.
-        reference_is_data: allow the reference to have examined images.
-        notes: sentences with which the warnings begin.
-        provenance: what else to write down.
-        fitted: is called with the methods after they were fitted.
-        problem: is called with the reason why an image cannot be used.
-        progress: is called first, and after each batch, with how many images are finished.
-        fitting: is called after each image of the reference.
-    """
-    methods = fit_adapters(
-        classifier,
-        {name: one for name, one in adapters.items() if not isinstance(one, ZeroShot)},
-        reference,
-        lambda: image_sources(images()),
-        reference_is_data=reference_is_data,
-        kept=None if out is None else Path(out) / FITS,
-        progress=fitting,
-    )
-    fitted(methods)
-    origin = {"reference": methods.provenance} if methods.provenance else {}
-    warnings, reasons = [*notes, *methods.notes], list[str]()
-
-    def answers() -> Iterator[tuple[str, str, list[Prediction]]]:
-        found = predict_images(
-            classifier,
-            [ZeroShot(), *methods.adapters.values()],
-            images(),
-            out,
-            engine=engine,
-            model=model,
-            restart=restart,
-            read_ahead=read_ahead,
-        )
-        done = 0
-        progress(done, None)
-        for done, (path, predictions) in enumerate(found, start=1):
-            name = printable(str(Path(*Path(path).parts[-2:])))
-            if isinstance(predictions, str):
-                problem(predictions)
-                reasons.append(predictions.replace(repr(path), repr(name)))
-            else:
-                yield name, path, predictions
-            if done % classifier.batch_size == 0:
-                progress(done, None)
-        progress(done, None)
-        if not done:
-            raise FairTTAError(NO_IMAGE)
-        if len(reasons) == done:
-            raise FairTTAError(f"no image could be used: {reasons[0]}")
-        if reasons:
-            warnings.append(f"{len(reasons)} of {done} images could not be used.")
-            warnings.extend(reasons[:_LISTED] if embed_images else [])
-            if embed_images and len(reasons) > _LISTED:
-                warnings.append(f"and {len(reasons) - _LISTED} more.")
-
-    examination = examine_answers(
-        classifier,
-        methods.adapters,
-        answers(),
-        interval=interval,
-        provenance={**origin, **(provenance or {})},
-        notes=warnings,
-        images=embed_images and out is not None,
-        seed=classifier.vision.seed,
-    )
-    if out is not None:
-        forget(Path(out) / FITS)
-        examination.save(Path(out) / EXAMINATION)
-        examination.save_html(Path(out) / EXAMINATION_PAGE, images=embed_images)
-    return examination, len(reasons)
-
-
-def image_sources(images: Iterable[Found]) -> Iterator[ImageSource]:
-    """The images among them, for the runner."""
-    return (asked for one in images if (asked := _asked(one)) is not None)
-
-
-def _asked(found: Found) -> ImageSource | None:
-    if isinstance(found, str):
-        return ImageSource(found, os.path.abspath(found))
-    return found if isinstance(found, ImageSource) else None

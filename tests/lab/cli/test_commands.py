@@ -18,7 +18,7 @@ import fair_tta
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import app, console
 from fair_tta.lab._cli.console import exits, log, usage
-from fair_tta.lab._terminal import progress_bar
+from fair_tta.lab._terminal import progress_bars
 from fair_tta.lab.bench._grids import GRIDS
 from fair_tta.lab.bench._printed import figures, paper_tables
 from fair_tta.methods._registry import ADAPTERS
@@ -189,12 +189,14 @@ def test_usage_names_the_option() -> None:
 
 
 def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with progress_bar(None, "rows") as update:
+    with progress_bars(None) as bars:
+        update = bars("rows")
         update(5, 10)
     assert capsys.readouterr().err == ""
     clock = 100.0
     monkeypatch.setattr("fair_tta.lab._terminal.time.monotonic", lambda: clock)
-    with progress_bar(True, "rows") as update:
+    with progress_bars(True) as bars:
+        update = bars("rows")
         update(0, 196)
         for done in range(10, 101, 10):  # a hundred were finished before
             clock += 0.01
@@ -217,10 +219,12 @@ def test_progress_on_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with progress_bar(None, "rows") as update:
+    with progress_bars(None) as bars:
+        update = bars("rows")
         update(5, 10)
         update(10, 10)
-    with progress_bar(False, "rows") as update:
+    with progress_bars(False) as bars:
+        update = bars("rows")
         update(5, 10)
     log("done")
     assert "done" in capsys.readouterr().err

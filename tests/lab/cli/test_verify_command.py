@@ -50,6 +50,14 @@ def test_what_differs_is_named(many: Path, tiny_model: str) -> None:
     assert verify_folder(out, images, labels) == names
 
 
+def test_images_beside_the_label_file(many: Path, tiny_model: str) -> None:
+    (many / "beside").mkdir()
+    (many / "pics" / "7.png").rename(many / "beside" / "7.png")
+    changed(many / "labels.csv", "\n7.png,", "\nbeside/7.png,")
+    call(*audit_arguments(many, tiny_model), "--adapters", "zero-shot")
+    assert verify_folder(many / "out", many / "pics", many / "labels.csv") == []
+
+
 def test_the_hashes_are_those_of_other_programs(many: Path, tiny_model: str) -> None:
     call(*audit_arguments(many, tiny_model), "--adapters", "zero-shot", "--no-pictures")
     lines = (many / "out" / "images.b2").read_bytes()

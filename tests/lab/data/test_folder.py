@@ -29,7 +29,7 @@ from fair_tta.lab.data import (
     Record,
     read_folder,
 )
-from fair_tta.lab.data import _labels as folder
+from fair_tta.lab.data import _label_files as paths
 from fair_tta.lab.data._labels import MISSING, Labels
 
 COLUMNS: dict[str, Any] = {"target_column": "animal", "sensitive_columns": "place"}
@@ -162,13 +162,13 @@ def test_paths(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [r.path for r in dataset] == [path for _, path in rows]
     keys = ["0.png", "deep er/an, other.png", "more/3.png", "1.png", apart]
     assert [r.key for r in dataset] == keys
-    assert folder._key(Path("/b/c.png"), Path("/a"), "..\\b/c.png") == "..\\b/c.png"
-    assert folder._key(Path("/b/c.png"), Path("/"), "/b/c.png") == "b/c.png"
+    assert paths.key_of(Path("/b/c.png"), Path("/a"), "..\\b/c.png") == "..\\b/c.png"
+    assert paths.key_of(Path("/b/c.png"), Path("/"), "/b/c.png") == "b/c.png"
     with monkeypatch.context() as as_on_windows:
-        as_on_windows.setattr(folder, "os", SimpleNamespace(path=ntpath, sep="\\"))
-        assert folder._key(Path("C:/a/b/c.png"), Path("C:/a"), "b/c.png") == "b/c.png"
-        assert folder._key(Path("c:/A/b/c.png"), Path("C:/a"), "c:/A/b/c.png") == "b/c.png"
-        assert folder._key(Path("C:/b/c.png"), Path("C:/a"), "..\\b/c.png") == "../b/c.png"
+        as_on_windows.setattr(paths, "os", SimpleNamespace(path=ntpath, sep="\\"))
+        assert paths.key_of(Path("C:/a/b/c.png"), Path("C:/a"), "b/c.png") == "b/c.png"
+        assert paths.key_of(Path("c:/A/b/c.png"), Path("C:/a"), "c:/A/b/c.png") == "b/c.png"
+        assert paths.key_of(Path("C:/b/c.png"), Path("C:/a"), "..\\b/c.png") == "../b/c.png"
     windows = read(root, 'path,animal,place\n"deep er\\an, other.png",cat,in\n')
     assert [r.path for r in windows] == [rows[1][1]]
 

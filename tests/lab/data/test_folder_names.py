@@ -25,12 +25,14 @@ def draw(photos: Path, *places: str) -> None:
 def test_folders_are_labels_the_outermost_first(tmp_path: Path) -> None:
     draw(tmp_path / "photos", "cat/in/1.png", "cat/out/deep/2.png", "dog/in/3.png")
     draw(tmp_path / "photos", "stray.png", "cat/4.png")
-    made = write_labels_of_folders(tmp_path / "photos", ["animal", "place"], tmp_path / "out")
-    assert (made.file, made.images) == (tmp_path / "out" / FOLDER_LABELS, 3)
-    assert sorted(made.problems, key=str) == [
+    made, n, problems = write_labels_of_folders(
+        tmp_path / "photos", ["animal", "place"], tmp_path / "out"
+    )
+    assert (made, n) == (tmp_path / "out" / FOLDER_LABELS, 3)
+    assert sorted(problems, key=str) == [
         Problem(ProblemKind.TOO_HIGH, "cat/4.png"), Problem(ProblemKind.TOO_HIGH, "stray.png"),
     ]  # fmt: skip
-    with made.file.open(newline="") as file:
+    with made.open(newline="") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["path", "animal", "place"]
     assert sorted(rows[1:]) == [
@@ -53,18 +55,18 @@ def test_pictures_that_lie_too_high(tmp_path: Path) -> None:
 def test_closed_folders_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [str(tmp_path / "cat" / "1.png"), Unlisted(str(tmp_path / "dog"), "Permission denied")]
     monkeypatch.setattr(module, "images_below", lambda _: iter(found))
-    made = write_labels_of_folders(tmp_path, ["animal"], tmp_path / "out")
-    assert made.images == 1
-    assert made.problems == (Problem(ProblemKind.CLOSED_FOLDER, "dog (Permission denied)"),)
+    _, n, problems = write_labels_of_folders(tmp_path, ["animal"], tmp_path / "out")
+    assert n == 1
+    assert problems == (Problem(ProblemKind.CLOSED_FOLDER, "dog (Permission denied)"),)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are Unicode there")
 def test_a_name_that_is_not_unicode_costs_its_picture_only(tmp_path: Path) -> None:
     odd = os.fsdecode(b"cat/caf\xe9.png")
     draw(tmp_path / "photos", "cat/fr\u00fch.png", odd)
-    made = write_labels_of_folders(tmp_path / "photos", ["animal"], tmp_path)
-    assert made.problems == (Problem(ProblemKind.NOT_UNICODE, odd),)
-    assert made.file.read_text("utf-8") == "path,animal\ncat/fr\u00fch.png,cat\n"
+    made, _, problems = write_labels_of_folders(tmp_path / "photos", ["animal"], tmp_path)
+    assert problems == (Problem(ProblemKind.NOT_UNICODE, odd),)
+    assert made.read_text("utf-8") == "path,animal\ncat/fr\u00fch.png,cat\n"
 
 
 def test_a_file_of_somebody_else_stays(tmp_path: Path) -> None:
@@ -72,7 +74,7 @@ def test_a_file_of_somebody_else_stays(tmp_path: Path) -> None:
     made = write_labels_of_folders(tmp_path / "photos", ["animal"], tmp_path)
     again = write_labels_of_folders(tmp_path / "photos", ["animal"], tmp_path)
     assert made == again
-    made.file.write_text("mine")
+    made[0].write_text("mine")
     with pytest.raises(DatasetError, match=r"folder-labels.csv' is there and has other columns"):
         write_labels_of_folders(tmp_path / "photos", ["animal"], tmp_path)
-    assert made.file.read_text() == "mine"
+    assert made[0].read_text() == "mine"

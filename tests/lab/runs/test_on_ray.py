@@ -183,8 +183,8 @@ def test_more_cores_than_a_machine_has_are_told(
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_nothing_is_left_behind(there: bool) -> None:
-    class Ray:
+def test_nothing_is_left_behind(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ray(Narrow):
         connected = there
 
         def is_initialized(self) -> bool:
@@ -196,8 +196,10 @@ def test_nothing_is_left_behind(there: bool) -> None:
         def shutdown(self) -> None:
             self.connected = False
 
-    ray = Ray()
-    with pytest.raises(KeyboardInterrupt), on_ray._connected(ray, None):
+    ray, job = Ray(), SimpleNamespace()
+    monkeypatch.setattr(on_ray, "require", lambda *_: ray)
+    with pytest.raises(KeyboardInterrupt), OnRay(workers=1).open(job) as pool:  # type: ignore[arg-type]
+        assert pool.submit(WorkUnit((), 0, ()))() == []
         assert ray.connected
         raise KeyboardInterrupt
     assert ray.connected == there
@@ -299,31 +301,20 @@ def test_an_actor_decodes_a_unit_while_it_processes_another(
     assert events == ["decodes", "decodes", "begins", "ends", "begins", "ends"]
 
 
-class NotConnected:
-    def is_initialized(self) -> bool:
-        return False
-
-    def shutdown(self) -> None:
-        pass
-
-
 def test_no_cluster_is_told() -> None:
-    class Ray(NotConnected):
+    class Ray:
         def init(self, *_: object, **__: object) -> None:
             raise ConnectionError("nobody there")
 
-    with (
-        pytest.raises(FairTTAError, match=r"there is no Ray cluster at 'auto': start one"),
-        on_ray._connected(Ray(), "auto"),
-    ):
-        pass
+    with pytest.raises(FairTTAError, match=r"there is no Ray cluster at 'auto': start one"):
+        on_ray._connect(Ray(), "auto")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://localhost:{}"])
 def test_where_nobody_listens_ray_is_not_asked(address: str) -> None:
     """It would try again and again, for minutes."""
 
-    class Ray(NotConnected):
+    class Ray:
         asked: ClassVar[list[object]] = []
 
         def init(self, *address: object, **_: object) -> None:
@@ -331,10 +322,9 @@ def test_where_nobody_listens_ray_is_not_asked(address: str) -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = address.format(server.getsockname()[1])
-        with on_ray._connected(Ray(), address):
-            pass
+        on_ray._connect(Ray(), address)
     assert Ray.asked == [address]
     message = f"there is no Ray cluster at '{address}': start one"
-    with pytest.raises(FairTTAError, match=message), on_ray._connected(Ray(), address):
-        pass
+    with pytest.raises(FairTTAError, match=message):
+        on_ray._connect(Ray(), address)
     assert Ray.asked == [address]

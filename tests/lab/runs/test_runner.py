@@ -37,26 +37,23 @@ class Late:
 
     @contextmanager
     def open(self, job: Job) -> Iterator[Pool]:
-        worker, engine = Worker(job).begin, self
+        worker = Worker(job)
         begun: list[tuple[WorkUnit, list[list[ImageRows]]]] = []
 
-        class Units:
-            ahead = engine.ahead
+        def submit(unit: WorkUnit) -> Callable[[], list[ImageRows]]:
+            self.asked.append(unit)
+            mine: list[list[ImageRows]] = []
+            begun.append((unit, mine))
 
-            def submit(self, unit: WorkUnit) -> Callable[[], list[ImageRows]]:
-                engine.asked.append(unit)
-                mine: list[list[ImageRows]] = []
-                begun.append((unit, mine))
+            def wait() -> list[ImageRows]:
+                while begun:
+                    other, made = begun.pop()
+                    made.append(worker.begin(other)())
+                return mine[0]
 
-                def wait() -> list[ImageRows]:
-                    while begun:
-                        other, made = begun.pop()
-                        made.append(worker(other)())
-                    return mine[0]
+            return wait
 
-                return wait
-
-        yield Units()
+        yield Pool(submit, self.ahead)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from fair_tta import __version__
-from fair_tta.lab._cli import audit, bench, compare, examine, mitigate, other, predict
+from fair_tta.lab._cli import audit, bench, examine, mitigate, other, predict
 from fair_tta.lab._cli.console import Commands
 
 app = typer.Typer(
@@ -25,7 +25,7 @@ for function in (
     predict.predict_command,
     examine.examine_command,
     audit.audit_command,
-    compare.compare_command,
+    audit.compare_command,
     mitigate.mitigate_command,
     other.fit_command,
     other.report_command,

@@ -120,7 +120,7 @@ def bench_command(
         images_dir="images",
         labels_csv="labels",
     ):
-        from fair_tta.lab._terminal import progress_bar
+        from fair_tta.lab._terminal import progress_bars
         from fair_tta.lab.bench._grids import check_name, of_datasets
         from fair_tta.lab.bench._sources import open_table
         from fair_tta.lab.bench._tables import HARM_CSV, run_table
@@ -148,7 +148,7 @@ def bench_command(
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # of loading weights
-        with progress_bar(progress, "answers") as update:
+        with progress_bars(progress) as bars:
             found = run_table(
                 source,
                 model=model,
@@ -166,7 +166,7 @@ def bench_command(
                 dtype=dtype,
                 restart=restart,
                 say=log,
-                progress=update,
+                progress=bars("answers"),
             )
         _print(found)
         files = ["rows.parquet", "table.csv", "table.md", "table.tex", "report.html"]

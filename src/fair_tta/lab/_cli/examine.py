@@ -75,7 +75,7 @@ def examine_command(
         from fair_tta.lab._cli.tables import images_inside, print_examination
         from fair_tta.lab._runs.store import ROWS
         from fair_tta.lab._terminal import progress_bars, show
-        from fair_tta.lab.folder import EXAMINATION, EXAMINATION_PAGE, examine_folder
+        from fair_tta.lab._unlabelled import EXAMINATION, EXAMINATION_PAGE, examine_folder
         from fair_tta.methods import ZeroShot
         from fair_tta.methods._registry import parse_adapters
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
     from fair_tta.lab._runs.reference import FittedAdapters
     from fair_tta.lab._runs.runner import Engine
+    from fair_tta.lab._unlabelled import Found
     from fair_tta.lab.data._features import FeatureFile
-    from fair_tta.lab.folder import Found
     from fair_tta.methods._base import Adapter
 
 

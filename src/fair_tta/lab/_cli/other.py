@@ -226,7 +226,7 @@ def fit_command(
     options.refuse_idle(context)
     with exits(context, reference="--images"):
         from fair_tta.lab._runs.reference import check_fittable, fit_on_folder
-        from fair_tta.lab._terminal import progress_bar
+        from fair_tta.lab._terminal import progress_bars
         from fair_tta.methods._reference import Reference
         from fair_tta.methods._registry import parse_adapter
 
@@ -240,8 +240,8 @@ def fit_command(
         usage("--adapter", check_fittable, {adapter: method})
         classifier = options.make_classifier(context, adapter=method)
         where: Any = options.stored_features(context) or images
-        with progress_bar(progress, "images") as update:
-            fitted = fit_on_folder(classifier, {adapter: method}, where, progress=update)
+        with progress_bars(progress) as bars:
+            fitted = fit_on_folder(classifier, {adapter: method}, where, progress=bars("images"))
         (found,) = fitted.adapters.values()
         found.save(out)  # type: ignore[attr-defined]
         options.log_fitted(fitted)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from fair_tta._io import printable, write_row
+from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import options
-from fair_tta.lab._cli.console import CANNOT_USE, LEFT_OUT, exits, log, usage
+from fair_tta.lab._cli.console import LEFT_OUT, exits, log, usage
 
 if TYPE_CHECKING:
     from fair_tta.prediction import Prediction
@@ -151,8 +152,9 @@ def predict_command(
     done = failed = 0
     with exits(context, stopped):
         from fair_tta.lab._runs.reference import fit_adapters
-        from fair_tta.lab._terminal import progress_bar
-        from fair_tta.lab.folder import NO_IMAGE, image_sources, predict_images
+        from fair_tta.lab._runs.runner import batched
+        from fair_tta.lab._terminal import progress_bars
+        from fair_tta.lab._unlabelled import NO_IMAGE, image_sources, predict_images
         from fair_tta.methods._registry import parse_adapter, short_name
 
         if adapter is None:
@@ -163,18 +165,17 @@ def predict_command(
         classifier = options.make_classifier(context, adapter=method)
         batch_size = classifier.batch_size
         names = classifier.targets, tuple(classifier.sensitive)
-        pending: list[tuple[str, Prediction | str]] = []
         show = print_json if as_json else print_csv if as_csv else print_table
         chosen = options.chosen_images(context, is_read_twice=reference is not None)
         if reference is not None:
-            with progress_bar(progress, "reference images") as update:
+            with progress_bars(progress) as bars:
                 fitted = fit_adapters(
                     classifier,
                     named,
                     reference,
                     lambda: image_sources(chosen()),
                     reference_is_data=reference_is_data,
-                    progress=update,
+                    progress=bars("reference images"),
                 )
             options.log_fitted(fitted)
             (method,) = fitted.adapters.values()
@@ -191,25 +192,22 @@ def predict_command(
         )
         counted = "-" not in images and (sys.stderr.isatty() if progress is None else progress)
         total = sum(1 for _ in chosen()) if counted else None
-        with progress_bar(progress, "images") as update:
+        with progress_bars(progress) as bars:
+            update = bars("images")
             update(0, total)
-            for path, found in answered:
-                done += 1
-                if isinstance(found, str):
-                    failed += 1
-                    if show is print_table:
-                        log(found)  # the others have a place for it
-                pending.append((path, found if isinstance(found, str) else found[0]))
-                if done % batch_size == 0:
-                    show(pending, *names, done == batch_size)
-                    pending.clear()
-                    update(done, total)
-            if pending or not done:
+            for some in batched(answered, batch_size):
+                reasons = [found for _, found in some if isinstance(found, str)]
+                for reason in reasons if show is print_table else ():
+                    log(reason)  # the others have a place for it
+                rows = [
+                    (path, found if isinstance(found, str) else found[0]) for path, found in some
+                ]
+                show(rows, *names, not done)
+                done, failed = done + len(some), failed + len(reasons)
                 update(done, total)
-                show(pending, *names, done < batch_size)
-    if not done:
-        log(f"Error: {NO_IMAGE}")
-        raise typer.Exit(CANNOT_USE)
+        if not done:
+            show([], *names, True)
+            raise FairTTAError(NO_IMAGE)
     if failed:
         log(f"{failed} of {done} images could not be used.")
         raise typer.Exit(LEFT_OUT)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -29,6 +28,8 @@ from fair_tta._images.vision import image_digest
 from fair_tta._io import open_file, sweep, write_whole
 from fair_tta._linalg import unit
 from fair_tta.errors import FairTTAError, ImageError
+
+D = TypeVar("D")
 
 MOST_BYTES = 2**30  # no model can use a larger image file
 
@@ -46,15 +47,16 @@ class ImageSource:
     source: str | bytes | StoredFeature
 
 
-class ImageFile(NamedTuple):
-    """The content of an image file, the digest of the content, and its `file_signature`."""
+@dataclass(frozen=True)
+class ImageFile(Generic[D]):
+    """An image file as it was read or decoded, the digest of its content, its `file_signature`."""
 
-    data: bytes | StoredFeature
+    data: D
     content: str
     signature: str
 
 
-def read_image(image: ImageSource) -> ImageFile:
+def read_image(image: ImageSource) -> ImageFile[bytes | StoredFeature]:
     """Read a file.
 
     Raises:
@@ -178,28 +180,17 @@ def _checksum(digest: str, body: bytes) -> bytes:
     return content_digest(digest.encode() + body).encode()
 
 
-class KeptBatches:
-    """Features of batches of images in full precision, in a folder that is there until `forget`.
-
-    A run that was killed finds them again.
-    """
-
-    def __init__(self, folder: Path, facts: dict[str, Any]) -> None:
-        self._folder, self._facts = folder, facts
-
-    def get(self, digests: Sequence[str], encode: Callable[[], Tensor]) -> Tensor:
-        """Features of image files with these digests, made and kept if they are not there."""
-        key = sha256(json.dumps([self._facts, *digests], sort_keys=True).encode()).hexdigest()
-        file = self._folder / f"{key}.npy"
-        with suppress(OSError, ValueError, EOFError):
-            return torch.from_numpy(np.load(file))
-        features, content = encode(), BytesIO()
-        np.save(content, features.numpy())
-        self._folder.mkdir(parents=True, exist_ok=True)
-        write_whole(file, content.getvalue())
-        return features
-
-
-def forget(folder: Path) -> None:
-    """Remove what `KeptBatches` has kept."""
-    shutil.rmtree(folder, ignore_errors=True)
+def kept_features(
+    folder: Path, facts: dict[str, Any], digests: Sequence[str], encode: Callable[[], Tensor]
+) -> Tensor:
+    """Features of image files with these digests in full precision, made and kept if they are not
+    there: a run that was killed finds them again."""
+    key = sha256(json.dumps([facts, *digests], sort_keys=True).encode()).hexdigest()
+    file = folder / f"{key}.npy"
+    with suppress(OSError, ValueError, EOFError):
+        return torch.from_numpy(np.load(file))
+    features, content = encode(), BytesIO()
+    np.save(content, features.numpy())
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(file, content.getvalue())
+    return features

@@ -57,7 +57,7 @@ class Local:
             start = _start, (job, self._threads)
             pool = ProcessPoolExecutor(self.workers, get_context("spawn"), *start)
             try:
-                yield _Pool(partial(_submit, pool), 3 * self.workers)
+                yield Pool(partial(_submit, pool), 3 * self.workers)
             except BaseException:  # nobody waits for what they are doing, which may take long
                 for process in [*pool._processes.values()]:
                     process.kill()
@@ -69,16 +69,10 @@ class Local:
             torch.set_num_threads(job.threads or before)
             worker = Worker(job)
             try:
-                yield _Pool(worker.begin)  # a unit is processed when it is waited for
+                yield Pool(worker.begin)  # a unit is processed when it is waited for
             finally:
                 worker.close()
                 torch.set_num_threads(before)
-
-
-@dataclass(frozen=True)
-class _Pool:
-    submit: Callable[[WorkUnit], Callable[[], list[ImageRows]]]
-    ahead: int = 0
 
 
 def _submit(pool: ProcessPoolExecutor, unit: WorkUnit) -> Callable[[], list[ImageRows]]:

@@ -6,7 +6,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from threading import Lock, local
@@ -59,28 +59,23 @@ class OnRay:
                 cannot use what it is given; the message is the one of `Local`.
         """
         require("ray", "ray")
-        actors = _Actors(self, job)
-        try:
-            yield actors
-        finally:
-            actors.close()
+        with closing(_Actors(self, job)) as actors:
+            yield actors.pool
 
 
 class _Actors:
     """Two threads for each actor, which wait for it: so units go to whoever is free, and an actor
     decodes the images of one unit while it processes another."""
 
-    ahead = 1
-
     def __init__(self, engine: OnRay, job: Job) -> None:
+        self.pool = Pool(self._submit, ahead=1)
         self._engine, self._job = engine, job
         self._ray: Any = None
         self._threads: ThreadPoolExecutor | None = None
         self._actors: list[Any] = []
         self._numbers = count()  # of threads
         self._own = local()
-        self._lock, self._is_over = Lock(), False
-        self._stack = ExitStack()
+        self._lock, self._is_over, self._is_ours = Lock(), False, False
 
     def close(self) -> None:
         with self._lock:
@@ -89,20 +84,23 @@ class _Actors:
                 self._ray.kill(actor)  # also those that nobody had room for
         if self._threads is not None:
             self._threads.shutdown(wait=True, cancel_futures=True)
-        self._stack.close()
+        if self._is_ours:
+            self._ray.shutdown()
 
-    def submit(self, unit: WorkUnit) -> Callable[[], list[ImageRows]]:
+    def _submit(self, unit: WorkUnit) -> Callable[[], list[ImageRows]]:
         threads = self._threads or self._connect()
         return threads.submit(self._work, unit).result
 
     def _connect(self) -> ThreadPoolExecutor:
         ray = self._ray = require("ray", "ray")
-        self._stack.enter_context(_connected(ray, self._engine.address))
+        if not ray.is_initialized():
+            self._is_ours = True
+            _connect(ray, self._engine.address)
         cores, resources = self._engine.cores, ray.cluster_resources()
         gpus = int(resources.get("GPU", 0))
         _check_cores(ray.nodes(), cores)
         most = max(1, self._engine.workers or gpus or int(resources.get("CPU", 1)) // cores)
-        self._most, self.ahead = most, 3 * most
+        self._most, self.pool.ahead = most, 3 * most
         self._job_there = ray.put(self._job)
         self._device = "cuda" if gpus else None
         self._kind = ray.remote(
@@ -172,28 +170,20 @@ class _Actor:
             return [], str(error)
 
 
-@contextmanager
-def _connected(ray: Any, address: str | None) -> Iterator[None]:
-    """A cluster; one that we started is shut down afterwards."""
-    if ray.is_initialized():
-        yield
-        return
+def _connect(ray: Any, address: str | None) -> None:
+    """Start a cluster here, or connect to the one at this address."""
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        try:
-            if address is None:
-                ray.init(include_dashboard=False, **quiet)
-            else:
-                _check_reachable(address)
-                ray.init(address, **quiet)
-        except (OSError, RuntimeError, ValueError) as error:
-            raise FairTTAError(
-                f"there is no Ray cluster at {address!r}: start one with `ray start --head`, or "
-                f"leave the address out to use this machine alone ({error})."
-            ) from error
-        yield
-    finally:
-        ray.shutdown()
+        if address is None:
+            ray.init(include_dashboard=False, **quiet)
+        else:
+            _check_reachable(address)
+            ray.init(address, **quiet)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise FairTTAError(
+            f"there is no Ray cluster at {address!r}: start one with `ray start --head`, or leave "
+            f"the address out to use this machine alone ({error})."
+        ) from error
 
 
 def _check_cores(nodes: Sequence[dict[str, Any]], cores: int) -> None:

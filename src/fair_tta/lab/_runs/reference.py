@@ -23,7 +23,7 @@ from fair_tta._io import Unlisted, images_below, printable
 from fair_tta._models.stored import sees_images
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
-from fair_tta.lab._runs.bank import ImageSource, KeptBatches, read_image
+from fair_tta.lab._runs.bank import ImageSource, kept_features, read_image
 from fair_tta.lab._runs.runner import batched
 from fair_tta.lab._runs.worker import (
     LoadedImage,
@@ -74,15 +74,16 @@ def fit_on_images(
 
     def encode(some: Mapping[int, LoadedImage], places: Sequence[int]) -> list[Any]:
         def make() -> Tensor:
-            of = classifier.encode([some[place].image for place in places], with_views=False)
+            of = classifier.encode([some[place].data for place in places], with_views=False)
             return of.float().cpu()
 
         contents = [some[place].content for place in places]
-        return [(one, 0.0) for one in (batches.get(contents, make) if batches else make())]
+        made = make() if store is None else kept_features(*store, contents, make)
+        return [(one, 0.0) for one in made]
 
-    batches = None
+    store = None
     if kept is not None and sees_images(classifier.backend):
-        batches = KeptBatches(kept, feature_identity(classifier.backend, None))
+        store = kept, feature_identity(classifier.backend, None)
     features: list[Tensor] = []
     progress(0, None)
     places = count()
@@ -95,7 +96,7 @@ def fit_on_images(
                 features += [torch.stack([found[place][0] for place in used])] if used else []
                 for place in used:
                     contents.append(some[place].content)
-                    digests.append(image_digest(some[place].image) if in_folds else "")
+                    digests.append(image_digest(some[place].data) if in_folds else "")
                     for attribute, value in sensitive[place].items() if sensitive else ():
                         labels.setdefault(attribute, []).append(value)
                     known += [classes[place]] if classes else []

@@ -25,17 +25,17 @@ Progress = Callable[[int, int], None]
 """Receives how many are finished, and how many there are."""
 
 
-class Pool(Protocol):
-    """Workers that are ready."""
+@dataclass
+class Pool:
+    """Workers that are ready.
 
-    @property
-    def ahead(self) -> int:
-        """How many units may be begun before the first is waited for."""
-        ...
+    Attributes:
+        submit: begins a unit; what it returns waits for the rows.
+        ahead: how many units may be begun before the first is waited for.
+    """
 
-    def submit(self, unit: WorkUnit) -> Callable[[], list[ImageRows]]:
-        """Begin a unit; what is returned waits for its rows."""
-        ...
+    submit: Callable[[WorkUnit], Callable[[], list[ImageRows]]]
+    ahead: int = 0
 
 
 class Engine(Protocol):

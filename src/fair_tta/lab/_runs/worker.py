@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from threading import Lock
 
@@ -25,7 +24,7 @@ from fair_tta._cache import Cache
 from fair_tta._images.batches import Decoder, Decoding
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
-from fair_tta.lab._runs.bank import Bank, ImageSource, read_image
+from fair_tta.lab._runs.bank import Bank, ImageFile, ImageSource, read_image
 from fair_tta.lab._runs.job import Asked, Job, WorkUnit
 from fair_tta.lab._runs.store import Key, StoredRow
 from fair_tta.methods._base import Adapter
@@ -38,15 +37,7 @@ if hasattr(torch, "AcceleratorError"):  # since torch 2.8
     _NOT_THE_IMAGE += (torch.AcceleratorError,)
 
 
-@dataclass(frozen=True)
-class LoadedImage:
-    """An image, and the digest and signature of its file."""
-
-    image: Image
-    content: str
-    signature: str
-
-
+LoadedImage = ImageFile[Image]
 _Upcoming = deque[Decoding[LoadedImage]]
 _Encoded = tuple[Tensor, float]
 """Unit features ``[views, dim]`` of an image, and the seconds that they took."""
@@ -139,7 +130,7 @@ class Worker:
         question, place = asked
         adapter = self._job.adapters[place]
         clf = self._classifier(question, place, unit.seed).with_adapter(adapter)
-        is_own, images = adapter.needs.pixels, [one.image for one in usable.values()]
+        is_own, images = adapter.needs.pixels, [one.data for one in usable.values()]
         if is_own:
             clf.vision.forget()  # or it would cost less after others that look at the same
         start = time.perf_counter()
@@ -173,7 +164,7 @@ class Worker:
             if self._job.bank is not None:
                 return self._from_bank(clf, [loaded[i] for i in some], views)
             start = time.perf_counter()
-            features = clf.encode([loaded[i].image for i in some], with_views=views)
+            features = clf.encode([loaded[i].data for i in some], with_views=views)
             _ = features.sum().item()  # an accelerator is done when it answers
             seconds = (time.perf_counter() - start) / max(1, len(some))
             return [(one, seconds) for one in features]
@@ -189,7 +180,7 @@ class Worker:
             self._banks[seed] = Bank(self._job.bank, self._job.facts, seed)
         features, seconds = self._banks[seed].get(
             [one.content for one in some],
-            lambda missing: clf.encode([some[i].image for i in missing]),
+            lambda missing: clf.encode([some[i].data for i in missing]),
         )
         features = features.to(self._job.backend.device)
         share = 1.0 if views else 1.0 / features.shape[1]
@@ -234,7 +225,7 @@ def encode_each(
     if any(finite.values()):  # else the classifier raises
         failed |= {p: "its features are not finite" for p, good in finite.items() if not good}
     for place, why in failed.items():
-        size = "{} x {}".format(*loaded[place].image.size)
+        size = "{} x {}".format(*loaded[place].data.size)
         problems[place] = f"the model cannot use this image of {size} pixels ({why})"
     return found
 

@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from fair_tta.lab.data._label_files import Row, Source, labelled, unexpected
+from fair_tta.lab.data._label_files import Row
 from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Record, Split
+from fair_tta.lab.data._source import Source, labelled, unexpected
 from fair_tta.lab.data._tasks import BenchmarkTask
 
 CELEBA = Source(

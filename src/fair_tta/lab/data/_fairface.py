@@ -9,8 +9,9 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 
 from fair_tta.errors import DatasetError
-from fair_tta.lab.data._label_files import LabelTable, Source, labelled, unexpected
+from fair_tta.lab.data._label_files import LabelTable
 from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Record, Split
+from fair_tta.lab.data._source import Source, labelled, unexpected
 from fair_tta.lab.data._tasks import DEFAULT_AGES, RACES_7, AgeCut, BenchmarkTask
 
 FAIRFACE = Source(

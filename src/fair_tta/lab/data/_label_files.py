@@ -1,4 +1,4 @@
-"""Label files as they are found: CSV, JSON lines, Excel, parquet, and whole data sets."""
+"""Label files as they are found: their formats, and the images that they mean."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sys
 import unicodedata
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,16 +25,15 @@ from zipfile import ZipFile
 
 from fair_tta._io import images_below, open_file, printable
 from fair_tta.errors import DatasetError, near, require
-from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Record, collect
-from fair_tta.lab.data._tasks import BenchmarkTask
+from fair_tta.lab.data._records import Problem, ProblemKind
 
 _SEPARATORS = ",;\t|"
 _START = 4096  # bytes that tell what a file is
 _MOST_UNPACKED = 2**30  # bytes of an Excel file
 
-Cells = Callable[[Sequence[str]], Iterator[tuple[int, list[str] | None]]]
-"""The lines of a table, each with its cells in some columns; None if it has not as many cells as
-the header."""
+Lines = Callable[[Sequence[str]], Iterator[tuple[int, Mapping[str, Any] | None]]]
+"""The lines of a table, each with its cells by column, at least those asked for; None if it has not
+as many cells as the header."""
 
 
 @dataclass(frozen=True)
@@ -65,17 +64,17 @@ class LabelTable:
             raise DatasetError(f"cannot read {str(path)!r}: {error.strerror or error}.") from error
         self.sha256 = sha256(data).hexdigest()
         self.header: list[str]
-        self._cells: Cells
+        self._lines: Lines
         if data.startswith(b"PK\3\4"):
-            self.header, self._cells = _excel(path, data)
+            self.header, self._lines = _excel(path, data)
         elif data.startswith(b"PAR1"):
-            self.header, self._cells = _parquet(path, data)
+            self.header, self._lines = _parquet(path, data)
         else:
             text, self._encoding = _read_text(path, data)
             if text.lstrip().startswith("{"):
-                self.header, self._cells = _json_lines(path, text)
+                self.header, self._lines = _json_lines(path, text)
             else:
-                self.header, self._cells = _csv(path, to_csv(text), wanted)
+                self.header, self._lines = _csv(path, to_csv(text), wanted)
         missing = [name for name in wanted if name not in self.header]
         if missing:
             raise DatasetError(
@@ -92,17 +91,17 @@ class LabelTable:
         if self._encoding == "cp1252":
             yield Problem(ProblemKind.ENCODING, self.path.name)
         count = 0
-        for line, cells in self._cells(columns):
+        for line, cells in self._lines(columns):
             count += 1
             if cells is None:
                 yield Problem(ProblemKind.MALFORMED_ROW, f"{self.path.name} line {line}")
             else:
-                yield Row(line, dict(zip(columns, map(str.strip, cells), strict=True)))
+                yield Row(line, {name: _text(cells.get(name)).strip() for name in columns})
         if official is not None and count != official:
             yield Problem(ProblemKind.PARTIAL, f"{self.path.name}: {count} instead of {official}")
 
 
-def _csv(path: Path, text: str, wanted: Sequence[str]) -> tuple[list[str], Cells]:
+def _csv(path: Path, text: str, wanted: Sequence[str]) -> tuple[list[str], Lines]:
     text = re.sub(r'\A"?sep=[^\r\n]*', "", text, flags=re.I)  # Excel's separator
 
     def raw(separator: str) -> Iterator[tuple[int, list[str]]]:
@@ -126,19 +125,16 @@ def _csv(path: Path, text: str, wanted: Sequence[str]) -> tuple[list[str], Cells
         next(raw(_SEPARATORS[0]))  # raises
     header, separator = max(found, key=lambda one: (set(wanted) <= set(one[0]), len(one[0])))
 
-    def cells(columns: Sequence[str]) -> Iterator[tuple[int, list[str] | None]]:
-        places = [header.index(name) for name in columns]
+    def lines(_: Sequence[str]) -> Iterator[tuple[int, dict[str, str] | None]]:
         for line, row in islice(raw(separator), 1, None):
-            if not any(cell.strip() for cell in row):
-                continue  # spreadsheets leave such rows at the end
-            while len(row) > len(header) and not row[-1].strip():
-                row.pop()
-            yield line, [row[place] for place in places] if len(row) == len(header) else None
+            if any(map(str.strip, row)):  # spreadsheets leave others at the end
+                is_whole = len(row) >= len(header) and not any(map(str.strip, row[len(header) :]))
+                yield line, dict(zip(header, row, strict=False)) if is_whole else None
 
-    return header, cells
+    return header, lines
 
 
-def _excel(path: Path, data: bytes) -> tuple[list[str], Cells]:
+def _excel(path: Path, data: bytes) -> tuple[list[str], Lines]:
     openpyxl = require("openpyxl", "tables")
 
     with _reading(path, "an Excel file"), warnings.catch_warnings():
@@ -151,33 +147,26 @@ def _excel(path: Path, data: bytes) -> tuple[list[str], Cells]:
         lines = enumerate(sheet.iter_rows(values_only=True), start=1)
         rows = [(line, [*map(_text, row)]) for line, row in lines if any(map(_text, row))]
     header = _trimmed(rows[0][1] if rows else [])
-
-    def cells(columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-        places = [header.index(name) for name in columns]
-        for line, row in rows[1:]:
-            yield line, [row[place] if place < len(row) else "" for place in places]
-
-    return header, cells
+    cells = [(line, dict(zip(header, row, strict=False))) for line, row in rows[1:]]
+    return header, lambda _: iter(cells)
 
 
-def _parquet(path: Path, data: bytes) -> tuple[list[str], Cells]:
+def _parquet(path: Path, data: bytes) -> tuple[list[str], Lines]:
     arrow, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
     with _reading(path, "parquet"):
         file = parquet.ParquetFile(arrow.BufferReader(data))
         header = [f.name for f in file.schema_arrow if not arrow.types.is_nested(f.type)]
 
-    def cells(columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    def lines(columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         with _reading(path, "parquet"):
             batches = file.iter_batches(columns=list(dict.fromkeys(columns)), batch_size=1024)
-            rows = (row for batch in batches for row in batch.to_pylist())
-            for line, row in enumerate(rows, start=1):
-                yield line, [_text(row[name]) for name in columns]
+            yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
 
-    return header, cells
+    return header, lines
 
 
-def _json_lines(path: Path, text: str) -> tuple[list[str], Cells]:
-    def raw() -> Iterator[tuple[int, dict[str, Any]]]:
+def _json_lines(path: Path, text: str) -> tuple[list[str], Lines]:
+    def lines(_: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         for line, written in enumerate(io.StringIO(text, newline=None), start=1):
             if written.strip():
                 with _reading(path, f"JSON lines, in line {line}"):
@@ -186,11 +175,7 @@ def _json_lines(path: Path, text: str) -> tuple[list[str], Cells]:
                         raise ValueError("not an object")
                 yield line, row
 
-    def cells(columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-        for line, row in raw():
-            yield line, [_text(row.get(name)) for name in columns]
-
-    return [*dict.fromkeys(name for _, row in raw() for name in row)], cells
+    return [*dict.fromkeys(name for _, row in lines(()) for name in row)], lines
 
 
 @contextmanager
@@ -249,109 +234,6 @@ def _read_text(path: Path, data: bytes) -> tuple[str, str]:
             ".xlsx or .csv)."
         )
     return text, encoding
-
-
-@dataclass(frozen=True)
-class Source:
-    """The official source of a dataset: the page of its authors, and the files it should have as a
-    small tree."""
-
-    name: str
-    page: str
-    layout: str
-
-    def error(self, reason: str) -> DatasetError:
-        """An error that says what is wrong, where the dataset is to be had and how to lay it."""
-        nothing = f"Nothing is downloaded for you. Its authors offer it at {self.page}"
-        return DatasetError(
-            f"{self.name}: {reason}\n{nothing}; expected is\n{self.layout}",
-            f"{' '.join(reason.splitlines()[:1])} {nothing}.",
-        )
-
-    def check_root(self, root: str | os.PathLike[str]) -> Path:
-        """The folder as a path, if it is one."""
-        path = Path(root)
-        if path.is_file():
-            raise self.error(f"{str(path)!r} is a file, not a folder (an archive? Unpack it).")
-        if not path.is_dir():
-            raise self.error(f"there is no folder {str(path)!r}.")
-        return path
-
-    def find(self, root: Path, folders: Sequence[str], names: Sequence[str]) -> Path | None:
-        """The first file or folder of these names in the first of these folders below `root`."""
-        places = (root / folder / name for folder in folders for name in names)
-        return next((place for place in places if place.exists()), None)
-
-    def table(
-        self,
-        root: Path,
-        folders: Sequence[str],
-        names: Sequence[str],
-        wanted: Sequence[str],
-        to_csv: Callable[[str], str] = str,
-    ) -> LabelTable:
-        """The label file that `find` finds, see `LabelTable`; `to_csv` is for names in .txt."""
-        path = self.find(root, folders, names)
-        if path is None:
-            inside = sorted(entry.name for entry in root.iterdir())
-            more = ", ..." if len(inside) > 5 else ""
-            has = f"it has {', '.join(inside[:5])}{more}" if inside else "it is empty"
-            raise self.error(f"{str(root)!r} has no {' or '.join(names)} ({has}).")
-        try:
-            return LabelTable(path, wanted, to_csv if path.suffix == ".txt" else str)
-        except DatasetError as error:
-            raise self.error(str(error)) from error
-
-    def check_task(self, task: BenchmarkTask, attributes: Collection[str]) -> None:
-        """Refuse a task that the dataset has no labels for."""
-        if task.dataset != self.name:
-            raise DatasetError(f"`task` should be one of {self.name} (got '{task}').")
-        unknown = [name for name in (task.target, *task.sensitive) if name not in attributes]
-        if unknown:
-            raise DatasetError(
-                f"`task` should ask for attributes of {self.name}, {sorted(attributes)} "
-                f"(got {unknown})."
-            )
-
-    def dataset(
-        self,
-        task: BenchmarkTask,
-        root: Path,
-        rows: Iterable[Record | Problem],
-        parameters: Mapping[str, str | int],
-        check_images: bool,
-    ) -> Dataset:
-        """Gather what a reader found; an error if no record can be used."""
-        if check_images:
-            rows = map(_with_image, rows)
-        records, problems = collect(rows)
-        if not records:
-            raise self.error(f"no usable record in {str(root)!r}.\n{problems}")
-        return Dataset(self.name, records, problems, parameters, task)
-
-
-def labelled(
-    task: BenchmarkTask, values: Mapping[str, str], path: Path, key: str
-) -> Record | Problem:
-    """The record of an image, or a problem if the task does not know one of its values."""
-    if not key:
-        return Problem(ProblemKind.MISSING_VALUE, "the name of an image")
-    for attribute, labels in {task.target: task.targets, **task.sensitive}.items():
-        if values[attribute] not in labels:
-            return unexpected(key, attribute, values[attribute])
-    sensitive = {attribute: values[attribute] for attribute in task.sensitive}
-    return Record(path, values[task.target], sensitive, key)
-
-
-def unexpected(key: str, attribute: str, value: str) -> Problem:
-    """That an image has a value which is none, or none at all."""
-    kind = ProblemKind.UNKNOWN_VALUE if value else ProblemKind.MISSING_VALUE
-    return Problem(kind, f"{key} ({attribute} {value!r})")
-
-
-def _with_image(row: Record | Problem) -> Record | Problem:
-    missing = image_problem(row.path, row.key) if isinstance(row, Record) else None
-    return missing or row
 
 
 def image_problem(path: Path, name: str) -> Problem | None:
@@ -479,3 +361,13 @@ def first_three(names: Sequence[str]) -> str:
     """How many there are, and the first of them."""
     more = ", ..." if len(names) > 3 else ""
     return f"{len(names)} ({', '.join(map(repr, names[:3]))}{more})"
+
+
+def key_of(path: Path, images: Path, name: str) -> str:
+    """The name within the folder of the images; outside of it as it is written."""
+    found, asked = os.path.abspath(path), os.path.abspath(images)
+    for folder in (asked, real_folder(asked)):
+        if os.path.normcase(found).startswith(os.path.normcase(os.path.join(folder, ""))):
+            name = os.path.relpath(found, folder)
+            break
+    return os.path.normpath(name).replace(os.sep, "/")

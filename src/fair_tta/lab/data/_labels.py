@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fair_tta._io import ENDINGS, Unlisted, images_below, write_whole
 from fair_tta.errors import DatasetError
@@ -22,7 +22,7 @@ from fair_tta.lab.data._label_files import (
     find_image,
     find_images,
     first_three,
-    real_folder,
+    key_of,
 )
 from fair_tta.lab.data._records import (
     Dataset,
@@ -97,29 +97,7 @@ def read_folder(
     return Dataset(Path(images_dir).name, records, problems, parameters, task)
 
 
-def _open(
-    labels: Path,
-    path_column: str | None,
-    columns: Sequence[str],
-    images: Path,
-    features: FeatureFile | None = None,
-) -> tuple[LabelTable, list[str]]:
-    """The file of labels, and its columns with that of the paths first, if it is to have them."""
-    if not os.path.isfile(labels):
-        raise DatasetError(f"`labels_csv` should be a file (got {str(labels)!r}).")
-    table = LabelTable(labels, [*([] if path_column is None else [path_column]), *columns])
-    if features is not None and features.ids is None:
-        return table, [_NUMBER, *columns]
-    path_column = path_column or _path_column(table, images, features)
-    if path_column is None:
-        raise DatasetError(
-            f"{str(labels)!r} has no column of paths that is known by its values or its name: give "
-            f"it as `path_column` (it has {table.header})."
-        )
-    return table, [path_column, *columns]
-
-
-def _path_column(table: LabelTable, images: Path, features: FeatureFile | None) -> str | None:
+def _path_column(table: LabelTable, images: Path, features: FeatureFile | None) -> str:
     """The column whose first values are names of images; of several the one that has most of those
     that are there. Without any the one that is called so."""
     usual = known_path_column(table.header)
@@ -127,8 +105,13 @@ def _path_column(table: LabelTable, images: Path, features: FeatureFile | None) 
     cells = {column: {row[column] for row in first} - {""} for column in table.header}
     named = {c: sum(Path(v).suffix.lower() in ENDINGS for v in of) for c, of in cells.items()}
     columns = [c for c in cells if named[c] or c == usual or features is not None]
-    if len(columns) < 2:
-        return next(iter(columns), None)
+    if len(columns) == 1:
+        return columns[0]
+    if not columns:
+        raise DatasetError(
+            f"{str(table.path)!r} has no column of paths that is known by its values or its name: "
+            f"give it as `path_column` (it has {table.header})."
+        )
 
     def is_there(value: str) -> bool:
         if features is not None:
@@ -171,16 +154,6 @@ def known_path_column(header: Sequence[str]) -> str | None:
     """The first of `PATH_COLUMNS` that is there, as it is spelt there."""
     names = {name.lower(): name for name in reversed(header)}
     return next((names[known] for known in PATH_COLUMNS if known in names), None)
-
-
-def _key(path: Path, images: Path, name: str) -> str:
-    """The name within the folder of the images; outside of it as it is written."""
-    found, asked = os.path.abspath(path), os.path.abspath(images)
-    for folder in (asked, real_folder(asked)):
-        if os.path.normcase(found).startswith(os.path.normcase(os.path.join(folder, ""))):
-            name = os.path.relpath(found, folder)
-            break
-    return os.path.normpath(name).replace(os.sep, "/")
 
 
 MOST_VALUES = 1000  # more different values than this in a column are a mistake
@@ -245,11 +218,18 @@ class Labels:
         stored, wanted = self.features, [*self.columns, *self._clusters]
         if stored is None and not os.path.isdir(self.images):
             raise DatasetError(f"`images` should be a folder (got {str(self.images)!r}).")
-        table, every = _open(self.file, self.path, wanted, self.images, stored)
-        rows = list(table.rows([column for column in every if column != _NUMBER]))
+        if not os.path.isfile(self.file):
+            raise DatasetError(f"`labels_csv` should be a file (got {str(self.file)!r}).")
+        table = LabelTable(self.file, wanted if self.path is None else [self.path, *wanted])
+        if stored is not None and stored.ids is None:
+            named, read = _NUMBER, wanted
+        else:
+            named = self.path or _path_column(table, self.images, stored)
+            read = [named, *wanted]
+        rows = list(table.rows(read))
         if stored is not None:
-            _match(stored, self.file.name, rows, every[0], skip_unknown)
-        columns = every[: 1 + len(self.columns)]
+            _match(stored, self.file.name, rows, named, skip_unknown)
+        columns = [named, *self.columns]
         raw: dict[str, Counter[str]] = {column: Counter() for column in self.columns}
         for row in rows:
             if isinstance(row, Row) and not any(row.cells[c].lower() in MISSING for c in columns):
@@ -372,7 +352,7 @@ class LabelValues:
             key = name = cells[name_column]
             path, problem = found.get(name, (images / name, None))
             if features is None:
-                key = _key(path, images, name)
+                key = key_of(path, images, name)
             elif name not in features.places:
                 problem = Problem(ProblemKind.NO_FEATURES, name)
             odd = [name for name in columns if cells[name] not in allowed.get(name, cells.values())]
@@ -390,20 +370,13 @@ class LabelValues:
 FOLDER_LABELS = "folder-labels.csv"
 
 
-class FolderLabels(NamedTuple):
-    """A label file, how many images it names, and the images and folders that it does not name."""
-
-    file: Path
-    images: int
-    problems: tuple[Problem, ...]
-
-
 def write_labels_of_folders(
     images: str | os.PathLike[str], columns: Sequence[str], out: str | os.PathLike[str]
-) -> FolderLabels:
+) -> tuple[Path, int, tuple[Problem, ...]]:
     """Write `FOLDER_LABELS` in `out` for images whose folders are named by their labels.
 
-    It has a column ``path`` and one for each level of folders, the outermost first.
+    It has a column ``path`` and one for each level of folders, the outermost first. Returned are
+    the file, how many images it names, and the images and folders that it does not name.
     """
     root = Path(images)
     if not os.path.isdir(root):
@@ -437,7 +410,7 @@ def write_labels_of_folders(
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([header, *rows])
     write_whole(file, text.getvalue().encode())
-    return FolderLabels(file, len(rows), tuple(problems))
+    return file, len(rows), tuple(problems)
 
 
 def _row(found: str | Unlisted, root: Path, depth: int) -> list[str] | Problem:

@@ -93,7 +93,7 @@ class Problems:
 
     @property
     def rows(self) -> int:
-        """How many rows were left out; some only repeat a image that is counted."""
+        """How many rows were left out; some only repeat an image that is counted."""
         return sum(n for kind, n in self.counts.items() if not kind.is_of_file)
 
     @property
@@ -222,13 +222,11 @@ class Dataset:
         return f"{title}: {len(self)} records ({chosen})\n{self.problems}"
 
 
-def collect(
-    rows: Iterable[Record | Problem], name: Callable[[Record], str] = attrgetter("key")
-) -> tuple[tuple[Record, ...], Problems]:
+def collect(rows: Iterable[Record | Problem]) -> tuple[tuple[Record, ...], Problems]:
     """Gather records and problems, each image once: see `settle_repeats`."""
     pairs = ((row, None) if isinstance(row, Record) else (None, row) for row in rows)
     records, problems = [], Problems()
-    for row in settle_repeats(pairs, name):
+    for row in settle_repeats(pairs, attrgetter("key")):
         if isinstance(row, Record):
             records.append(row)
         else:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fair_tta._io import Unlisted, walk
-from fair_tta.lab.data._label_files import Source, labelled
 from fair_tta.lab.data._records import Dataset, Problem, ProblemKind, Record, Split
+from fair_tta.lab.data._source import Source, labelled
 from fair_tta.lab.data._tasks import DEFAULT_AGES, AgeCut, BenchmarkTask
 
 UTKFACE = Source(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from fair_tta.lab.data._label_files import Source, labelled, unexpected
 from fair_tta.lab.data._records import Dataset, Problem, Record, Split
+from fair_tta.lab.data._source import Source, labelled, unexpected
 from fair_tta.lab.data._tasks import BenchmarkTask, find_task
 
 WATERBIRDS = Source(
