@@ -28,6 +28,7 @@ from fair_tta import (
     ZeroShot,
     miniature,
 )
+from fair_tta._images.fetch import fetch_image
 from fair_tta.miniature._model import FOLDER
 
 LABELS = ["of a water bird", "of a land bird"]
@@ -248,6 +249,14 @@ def test_hosts_that_are_not_public_are_refused(address: str) -> None:
         ImageError, match=r"127\.0\.0\.1 is not a public address; private_urls=True"
     ):
         public(f"{address}/bird.png", LABELS, SENTENCE)
+
+
+@pytest.mark.parametrize(
+    "host", ["::ffff:127.0.0.1", "::7f00:1", "64:ff9b::7f00:1", "2002:7f00:1::1"]
+)
+def test_private_hosts_in_other_clothes_are_refused(host: str) -> None:
+    with pytest.raises(ImageError, match="is not a public address"):
+        fetch_image(f"http://[{host}]/a.png", 1)
 
 
 @pytest.mark.parametrize("path", ["ftp", "file"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -22,7 +23,7 @@ from fair_tta._models.borrow import made_once
 from fair_tta._models.load import load
 from fair_tta._models.stored import TextTable
 from fair_tta._prompts.task import Task
-from fair_tta.errors import FairTTAError, ModelError, require
+from fair_tta.errors import FairTTAError, ModelError, check_number, require
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted
 
@@ -250,6 +251,10 @@ class OnnxBackend:
         scale: float | None = None,
     ) -> None:
         self.path, self.image_processor = Path(images), preprocess
+        if not self.path.is_file():
+            raise ModelError(f"`images` should be an ONNX file (got {str(images)!r}).")
+        if scale is not None:
+            check_number("scale", scale, "be a positive number", lambda x: 0 < x < math.inf)
         is_table = isinstance(text, Mapping)
         self.text: Any = TextTable(text, scale or 1.0) if is_table else load(text, processor)
         self.scale = float(self.text.scale if scale is None else scale)

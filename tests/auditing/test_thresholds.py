@@ -20,6 +20,7 @@ RUNS = ["ZeroShot"]
         ("typical_gap > 10", "typical_gap", ">", 10),
         ("Typical gap>10.5 %", "typical_gap", ">", 10.5),
         ("wga<60", "worst_group_accuracy", "<", 60),
+        ("typical_gap > 0.5 %", "typical_gap", ">", 0.5),
         ("equal-opportunity > 0", "equal_opportunity_difference", ">", 0),
     ],
 )
@@ -32,6 +33,13 @@ def test_what_is_read(text: str, metric: str, sign: str, points: float) -> None:
 def test_what_cannot_be_meant(text: str) -> None:
     with pytest.raises(FairTTAError, match="threshold"):
         read_thresholds([text], "tpt", ["tpt"])
+
+
+def test_a_share_is_not_taken_for_points() -> None:
+    with pytest.raises(
+        FairTTAError, match=r"write 90 if 0\.9 is a share, or '0\.9 %' if it is not"
+    ):
+        read_thresholds(["accuracy<0.9"], "tpt", ["tpt"])
 
 
 def test_short_names_are_of_metrics() -> None:

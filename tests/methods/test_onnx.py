@@ -191,6 +191,10 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "no.onnx").write_bytes(b"no")
     with pytest.raises(ModelError, match=r"`images` .*no\.onnx' cannot be loaded"):
         OnnxBackend(tmp_path / "no.onnx", picture, {"a": [1.0]})
+    with pytest.raises(ModelError, match=r"`images` should be an ONNX file \(got .*none\.onnx"):
+        OnnxBackend(tmp_path / "none.onnx", picture, {"a": [1.0]})
+    with pytest.raises(FairTTAError, match=r"`scale` should be a positive number \(got -3\)"):
+        OnnxBackend(tmp_path / "no.onnx", picture, {"a": [1.0]}, scale=-3)
     file = encoder_file(tmp_path / "vision.onnx", only_tokens=True)
     with pytest.raises(ModelError, match=r"and an output \[images, dim\] \(got 1 and outputs of"):
         OnnxBackend(file, picture, {"a": [1.0]})

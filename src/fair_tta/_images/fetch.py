@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 from contextlib import ExitStack, suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from threading import Timer
 from time import monotonic
 from typing import Any
 from urllib import request
 from urllib.error import HTTPError
 
+from fair_tta._io import printable
 from fair_tta.errors import ImageError
 
 ADDRESSES = ("http://", "https://")
@@ -37,7 +38,7 @@ class _Fetch(ExitStack):
             *place, 0, socket.SOCK_STREAM
         ):
             host = str(there[0]).partition("%")[0]
-            if not (self.private or ip_address(host).is_global):
+            if not (self.private or _is_public(host)):
                 raise OSError(f"{host} is not a public address; private_urls=True allows it")
             line = socket.socket(family, kind, protocol)
             try:
@@ -98,10 +99,19 @@ class _Handler(request.AbstractHTTPHandler):
     http_request = https_request = request.AbstractHTTPHandler.do_request_
 
 
+_WRAPPED = tuple(map(ip_network, ("::/96", "64:ff9b::/96", "2002::/16")))
+"""IPv6 addresses that stand for others of IPv4, which may be private."""
+
+
+def _is_public(host: str) -> bool:
+    address = ip_address(host)
+    return address.is_global and not any(address in network for network in _WRAPPED)
+
+
 class _Redirects(request.HTTPRedirectHandler):
-    def http_error_302(self, asked: Any, answer: Any, *rest: Any) -> Any:
-        answer.read = lambda: b""  # the whole of what has perhaps no end
-        return super().http_error_302(asked, answer, *rest)
+    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        fp.read = lambda: b""  # the whole of what has perhaps no end
+        return super().http_error_302(req, fp, code, msg, headers)
 
     http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
@@ -133,7 +143,7 @@ def fetch_image(address: str, timeout: float, *, private: bool = False) -> bytes
             if isinstance(error, HTTPError):
                 error.close()  # it holds the answer
             late = fetch.end <= monotonic()
-            reason = "it takes longer than `timeout`" if late else error
+            reason = "it takes longer than `timeout`" if late else printable(str(error))
             raise ImageError(f"cannot fetch {address!r}: {reason}") from error
 
 

@@ -115,11 +115,16 @@ def read_thresholds(expressions: Iterable[str], run: str, runs: Collection[str])
     """Expressions about one of the runs, not judged yet; what cannot be meant is an error."""
     found = []
     for text in expressions:
-        parts = re.fullmatch(r"\s*([\w -]+?)\s*([<>])\s*(\d{1,3}(?:\.\d+)?)\s*%?\s*", text)
+        parts = re.fullmatch(r"\s*([\w -]+?)\s*([<>])\s*(\d{1,3}(?:\.\d+)?)\s*(%?)\s*", text)
         if parts is None or float(parts[3]) > 100:
             raise FairTTAError(
                 "a threshold should be a metric, < or >, and points from 0 to 100, such as "
                 f"'typical_gap > 10' (got {text!r})."
+            )
+        if 0 < float(parts[3]) <= 1 and not parts[4]:  # it would never hold of accuracy
+            raise FairTTAError(
+                f"a threshold should be in points from 0 to 100 (got {text!r}): write "
+                f"{float(parts[3]) * 100:g} if {parts[3]} is a share, or '{parts[3]} %' if it is not."
             )
         written = re.sub("[ -]+", "_", parts[1].lower())
         metric = SHORT.get(written, written)

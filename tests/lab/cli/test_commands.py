@@ -96,6 +96,7 @@ def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
         (FileNotFoundError(2, "No such file", "x"), 3, "No such file"),
         (OSError(28, "No space left"), 3, "make room and run the same command again"),
         (ImportError("pip install y"), 3, "Error: pip install y"),
+        (MemoryError(), 3, "there is not enough memory"),
         (KeyboardInterrupt(), 130, "go on so"),
     ):
         with pytest.raises(typer.Exit) as caught, exits(None, lambda: "go on so"):

@@ -348,7 +348,10 @@ def _measured(values: LabelValues, runs: Mapping[str, LabelValues]) -> FolderAud
     answers = [collect(of.records(check_images=False))[0] for of in runs.values()]
     # `predict --csv` writes names as spreadsheets and terminals can take them
     names = {text_cell(record.target): record.target for record in records}
-    answers = [[replace(r, target=names.get(r.target, r.target)) for r in of] for of in answers]
+    answers = [
+        tuple(replace(row, target=names.get(row.target, row.target)) for row in of)
+        for of in answers
+    ]
     labels = _by_key(records, [str(text_cell(record.key)) for record in answers[0]])
     tables = [labels, *(_by_key(some, labels) for some in answers)]
     for key in dict.fromkeys(chain(*tables)):

@@ -62,7 +62,7 @@ def exits(
     except KeyboardInterrupt:
         log(stopped())
         raise typer.Exit(INTERRUPTED) from None
-    except (FairTTAError, OSError, ImportError) as error:
+    except (FairTTAError, OSError, ImportError, MemoryError) as error:
         if is_closed_pipe(error):
             raise  # to `Commands`
         log(f"Error: {_message(error, _options(context) | names)}")
@@ -124,6 +124,8 @@ def _warnings_as_notes() -> Iterator[None]:
 def _message(error: Exception, names: Mapping[str, str]) -> str:
     if isinstance(error, FairTTAError):
         return error.named(names)
+    if isinstance(error, MemoryError):
+        return "there is not enough memory: try a smaller --batch-size, or fewer --workers."
     if isinstance(error, OSError) and error.errno in _FULL:
         return f"no room to write ({error}): make room and run the same command again."
     if isinstance(error, OSError) and error.filename is not None:
