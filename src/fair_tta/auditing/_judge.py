@@ -121,10 +121,11 @@ def read_thresholds(expressions: Iterable[str], run: str, runs: Collection[str])
                 "a threshold should be a metric, < or >, and points from 0 to 100, such as "
                 f"'typical_gap > 10' (got {text!r})."
             )
-        if 0 < float(parts[3]) <= 1 and not parts[4]:  # it would never hold of accuracy
+        points = float(parts[3])
+        if 0 < points < 1 and not parts[4]:  # of accuracy it would never hold
             raise FairTTAError(
                 f"a threshold should be in points from 0 to 100 (got {text!r}): write "
-                f"{float(parts[3]) * 100:g} if {parts[3]} is a share, or '{parts[3]} %' if it is not."
+                f"{100 * points:g} if {points} is a share, or '{points} %' if it is not."
             )
         written = re.sub("[ -]+", "_", parts[1].lower())
         metric = SHORT.get(written, written)
@@ -137,7 +138,7 @@ def read_thresholds(expressions: Iterable[str], run: str, runs: Collection[str])
             raise FairTTAError(
                 f"a threshold should be for one of the methods, {', '.join(runs)} (got {run!r})."
             )
-        found.append(Threshold(metric, parts[2], float(parts[3]), run, "not judged"))
+        found.append(Threshold(metric, parts[2], points, run, "not judged"))
     return found
 
 
