@@ -61,7 +61,7 @@ PAPER_LEGEND = (
     "row in the paper and is most likely a slip."
 )
 _STYLES = {1: "green", -1: "red", 0: ""}
-TITLES = {**{column.key: column.title for column in COLUMNS}, SECONDS: "s"}
+TITLES = {**COLUMNS, SECONDS: "s"}
 """Metrics and what their columns are called."""
 
 
