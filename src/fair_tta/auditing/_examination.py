@@ -14,6 +14,7 @@ from PIL.Image import Image
 from fair_tta._images.stored import StoredFeature
 from fair_tta._io import write_whole
 from fair_tta._prompts.task import Task
+from fair_tta.auditing._audit import Written
 from fair_tta.auditing._document import (
     AdapterFields,
     Difference,
@@ -22,7 +23,6 @@ from fair_tta.auditing._document import (
     Part,
     Provenance,
     Rate,
-    Written,
     read_origin,
 )
 from fair_tta.errors import FairTTAError, ImageError

@@ -13,12 +13,11 @@ from PIL.Image import Image
 from fair_tta._images.stored import Features
 from fair_tta._images.vision import image_digest
 from fair_tta.auditing._audit import Audit
-from fair_tta.auditing._classifier import audit_classifier
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._examination import Examination, ExaminationDocument
 from fair_tta.auditing._examine import examine_classifier
 from fair_tta.auditing._judge import objection, recommended, stop_signs
-from fair_tta.auditing._measure import compare
+from fair_tta.auditing._measure import audit_classifier, compare
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
 from fair_tta.methods import ShareBalance

@@ -13,20 +13,9 @@ from fair_tta.auditing._examination import (
     ExaminedAdapter,
     PerceivedAttribute,
 )
+from fair_tta.lab.report import _numbers as numbers
 from fair_tta.lab.report._drawings import Dot, dot_plot
-from fair_tta.lab.report._numbers import (
-    below_title,
-    count,
-    model_name,
-    of_hundred,
-    percent,
-    points,
-    task_name,
-    whole,
-)
-from fair_tta.lab.report._numbers import (
-    images as images_of,
-)
+from fair_tta.lab.report._numbers import count, of_hundred, percent, points, whole
 from fair_tta.lab.report._page import embedded, render
 from fair_tta.lab.report._sentences import MANY_CHANGED, Card
 from fair_tta.metrics._bootstrap import renamed
@@ -167,14 +156,14 @@ def examination_html(
             neither image nor name of them in the page.
     """
     document = examination.document
-    name = model_name(document.origin) or "a model"
-    named = f"{task_name(document.targets, document.attributes)}: {name}"
+    name, n = numbers.model_name(document.origin) or "a model", numbers.images(document.n)
+    named = f"{numbers.task_name(document.targets, document.attributes)}: {name}"
     return render(
         "examination.html.jinja",
-        title=title or f"{named} on {images_of(document.n)} without labels",
+        title=title or f"{named} on {n} without labels",
         d=document,
         p=document.origin,
-        sub=below_title(document.origin, images_of(document.n)),
+        sub=numbers.below_title(document.origin, n),
         banners=banners(document),
         attributes=[
             _attribute(document, name, f"attribute-{i}")
@@ -220,12 +209,7 @@ def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str
             reach=(0.0, 1.0),
         ),
         "methods": [
-            {
-                "adapter": method,
-                "verdict": verdict,
-                "tone": tone,
-                "odds": method.pseudo_eod[name],
-            }
+            {"adapter": method, "verdict": verdict, "tone": tone, "odds": method.pseudo_eod[name]}
             for method, (verdict, tone) in zip(methods, verdicts, strict=True)
         ],
     }

@@ -9,12 +9,7 @@ from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._examine import MOST_ENTROPY
 from fair_tta.auditing._judge import stop_signs
 from fair_tta.lab.report import _verdict as verdict
-from fair_tta.lab.report._drawings import (
-    BeforeAfter,
-    Dot,
-    before_and_after,
-    dot_plot,
-)
+from fair_tta.lab.report._drawings import BeforeAfter, Dot, before_and_after, dot_plot
 from fair_tta.lab.report._method_rows import (
     MethodRow,
     NamedAudit,
@@ -189,10 +184,9 @@ def banners(tasks: Sequence[NamedAudit]) -> list[str]:
         for head, detail in _banners(document):
             found.setdefault(head, []).append(f"{name}: {detail}" if several else detail)
     sentences = [f"{head}: {'; '.join(details)}." for head, details in found.items()]
-    if len(tasks) == 1:
-        warnings = tasks[0][1].warnings
-        sentences += [text for text in warnings if not text.startswith(SAID_FIRST)]
-    return sentences
+    if several:
+        return sentences
+    return sentences + [t for t in tasks[0][1].warnings if not t.startswith(SAID_FIRST)]
 
 
 def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
@@ -234,7 +228,5 @@ def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
     cells = verdict.cells_of(run)
     small = sum(cell.n < document.settings.small for cell in cells)
     if small:
-        head = (
-            f"Groups with fewer than {document.settings.small} images, whose figures are uncertain"
-        )
-        yield head, f"{small} of {len(cells)}"
+        few = f"Groups with fewer than {document.settings.small} images"
+        yield f"{few}, whose figures are uncertain", f"{small} of {len(cells)}"

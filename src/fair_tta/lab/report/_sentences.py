@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -17,16 +17,9 @@ from fair_tta.auditing._document import (
     RunFigures,
 )
 from fair_tta.auditing._judge import figure_of
-from fair_tta.lab.report._numbers import (
-    count,
-    group_name,
-    images,
-    in_words,
-)
+from fair_tta.lab.report._numbers import count, group_name, images, in_words
 from fair_tta.metrics._definitions import METRICS
 from fair_tta.metrics._estimate import direction
-
-Verdict = Literal["better", "worse", "higher", "lower", "unclear", "unknown"]
 
 MARKS: dict[str, str] = {
     "better": "\N{CHECK MARK} better",
@@ -53,8 +46,10 @@ class Card(NamedTuple):
     tone: str = ""
 
 
-def verdict(metric: str, difference: Difference | None) -> Verdict:
-    """The direction of a change: only if its paired interval excludes 0 is there one."""
+def verdict(metric: str, difference: Difference | None) -> str:
+    """The direction of a change, a key of `MARKS`: only if its paired interval excludes 0 is there
+    one.
+    """
     if difference is None or difference.value is None or difference.low is None:
         return "unknown"
     up = direction(difference.low, difference.high)
@@ -105,8 +100,7 @@ def limits(document: AuditDocument) -> dict[str, str]:
 
 def of_clusters(document: AuditDocument) -> str:
     """How many persons or sources the images come from, and by which column."""
-    made = document.provenance.get("data")
-    column = made.get("cluster_column") if isinstance(made, Mapping) else None
+    column = (document.provenance.get("data") or {}).get("cluster_column")
     called = f" (column {column})" if column else ""
     return f"{images(document.data.n)} of {count(document.data.clusters)} clusters{called}"
 
@@ -115,8 +109,7 @@ def of_thresholds(document: AuditDocument) -> list[str]:
     """How each threshold came out, and the figure it was about."""
     sentences = []
     for t in document.thresholds:
-        figure = figure_of(t, document)
-        level = f"{100 * document.settings.level:g} % CI "
+        figure, level = figure_of(t, document), f"{100 * document.settings.level:g} % CI "
         found = "no such figure" if figure is None else in_words(figure, "", label=level)
         if figure is not None and figure.value is not None and figure.low is None:
             found += f" without an interval ({figure.reason})"

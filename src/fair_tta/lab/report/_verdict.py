@@ -208,8 +208,9 @@ def wrong_card(document: AuditDocument, cells: Sequence[CellOfGroup], task: str 
         more = f"Two groups of a class typically differ by {differ}."
         more += "" if gap.low or gap.low is None else " A gap between groups is not shown."
     all_of, worst_of = of_hundred(run.metrics.accuracy.value), of_hundred(worst.rate)
-    if all_of == worst_of or not is_worse(run, worst):
-        less = "hardly less" if is_worse(run, worst) else "no less"
+    is_worse = worst.rate < (run.metrics.accuracy.value or 0.0)
+    if all_of == worst_of or not is_worse:
+        less = "hardly less" if is_worse else "no less"
         start = f"{task}: right" if task else "Right"
         return Card("What is seen", f"{start} on {all_of} images, {less} often in any group.", more)
     start = f"Largest typical gap on {task}: right" if task else "Right"
@@ -218,31 +219,24 @@ def wrong_card(document: AuditDocument, cells: Sequence[CellOfGroup], task: str 
     return Card(heading, text, more, tone)
 
 
-def is_worse(run: RunFigures, cell: CellOfGroup) -> bool:
-    """Whether a group fares worse than all images."""
-    return cell.rate < (run.metrics.accuracy.value or 0.0)
-
-
 def _advice(document: AuditDocument, row: MethodRow) -> Card:
-    heading = "What to do"
+    power, losers = row.comparison.power, _losers(document, row)
     if row.narrows and row.harms:
         text = f"Look for another method before using {row.name}."
-        return Card(heading, text, _losers(document, row))
-    if row.narrows:
+    elif row.narrows:
         made = document.provenance.get("mitigation") or {}
         saved = ": load its file with the lines below" * (made.get("chosen") == row.name)
-        return Card(heading, f"Use {row.name}{saved}. {CONFIRM}", _losers(document, row))
-    if row.helps and not row.harms:
+        text = f"Use {row.name}{saved}. {CONFIRM}"
+    elif row.harms:
+        text = f"Do not use {row.name}: try other methods."
+    elif row.helps:
         text = f"Consider {row.name} for the worst group. {CONFIRM}"
-        return Card(heading, text, _losers(document, row))
-    if row.harms:
-        return Card(heading, f"Do not use {row.name}: try other methods.", _losers(document, row))
-    power = row.comparison.power
-    if power is not None and power.images_needed is not None:
+    elif power is not None and power.images_needed is not None:
         text = f"Compare again on about {count(power.images_needed)} images, or try other methods."
+        losers = ""
     else:
-        text = "Try other methods, or more images."
-    return Card(heading, text, "")
+        text, losers = "Try other methods, or more images.", ""
+    return Card("What to do", text, losers)
 
 
 def _losers(document: AuditDocument, row: MethodRow) -> str:
