@@ -6,14 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fair_tta.auditing._document import (
-    AnswerChanges,
-    AuditDocument,
-    Comparison,
-    Difference,
-    Measured,
-    RunFigures,
-)
+from fair_tta.auditing import _document as doc
 from fair_tta.lab.report._method_rows import (
     MethodOnTasks,
     MethodRow,
@@ -61,14 +54,14 @@ class CellOfGroup(NamedTuple):
     name: str
     n: int
     correct: int
-    figure: Measured
+    figure: doc.Measured
 
     @property
     def rate(self) -> float:
         return self.correct / self.n
 
 
-def cells_of(run: RunFigures) -> list[CellOfGroup]:
+def cells_of(run: doc.RunFigures) -> list[CellOfGroup]:
     """Each class in each group that has images, the worst first; of equal ones the larger."""
     found = [
         CellOfGroup(
@@ -87,8 +80,8 @@ class ChangedGroup(NamedTuple):
     name: str
     before: float
     after: float
-    difference: Difference
-    changes: AnswerChanges
+    difference: doc.Difference
+    changes: doc.AnswerChanges
     p: float
 
     @property
@@ -97,7 +90,7 @@ class ChangedGroup(NamedTuple):
         return direction(self.difference.low, self.difference.high)
 
 
-def changed_groups(document: AuditDocument, comparison: Comparison) -> list[ChangedGroup]:
+def changed_groups(document: doc.AuditDocument, comparison: doc.Comparison) -> list[ChangedGroup]:
     """Each class in each group that has images, the worst before first."""
     right: dict[tuple[str | None, ...], int] = {
         (cell.target, *group.sensitive.values()): cell.correct
@@ -133,7 +126,7 @@ def group_sentences(groups: Sequence[ChangedGroup]) -> list[str]:
     return found
 
 
-def commonest(run: RunFigures) -> tuple[str, float] | None:
+def commonest(run: doc.RunFigures) -> tuple[str, float] | None:
     """The most frequent class and its share: what always answering it would get right."""
     counts: Counter[str] = Counter()
     for group in run.groups:
@@ -144,13 +137,13 @@ def commonest(run: RunFigures) -> tuple[str, float] | None:
     return name, n / counts.total()
 
 
-def audit_title(document: AuditDocument, task: str | None = None) -> str:
+def audit_title(document: doc.AuditDocument, task: str | None = None) -> str:
     """The task, as it is called or by its classes and attributes, and the verdict."""
     task = task or task_name(document.data.targets, document.data.sensitive)
     return f"{task}: {in_short(document)}"
 
 
-def in_short(document: AuditDocument) -> str:
+def in_short(document: doc.AuditDocument) -> str:
     """The verdict in a few words."""
     row = featured(document)
     if row is None:
@@ -195,7 +188,7 @@ def cards(tasks: Sequence[NamedAudit]) -> list[Card]:
     return [wrong, helps, _advice(document, row)]
 
 
-def wrong_card(document: AuditDocument, cells: Sequence[CellOfGroup], task: str = "") -> Card:
+def wrong_card(document: doc.AuditDocument, cells: Sequence[CellOfGroup], task: str = "") -> Card:
     """Right answers of all and of the worst group, on a task that is named if there are several.
 
     It is called wrong, and is red, only if there is a difference to be read and that is shown.
@@ -219,7 +212,7 @@ def wrong_card(document: AuditDocument, cells: Sequence[CellOfGroup], task: str 
     return Card(heading, text, more, tone)
 
 
-def _advice(document: AuditDocument, row: MethodRow) -> Card:
+def _advice(document: doc.AuditDocument, row: MethodRow) -> Card:
     power, losers = row.comparison.power, _losers(document, row)
     if row.narrows and row.harms:
         text = f"Look for another method before using {row.name}."
@@ -239,7 +232,7 @@ def _advice(document: AuditDocument, row: MethodRow) -> Card:
     return Card("What to do", text, losers)
 
 
-def _losers(document: AuditDocument, row: MethodRow) -> str:
+def _losers(document: doc.AuditDocument, row: MethodRow) -> str:
     """The groups that are shown to lose, each by itself."""
     lost = [g for g in changed_groups(document, row.comparison) if g.direction < 0]
     if not lost:
