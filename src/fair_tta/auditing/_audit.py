@@ -317,7 +317,7 @@ def _numbers(figure: EstimateFields) -> dict[str, float | int | None]:
 
 
 def _percent(figure: EstimateFields | None, sign: str = "") -> str:
-    return "n/a" if figure is None or figure.value is None else figure.shown(sign).replace("%", "")
+    return "n/a" if figure is None or figure.value is None else figure.shown(sign, "")
 
 
 def latex_table(

@@ -47,14 +47,14 @@ class EstimateFields(Part, frozen=True):
         """The reverse of `of`."""
         return Estimate.from_dict(asdict(self))
 
-    def shown(self, sign: str = "") -> str:
+    def shown(self, sign: str = "", unit: str = "%") -> str:
         """``81.2% [77.1%, 84.6%]``, or the reason why there is no value."""
         if self.value is None:
             return f"{self.reason}"
-        text = f"{self.value:{sign}.1%}"
-        if self.low is None or self.high is None:
-            return text
-        return f"{text} [{self.low:{sign}.1%}, {self.high:{sign}.1%}]"
+        value, low, high = (
+            f"{100 * (x or 0.0):{sign}.1f}{unit}" for x in (self.value, self.low, self.high)
+        )
+        return value if self.low is None or self.high is None else f"{value} [{low}, {high}]"
 
 
 class Measured(EstimateFields, frozen=True):

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import structs
 
 from fair_tta.auditing import Audit, compare
-from fair_tta.auditing._document import Comparison, RunFigures
+from fair_tta.auditing._document import Comparison, EstimateFields, RunFigures
 from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab.bench._grids import GRIDS, Grid, Setting
 from fair_tta.lab.bench._printed import AVERAGE, Printed, figures
@@ -119,10 +119,7 @@ def shown_figure(estimate: Estimate, mark: int = 0, sign: str = "") -> str:
     """
     if math.isnan(estimate.value):
         return "n/a"
-    text = f"{100 * estimate.value:{sign}.1f}"
-    if estimate.low is not None and estimate.high is not None:
-        text += f" [{100 * estimate.low:{sign}.1f}, {100 * estimate.high:{sign}.1f}]"
-    return text + ("", " +", " -")[mark]
+    return EstimateFields.of(estimate).shown(sign, "") + ("", " +", " -")[mark]
 
 
 def percents(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
