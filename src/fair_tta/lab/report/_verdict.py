@@ -48,30 +48,15 @@ def by_gap(tasks: Sequence[NamedAudit]) -> list[NamedAudit]:
     return sorted(known, key=lambda task: -(typical_gap(task[1].runs[0]).value or 0.0))
 
 
-class CellOfGroup(NamedTuple):
-    """A class in a group, with its right answers and the interval of their share."""
-
-    name: str
-    n: int
-    correct: int
-    figure: doc.Measured
-
-    @property
-    def rate(self) -> float:
-        return self.correct / self.n
-
-
-def cells_of(run: doc.RunFigures) -> list[CellOfGroup]:
+def cells_of(run: doc.RunFigures) -> list[tuple[str, doc.ClassInGroup]]:
     """Each class in each group that has images, the worst first; of equal ones the larger."""
     found = [
-        CellOfGroup(
-            group_name(group.sensitive, cell.target), cell.n, cell.correct, cell.true_positive_rate
-        )
+        (group_name(group.sensitive, cell.target), cell)
         for group in run.groups
         for cell in group.classes
         if cell.n
     ]
-    return sorted(found, key=lambda cell: (cell.rate, -cell.n))
+    return sorted(found, key=lambda named: (named[1].correct / named[1].n, -named[1].n))
 
 
 class ChangedGroup(NamedTuple):
@@ -176,8 +161,7 @@ def cards(tasks: Sequence[NamedAudit]) -> list[Card]:
     if len(tasks) > 1:
         return _cards_of_many(tasks)
     document = tasks[0][1]
-    cells, row = cells_of(document.runs[0]), featured(document)
-    wrong = wrong_card(document, cells)
+    row, wrong = featured(document), wrong_card(document)
     if row is None:
         text = "Compare methods on the same images (option --adapters)."
         return [wrong, Card("What to do", text, "")]
@@ -188,26 +172,27 @@ def cards(tasks: Sequence[NamedAudit]) -> list[Card]:
     return [wrong, helps, _advice(document, row)]
 
 
-def wrong_card(document: doc.AuditDocument, cells: Sequence[CellOfGroup], task: str = "") -> Card:
+def wrong_card(document: doc.AuditDocument, task: str = "") -> Card:
     """Right answers of all and of the worst group, on a task that is named if there are several.
 
     It is called wrong, and is red, only if there is a difference to be read and that is shown.
     """
-    run, worst, level = document.runs[0], cells[0], f"{100 * document.settings.level:g}{SPACE}% CI "
-    gap = typical_gap(run)
+    run, level = document.runs[0], f"{100 * document.settings.level:g}{SPACE}% CI "
+    (name, worst), gap = cells_of(run)[0], typical_gap(run)
+    rate = worst.correct / worst.n
     more = f"Typical gap {in_words(gap, '')}."
     if gap.value is not None:
         differ = in_words(gap, f"{SPACE}points", label=level)
         more = f"Two groups of a class typically differ by {differ}."
         more += "" if gap.low or gap.low is None else " A gap between groups is not shown."
-    all_of, worst_of = of_hundred(run.metrics.accuracy.value), of_hundred(worst.rate)
-    is_worse = worst.rate < (run.metrics.accuracy.value or 0.0)
+    all_of, worst_of = of_hundred(run.metrics.accuracy.value), of_hundred(rate)
+    is_worse = rate < (run.metrics.accuracy.value or 0.0)
     if all_of == worst_of or not is_worse:
         less = "hardly less" if is_worse else "no less"
         start = f"{task}: right" if task else "Right"
         return Card("What is seen", f"{start} on {all_of} images, {less} often in any group.", more)
     start = f"Largest typical gap on {task}: right" if task else "Right"
-    text = f"{start} on {all_of} images, but on {worst_of} of {worst.name}."
+    text = f"{start} on {all_of} images, but on {worst_of} of {name}."
     heading, tone = ("What is wrong", "bad") if gap.low else ("What is seen", "")
     return Card(heading, text, more, tone)
 
@@ -248,7 +233,7 @@ def _losers(document: doc.AuditDocument, row: MethodRow) -> str:
 
 def _cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
     name, document = tasks[0]
-    wrong = wrong_card(document, cells_of(document.runs[0]), name)
+    wrong = wrong_card(document, name)
     methods = methods_on(tasks)
     if not methods:
         return [wrong, Card("What to do", "Try methods on the same images.", "")]
