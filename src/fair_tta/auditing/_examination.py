@@ -200,14 +200,9 @@ class Associations:
         return "\n".join(lines[:-1])
 
 
-MOST_IMAGES = 36
-"""Of all methods together, unless there are many methods."""
-
-LEAST_IMAGES = 3
-"""Of each method, if so many answers change."""
-
-SIDE = 128
-"""Pixels; what is larger is made smaller."""
+MOST_IMAGES = 36  # of all methods together, unless there are many methods
+LEAST_IMAGES = 3  # of each method, if so many answers change
+SIDE = 128  # pixels; what is larger is made smaller
 
 
 @dataclass(frozen=True, eq=False)
