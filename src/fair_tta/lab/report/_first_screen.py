@@ -180,9 +180,8 @@ def banners(tasks: Sequence[NamedAudit]) -> list[str]:
         for head, detail in _banners(document):
             found.setdefault(head, []).append(f"{name}: {detail}" if several else detail)
     sentences = [f"{head}: {'; '.join(details)}." for head, details in found.items()]
-    if several:
-        return sentences
-    return sentences + [t for t in tasks[0][1].warnings if not t.startswith(SAID_FIRST)]
+    warnings = [] if several else [text for _, document in tasks for text in document.warnings]
+    return sentences + [text for text in warnings if not text.startswith(SAID_FIRST)]
 
 
 def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
