@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from fair_tta import FairTPT, metrics
 from fair_tta.auditing import Audit, Scores, audit, compare, schema
 from fair_tta.errors import FairTTAError, SmallGroupWarning
+from fair_tta.lab.report import html
 from fair_tta.metrics import Bootstrap, Over
 from fair_tta.prediction import Prediction
 
@@ -345,6 +346,17 @@ def test_an_image_without_a_cluster_is_a_cluster_of_its_own() -> None:
     assert together.columns.clusters is not None
     assert Audit.from_json(together.to_json()).document == together.document
     assert make().document.data.clusters is None
+
+
+def test_audits_of_any_iterable_are_compared() -> None:
+    audits = {"before": make(), "after": make(AFTER, "after")}
+    assert compare(audits.values()).runs == ("before", "after")
+
+
+def test_what_users_write_down_may_be_anything() -> None:
+    persons = [f"p{i // 2}" for i in range(len(TRUTH))]
+    noted = make(clusters=persons, provenance={"data": "a sentence"})
+    assert f"of {len(TRUTH) // 2} clusters" in html(noted)
 
 
 def other_rows() -> Audit:

@@ -126,11 +126,12 @@ def audit(
     return Audit(document, columns)
 
 
-def compare(audits: Sequence[Audit]) -> Audit:
+def compare(audits: Iterable[Audit]) -> Audit:
     """Put runs on the same images side by side; the first is what the others are compared with.
 
     Differences have paired intervals: each image counts with the answers of both runs.
     """
+    audits = list(audits)
     if not audits:
         raise FairTTAError("`audits` should be a list of audits (got none).")
     columns = [a.need_columns("compare") for a in audits]

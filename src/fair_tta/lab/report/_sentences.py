@@ -94,7 +94,8 @@ def limits(document: doc.AuditDocument) -> dict[str, str]:
 
 def of_clusters(document: doc.AuditDocument) -> str:
     """How many persons or sources the images come from, and by which column."""
-    column = (document.provenance.get("data") or {}).get("cluster_column")
+    made = document.provenance.get("data")  # users may write down anything
+    column = made.get("cluster_column") if isinstance(made, Mapping) else None
     called = f" (column {column})" if column else ""
     return f"{images(document.data.n)} of {count(document.data.clusters)} clusters{called}"
 
