@@ -22,6 +22,8 @@ from scipy.stats import t as student
 
 from fair_tta import ELRA, TPT, FairTPT, FairTPTMO, FixedRate, OrthCali, Zero, ZeroShot
 from fair_tta.extend import Adapter
+from fair_tta.lab._runs.columns import RunColumns
+from fair_tta.lab.bench import _figures as figures
 from fair_tta.lab.bench._demo import run_episodes
 from fair_tta.lab.bench._figures import COLUMNS
 from fair_tta.miniature import TASKS
@@ -176,7 +178,7 @@ def measure(seeds: int, pictures: int, first: int) -> Figures:
         bound = getattr(
             getattr(METHODS[episode.method], "rate", None), "max_relative_step", math.inf
         )
-        found = dict(episode.metrics)
+        found = figures.measure(RunColumns(episode.task.targets, episode.rows))
         found[STEPS[0]] = float(np.median(steps)) if steps else math.nan
         found[STEPS[1]] = 100 * float(np.mean([s >= 0.999 * bound for s in steps or [math.nan]]))
         for metric, value in found.items():
@@ -196,12 +198,12 @@ def main() -> None:
     for task in TASKS:
         table = Table(title=f"{task}, mean over {arguments.seeds} seeds")
         table.add_column("method")
-        for column in COLUMNS:
-            table.add_column(column.title, justify="right")
+        for title in COLUMNS.values():
+            table.add_column(title, justify="right")
         table.add_column(STEPS[0], justify="right")
         table.add_column(f"{STEPS[1]}, %", justify="right")
         for method in METHODS:
-            means = [f"{found[task, method, c.key].mean():.1f}" for c in COLUMNS]
+            means = [f"{found[task, method, key].mean():.1f}" for key in COLUMNS]
             middle, bounded = (found[task, method, name].mean() for name in STEPS)
             steps = ["", ""] if math.isnan(middle) else [f"{middle:.2f}", f"{bounded:.0f}"]
             table.add_row(method, *means, *steps)

@@ -17,7 +17,7 @@ from effect_pictures import Pictures
 from PIL import Image
 
 from fair_tta import AugMix, FairTPTClassifier, ZeroShot
-from fair_tta.auditing._classifier import lacks_values
+from fair_tta.auditing._measure import lacks_values
 from fair_tta.errors import FairTTAError
 from fair_tta.miniature import BIRDS
 

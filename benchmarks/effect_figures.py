@@ -11,7 +11,7 @@ import torch
 from effect_pictures import Pictures, Question
 
 from fair_tta import ZeroShot
-from fair_tta.auditing._classifier import lacks_values
+from fair_tta.auditing._measure import lacks_values
 from fair_tta.metrics import Bootstrap, Estimate
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._columns import Columns, parse_columns

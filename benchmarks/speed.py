@@ -47,7 +47,7 @@ from fair_tta import (
 from fair_tta._images.draw import render_batch
 from fair_tta._images.views import content_generator
 from fair_tta._models.load import find_device
-from fair_tta.auditing._classifier import lacks_values
+from fair_tta.auditing._measure import lacks_values
 from fair_tta.extend import Identity
 
 TESTS = Path(__file__).parents[1] / "tests"

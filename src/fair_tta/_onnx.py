@@ -201,9 +201,7 @@ _OPERATORS: dict[str, Callable[..., str]] = {
     "transpose": _transposed,
     "view": _shaped,
     "_unsafe_view": _shaped,
-    "expand": lambda r, out, x, *_: r.node(
-        "Expand", x, [n if n % _BATCH else 1 for n in out.shape]
-    ),
+    "expand": _expanded,
     "_to_copy": lambda r, out, x, **_: r.name(x, out),
 }
 """How an operator of ATen is written, by recorder, result and arguments."""

@@ -196,27 +196,23 @@ class FairPipeline:
 
     @property
     def model(self) -> Any:
-        """The model itself, as a pipeline has it."""
-        return self._part("model")
+        """The model itself, as a pipeline has it; None if a user-defined backend has none."""
+        return getattr(self.backend, "model", None)
 
     @property
     def tokenizer(self) -> Any:
         """The model's tokenizer."""
-        return self._part("tokenizer")
+        return getattr(self.backend, "tokenizer", None)
 
     @property
     def image_processor(self) -> Any:
         """The model's image processor, for open_clip its transform."""
-        return self._part("image_processor")
+        return getattr(self.backend, "image_processor", None)
 
     @property
     def device(self) -> torch.device:
         """Where the model is."""
         return self.backend.device
-
-    def _part(self, name: str) -> Any:
-        """None if a user-defined backend has no such thing."""
-        return getattr(self.backend, name, None)
 
 
 def _check_timeout(timeout: Any) -> float:

@@ -76,7 +76,7 @@ def a_figure(i: int) -> Estimate:
 def test_demo(width: int) -> None:
     rows = []
     for i, name in enumerate(NAMES + NAMES + NAMES[:1]):
-        sides = [(shown_figure(a_figure(i + k), i % 3 - 1, digits=0), i % 3 - 1) for k in range(5)]
+        sides = [(shown_figure(a_figure(i + k), i % 3 - 1), i % 3 - 1) for k in range(5)]
         rows.append([(f"{name} {i}", 0), *sides, (times(MILLISECONDS[i]), 0)])
     header = ["method", "Acc", "WGA", "EOD", "ASI", "ATC", "cost"]
     text = printed(to_rich(Overview("scenes", header, rows)), width)
@@ -115,9 +115,7 @@ def test_bench(
             paper = Printed(99.9, suspect=k % 2 == 0)
             cell = Cell(50.0, float("nan"), 5, (i + k) % 3 - 1)
             pooled = a_figure(i + k)
-            figures.append(
-                Figure(setting, task, column.key, 10**7, cell, printed=paper, pooled=pooled)
-            )
+            figures.append(Figure(setting, task, column, 10**7, cell, printed=paper, pooled=pooled))
         seconds = Cell((0.000012, 0.9996, 12_345.6)[i], float("nan"), 5, 0)
         paper = Printed((1.0, 0.05, 2.5)[i], suspect=False)
         figures.append(Figure(setting, task, SECONDS, 10**7, seconds, printed=paper))

@@ -41,6 +41,7 @@ def wheel(path: Path, names: list[str], size: int = 1) -> Path:
 def test_wheels_that_lack_something_or_have_too_much(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert all((ROOT / "src" / "fair_tta" / name).exists() for name in NEEDED)
     names = [f"fair_tta/{name}{'x' if name.endswith('/') else ''}" for name in NEEDED]
     names.append("fair_tta-1.0.dist-info/RECORD")
     check_wheel(wheel(tmp_path, names))

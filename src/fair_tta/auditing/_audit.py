@@ -1,16 +1,21 @@
-"""The audit as an object: a document, shown, and as data frames."""
+"""The audit as an object: a document, kept as JSON, shown, and as data frames."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
+from typing_extensions import Self
 
-from fair_tta.auditing._document import AuditDocument, EstimateFields, Written
+from fair_tta._io import open_file, write_whole
+from fair_tta.auditing._document import AuditDocument, EstimateFields
 from fair_tta.auditing._judge import stop_signs
 from fair_tta.errors import FairTTAError, require
 from fair_tta.metrics._columns import Columns
@@ -28,9 +33,79 @@ _HEADS = {
 }  # the figures that fit into a narrow table
 _PRINTED = ("accuracy", "balanced_accuracy", *list(_HEADS)[1:])
 
+_MOST_BYTES = 2**28  # of a file that is read
+
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
 _LATEX |= {"\N{MULTIPLICATION SIGN}": r"$\times$", "\N{MINUS SIGN}": "$-$"}
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """What holds a document and is kept as JSON; its schema is called after the class."""
+
+    document: Any
+
+    _kind: ClassVar[type[Struct]]
+
+    def to_json(self) -> str:
+        """The document as JSON, floats in full."""
+        plain = to_builtins(self.document)
+        text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # a file name that is not Unicode
+            text = json.dumps(plain, indent=1, allow_nan=False)
+        return text
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read and check what `to_json` wrote.
+
+        Raises:
+            FairTTAError: it is not such a document, and where it fails.
+        """
+        try:
+            plain = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise FairTTAError(f"this is not JSON: {error}.") from error
+        return cls.from_dict(plain)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Self:
+        """Read and check what `to_dict` gave."""
+        what = cls.__name__.lower()
+        schema_id, is_mapping = f"fair-tta/{what}/1", isinstance(document, Mapping)
+        found = document.get("schema", schema_id) if is_mapping else schema_id
+        if found != schema_id:
+            raise FairTTAError(
+                f"this {what} has the schema {found!r:.60}, but this version of fair-tta reads "
+                f"{schema_id!r}."
+            )
+        try:
+            return cls(convert(dict(document) if is_mapping else document, cls._kind))
+        except (ValidationError, UnicodeError) as error:  # the latter for an unknown odd name
+            raise FairTTAError(
+                f"this is not an {what} of schema {schema_id!r}: {error}."
+            ) from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document as plain dictionaries and lists."""
+        plain: dict[str, Any] = json.loads(self.to_json())
+        return plain
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the document to a file."""
+        write_whole(path, f"{self.to_json()}\n".encode())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read and check a file that `save` wrote, of at most 256 MiB."""
+        with open_file(path) as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise FairTTAError(f"{fspath(path)!r} has more than {_MOST_BYTES} bytes.")
+        return cls.from_json(content)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,11 +155,6 @@ class Audit(Written):
         if metric not in others[run]:
             raise FairTTAError(f"`metric` should be one of {list(others[run])} (got {metric!r}).")
         return others[run][metric].estimate
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Audit:
-        """Read and check what `to_dict` gave."""
-        return cls._of(dict(document))
 
     def to_frame(self) -> Any:
         """A pandas DataFrame with a row for each figure and group, also of a loaded audit."""
@@ -247,7 +317,7 @@ def _numbers(figure: EstimateFields) -> dict[str, float | int | None]:
 
 
 def _percent(figure: EstimateFields | None, sign: str = "") -> str:
-    return "n/a" if figure is None or figure.value is None else figure.shown(sign).replace("%", "")
+    return "n/a" if figure is None or figure.value is None else figure.shown(sign, "")
 
 
 def latex_table(

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from os import PathLike, fspath
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
-from msgspec import Meta, Struct, ValidationError, convert, defstruct, field, to_builtins
+from msgspec import Meta, Struct, ValidationError, convert, defstruct, field
 from msgspec.json import schema_components
 from msgspec.structs import asdict
 from typing_extensions import Self
 
-from fair_tta._io import open_file, write_whole
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._definitions import METRICS
 from fair_tta.metrics._estimate import Estimate, Over
 from fair_tta.metrics._metric import Figure
-
-_MOST_BYTES = 2**28
 
 SCHEMA_ID: Literal["fair-tta/audit/1"] = "fair-tta/audit/1"
 
@@ -53,14 +47,14 @@ class EstimateFields(Part, frozen=True):
         """The reverse of `of`."""
         return Estimate.from_dict(asdict(self))
 
-    def shown(self, sign: str = "") -> str:
+    def shown(self, sign: str = "", unit: str = "%") -> str:
         """``81.2% [77.1%, 84.6%]``, or the reason why there is no value."""
         if self.value is None:
             return f"{self.reason}"
-        text = f"{self.value:{sign}.1%}"
-        if self.low is None or self.high is None:
-            return text
-        return f"{text} [{self.low:{sign}.1%}, {self.high:{sign}.1%}]"
+        value, low, high = (
+            f"{100 * (x or 0.0):{sign}.1f}{unit}" for x in (self.value, self.low, self.high)
+        )
+        return value if self.low is None or self.high is None else f"{value} [{low}, {high}]"
 
 
 class Measured(EstimateFields, frozen=True):
@@ -80,6 +74,9 @@ class Difference(EstimateFields, frozen=True):
 
 
 F = TypeVar("F", bound=EstimateFields)
+
+COMPARED = [metric for metric in METRICS.values() if metric.is_compared]
+"""What a comparison has a difference of."""
 
 
 class Figures(Part, Generic[F], frozen=True):
@@ -114,7 +111,7 @@ else:
         "Differences",
         "How the figures of a run differ from those of the reference.",
         Difference,
-        [metric for metric in METRICS.values() if metric.is_compared],
+        COMPARED,
     )
 
 
@@ -469,70 +466,3 @@ def schema() -> dict[str, Any]:
         **top,
         "$defs": parts,
     }
-
-
-@dataclass(frozen=True, eq=False)
-class Written:
-    """What holds a document and is kept as JSON; its schema is called after the class."""
-
-    document: Any
-
-    _kind: ClassVar[type[Struct]]
-
-    def to_json(self) -> str:
-        """The document as JSON, floats in full."""
-        plain = to_builtins(self.document)
-        text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
-        try:
-            text.encode()
-        except UnicodeEncodeError:  # a file name that is not Unicode
-            text = json.dumps(plain, indent=1, allow_nan=False)
-        return text
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """Read and check what `to_json` wrote.
-
-        Raises:
-            FairTTAError: it is not such a document, and where it fails.
-        """
-        try:
-            plain = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise FairTTAError(f"this is not JSON: {error}.") from error
-        return cls._of(plain)
-
-    @classmethod
-    def _of(cls, plain: Any) -> Self:
-        what = cls.__name__.lower()
-        schema_id = f"fair-tta/{what}/1"
-        found = plain.get("schema", schema_id) if isinstance(plain, dict) else schema_id
-        if found != schema_id:
-            raise FairTTAError(
-                f"this {what} has the schema {found!r:.60}, but this version of fair-tta reads "
-                f"{schema_id!r}."
-            )
-        try:
-            return cls(convert(plain, cls._kind))
-        except (ValidationError, UnicodeError) as error:  # the latter for an unknown odd name
-            raise FairTTAError(
-                f"this is not an {what} of schema {schema_id!r}: {error}."
-            ) from error
-
-    def to_dict(self) -> dict[str, Any]:
-        """The document as plain dictionaries and lists."""
-        plain: dict[str, Any] = json.loads(self.to_json())
-        return plain
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the document to a file."""
-        write_whole(path, f"{self.to_json()}\n".encode())
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """Read and check a file that `save` wrote, of at most 256 MiB."""
-        with open_file(path) as file:
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise FairTTAError(f"{fspath(path)!r} has more than {_MOST_BYTES} bytes.")
-        return cls.from_json(content)

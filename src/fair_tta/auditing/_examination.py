@@ -14,6 +14,7 @@ from PIL.Image import Image
 from fair_tta._images.stored import StoredFeature
 from fair_tta._io import write_whole
 from fair_tta._prompts.task import Task
+from fair_tta.auditing._audit import Written
 from fair_tta.auditing._document import (
     AdapterFields,
     Difference,
@@ -22,7 +23,6 @@ from fair_tta.auditing._document import (
     Part,
     Provenance,
     Rate,
-    Written,
     read_origin,
 )
 from fair_tta.errors import FairTTAError, ImageError
@@ -200,14 +200,9 @@ class Associations:
         return "\n".join(lines[:-1])
 
 
-MOST_IMAGES = 36
-"""Of all methods together, unless there are many methods."""
-
-LEAST_IMAGES = 3
-"""Of each method, if so many answers change."""
-
-SIDE = 128
-"""Pixels; what is larger is made smaller."""
+MOST_IMAGES = 36  # of all methods together, unless there are many methods
+LEAST_IMAGES = 3  # of each method, if so many answers change
+SIDE = 128  # pixels; what is larger is made smaller
 
 
 @dataclass(frozen=True, eq=False)

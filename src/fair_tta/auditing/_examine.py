@@ -6,7 +6,6 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -31,7 +30,7 @@ from fair_tta.metrics._calibration import average_sensitive_indifference, mean
 from fair_tta.metrics._columns import Floats
 from fair_tta.metrics._estimate import SMALL, listed
 from fair_tta.metrics._intervals import images_for_change, images_for_half_width, wilson
-from fair_tta.metrics._perceived import PseudoOdds, pseudo_odds, r_squared
+from fair_tta.metrics._perceived import pseudo_odds, r_squared
 from fair_tta.metrics._scores import CollectedScores
 from fair_tta.prediction import Prediction
 
@@ -94,98 +93,88 @@ NOTICE = (
 _LEAST = float(np.finfo(np.float32).tiny)  # of a probability, for its logarithm
 
 
-class Perceptions:
-    """A few numbers of each image, for methods by name and the associations of the prompts."""
-
-    def __init__(self, associations: Associations, adapters: Mapping[str, Adapter]) -> None:
-        self._logits = associations.to_dict()
-        self._adapters = adapters
-        self._zero_shot = CollectedScores(beliefs=True)
-        self._labels: list[list[str]] = [[] for _ in range(1 + len(adapters))]
-        self._warnings: list[Counter[str]] = [Counter() for _ in adapters]
-
-    def add(self, predictions: Sequence[Prediction]) -> None:
-        """One more image: the prediction of `ZeroShot`, and that of each adapter."""
-        self._zero_shot.add(predictions[0])
-        for labels, prediction in zip(self._labels, predictions, strict=True):
-            labels.append(sys.intern(prediction.label))
-        for counter, prediction in zip(self._warnings, predictions[1:], strict=True):
+def examine_predictions(
+    associations: Associations,
+    adapters: Mapping[str, Adapter],
+    answers: Iterable[Sequence[Prediction]],
+    how: Bootstrap,
+    provenance: Mapping[str, Any],
+    notes: Sequence[str] = (),
+) -> doc.ExaminationDocument:
+    """All figures, of the predictions of `ZeroShot` and of each adapter on each image; an error if
+    there are no images. A few numbers of each stay in memory. `notes` begin the warnings.
+    """
+    zero_shot, labels = CollectedScores(beliefs=True), [list[str]() for _ in (0, *adapters)]
+    warned = [Counter[str]() for _ in labels]
+    for predictions in answers:
+        zero_shot.add(predictions[0])
+        for names, counter, prediction in zip(labels, warned, predictions, strict=True):
+            names.append(sys.intern(prediction.label))
             counter.update(prediction.warnings)
-
-    def examine(
-        self, how: Bootstrap, provenance: Mapping[str, Any], notes: Sequence[str] = ()
-    ) -> Examination:
-        """All figures; an error if there are no images. `notes` begin the warnings."""
-        n, scores = len(self._labels[0]), self._zero_shot.scores()
-        if scores.zero_shot is None or scores.sensitive_zero_shot is None:
-            raise FairTTAError("`images` should be at least one image (got none).")
-        targets, target = tuple(scores.zero_shot), np.stack([*scores.zero_shot.values()], 1)
-        place = {name: index for index, name in enumerate(targets)}
-        answers = [np.array([place[label] for label in labels]) for labels in self._labels]
-        few = [f"Fewer than {SMALL} images, so figures are uncertain."] if n < SMALL else []
-        odds, attributes = {}, {}
-        for attribute, w in scores.sensitive_zero_shot.items():
-            odds[attribute] = pseudo_odds(answers, target, w, how)
-            groups = np.einsum("ns,ny->sy", w, target)
-            table = self._logits[attribute]
-            entropy = average_sensitive_indifference(probabilities=w, interval=how.level)
-            explained = r_squared(np.log(np.maximum(target, _LEAST)), w)
-            attributes[attribute] = doc.PerceivedAttribute(
-                {v: Measured.of(mean(w[:, k], how.level)) for k, v in enumerate(table)},
-                Measured.of(entropy),
-                Measured.of(mean(w.max(1), how.level)),
-                None if np.isnan(explained) else explained,
-                table,
-                Measured.of(odds[attribute].runs[0]),
-                tuple(stop_signs(attribute, entropy.value, explained)),
-                group_labels(groups / n, list(table), targets, how.level),
-            )
-            rare = [
-                f"{y} / {s} ({groups[k, c]:.1f})"
-                for k, s in enumerate(table)
-                for c, y in enumerate(targets)
-                if groups[k, c] < SMALL <= n
-            ]
-            if rare:
-                fewer = f"{attribute}: fewer than {SMALL} images each are perceived as"
-                few.append(f"{fewer} {listed(rare)}.")
-        changed = [int((after != answers[0]).sum()) for after in answers[1:]]
-        adapters = tuple(
-            self._adapter(i, some, n, odds, how.level) for i, some in enumerate(changed)
+    n, scores = len(labels[0]), zero_shot.scores()
+    if scores.zero_shot is None or scores.sensitive_zero_shot is None:
+        raise FairTTAError("`images` should be at least one image (got none).")
+    targets, target = tuple(scores.zero_shot), np.stack([*scores.zero_shot.values()], 1)
+    place = {name: index for index, name in enumerate(targets)}
+    codes = [np.array([place[label] for label in names]) for names in labels]
+    few = [f"Fewer than {SMALL} images, so figures are uncertain."] if n < SMALL else []
+    odds, attributes = {}, {}
+    for attribute, w in scores.sensitive_zero_shot.items():
+        odds[attribute] = pseudo_odds(codes, target, w, how)
+        groups = np.einsum("ns,ny->sy", w, target)
+        table = associations.to_dict()[attribute]
+        entropy = average_sensitive_indifference(probabilities=w, interval=how.level)
+        explained = r_squared(np.log(np.maximum(target, _LEAST)), w)
+        attributes[attribute] = doc.PerceivedAttribute(
+            {v: Measured.of(mean(w[:, k], how.level)) for k, v in enumerate(table)},
+            Measured.of(entropy),
+            Measured.of(mean(w.max(1), how.level)),
+            None if np.isnan(explained) else explained,
+            table,
+            Measured.of(odds[attribute].runs[0]),
+            tuple(stop_signs(attribute, entropy.value, explained)),
+            group_labels(groups / n, list(table), targets, how.level),
         )
-        return Examination(
-            doc.ExaminationDocument(
-                "fair-tta/examination/1",
-                n,
-                targets,
-                doc.ResamplingSettings(how.level, how.resamples, how.seed),
-                attributes,
-                adapters,
-                {a: _ranking(adapters, a) for a in attributes},
-                NOTICE,
-                {**environment(), **dict.fromkeys(ORIGIN), **provenance},
-                (*notes, *few),
-            )
-        )
-
-    def _adapter(
-        self, place: int, changed: int, n: int, odds: Mapping[str, PseudoOdds], level: float
-    ) -> doc.ExaminedAdapter:
-        name, adapter = list(self._adapters.items())[place]
+        rare = [
+            f"{y} / {s} ({groups[k, c]:.1f})"
+            for k, s in enumerate(table)
+            for c, y in enumerate(targets)
+            if groups[k, c] < SMALL <= n
+        ]
+        if rare:
+            fewer = f"{attribute}: fewer than {SMALL} images each are perceived as"
+            few.append(f"{fewer} {listed(rare)}.")
+    examined = []
+    for run, (name, adapter) in enumerate(adapters.items(), start=1):
+        changed = int((codes[run] != codes[0]).sum())
         pseudo_eod = {}
         for attribute, of in odds.items():
-            after, change = Measured.of(of.runs[place + 1]), Difference.of(of.changes[place])
-            needed = gap_labels(change.value, changed / n, level)
+            after, change = Measured.of(of.runs[run]), Difference.of(of.changes[run - 1])
+            needed = gap_labels(change.value, changed / n, how.level)
             pseudo_eod[attribute] = doc.PseudoChange(after, change, needed)
-        return doc.ExaminedAdapter(
-            name,
-            convert(describe_adapter(adapter), AdapterFields),
-            changed,
-            Measured(changed / n, *wilson(changed, n, level), n, None),
-            pseudo_eod,
-            change_labels(changed, n, level),
-            dict(self._warnings[place]),
+        examined.append(
+            doc.ExaminedAdapter(
+                name,
+                convert(describe_adapter(adapter), AdapterFields),
+                changed,
+                Measured(changed / n, *wilson(changed, n, how.level), n, None),
+                pseudo_eod,
+                change_labels(changed, n, how.level),
+                dict(warned[run]),
+            )
         )
+    return doc.ExaminationDocument(
+        "fair-tta/examination/1",
+        n,
+        targets,
+        doc.ResamplingSettings(how.level, how.resamples, how.seed),
+        attributes,
+        tuple(examined),
+        {a: _ranking(examined, a) for a in attributes},
+        NOTICE,
+        {**environment(), **dict.fromkeys(ORIGIN), **provenance},
+        (*notes, *few),
+    )
 
 
 def stop_signs(attribute: str, entropy: float, explained: float) -> list[str]:
@@ -277,19 +266,20 @@ def examine_answers(
     and of each adapter. `notes` begin the warnings; they are read after the last of the answers.
     With `images`, small copies of some whose answer changes are kept; `seed` chooses them.
     """
-    found = Perceptions(classifier.associations(), adapters)
     changed = ChangedImages(adapters if images else (), seed=seed)
-    for name, image, predictions in answers:
-        found.add(predictions)
-        changed.add(predictions, name, image)
+
+    def passing() -> Iterator[Sequence[Prediction]]:
+        for name, image, predictions in answers:
+            changed.add(predictions, name, image)
+            yield predictions
+
     origin = classifier_provenance(classifier) | dict(provenance or {})
-    examination = found.examine(read_interval(interval), origin, notes)
-    return replace(examination, images=changed.images(classifier.vision.load))
+    how, associations = read_interval(interval), classifier.associations()
+    document = examine_predictions(associations, adapters, passing(), how, origin, notes)
+    return Examination(document, changed.images(classifier.vision.load))
 
 
-def named_adapters(
-    adapters: Adapters | None,
-) -> dict[str, Adapter]:
+def named_adapters(adapters: Adapters | None) -> dict[str, Adapter]:
     """Adapters by name; that of the class if none is given."""
     if isinstance(adapters, Mapping):
         return {name: find_adapter(adapter) for name, adapter in adapters.items()}

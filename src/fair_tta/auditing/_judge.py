@@ -9,13 +9,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from fair_tta.auditing._document import (
-    AuditDocument,
-    Comparison,
-    Difference,
-    EstimateFields,
-    Threshold,
-)
+from fair_tta.auditing import _document as doc
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._definitions import METRICS
 from fair_tta.metrics._estimate import label, listed
@@ -23,7 +17,7 @@ from fair_tta.metrics._estimate import label, listed
 _COSTS = {"accuracy": "accuracy", "worst_group_accuracy": "the worst group"}
 
 
-def objection(comparison: Comparison) -> str | None:
+def objection(comparison: doc.Comparison) -> str | None:
     """Why a method is not a choice: it does not significantly narrow the typical gap, or it
     significantly costs accuracy or the worst group. None if it is one.
 
@@ -37,17 +31,17 @@ def objection(comparison: Comparison) -> str | None:
     return ", and ".join(reasons) or None
 
 
-def recommended(document: AuditDocument) -> Comparison | None:
+def recommended(document: doc.AuditDocument) -> doc.Comparison | None:
     """The method with the lowest typical gap among those without an `objection`."""
     found = [c for c in document.comparisons if objection(c) is None]
     return min(found, key=lambda c: c.differences.typical_gap.value or 0.0, default=None)
 
 
-def _falls(change: Difference | None) -> bool:
+def _falls(change: doc.Difference | None) -> bool:
     return change is not None and change.high is not None and change.high < 0
 
 
-def stop_signs(document: AuditDocument) -> list[str]:
+def stop_signs(document: doc.AuditDocument) -> list[str]:
     """What labels cannot show, to be read before any figure: cells, a class in a group, with few
     images or none, and a worst group that the attribute helps."""
     run, small = document.runs[0], document.settings.small
@@ -111,7 +105,9 @@ SHORT = {
 }
 
 
-def read_thresholds(expressions: Iterable[str], run: str, runs: Collection[str]) -> list[Threshold]:
+def read_thresholds(
+    expressions: Iterable[str], run: str, runs: Collection[str]
+) -> list[doc.Threshold]:
     """Expressions about one of the runs, not judged yet; what cannot be meant is an error."""
     found = []
     for text in expressions:
@@ -138,17 +134,17 @@ def read_thresholds(expressions: Iterable[str], run: str, runs: Collection[str])
             raise FairTTAError(
                 f"a threshold should be for one of the methods, {', '.join(runs)} (got {run!r})."
             )
-        found.append(Threshold(metric, parts[2], points, run, "not judged"))
+        found.append(doc.Threshold(metric, parts[2], points, run, "not judged"))
     return found
 
 
-def figure_of(threshold: Threshold, document: AuditDocument) -> EstimateFields | None:
+def figure_of(threshold: doc.Threshold, document: doc.AuditDocument) -> doc.EstimateFields | None:
     """What is judged, None if it was not recorded."""
     runs = {run.name: run.metrics.by_name() for run in document.runs}
     return runs.get(threshold.run, {}).get(threshold.metric)
 
 
-def judge(threshold: Threshold, document: AuditDocument) -> Threshold:
+def judge(threshold: doc.Threshold, document: doc.AuditDocument) -> doc.Threshold:
     """The threshold with its outcome: it fails if the whole interval lies beyond it."""
     figure, limit = figure_of(threshold, document), threshold.points / 100
     if figure is None or figure.low is None or figure.high is None:

@@ -13,12 +13,11 @@ from PIL.Image import Image
 from fair_tta._images.stored import Features
 from fair_tta._images.vision import image_digest
 from fair_tta.auditing._audit import Audit
-from fair_tta.auditing._classifier import audit_classifier
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._examination import Examination, ExaminationDocument
 from fair_tta.auditing._examine import examine_classifier
 from fair_tta.auditing._judge import objection, recommended, stop_signs
-from fair_tta.auditing._measure import compare
+from fair_tta.auditing._measure import audit_classifier, compare
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
 from fair_tta.methods import ShareBalance
@@ -26,13 +25,7 @@ from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
 from fair_tta.methods._fitted import encoded, save_adapter
 from fair_tta.methods._registry import parse_adapters
-from fair_tta.metrics._columns import (
-    Column,
-    Sensitive,
-    parse_columns,
-    read_clusters,
-    read_column,
-)
+from fair_tta.metrics._columns import Column, Sensitive, parse_columns, read_column
 
 COMPARED = ("zero-shot", "association-correction", "logit-balance")
 """What labels decide between; the first is what the others are compared with."""
@@ -129,13 +122,11 @@ def mitigate_classifier(
     for one in tried.values():
         one.check_task(classifier.task)
     if labels is not None:  # before any work is done
-        given = len(parse_columns(labels, [labels], sensitive, classifier.targets, None).truth)
-        if given != len(several):
+        columns = parse_columns(labels, [labels], sensitive, classifier.targets, None, clusters)
+        if columns.n != len(several):
             raise FairTTAError(
-                f"`labels` should be as many as images, {len(several)} (got {given})."
+                f"`labels` should be as many as images, {len(several)} (got {columns.n})."
             )
-        if clusters is not None:
-            read_clusters(clusters, given)
     digests: list[str] = []
 
     def loaded() -> Iterator[Image]:
@@ -194,7 +185,7 @@ def conclusion(document: AuditDocument) -> tuple[str | None, str]:
     if found is None:
         reasons = "; ".join(f"{c.run} {objection(c)}" for c in document.comparisons)
         return None, f"No method is chosen: {reasons}."
-    change = found.adjusted.typical_gap.shown("+").replace("%", "")
+    change = found.adjusted.typical_gap.shown("+", "")
     level, n = f"{100 * document.settings.level:g} %", len(document.comparisons)
     return found.run, (
         f"{found.run} is chosen: it changes the typical gap by {change} points ({level} CI, "

@@ -20,7 +20,6 @@ from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Columns, Floats, Mask
 from fair_tta.metrics._estimate import Estimate, Over, label
 from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups, share_of
-from fair_tta.metrics._metric import Figure
 from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics._typical_gap import typical_gap_change, withheld
@@ -235,7 +234,7 @@ def against(
     return doc.Comparison(
         *names,
         differences=doc.Differences(
-            **{m.name: Difference.of(m.difference(columns, 0, after, how)) for m in _compared()}
+            **{m.name: Difference.of(m.difference(columns, 0, after, how)) for m in doc.COMPARED}
         ),
         sensitive_indifference={
             attribute: Difference.of(
@@ -268,12 +267,8 @@ def corrected_differences(columns: Columns, how: Bootstrap) -> list[doc.Differen
     runs = len(columns.answers) - 1
     if runs < 2:
         return []
-    every = {m.name: [*map(Difference.of, m.differences(columns, how))] for m in _compared()}
+    every = {m.name: [*map(Difference.of, m.differences(columns, how))] for m in doc.COMPARED}
     return [doc.Differences(**{name: of[i] for name, of in every.items()}) for i in range(runs)]
-
-
-def _compared() -> list[Figure]:
-    return [metric for metric in definitions.METRICS.values() if metric.is_compared]
 
 
 def _compared_groups(columns: Columns, after: int, how: Bootstrap) -> Iterator[doc.ComparedGroup]:

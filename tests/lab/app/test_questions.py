@@ -42,7 +42,7 @@ def test_classifiers_are_kept_and_share_the_model(classifiers: Classifiers) -> N
     assert isinstance(first.adapter, ZeroShot)
     for place in range(MOST_CLASSIFIERS):
         classifiers.of(Fields(f"cat, dog {place}"))
-        assert len(classifiers._kept) <= MOST_CLASSIFIERS
+        assert classifiers._made.cache_info().currsize <= MOST_CLASSIFIERS
     assert classifiers.of(Fields("cat, dog", "day, night")) is not first
 
 

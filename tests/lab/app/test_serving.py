@@ -20,8 +20,9 @@ from typer.testing import CliRunner
 from fair_tta import FairTTAError
 from fair_tta.lab._cli import app
 from fair_tta.lab.app import _server as serving
-from fair_tta.lab.app._page import AppContext, guessed, is_embedded
+from fair_tta.lab.app._page import AppContext, is_embedded
 from fair_tta.lab.app._server import UploadLimits, private_folder
+from fair_tta.lab.app._uploads import guessed
 from fair_tta.miniature import FOLDER
 
 

@@ -16,7 +16,7 @@ from report_samples import HOSTILE, Page, provenance
 
 from fair_tta import OrthCali
 from fair_tta.auditing import Associations, ChangedImage, Examination
-from fair_tta.auditing._examine import Perceptions
+from fair_tta.auditing._examine import examine_predictions
 from fair_tta.extend import Adapter
 from fair_tta.lab.report import _examination as sentences
 from fair_tta.lab.report import examination_html
@@ -45,16 +45,16 @@ def examined(
         for a, vs in names.items()
     }
     methods: dict[str, Adapter] = {name: OrthCali() for name in adapters}
-    found = Perceptions(Associations(logits), methods)
-    first = next(iter(names))
+    first, found = next(iter(names)), []
     for _ in range(n):
         w = {a: softmax(sure * random.normal(size=len(v))) for a, v in names.items()}
         lift = np.resize([1.0, 0.0], len(targets)) * (w[first][0] - 1 / len(w[first]))
         own = random.normal(size=len(targets))
         answers = [own + lean * (1 - c) * lift for c in (0.0, *corrected[: len(adapters)])]
-        found.add([predicted(x, answers[0], targets, w, names) for x in answers])
-    examination = found.examine(
-        Bootstrap(100), provenance(targets, names), ["Not all images were used."]
+        found.append([predicted(x, answers[0], targets, w, names) for x in answers])
+    origin, notes = provenance(targets, names), ["Not all images were used."]
+    document = examine_predictions(
+        Associations(logits), methods, found, Bootstrap(100), origin, notes
     )
     image = Image.new("RGB", (40, 20), "red")
     some = [
@@ -62,7 +62,7 @@ def examined(
         for a in adapters
         for i in range(pictures)
     ]
-    return replace(examination, images=tuple(some))
+    return Examination(document, tuple(some))
 
 
 def softmax(x: Floats) -> Floats:

@@ -122,13 +122,6 @@ OF_EACH_TASK = 4
 IN_A_FOLDER = 360  # 40 of each group: enough for a verdict
 
 
-class DrawnExample(NamedTuple):
-    """An image and what to ask about it."""
-
-    path: Path
-    fields: Fields
-
-
 def fields_of(task: MiniatureTask) -> Fields:
     """What to write to ask about a drawn world."""
     return Fields(
@@ -138,19 +131,21 @@ def fields_of(task: MiniatureTask) -> Fields:
     )
 
 
-def draw_examples(folder: Path) -> list[DrawnExample]:
-    """A few images of each world, as files; AssociationCorrection changes the first answer."""
+def draw_examples(folder: Path) -> dict[str, Fields]:
+    """A few images of each world, as files, and what to ask about them; AssociationCorrection
+    changes the first answer.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    made = [DrawnExample(folder / "green-circle.png", fields_of(BADGES))]
-    BADGES.draw(1, seed=32, mix={("circle", "green"): 1})[0].image.save(made[0].path)
+    first = BADGES.draw(1, seed=32, mix={("circle", "green"): 1})
+    drawn = [("green-circle", BADGES, first[0])]
     for task in TASKS.values():
         one_of_each = task.draw(len(task.groups))
         step = (len(one_of_each) - 1) / (OF_EACH_TASK - 1)
         for place in range(OF_EACH_TASK):
-            path = folder / f"{task.name}-{place}.png"
-            one_of_each[round(place * step)].image.save(path)
-            made.append(DrawnExample(path, fields_of(task)))
-    return made
+            drawn.append((f"{task.name}-{place}", task, one_of_each[round(place * step)]))
+    for name, _, one in drawn:
+        one.image.save(folder / f"{name}.png")
+    return {str(folder / f"{name}.png"): fields_of(task) for name, task, _ in drawn}
 
 
 def draw_folder(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files as resources
 from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
@@ -17,13 +16,7 @@ from fair_tta._models.load import model_name
 from fair_tta.errors import FairTTAError, require
 from fair_tta.lab._runs.reference import fit_on_folder
 from fair_tta.lab._runs.runner import Progress
-from fair_tta.lab.app._answers import (
-    DrawnExample,
-    answers_html,
-    draw_examples,
-    draw_folder,
-    fields_of,
-)
+from fair_tta.lab.app._answers import answers_html, draw_examples, draw_folder, fields_of
 from fair_tta.lab.app._questions import (
     FIELDS,
     Classifiers,
@@ -39,18 +32,18 @@ from fair_tta.lab.app._uploads import (
     UploadedFile,
     audit_uploads,
     examine_uploads,
+    guessed,
     header,
     images_among,
     staged_reference,
 )
-from fair_tta.lab.data._labels import Labels, known_path_column
+from fair_tta.lab.data._labels import Labels
 from fair_tta.methods._registry import ADAPTERS
 from fair_tta.miniature import BADGES, FOLDER
 
 T = TypeVar("T")
 
 EMBEDDED = "the embedded miniature model, which knows drawn images only"
-STYLE = (resources("fair_tta.lab.app") / "app.css").read_text("utf-8")
 _START = '<p class="fair-tta-empty">{}</p>'
 _TRY = _START.format("Drop an image or take a drawn one, then press <b>Answer</b>.")
 _EXAMINE = _START.format("What the model perceives, and what methods would change: no labels.")
@@ -201,15 +194,15 @@ def build_interface(
     return blocks.queue(max_size=classifiers.limits.jobs)
 
 
-def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
-    """Build the tab of one image; `examples` are drawn ones."""
-    gr = context.gr
+def try_tab(context: AppContext, examples: Mapping[str, Fields]) -> None:
+    """Build the tab of one image; `examples` are paths of drawn ones."""
+    gr, paths = context.gr, list(examples)
     with gr.Row():
         with gr.Column(scale=2, min_width=300):
             with gr.Row():
                 with gr.Column(min_width=200):
                     image = gr.Image(
-                        str(examples[0].path) if context.is_embedded else None,
+                        paths[0] if context.is_embedded else None,
                         label="Image",
                         type="filepath",
                         sources=["upload", "clipboard"],
@@ -220,10 +213,10 @@ def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
                 with gr.Column(min_width=200):
                     drawn = gr.Dataset(
                         components=[gr.Image(visible=False)],
-                        samples=[[str(example.path)] for example in examples],
+                        samples=[[path] for path in paths],
                         type="index",
                         label="Drawn images",
-                        samples_per_page=len(examples),
+                        samples_per_page=len(paths),
                         elem_classes="fair-tta-drawn",
                     )
             boxes = _fields(context)
@@ -253,8 +246,7 @@ def try_tab(context: AppContext, examples: list[DrawnExample]) -> None:
         return context.guarded(act, str)
 
     def take(place: int) -> list[str]:
-        path, fields = examples[place]
-        return [str(path), *fields]
+        return [paths[place], *examples[paths[place]]]
 
     asked = [image, *boxes, methods, reference]
     button.click(answer, asked, answers, **_LOUD)
@@ -362,22 +354,6 @@ def audit_tab(context: AppContext) -> None:
     drawn.click(take, None, [images, *table, *boxes], **_QUIET)
 
 
-def guessed(columns: list[str]) -> tuple[str | None, str | None, list[str]]:
-    """The column of paths, that of classes, and what should not matter if one is left.
-
-    Example:
-        >>> guessed(["file", "place", "label"])
-        ('file', 'label', ['place'])
-    """
-    where = known_path_column(columns)
-    others = [name for name in columns if name != where]
-    classes = next((n for n in others if n.lower() in ("class", "label", "target")), None)
-    if len(others) == 1:
-        classes = others[0]
-    left = [name for name in others if name != classes]
-    return where, classes, left if len(left) == 1 else []
-
-
 def _fields(context: AppContext, *, optional: bool = False) -> list[Any]:
     """Three text boxes; with the embedded model those of the drawn badges, unless optional."""
     start = fields_of(BADGES) if context.is_embedded and not optional else Fields("")
@@ -460,26 +436,6 @@ def _results(context: AppContext, start: str) -> list[Any]:
         context.gr.HTML(start, padding=False, elem_classes="fair-tta-result", render=False),
         context.gr.File(**kept, elem_classes="fair-tta-downloads", render=False),
     ]
-
-
-def theme() -> Any:
-    """Fonts that the reader's machine has: none is fetched."""
-    gr = require("gradio", "app")
-    base = gr.themes.Base(
-        primary_hue="teal",
-        neutral_hue="slate",
-        font=["system-ui", "Segoe UI", "Roboto", "DejaVu Sans", "sans-serif"],
-        font_mono=["ui-monospace", "Menlo", "DejaVu Sans Mono", "monospace"],
-    )
-    return base.set(  # Gradio's colours have too little contrast
-        body_text_color_subdued="*neutral_600",
-        body_text_color_subdued_dark="*neutral_300",
-        block_info_text_color="*neutral_600",
-        block_info_text_color_dark="*neutral_300",
-        button_primary_background_fill="*primary_700",
-        button_primary_background_fill_hover="*primary_800",
-        button_primary_text_color="white",
-    )
 
 
 def is_embedded(model: object) -> bool:

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from html import escape
 from threading import Lock
 from typing import NamedTuple, TypeVar
@@ -119,9 +120,8 @@ class Classifiers:
     ) -> None:
         self.backend: Backend = load(model, None, device=device, dtype=dtype)
         self.limits = limits
-        self._views, self._cache = AugMix(views), Cache()
-        self._kept: dict[str, FairTPTClassifier] = {}
-        self._lock = Lock()
+        self._views, self._cache, self._lock = AugMix(views), Cache(), Lock()
+        self._made = lru_cache(MOST_CLASSIFIERS)(self._make)
 
     def of(self, fields: Fields, values: LabelValues | None = None) -> FairTPTClassifier:
         """The classifier of these fields, made if there is none; its adapter is `ZeroShot`.
@@ -142,22 +142,20 @@ class Classifiers:
             sensitive = {c: written.get(c) or column_names(values, c) for c in columns}
         self.limits.check(FIELDS["targets"], names=len(targets))
         self.limits.check(FIELDS["sensitive"], names=sum(map(len, sensitive.values())))
-        sentence, usual = fields.template.strip(), default_template(bool(sensitive))
-        key = json.dumps([targets, sensitive, sentence])
-        with self._lock:
-            made = self._kept.pop(key, None) or FairTPTClassifier(
-                self.backend,
-                targets,
-                sensitive or None,
-                Templates.from_sentence(sentence) if sentence else usual,
-                adapter=ZeroShot(),
-                views=self._views,
-                cache=self._cache,
-            )
-            self._kept[key] = made  # the last
-            if len(self._kept) > MOST_CLASSIFIERS:
-                del self._kept[next(iter(self._kept))]
-            return made
+        with self._lock:  # or two visitors would make the same one
+            return self._made(json.dumps([targets, sensitive, fields.template.strip()]))
+
+    def _make(self, asked: str) -> FairTPTClassifier:
+        targets, sensitive, sentence = json.loads(asked)
+        return FairTPTClassifier(
+            self.backend,
+            targets,
+            sensitive or None,
+            Templates.from_sentence(sentence) if sentence else default_template(bool(sensitive)),
+            adapter=ZeroShot(),
+            views=self._views,
+            cache=self._cache,
+        )
 
 
 def why_not(name: str, has_labels: bool = False) -> str:

@@ -191,13 +191,10 @@ def _is_upload(path: str) -> bool:
     return path.startswith("/gradio_api/upload")
 
 
-LOCALHOST = LOCAL[0]
-
-
 def serve(
     model: object = "miniature",
     *,
-    host: str = LOCALHOST,
+    host: str = LOCAL[0],
     port: int | None = None,
     share: bool = False,
     open_browser: bool = False,
@@ -246,14 +243,12 @@ def launch(
     blocks: Any,
     folder: Path,
     limits: UploadLimits,
-    host: str = LOCALHOST,
+    host: str = LOCAL[0],
     port: int | None = None,
     share: bool = False,
     open_browser: bool = False,
 ) -> str:
     """Start the server in the background; returns the address."""
-    from fair_tta.lab.app._page import STYLE, theme
-
     middleware = require("starlette.middleware", "app").Middleware
     gate = middleware(
         Gate,
@@ -282,7 +277,7 @@ def launch(
             pwa=False,
             mcp_server=False,
             theme=theme(),
-            css=STYLE,
+            css_paths=[Path(__file__).with_name("app.css")],
         )
     except OSError as error:
         raise FairTTAError(
@@ -290,6 +285,26 @@ def launch(
         ) from error
     blocks.share = False  # or pages for the public link would fetch scripts from another host
     return str(public or local)
+
+
+def theme() -> Any:
+    """Fonts that the reader's machine has: none is fetched."""
+    gr = require("gradio", "app")
+    base = gr.themes.Base(
+        primary_hue="teal",
+        neutral_hue="slate",
+        font=["system-ui", "Segoe UI", "Roboto", "DejaVu Sans", "sans-serif"],
+        font_mono=["ui-monospace", "Menlo", "DejaVu Sans Mono", "monospace"],
+    )
+    return base.set(  # Gradio's colours have too little contrast
+        body_text_color_subdued="*neutral_600",
+        body_text_color_subdued_dark="*neutral_300",
+        block_info_text_color="*neutral_600",
+        block_info_text_color_dark="*neutral_300",
+        button_primary_background_fill="*primary_700",
+        button_primary_background_fill_hover="*primary_800",
+        button_primary_text_color="white",
+    )
 
 
 def is_loopback(host: str) -> bool:

@@ -20,7 +20,7 @@ from fair_tta.lab._runs.runner import Progress
 from fair_tta.lab.app._questions import Classifiers, Fields, need_reference
 from fair_tta.lab.app._server import UploadLimits
 from fair_tta.lab.data._label_files import LabelTable, Row
-from fair_tta.lab.data._labels import Labels, LabelValues
+from fair_tta.lab.data._labels import Labels, LabelValues, known_path_column
 from fair_tta.lab.folder import (
     AUDIT,
     CARD,
@@ -95,6 +95,22 @@ def header(labels: str | Path, limits: UploadLimits) -> list[str]:
     rows = islice(table.rows(table.header[:1]), limits.rows + 1)
     limits.check("labels_csv", rows=sum(1 for _ in rows), columns=len(table.header))
     return table.header
+
+
+def guessed(columns: list[str]) -> tuple[str | None, str | None, list[str]]:
+    """The column of paths, that of classes, and what should not matter if one is left.
+
+    Example:
+        >>> guessed(["file", "place", "label"])
+        ('file', 'label', ['place'])
+    """
+    where = known_path_column(columns)
+    others = [name for name in columns if name != where]
+    classes = next((n for n in others if n.lower() in ("class", "label", "target")), None)
+    if len(others) == 1:
+        classes = others[0]
+    left = [name for name in others if name != classes]
+    return where, classes, left if len(left) == 1 else []
 
 
 def read_uploaded(labels: Labels, staged: Mapping[str, UploadedFile]) -> LabelValues:

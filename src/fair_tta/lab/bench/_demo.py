@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.reference import fit_on_images
 from fair_tta.lab._runs.runner import Progress, Runner
 from fair_tta.lab._runs.store import StoredRow
-from fair_tta.lab.bench._figures import MetricColumn, in_audit, mark, shown_figure
+from fair_tta.lab.bench._figures import COLUMNS, in_audit, mark, shown_figure
 from fair_tta.lab.data import Record
 from fair_tta.lab.data._records import choose
 from fair_tta.lab.report import GalleryImage, Overview, html_many
@@ -40,6 +40,7 @@ from fair_tta.methods import (
     ZeroShot,
 )
 from fair_tta.methods._base import Adapter
+from fair_tta.metrics._estimate import Estimate
 from fair_tta.miniature._world import DrawnImage, MiniatureTask, WorldSplit
 from fair_tta.prediction import Prediction
 
@@ -78,11 +79,6 @@ class Episode:
     def predictions(self) -> list[Prediction]:
         """Of each image."""
         return [row.prediction for row in self.answers]
-
-    @property
-    def seconds(self) -> float:
-        """Of all answers, views included."""
-        return sum(answer.seconds for answer in self.answers)
 
     @property
     def rows(self) -> Iterator[tuple[Record, StoredRow]]:
@@ -161,11 +157,7 @@ WITH_VIEWS = {name: METHODS[name] for name in METHODS if name == "ZeroShot" or n
 
 _SHOWN = "LogitBalance"  # whose changed answers the report shows
 _IMAGES_SHOWN = 12  # for each task
-_GAP = MetricColumn("typical_gap", "gap", -1)
-_BESIDE = (
-    MetricColumn("accuracy", "Acc", 1),
-    MetricColumn("worst_group_accuracy", "WGA", 1),
-)
+_GAP, _BESIDE = "typical_gap", ("accuracy", "worst_group_accuracy")
 
 DEMO_LEGEND = (
     "Percent; n: images. Gap: by how much two groups of a class typically differ in accuracy; "
@@ -180,26 +172,16 @@ DEMO_LEGEND = (
 
 def to_audits(episodes: Sequence[Episode]) -> dict[str, Audit]:
     """For each task the images of all seeds together, every method beside zero-shot."""
+    by_method: dict[tuple[str, str], list[Episode]] = {}
+    for e in episodes:
+        by_method.setdefault((e.task.name, e.method), []).append(e)
     found: dict[str, list[Audit]] = {}
-    for (task, method), some in _by_method(episodes).items():
+    for (task, method), some in by_method.items():
         columns = RunColumns(some[0].task.targets, (row for e in some for row in e.rows))
-        audits = found.setdefault(task, [])
-        audits.append(
-            columns.audit(
-                method,
-                some[0].adapter,
-                values=some[0].task.sensitive,
-                provenance=some[0].provenance,
-            )
-        )
+        values, origin = some[0].task.sensitive, some[0].provenance
+        audit = columns.audit(method, some[0].adapter, values=values, provenance=origin)
+        found.setdefault(task, []).append(audit)
     return {task: compare(audits) for task, audits in found.items()}
-
-
-def _by_method(episodes: Iterable[Episode]) -> dict[tuple[str, str], list[Episode]]:
-    found: dict[tuple[str, str], list[Episode]] = {}
-    for episode in episodes:
-        found.setdefault((episode.task.name, episode.method), []).append(episode)
-    return found
 
 
 def demo_table(audits: Iterable[tuple[str, Audit]]) -> Overview:
@@ -209,24 +191,20 @@ def demo_table(audits: Iterable[tuple[str, Audit]]) -> Overview:
         document = audit.document
         against = {c.run: c for c in document.comparisons}
         for run in document.runs:
-            gap = replace(in_audit(run, _GAP.key), low=None, high=None)
-            cells = [(task, 0), (run.name, 0), (f"{document.data.n:,}", 0), (shown_figure(gap), 0)]
-            change, sides = ("", 0), [0, 0]
+            of = {key: Estimate(in_audit(run, key).value, 0) for key in (_GAP, *_BESIDE)}
+            sides, change = dict.fromkeys(of, 0), ""
             if run.name in against:
-                found = in_audit(against[run.name], _GAP.key)
-                side = mark(_GAP, found)
-                change = shown_figure(found, side, sign="+"), side
-                sides = [mark(c, in_audit(against[run.name], c.key)) for c in _BESIDE]
-            cells.append(change)
-            for column, side in zip(_BESIDE, sides, strict=True):
-                figure = replace(in_audit(run, column.key), low=None, high=None)
-                cells.append((shown_figure(figure, side), side))
+                changes = {key: in_audit(against[run.name], key) for key in of}
+                sides = {key: mark(key, by) for key, by in changes.items()}
+                change = shown_figure(changes[_GAP], sides[_GAP], sign="+")
+            cells = [task, run.name, f"{document.data.n:,}", shown_figure(of[_GAP])]
+            beside = [(shown_figure(of[key], sides[key]), sides[key]) for key in _BESIDE]
             assert run.cost is not None
             assert document.runs[0].cost is not None
             multiple = run.cost.seconds_per_image / document.runs[0].cost.seconds_per_image
-            rows.append([*cells, (times(multiple), 0)])
-    beside = [column.title for column in _BESIDE]
-    header = ["task", "method", "n", _GAP.title, "change", *beside, "cost"]
+            first, last = [(cell, 0) for cell in cells], (times(multiple), 0)
+            rows.append([*first, (change, sides[_GAP]), *beside, last])
+    header = ["task", "method", "n", "gap", "change", *(COLUMNS[key] for key in _BESIDE), "cost"]
     return Overview("Every method on drawn images", header, rows)
 
 

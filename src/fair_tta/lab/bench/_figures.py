@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from msgspec import structs
 
 from fair_tta.auditing import Audit, compare
-from fair_tta.auditing._document import Comparison, RunFigures
+from fair_tta.auditing._document import Comparison, EstimateFields, RunFigures
 from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab.bench._grids import GRIDS, Grid, Setting
 from fair_tta.lab.bench._printed import AVERAGE, Printed, figures
@@ -20,27 +20,25 @@ from fair_tta.lab.data import BenchmarkTask
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics import Estimate
 from fair_tta.metrics._columns import parse_columns
-from fair_tta.metrics._definitions import ACCURACY, BIAS, EQUALIZED_ODDS, WORST_GROUP_ACCURACY
+from fair_tta.metrics._definitions import (
+    ACCURACY,
+    BIAS,
+    EQUALIZED_ODDS,
+    METRICS,
+    WORST_GROUP_ACCURACY,
+)
 from fair_tta.metrics._estimate import direction, undefined
 
-
-class MetricColumn(NamedTuple):
-    """A metric by its key in `measure`; more is better (1), or less (-1), or neither (0)."""
-
-    key: str
-    title: str
-    better: int
-
-
 INDIFFERENCE_KEY = "sensitive_indifference"
-COLUMNS = (
-    MetricColumn("accuracy", "Acc", 1),
-    MetricColumn("worst_group_accuracy", "WGA", 1),
-    MetricColumn("bias", "Bias", -1),
-    MetricColumn("equalized_odds_difference", "EOD", -1),
-    MetricColumn(INDIFFERENCE_KEY, "ASI", 0),
-    MetricColumn("target_confidence", "ATC", 0),
-)
+COLUMNS = {
+    "accuracy": "Acc",
+    "worst_group_accuracy": "WGA",
+    "bias": "Bias",
+    "equalized_odds_difference": "EOD",
+    INDIFFERENCE_KEY: "ASI",
+    "target_confidence": "ATC",
+}
+"""The metrics of a table by their keys in `measure`, and what their columns are called."""
 
 _OF_COUNTS = (ACCURACY, WORST_GROUP_ACCURACY, BIAS, EQUALIZED_ODDS)
 _IN_AUDITS = {"target_confidence": "average_target_confidence"}  # other names
@@ -109,22 +107,19 @@ def in_audit(found: RunFigures | Comparison, metric: str) -> Estimate:
     return Estimate(float(np.mean([one.value for one in several])), several[0].n)
 
 
-def mark(column: MetricColumn, difference: Estimate) -> int:
+def mark(metric: str, difference: Estimate) -> int:
     """Whether a paired interval shows a metric to be better (1) or worse (-1) than zero-shot's."""
-    return column.better * direction(difference.low, difference.high)
+    better = METRICS[metric].better if metric in METRICS else 0
+    return better * direction(difference.low, difference.high)
 
 
-def shown_figure(estimate: Estimate, mark: int = 0, digits: int = 1, sign: str = "") -> str:
-    """A share in percent, its interval with so many digits after the point, and whether it is
-    better (1) or worse (-1) than zero-shot's: ``62.5 [48.1, 75.0] +``. Changes have a sign, ``+``.
+def shown_figure(estimate: Estimate, mark: int = 0, sign: str = "") -> str:
+    """A share in percent, its interval, and whether it is better (1) or worse (-1) than
+    zero-shot's: ``62.5 [48.1, 75.0] +``. Changes have a sign, ``+``.
     """
     if math.isnan(estimate.value):
         return "n/a"
-    text = f"{100 * estimate.value:{sign}.1f}"
-    if estimate.low is not None and estimate.high is not None:
-        low, high = (f"{100 * end:{sign}.{digits}f}" for end in (estimate.low, estimate.high))
-        text += f" [{low}, {high}]"
-    return text + ("", " +", " -")[mark]
+    return EstimateFields.of(estimate).shown(sign, "") + ("", " +", " -")[mark]
 
 
 def percents(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
@@ -195,10 +190,9 @@ def tabulate(
     for i, setting in enumerate(grid.settings):
         images = sum(len(run.labels) for run in found[i].values())
         against = comparisons.get(setting.name)
-        for column in COLUMNS:
-            key = column.key
+        for key in COLUMNS:
             change = undefined("zero-shot") if against is None else in_audit(against, key)
-            seeds = cell([row[key] for row in values[i]], mark(column, change))
+            seeds = cell([row[key] for row in values[i]], mark(key, change))
             others = _printed(grid, setting, task, key), in_audit(audit.document.runs[i], key)
             made.append(Figure(setting, task, key, images, seeds, *percents(change), *others))
         costs = cell([run.seconds / max(1, len(run.labels)) for run in found[i].values()])
@@ -214,7 +208,7 @@ def averages(
     made = []
     for i, setting in enumerate(grid.settings):
         seeds = list(zip(*(values[i] for values in by_task), strict=True))
-        for key in (column.key for column in COLUMNS):
+        for key in COLUMNS:
             over_seeds = cell([float(np.mean([row[key] for row in rows])) for rows in seeds])
             mean = float(np.mean([in_audit(a.document.runs[i], key).value for a in audits]))
             printed, pooled = _printed(grid, setting, None, key), Estimate(mean, images)

@@ -10,15 +10,7 @@ AVERAGE = "Average"
 """The column of the paper's tables that is the mean over all pairs."""
 
 _PLACE = ("table", "section", "row", "dataset", "target", "sensitive")
-_METRICS = {
-    "acc": "accuracy",
-    "wga": "worst_group_accuracy",
-    "bias": "bias",
-    "eod": "equalized_odds_difference",
-    "asi": "sensitive_indifference",
-    "atc": "target_confidence",
-    "seconds": "seconds",
-}
+_METRICS = ("accuracy", "worst_group_accuracy", "bias", "equalized_odds_difference")
 
 
 @dataclass(frozen=True)
@@ -49,11 +41,11 @@ def figures() -> dict[tuple[str, ...], Printed]:
         text = (resources.files("fair_tta.lab.bench") / name).read_text(encoding="utf-8")
         for cell in csv.DictReader(text.splitlines()):
             place = [cell.get(key, "") for key in _PLACE]
-            values = {cell["metric"]: cell["value"]} if "metric" in cell else cell
-            for short in _METRICS.keys() & values.keys():
-                suspect = short in cell.get("suspect", "").split()
-                key = (*place, _METRICS[short])
-                found[key] = Printed(float(values[short]), suspect)
+            suspect = cell.get("suspect", "").split()
+            for metric in [cell["metric"]] if "metric" in cell else _METRICS:
+                value = float(cell["value"] if "metric" in cell else cell[metric])
+                key = (*place, metric)
+                found[key] = Printed(value, metric in suspect)
     return found
 
 

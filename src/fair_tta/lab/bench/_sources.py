@@ -32,7 +32,7 @@ import csv
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -163,23 +163,18 @@ def miniature_reader(
         labels = home / "labels.csv"
         if not labels.exists():  # it is written last
             home.mkdir(parents=True, exist_ok=True)
-            text = io.StringIO()
-            csv.writer(text).writerows(_drawn(task, home, images, split))
+            drawn, text = TASKS[task.target].stream(split=split), io.StringIO()
+            rows = csv.writer(text)
+            rows.writerow(["path", "target", *task.sensitive])
+            for i, one in enumerate(islice(drawn, images)):
+                one.image.save(home / f"{i:06}.png")
+                rows.writerow([f"{i:06}.png", one.target, *one.sensitive.values()])
             write_whole(labels, text.getvalue().encode())
         return read_folder(
             home, labels, target_column="target", sensitive_columns=[*task.sensitive], task=task
         )
 
     return read
-
-
-def _drawn(task: BenchmarkTask, home: Path, images: int, split: WorldSplit) -> Iterator[list[str]]:
-    yield ["path", "target", *task.sensitive]
-    for i, drawn in enumerate(islice(TASKS[task.target].stream(split=split), images)):
-        data = io.BytesIO()
-        drawn.image.save(data, "PNG")
-        write_whole(home / f"{i:06}.png", data.getvalue())
-        yield [f"{i:06}.png", drawn.target, *drawn.sensitive.values()]
 
 
 def open_table(
@@ -198,8 +193,7 @@ def open_table(
 
     So many `images` are drawn where they are drawn; `split` None is what each is tested on.
     """
-    home = Path(out)
-    folders: dict[str, Reader] = {}
+    home, folders = Path(out), dict[str, Reader]()
     if os.fspath(table).endswith(".toml"):
         grid, folders = read_toml(table)
     else:

@@ -61,7 +61,7 @@ PAPER_LEGEND = (
     "row in the paper and is most likely a slip."
 )
 _STYLES = {1: "green", -1: "red", 0: ""}
-TITLES = {**{column.key: column.title for column in COLUMNS}, SECONDS: "s"}
+TITLES = {**COLUMNS, SECONDS: "s"}
 """Metrics and what their columns are called."""
 
 
@@ -206,7 +206,7 @@ def publish(run: TableRun, store: Store) -> TableResult:
         images = sum(len(s) for part in run.parts for s in part.samples.values())
         figures += averages(run.grid, values, images, [audit for _, audit in whole])
     if any(part.task.harmful for part in run.parts):
-        write_whole(run.out / HARM_CSV, harm_csv([audit for _, audit, _ in sections]).encode())
+        write_whole(run.out / HARM_CSV, harm_csv([audit for _, audit in whole]).encode())
     write_whole(run.out / "table.csv", to_csv(run.grid, figures).encode())
     write_whole(run.out / "table.md", to_markdown(run.grid, figures).encode())
     write_whole(run.out / "table.tex", to_latex(figures).encode())
@@ -239,11 +239,8 @@ def to_csv(grid: Grid, figures: Sequence[Figure]) -> str:
 
 
 def harm_csv(audits: Sequence[Audit]) -> str:
-    """A row for each set of harmful classes, group and setting, numbers in full.
-
-    Tables with many settings are audited in parts, each with zero-shot in it, which comes once.
-    """
-    rows: dict[tuple[str, ...], list[Any]] = {}
+    """A row for each set of harmful classes, group and setting, numbers in full."""
+    rows = []
     for document in (audit.document for audit in audits):
         by = " x ".join(document.data.sensitive)
         extra = "child" if "child" in document.data.targets else ""
@@ -254,13 +251,12 @@ def harm_csv(audits: Sequence[Audit]) -> str:
         }
         for run in document.runs:
             for h in run.harm:
-                key = run.name, h.classes, *h.sensitive.values()
-                change = changes.get(key)
+                change = changes.get((run.name, h.classes, *h.sensitive.values()))
                 figures = [h.rate.n, h.rate.value, h.rate.low, h.rate.high]
                 figures += [] if change is None else [change.value, change.low, change.high]
                 where = [extra, by, h.classes, " / ".join(h.sensitive.values()) or "everybody"]
-                rows.setdefault((extra, by, *key), [*where, run.name, *figures])
-    return _csv(_HARM_HEADER, rows.values())
+                rows.append([*where, run.name, *figures])
+    return _csv(_HARM_HEADER, rows)
 
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -6,27 +6,11 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
+from fair_tta.auditing import _examination as doc
 from fair_tta.auditing._document import EstimateFields
-from fair_tta.auditing._examination import (
-    Examination,
-    ExaminationDocument,
-    ExaminedAdapter,
-    PerceivedAttribute,
-)
+from fair_tta.lab.report import _numbers as numbers
 from fair_tta.lab.report._drawings import Dot, dot_plot
-from fair_tta.lab.report._numbers import (
-    below_title,
-    count,
-    model_name,
-    of_hundred,
-    percent,
-    points,
-    task_name,
-    whole,
-)
-from fair_tta.lab.report._numbers import (
-    images as images_of,
-)
+from fair_tta.lab.report._numbers import count, of_hundred, percent, points, whole
 from fair_tta.lab.report._page import embedded, render
 from fair_tta.lab.report._sentences import MANY_CHANGED, Card
 from fair_tta.metrics._bootstrap import renamed
@@ -38,13 +22,13 @@ LITTLE = 0.1
 _SHOWN = 3  # values or classes that a sentence lists
 
 
-def cards(document: ExaminationDocument, attribute: str) -> list[Card]:
+def cards(document: doc.ExaminationDocument, attribute: str) -> list[Card]:
     """What is perceived, how far answers lean, what to do."""
     of = document.attributes[attribute]
     return [_seen(attribute, of), _leaning(attribute, of), _advice(document, attribute)]
 
 
-def banners(document: ExaminationDocument) -> list[str]:
+def banners(document: doc.ExaminationDocument) -> list[str]:
     """What must not be overlooked."""
     found = [
         f"{adapter.name} changes {of_hundred(adapter.changed_share.value)} answers, more than one "
@@ -63,13 +47,13 @@ def gap_verdict(change: EstimateFields) -> tuple[str, str]:
     return ("widens it", "bad") if up > 0 else ("narrows it", "good")
 
 
-def ranked(document: ExaminationDocument, attribute: str) -> list[ExaminedAdapter]:
+def ranked(document: doc.ExaminationDocument, attribute: str) -> list[doc.ExaminedAdapter]:
     """The methods in the order of the ranking."""
     by_name = {adapter.name: adapter for adapter in document.adapters}
     return [by_name[name] for name in document.ranking[attribute]]
 
 
-def label_plan(document: ExaminationDocument, attribute: str) -> list[str]:
+def label_plan(document: doc.ExaminationDocument, attribute: str) -> list[str]:
     """How many labels would settle the matter, and under which assumptions."""
     plan, level = document.attributes[attribute].labels_needed, document.settings.level
     rarest = f"{plan.rarest_target} / {plan.rarest_value}"
@@ -98,7 +82,7 @@ def label_plan(document: ExaminationDocument, attribute: str) -> list[str]:
     return [text, *(methods if document.adapters else []), formulas]
 
 
-def _seen(attribute: str, of: PerceivedAttribute) -> Card:
+def _seen(attribute: str, of: doc.PerceivedAttribute) -> Card:
     heading = "What is perceived"
     sure = f"The value it finds most probable has {whole(of.confidence.value)} %, on average."
     shares = sorted(of.shares.items(), key=lambda item: -(item[1].value or 0))
@@ -113,7 +97,7 @@ def _seen(attribute: str, of: PerceivedAttribute) -> Card:
     return Card(heading, f"The model perceives {attribute}: {text}.", sure)
 
 
-def _leaning(attribute: str, of: PerceivedAttribute) -> Card:
+def _leaning(attribute: str, of: doc.PerceivedAttribute) -> Card:
     heading, gap = "How far answers lean", of.pseudo_eod
     if gap.value is None:
         return Card(heading, f"This cannot be seen: {gap.reason}.", "")
@@ -130,7 +114,7 @@ def _leaning(attribute: str, of: PerceivedAttribute) -> Card:
     return Card(heading, text, more)
 
 
-def _advice(document: ExaminationDocument, attribute: str) -> Card:
+def _advice(document: doc.ExaminationDocument, attribute: str) -> Card:
     heading, of = "What to do", document.attributes[attribute]
     if of.stop_signs:
         return Card(heading, f"Do not correct by {attribute}.", " ".join(of.stop_signs), "bad")
@@ -156,7 +140,7 @@ def _advice(document: ExaminationDocument, attribute: str) -> Card:
 
 @renamed("pictures", "images")
 def examination_html(
-    examination: Examination, *, title: str | None = None, images: bool = False
+    examination: doc.Examination, *, title: str | None = None, images: bool = False
 ) -> str:
     """What was seen without labels as one HTML page.
 
@@ -167,14 +151,14 @@ def examination_html(
             neither image nor name of them in the page.
     """
     document = examination.document
-    name = model_name(document.origin) or "a model"
-    named = f"{task_name(document.targets, document.attributes)}: {name}"
+    name, n = numbers.model_name(document.origin) or "a model", numbers.images(document.n)
+    named = f"{numbers.task_name(document.targets, document.attributes)}: {name}"
     return render(
         "examination.html.jinja",
-        title=title or f"{named} on {images_of(document.n)} without labels",
+        title=title or f"{named} on {n} without labels",
         d=document,
         p=document.origin,
-        sub=below_title(document.origin, images_of(document.n)),
+        sub=numbers.below_title(document.origin, n),
         banners=banners(document),
         attributes=[
             _attribute(document, name, f"attribute-{i}")
@@ -197,7 +181,7 @@ def _upright(table: Mapping[str, Mapping[str, float]]) -> Mapping[str, Mapping[s
     return {name: {row: table[row][name] for row in table} for name in columns}
 
 
-def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str, Any]:
+def _attribute(document: doc.ExaminationDocument, name: str, place: str) -> dict[str, Any]:
     of, methods = document.attributes[name], ranked(document, name)
     verdicts = [gap_verdict(m.pseudo_eod[name].change) for m in methods]
     dots = [Dot("zero-shot, as it is", of.pseudo_eod)]
@@ -220,12 +204,7 @@ def _attribute(document: ExaminationDocument, name: str, place: str) -> dict[str
             reach=(0.0, 1.0),
         ),
         "methods": [
-            {
-                "adapter": method,
-                "verdict": verdict,
-                "tone": tone,
-                "odds": method.pseudo_eod[name],
-            }
+            {"adapter": method, "verdict": verdict, "tone": tone, "odds": method.pseudo_eod[name]}
             for method, (verdict, tone) in zip(methods, verdicts, strict=True)
         ],
     }

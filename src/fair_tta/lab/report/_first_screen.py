@@ -9,12 +9,7 @@ from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._examine import MOST_ENTROPY
 from fair_tta.auditing._judge import stop_signs
 from fair_tta.lab.report import _verdict as verdict
-from fair_tta.lab.report._drawings import (
-    BeforeAfter,
-    Dot,
-    before_and_after,
-    dot_plot,
-)
+from fair_tta.lab.report._drawings import BeforeAfter, Dot, before_and_after, dot_plot
 from fair_tta.lab.report._method_rows import (
     MethodRow,
     NamedAudit,
@@ -62,7 +57,7 @@ class Figure(NamedTuple):
 def first_screen(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> dict[str, Any]:
     """What the template needs, of one audit or of several.
 
-    `images` has the ids of the places on the page that show images of a group, by its name.
+    `images` has links to the places on the page that show images of a group, by its name.
     """
     several, tasks = len(tasks) > 1, verdict.by_gap(tasks)
     if not tasks:
@@ -77,7 +72,7 @@ def first_screen(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> dict
         caption = f"In points; below the typical gap its change with an interval{allow}."
     level = 100 * first.settings.level
     if figure:
-        rows = [row._replace(link=_link(images, row.name)) for row in figure.rows]
+        rows = [row._replace(link=images.get(row.name, "")) for row in figure.rows]
         heading, drawn = figure.heading, before_and_after(rows, figure.heading, figure.reach)
     else:
         heading, drawn = _dots(tasks, images)
@@ -156,18 +151,14 @@ def _dots(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> tuple[str, 
     document, heading = tasks[0][1], "Right answers in percent, the worst first"
     dots = [
         Dot(
-            f"{cell.name} (n = {cell.n})",
-            cell.figure,
+            f"{name} (n = {cell.n})",
+            cell.true_positive_rate,
             hollow=cell.n < document.settings.small,
-            link=_link(images, cell.name),
+            link=images.get(name, ""),
         )
-        for cell in verdict.cells_of(document.runs[0])[:MOST_ROWS]
+        for name, cell in verdict.cells_of(document.runs[0])[:MOST_ROWS]
     ]
     return heading, dot_plot(dots, heading, reach=(0.0, 1.0))
-
-
-def _link(images: Mapping[str, str], group: str) -> str:
-    return f"#{images[group]}" if group in images else ""
 
 
 def _odds_note(document: AuditDocument) -> str:
@@ -189,10 +180,8 @@ def banners(tasks: Sequence[NamedAudit]) -> list[str]:
         for head, detail in _banners(document):
             found.setdefault(head, []).append(f"{name}: {detail}" if several else detail)
     sentences = [f"{head}: {'; '.join(details)}." for head, details in found.items()]
-    if len(tasks) == 1:
-        warnings = tasks[0][1].warnings
-        sentences += [text for text in warnings if not text.startswith(SAID_FIRST)]
-    return sentences
+    warnings = [] if several else [text for _, document in tasks for text in document.warnings]
+    return sentences + [text for text in warnings if not text.startswith(SAID_FIRST)]
 
 
 def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
@@ -232,9 +221,7 @@ def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
     if document.data.clusters is not None:
         yield of_clusters(document), "intervals allow for that"
     cells = verdict.cells_of(run)
-    small = sum(cell.n < document.settings.small for cell in cells)
+    small = sum(cell.n < document.settings.small for _, cell in cells)
     if small:
-        head = (
-            f"Groups with fewer than {document.settings.small} images, whose figures are uncertain"
-        )
-        yield head, f"{small} of {len(cells)}"
+        few = f"Groups with fewer than {document.settings.small} images"
+        yield f"{few}, whose figures are uncertain", f"{small} of {len(cells)}"

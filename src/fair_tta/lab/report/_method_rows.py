@@ -6,13 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fair_tta.auditing._document import (
-    AuditDocument,
-    Comparison,
-    Difference,
-    EstimateFields,
-    RunFigures,
-)
+from fair_tta.auditing import _document as doc
 from fair_tta.auditing._judge import recommended
 from fair_tta.lab.report._numbers import (
     ARROW,
@@ -28,11 +22,13 @@ from fair_tta.lab.report._numbers import (
 )
 from fair_tta.metrics._estimate import direction
 
-NamedAudit = tuple[str, AuditDocument]
+NamedAudit = tuple[str, doc.AuditDocument]
 """What a task is called, and its audit."""
 
 _SHARED = 0.9  # times the cost of zero-shot: less means that work was shared, not that it is cheap
-_NOT_RECORDED = Difference(None, None, None, 0, "not recorded by the version that made this audit")
+_NOT_RECORDED = doc.Difference(
+    None, None, None, 0, "not recorded by the version that made this audit"
+)
 
 
 @dataclass(frozen=True)
@@ -51,10 +47,10 @@ class MethodRow:
         cost: as a multiple of plain zero-shot, None if that was not run.
     """
 
-    comparison: Comparison
-    before: EstimateFields
-    after: EstimateFields
-    gap: Difference
+    comparison: doc.Comparison
+    before: doc.EstimateFields
+    after: doc.EstimateFields
+    gap: doc.Difference
     level: float
     compared: int
     cost: float | None
@@ -64,11 +60,11 @@ class MethodRow:
         return self.comparison.run
 
     @property
-    def worst(self) -> Difference:
+    def worst(self) -> doc.Difference:
         return self.comparison.adjusted.worst_group_accuracy
 
     @property
-    def accuracy(self) -> Difference:
+    def accuracy(self) -> doc.Difference:
         return self.comparison.adjusted.accuracy
 
     @property
@@ -157,10 +153,10 @@ class MethodOnTasks:
         return f"{percent(_mean(before))} {ARROW} {percent(_mean(after))}"
 
     @property
-    def accuracy(self) -> Difference:
+    def accuracy(self) -> doc.Difference:
         """Its change, the mean over tasks."""
         mean = _mean([row.accuracy.value for row in self.known])
-        return Difference(mean, None, None, 0, None)
+        return doc.Difference(mean, None, None, 0, None)
 
     @property
     def cost(self) -> float | None:
@@ -168,7 +164,7 @@ class MethodOnTasks:
         return _mean([row.cost for row in self.known])
 
 
-def method_rows(document: AuditDocument) -> list[MethodRow]:
+def method_rows(document: doc.AuditDocument) -> list[MethodRow]:
     """A row for each run that is compared with the first, by the change of the typical gap."""
     plain = next((r for r in document.runs if r.adapter and r.adapter.name == "ZeroShot"), None)
     by_name = {run.name: run for run in document.runs}
@@ -181,7 +177,7 @@ def method_rows(document: AuditDocument) -> list[MethodRow]:
     return sorted(rows, key=lambda row: row.gap.value if row.gap.value is not None else 2.0)
 
 
-def featured(document: AuditDocument) -> MethodRow | None:
+def featured(document: doc.AuditDocument) -> MethodRow | None:
     """The method that a page speaks of: the recommended one; else one that helps the worst group
     without harm; else one that narrows the gap; else that with the lowest gap.
     """
@@ -212,7 +208,7 @@ def methods_on(tasks: Sequence[NamedAudit]) -> list[MethodOnTasks]:
     return sorted(found, key=rank)
 
 
-def typical_gap(run: RunFigures) -> EstimateFields:
+def typical_gap(run: doc.RunFigures) -> doc.EstimateFields:
     """That of a run; audits of earlier versions lack it."""
     return run.metrics.typical_gap or _NOT_RECORDED
 
@@ -222,11 +218,11 @@ def _mean(figures: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _direction(change: Difference) -> int:
+def _direction(change: doc.Difference) -> int:
     return direction(change.low, change.high)
 
 
-def cost_sentence(document: AuditDocument) -> str:
+def cost_sentence(document: doc.AuditDocument) -> str:
     """What each method costs against plain zero-shot, the cheapest first; empty if not known."""
     known = sorted((row.cost, row.name) for row in method_rows(document) if row.cost is not None)
     if not known:
@@ -235,7 +231,7 @@ def cost_sentence(document: AuditDocument) -> str:
     return f"Cost in zero-shot calls: {', '.join(listed)}."
 
 
-def _multiple(run: RunFigures, plain: RunFigures | None) -> float | None:
+def _multiple(run: doc.RunFigures, plain: doc.RunFigures | None) -> float | None:
     if plain is None or not run.cost or not plain.cost or plain.cost.seconds_per_image <= 0:
         return None
     multiple = run.cost.seconds_per_image / plain.cost.seconds_per_image
@@ -277,7 +273,7 @@ def beside_gap(row: MethodRow) -> str:
     return f"{text[0].upper()}{text[1:]}{cost}."
 
 
-def changes(document: AuditDocument) -> list[str]:
+def changes(document: doc.AuditDocument) -> list[str]:
     """For each run that is compared with the first its verdict and how many answers changed."""
     found = []
     for row in method_rows(document):

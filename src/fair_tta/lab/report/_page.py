@@ -255,7 +255,7 @@ def _section(
         shown.setdefault(item["group"], []).append(item)
     places = {group: f"{name}-images-{i}" for i, group in enumerate(shown, start=1)}
     return {
-        "screen": first_screen([("", document)], places),
+        "screen": first_screen([("", document)], {of: f"#{at}" for of, at in places.items()}),
         "id": name,
         "heading": heading,
         "short": in_short(document),

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from fair_tta.auditing._document import (
-    AuditDocument,
-    ClassInGroup,
-    Comparison,
-    Difference,
-    RunFigures,
-)
+from fair_tta.auditing import _document as doc
 from fair_tta.auditing._judge import figure_of
-from fair_tta.lab.report._numbers import (
-    count,
-    group_name,
-    images,
-    in_words,
-)
+from fair_tta.lab.report._numbers import count, group_name, images, in_words
 from fair_tta.metrics._definitions import METRICS
 from fair_tta.metrics._estimate import direction
-
-Verdict = Literal["better", "worse", "higher", "lower", "unclear", "unknown"]
 
 MARKS: dict[str, str] = {
     "better": "\N{CHECK MARK} better",
@@ -53,8 +40,10 @@ class Card(NamedTuple):
     tone: str = ""
 
 
-def verdict(metric: str, difference: Difference | None) -> Verdict:
-    """The direction of a change: only if its paired interval excludes 0 is there one."""
+def verdict(metric: str, difference: doc.Difference | None) -> str:
+    """The direction of a change, a key of `MARKS`: only if its paired interval excludes 0 is there
+    one.
+    """
     if difference is None or difference.value is None or difference.low is None:
         return "unknown"
     up = direction(difference.low, difference.high)
@@ -66,7 +55,7 @@ def verdict(metric: str, difference: Difference | None) -> Verdict:
     return "better" if up == good else "worse"
 
 
-def limits(document: AuditDocument) -> dict[str, str]:
+def limits(document: doc.AuditDocument) -> dict[str, str]:
     """What the figures do not show, each with a catchword."""
     settings, attributes = document.settings, " and ".join(document.data.sensitive)
     marks = (
@@ -103,20 +92,19 @@ def limits(document: AuditDocument) -> dict[str, str]:
     }
 
 
-def of_clusters(document: AuditDocument) -> str:
+def of_clusters(document: doc.AuditDocument) -> str:
     """How many persons or sources the images come from, and by which column."""
-    made = document.provenance.get("data")
+    made = document.provenance.get("data")  # users may write down anything
     column = made.get("cluster_column") if isinstance(made, Mapping) else None
     called = f" (column {column})" if column else ""
     return f"{images(document.data.n)} of {count(document.data.clusters)} clusters{called}"
 
 
-def of_thresholds(document: AuditDocument) -> list[str]:
+def of_thresholds(document: doc.AuditDocument) -> list[str]:
     """How each threshold came out, and the figure it was about."""
     sentences = []
     for t in document.thresholds:
-        figure = figure_of(t, document)
-        level = f"{100 * document.settings.level:g} % CI "
+        figure, level = figure_of(t, document), f"{100 * document.settings.level:g} % CI "
         found = "no such figure" if figure is None else in_words(figure, "", label=level)
         if figure is not None and figure.value is not None and figure.low is None:
             found += f" without an interval ({figure.reason})"
@@ -125,7 +113,7 @@ def of_thresholds(document: AuditDocument) -> list[str]:
     return sentences
 
 
-def every_limit(documents: list[AuditDocument]) -> list[tuple[str, str]]:
+def every_limit(documents: list[doc.AuditDocument]) -> list[tuple[str, str]]:
     """Limits of several audits on one page, with no sentence twice."""
     found = [limits(document) for document in documents]
     order = max(map(list, found), key=len)
@@ -133,12 +121,14 @@ def every_limit(documents: list[AuditDocument]) -> list[tuple[str, str]]:
     return sorted(every, key=lambda limit: order.index(limit[0]))
 
 
-def comparison_of(document: AuditDocument, run: str) -> Comparison | None:
+def comparison_of(document: doc.AuditDocument, run: str) -> doc.Comparison | None:
     """How a run compares with the first, None for the first."""
     return next((c for c in document.comparisons if c.run == run), None)
 
 
-def cells_of_runs(document: AuditDocument, most: int) -> list[tuple[str, list[ClassInGroup]]]:
+def cells_of_runs(
+    document: doc.AuditDocument, most: int
+) -> list[tuple[str, list[doc.ClassInGroup]]]:
     """Each class in each group with its figures in every run; the worst first if they are many."""
     runs = document.runs
     cells = [
@@ -147,7 +137,7 @@ def cells_of_runs(document: AuditDocument, most: int) -> list[tuple[str, list[Cl
         for c, cell in enumerate(group.classes)
     ]
 
-    def rank(cell: tuple[str, list[ClassInGroup]]) -> float:
+    def rank(cell: tuple[str, list[doc.ClassInGroup]]) -> float:
         value = cell[1][0].true_positive_rate.value
         return 2.0 if value is None else value
 
@@ -159,12 +149,12 @@ class Sweep(NamedTuple):
 
     method: str
     setting: str
-    runs: Mapping[float, RunFigures]
+    runs: Mapping[float, doc.RunFigures]
 
 
-def sweeps(document: AuditDocument) -> list[Sweep]:
+def sweeps(document: doc.AuditDocument) -> list[Sweep]:
     """Runs that differ in one number only, at least two of them; the longest first."""
-    found: dict[tuple[str, str, str], dict[float, RunFigures]] = {}
+    found: dict[tuple[str, str, str], dict[float, doc.RunFigures]] = {}
     for run in document.runs:
         if run.adapter is None or run.provenance is not None:
             continue

@@ -6,14 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fair_tta.auditing._document import (
-    AnswerChanges,
-    AuditDocument,
-    Comparison,
-    Difference,
-    Measured,
-    RunFigures,
-)
+from fair_tta.auditing import _document as doc
 from fair_tta.lab.report._method_rows import (
     MethodOnTasks,
     MethodRow,
@@ -55,30 +48,15 @@ def by_gap(tasks: Sequence[NamedAudit]) -> list[NamedAudit]:
     return sorted(known, key=lambda task: -(typical_gap(task[1].runs[0]).value or 0.0))
 
 
-class CellOfGroup(NamedTuple):
-    """A class in a group, with its right answers and the interval of their share."""
-
-    name: str
-    n: int
-    correct: int
-    figure: Measured
-
-    @property
-    def rate(self) -> float:
-        return self.correct / self.n
-
-
-def cells_of(run: RunFigures) -> list[CellOfGroup]:
+def cells_of(run: doc.RunFigures) -> list[tuple[str, doc.ClassInGroup]]:
     """Each class in each group that has images, the worst first; of equal ones the larger."""
     found = [
-        CellOfGroup(
-            group_name(group.sensitive, cell.target), cell.n, cell.correct, cell.true_positive_rate
-        )
+        (group_name(group.sensitive, cell.target), cell)
         for group in run.groups
         for cell in group.classes
         if cell.n
     ]
-    return sorted(found, key=lambda cell: (cell.rate, -cell.n))
+    return sorted(found, key=lambda named: (named[1].correct / named[1].n, -named[1].n))
 
 
 class ChangedGroup(NamedTuple):
@@ -87,8 +65,8 @@ class ChangedGroup(NamedTuple):
     name: str
     before: float
     after: float
-    difference: Difference
-    changes: AnswerChanges
+    difference: doc.Difference
+    changes: doc.AnswerChanges
     p: float
 
     @property
@@ -97,7 +75,7 @@ class ChangedGroup(NamedTuple):
         return direction(self.difference.low, self.difference.high)
 
 
-def changed_groups(document: AuditDocument, comparison: Comparison) -> list[ChangedGroup]:
+def changed_groups(document: doc.AuditDocument, comparison: doc.Comparison) -> list[ChangedGroup]:
     """Each class in each group that has images, the worst before first."""
     right: dict[tuple[str | None, ...], int] = {
         (cell.target, *group.sensitive.values()): cell.correct
@@ -133,7 +111,7 @@ def group_sentences(groups: Sequence[ChangedGroup]) -> list[str]:
     return found
 
 
-def commonest(run: RunFigures) -> tuple[str, float] | None:
+def commonest(run: doc.RunFigures) -> tuple[str, float] | None:
     """The most frequent class and its share: what always answering it would get right."""
     counts: Counter[str] = Counter()
     for group in run.groups:
@@ -144,13 +122,13 @@ def commonest(run: RunFigures) -> tuple[str, float] | None:
     return name, n / counts.total()
 
 
-def audit_title(document: AuditDocument, task: str | None = None) -> str:
+def audit_title(document: doc.AuditDocument, task: str | None = None) -> str:
     """The task, as it is called or by its classes and attributes, and the verdict."""
     task = task or task_name(document.data.targets, document.data.sensitive)
     return f"{task}: {in_short(document)}"
 
 
-def in_short(document: AuditDocument) -> str:
+def in_short(document: doc.AuditDocument) -> str:
     """The verdict in a few words."""
     row = featured(document)
     if row is None:
@@ -183,8 +161,7 @@ def cards(tasks: Sequence[NamedAudit]) -> list[Card]:
     if len(tasks) > 1:
         return _cards_of_many(tasks)
     document = tasks[0][1]
-    cells, row = cells_of(document.runs[0]), featured(document)
-    wrong = wrong_card(document, cells)
+    row, wrong = featured(document), wrong_card(document)
     if row is None:
         text = "Compare methods on the same images (option --adapters)."
         return [wrong, Card("What to do", text, "")]
@@ -195,57 +172,52 @@ def cards(tasks: Sequence[NamedAudit]) -> list[Card]:
     return [wrong, helps, _advice(document, row)]
 
 
-def wrong_card(document: AuditDocument, cells: Sequence[CellOfGroup], task: str = "") -> Card:
+def wrong_card(document: doc.AuditDocument, task: str = "") -> Card:
     """Right answers of all and of the worst group, on a task that is named if there are several.
 
     It is called wrong, and is red, only if there is a difference to be read and that is shown.
     """
-    run, worst, level = document.runs[0], cells[0], f"{100 * document.settings.level:g}{SPACE}% CI "
-    gap = typical_gap(run)
+    run, level = document.runs[0], f"{100 * document.settings.level:g}{SPACE}% CI "
+    (name, worst), gap = cells_of(run)[0], typical_gap(run)
+    rate = worst.correct / worst.n
     more = f"Typical gap {in_words(gap, '')}."
     if gap.value is not None:
         differ = in_words(gap, f"{SPACE}points", label=level)
         more = f"Two groups of a class typically differ by {differ}."
         more += "" if gap.low or gap.low is None else " A gap between groups is not shown."
-    all_of, worst_of = of_hundred(run.metrics.accuracy.value), of_hundred(worst.rate)
-    if all_of == worst_of or not is_worse(run, worst):
-        less = "hardly less" if is_worse(run, worst) else "no less"
+    all_of, worst_of = of_hundred(run.metrics.accuracy.value), of_hundred(rate)
+    is_worse = rate < (run.metrics.accuracy.value or 0.0)
+    if all_of == worst_of or not is_worse:
+        less = "hardly less" if is_worse else "no less"
         start = f"{task}: right" if task else "Right"
         return Card("What is seen", f"{start} on {all_of} images, {less} often in any group.", more)
     start = f"Largest typical gap on {task}: right" if task else "Right"
-    text = f"{start} on {all_of} images, but on {worst_of} of {worst.name}."
+    text = f"{start} on {all_of} images, but on {worst_of} of {name}."
     heading, tone = ("What is wrong", "bad") if gap.low else ("What is seen", "")
     return Card(heading, text, more, tone)
 
 
-def is_worse(run: RunFigures, cell: CellOfGroup) -> bool:
-    """Whether a group fares worse than all images."""
-    return cell.rate < (run.metrics.accuracy.value or 0.0)
-
-
-def _advice(document: AuditDocument, row: MethodRow) -> Card:
-    heading = "What to do"
+def _advice(document: doc.AuditDocument, row: MethodRow) -> Card:
+    power, losers = row.comparison.power, _losers(document, row)
     if row.narrows and row.harms:
         text = f"Look for another method before using {row.name}."
-        return Card(heading, text, _losers(document, row))
-    if row.narrows:
+    elif row.narrows:
         made = document.provenance.get("mitigation") or {}
         saved = ": load its file with the lines below" * (made.get("chosen") == row.name)
-        return Card(heading, f"Use {row.name}{saved}. {CONFIRM}", _losers(document, row))
-    if row.helps and not row.harms:
+        text = f"Use {row.name}{saved}. {CONFIRM}"
+    elif row.harms:
+        text = f"Do not use {row.name}: try other methods."
+    elif row.helps:
         text = f"Consider {row.name} for the worst group. {CONFIRM}"
-        return Card(heading, text, _losers(document, row))
-    if row.harms:
-        return Card(heading, f"Do not use {row.name}: try other methods.", _losers(document, row))
-    power = row.comparison.power
-    if power is not None and power.images_needed is not None:
+    elif power is not None and power.images_needed is not None:
         text = f"Compare again on about {count(power.images_needed)} images, or try other methods."
+        losers = ""
     else:
-        text = "Try other methods, or more images."
-    return Card(heading, text, "")
+        text, losers = "Try other methods, or more images.", ""
+    return Card("What to do", text, losers)
 
 
-def _losers(document: AuditDocument, row: MethodRow) -> str:
+def _losers(document: doc.AuditDocument, row: MethodRow) -> str:
     """The groups that are shown to lose, each by itself."""
     lost = [g for g in changed_groups(document, row.comparison) if g.direction < 0]
     if not lost:
@@ -261,7 +233,7 @@ def _losers(document: AuditDocument, row: MethodRow) -> str:
 
 def _cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
     name, document = tasks[0]
-    wrong = wrong_card(document, cells_of(document.runs[0]), name)
+    wrong = wrong_card(document, name)
     methods = methods_on(tasks)
     if not methods:
         return [wrong, Card("What to do", "Try methods on the same images.", "")]
