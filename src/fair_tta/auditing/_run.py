@@ -156,7 +156,9 @@ def figures_of_run(
         warnings=dict(counter.most_common(MOST_WARNINGS)),
         cost=cost,
         provenance=None,
-        harm=tuple(doc.HarmRate(sets, group, Measured.of(share)) for sets, group, share in harm),
+        # msgspec leaves the default out, which in Python 3.10 is one empty tuple of several
+        harm=tuple(doc.HarmRate(sets, group, Measured.of(share)) for sets, group, share in harm)
+        or (),
         perceived=_perceived(columns, how),
         median_confidence=float(np.median(sure)) if sure is not None and len(sure) else None,
     )
@@ -244,7 +246,8 @@ def against(
         },
         changes=_changes(columns, after, np.ones(len(columns.truth), np.bool_), how),
         groups=tuple(_compared_groups(columns, after, how)),
-        harm=tuple(doc.HarmChange(sets, group, Difference.of(by)) for sets, group, by in harm),
+        harm=tuple(doc.HarmChange(sets, group, Difference.of(by)) for sets, group, by in harm)
+        or (),
         perceived=_perceived(columns, how, after),
         corrected=corrected[after - 1] if corrected else None,
         compared=len(corrected) or None,

@@ -70,7 +70,7 @@ def test_with_labels(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert audit.provenance["mitigation"]["python"] in out.stdout
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "logit-balance is chosen: it changes the typical gap by" in page
-    assert "load_adapter(&#39;adapter.safetensors&#39;)" in page
+    assert "adapter.safetensors&#39;)" in page
 
     def no_answer(*_: Any, **__: Any) -> None:
         raise AssertionError("an answer was computed again")
@@ -164,7 +164,7 @@ def test_without_labels(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert examined["adapters"][0]["adapter"]["name"] == "CrossFitted"
     page = (badges / "none" / "examine.html").read_text("utf-8")
     assert "Without labels nothing shows that it helps." in page
-    assert "load_adapter(&#39;adapter.safetensors&#39;)" in page
+    assert "adapter.safetensors&#39;)" in page
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def mitigate_command(
         for one in methods.values():
             usage("--class-shares", one.check_task, classifier.task)
         labelled.log_prompts(classifier)
-        lines, fits = _python(text_features or model, classifier), list[Any]()
+        lines, fits = _python(text_features or model, classifier, out / ADAPTER), list[Any]()
         stored = options.stored_features(context)
 
         def about(chosen: str | None, reason: str) -> dict[str, Any]:
@@ -194,8 +194,8 @@ def _remove_earlier(out: Path, files: tuple[str, ...]) -> None:
             (out / name).unlink(missing_ok=True)
 
 
-def _python(model: str | Path, classifier: FairTPTClassifier) -> str:
-    """The lines that use the method, in the folder of its file; a path is one of text features."""
+def _python(model: str | Path, classifier: FairTPTClassifier, file: Path) -> str:
+    """The lines that use the method of a file; a `model` that is a path is one of text features."""
     task = classifier.task
     sensitive = {attribute: dict(names) for attribute, names in task.sensitive.items()}
     names = dict(task.targets), sensitive, task.templates.sentences["joint"]
@@ -206,6 +206,6 @@ def _python(model: str | Path, classifier: FairTPTClassifier) -> str:
     last = f", scale={task.scale!r}" if read else ""
     return (
         f"from fair_tta import FairTPTClassifier, load_adapter\n{read}"
-        f"method = load_adapter({ADAPTER!r})\n"
+        f"method = load_adapter({str(file)!r})\n"
         f"clf = FairTPTClassifier{of}, {', '.join(map(repr, names))}{last}, adapter=method)"
     )

@@ -202,8 +202,9 @@ def _advice(document: doc.AuditDocument, row: MethodRow) -> Card:
     if row.narrows and row.harms:
         text = f"Look for another method before using {row.name}."
     elif row.narrows:
-        made = document.provenance.get("mitigation") or {}
-        saved = ": load its file with the lines below" * (made.get("chosen") == row.name)
+        made = document.provenance.get("mitigation")
+        is_saved = isinstance(made, dict) and made.get("chosen") == row.name
+        saved = ": load its file with the lines below" * is_saved
         text = f"Use {row.name}{saved}. {CONFIRM}"
     elif row.harms:
         text = f"Do not use {row.name}: try other methods."

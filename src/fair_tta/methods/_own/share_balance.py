@@ -303,6 +303,6 @@ def _read_shares(shares: Any) -> Shares | Literal["labels"] | None:
     if not math.isclose(total, 1, abs_tol=0.02) or any(share < 0 for _, share in found):
         raise FairTTAError(
             "`overall` should be 'labels' or {class: share} with shares from 0 on whose sum is 1 "
-            f"(got {shares!r}; as text 'class=share;class=share')."
+            f"(got {shares!r}; as text 'class=share,class=share')."
         )
     return found
