@@ -21,7 +21,14 @@ from typing_extensions import Self
 from fair_tta._cache import Cache
 from fair_tta._images.batches import ahead, are_files, in_turn
 from fair_tta._images.load import ImageInput, image_bar, is_single_image
-from fair_tta._images.stored import CHUNK, Features, are_stored, stack
+from fair_tta._images.stored import (
+    CHUNK,
+    Features,
+    are_stored,
+    as_stored,
+    read_features,
+    stack,
+)
 from fair_tta._images.views import AugMix
 from fair_tta._images.vision import Vision
 from fair_tta._models import Backend
@@ -39,7 +46,7 @@ from fair_tta.errors import FairTTAError, ImageError, check_count, check_number
 from fair_tta.methods import AssociationCorrection, FairTPT, ZeroShot
 from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, not_finite
 from fair_tta.methods._cross_fit import CrossFitted
-from fair_tta.methods._fitted import compare, read_features
+from fair_tta.methods._fitted import compare
 from fair_tta.methods._predictions import fetch, is_own, to_predictions
 from fair_tta.methods._registry import Adapters, find_adapter
 from fair_tta.prediction import Prediction, facts_table, shortened
@@ -463,8 +470,7 @@ class FairTPTClassifier:
         Raises:
             FairTTAError: features of another shape, or an adapter that needs the images.
         """
-        if isinstance(features, np.ndarray | Tensor) and features.ndim == 2:
-            features = Features(features)
+        features = as_stored(features)
         if isinstance(features, Features):
             return list(self._stream(features, False))
         with self._current.borrow() as task:

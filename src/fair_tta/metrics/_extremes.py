@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -73,30 +73,9 @@ class Rates:
         share: Floats = (self.n.sum(1) @ self.of_group) / self.n.sum()
         return share
 
-    @property
-    def false_alarms(self) -> Floats:
-        """How often images of other classes get an answer: ``[groups, classes, draws]``."""
-        n, dtype = self.n[..., None], self.right.dtype
-        all_of_group = n.sum(1, keepdims=True)
-        others = np.maximum(1, all_of_group - n)
-        given, right = ((part / others).astype(dtype) for part in (all_of_group, n))
-        alarms: Floats = self.answered * given - self.right * right
-        return alarms
 
-
-@dataclass(frozen=True, eq=False)
-class Noise:
-    """What was counted of several runs on the same images, and how uncertain it is.
-
-    Attributes:
-        seen: rates as counted, for each run; one draw.
-        smoothed: rates with the added images, for each run; one draw.
-        draws: Gaussian noise of the smoothed rates, for each run.
-    """
-
-    seen: list[Rates]
-    smoothed: list[Rates]
-    draws: list[Rates]
+Noise: TypeAlias = tuple[tuple[Rates, Rates, Rates], ...]
+"""For each run its rates as counted, with the added images, and Gaussian noise of the latter."""
 
 
 @lru_cache(maxsize=4)
@@ -164,7 +143,7 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
     share = (n / of_group[:, None]).astype(np.float32)
     groups_right = np.einsum("gc,rgcd->rgd", share, right)
     draws = [Rates(*each, n) for each in zip(right, answered, groups_right, strict=True)]
-    return Noise(rates(seen, 0), rates(smoothed, 1), draws)
+    return tuple(zip(rates(seen, 0), rates(smoothed, 1), draws, strict=True))
 
 
 def _units(columns: Columns, runs: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Floats]:
@@ -220,43 +199,17 @@ def shortfall_of_values(rates: Rates) -> list[Floats]:
     return [rates.overall + form for form in lowest_of_values(rates)]
 
 
-def true_positive_gaps(rates: Rates) -> list[Floats]:
-    """All ordered differences between groups; none for a class that has fewer than two."""
-    return _pairs(rates, _true_positive)
-
-
-def false_positive_gaps(rates: Rates) -> list[Floats]:
-    """The same of false positive rates."""
-    return _pairs(rates, _false_positive)
-
-
-def selection_gaps(rates: Rates) -> list[Floats]:
-    """The same of how often answers are given."""
-    return _pairs(rates, _selected)
-
-
-def odds(rates: Rates) -> list[Floats]:
-    """Gaps in true and false positive rate."""
-    return _some(_pairs(rates, _true_positive, _false_positive, distinct=True))
-
-
-def opportunity(rates: Rates) -> list[Floats]:
-    """Gaps in true positive rate."""
-    return _some(_pairs(rates, _true_positive))
-
-
-def parity(rates: Rates) -> list[Floats]:
-    """Gaps in how often each answer is given."""
-    return _some(_pairs(rates, _selected, distinct=True))
-
-
 def _true_positive(rates: Rates) -> tuple[Floats, Mask]:
-    """Rates, and which groups have them."""
+    """Rates ``[groups, classes, draws]``, and which groups have them."""
     return rates.right, rates.n > 0
 
 
 def _false_positive(rates: Rates) -> tuple[Floats, Mask]:
-    return rates.false_alarms, rates.n.sum(1, keepdims=True) > rates.n
+    n, dtype = rates.n[..., None], rates.right.dtype
+    all_of_group = n.sum(1, keepdims=True)
+    others = np.maximum(1, all_of_group - n)
+    given, right = ((part / others).astype(dtype) for part in (all_of_group, n))
+    return rates.answered * given - rates.right * right, rates.n.sum(1, keepdims=True) > rates.n
 
 
 def _selected(rates: Rates) -> tuple[Floats, Mask]:
@@ -264,11 +217,12 @@ def _selected(rates: Rates) -> tuple[Floats, Mask]:
 
 
 def _pairs(
-    rates: Rates, *kinds: Callable[[Rates], tuple[Floats, Mask]], distinct: bool = False
+    kinds: Sequence[Callable[[Rates], tuple[Floats, Mask]]], rates: Rates, distinct: bool = False
 ) -> list[Floats]:
-    """Differences between the groups that have a rate, of each kind; none if one kind has none.
+    """All ordered differences between the groups that have a rate, of each kind, class by class.
 
-    With `distinct` of classes that have gaps of their own: those of two classes are equal.
+    None for a class that lacks two groups of one kind. With `distinct` of classes that have gaps of
+    their own: those of two classes are equal.
     """
     found, every = [], [kind(rates) for kind in kinds]
     classes = rates.n.shape[1]
@@ -282,8 +236,11 @@ def _pairs(
     return found
 
 
-def _some(forms: list[Floats]) -> list[Floats]:
-    return [of_class for of_class in forms if len(of_class)]
+true_positive_gaps: Forms = partial(_pairs, [_true_positive])
+false_positive_gaps: Forms = partial(_pairs, [_false_positive])
+selection_gaps: Forms = partial(_pairs, [_selected])
+odds: Forms = partial(_pairs, [_true_positive, _false_positive], distinct=True)
+parity: Forms = partial(_pairs, [_selected], distinct=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,8 +295,8 @@ def _deviation(z: Floats) -> Floats:
 
 @lru_cache(maxsize=3)  # the first run is compared with all others
 def _forms(noise: Noise, kind: Forms, run: int) -> list[_Forms]:
-    parts = (kind(of[run]) for of in (noise.seen, noise.smoothed, noise.draws))
-    return [_Forms(seen[:, 0], t[:, 0], z) for seen, t, z in zip(*parts, strict=True)]
+    parts = zip(*map(kind, noise[run]), strict=True)
+    return [_Forms(seen[:, 0], t[:, 0], z) for seen, t, z in parts]
 
 
 def _largest(forms: Sequence[Floats]) -> float:
@@ -348,14 +305,15 @@ def _largest(forms: Sequence[Floats]) -> float:
 
 
 class ExtremeChange:
-    """The change of the largest form, mean over classes, from one run to another.
+    """The change of the largest form, mean over classes, from the first of several runs to one.
 
     Attributes:
         value: as counted.
     """
 
-    def __init__(self, kind: Forms, noise: Noise, before: int, after: int) -> None:
-        self._before, self._after = (_forms(noise, kind, run) for run in (before, after))
+    def __init__(self, kind: Forms, noise: Noise, after: int) -> None:
+        every = (_forms(noise, kind, run) for run in (0, after))
+        self._before, self._after = ([form for form in of if len(form.t)] for of in every)
         first, then = ([of.seen for of in forms] for forms in (self._before, self._after))
         self.value = _largest(then) - _largest(first)
 
@@ -363,16 +321,16 @@ class ExtremeChange:
         """Each end fails with this error; the value lies inside."""
         if not self._before:
             return np.nan, np.nan
-        high, _ = _upper_end(self._before, self._after, error)
-        low, _ = _upper_end(self._after, self._before, error)
+        (high, _), (low, _) = self._sides(error)
         return max(-1.0, min(-low, self.value)), min(1.0, max(high, self.value))
 
     def roots(self, error: float) -> list[Floats]:
         """For each end a figure of each draw: the smallest ones are those at which it fails."""
-        if not self._before:
-            return [np.zeros(1), np.zeros(1)]
-        upper = _upper_end(self._before, self._after, error)
-        return [upper[1], _upper_end(self._after, self._before, error)[1]]
+        return [noise for _, noise in self._sides(error)] if self._before else [np.zeros(1)] * 2
+
+    def _sides(self, error: float) -> tuple[tuple[float, Floats], tuple[float, Floats]]:
+        before, after = self._before, self._after
+        return _upper_end(before, after, error), _upper_end(after, before, error)
 
 
 def _upper_end(
@@ -459,7 +417,8 @@ def _run_ends(forms: Sequence[_Forms], error: float) -> Ends:
     the quantile of its noise M. The added images are spread over the classes: all of them draw
     rates in one direction, while the noise of a mean is small.
     """
-    if not forms or not forms[0].t.size:
+    forms = [form for form in forms if len(form.t)]
+    if not forms:
         return np.nan, np.nan
     value, classes = _largest([form.seen for form in forms]), len(forms)
     most = [_top(form, _CHOICE * error / classes)[1] for form in forms]
@@ -477,7 +436,7 @@ class ByDraws:
     sign: int = 1
 
     def __call__(self, columns: Columns, before: int, after: int, level: float) -> Ends:
-        change = ExtremeChange(self.forms, noise_of(columns, (before, after)), 0, 1)
+        change = ExtremeChange(self.forms, noise_of(columns, (before, after)), 1)
         return self._turned(change.ends((1 - level) / 2))
 
     def together(self, columns: Columns, level: float) -> list[Ends]:
@@ -486,7 +445,7 @@ class ByDraws:
         """
         runs = range(len(columns.answers))
         noise = noise_of(columns, tuple(runs))
-        changes = [ExtremeChange(self.forms, noise, 0, i) for i in runs[1:]]
+        changes = [ExtremeChange(self.forms, noise, i) for i in runs[1:]]
         ranks = [_ranks(change.roots((1 - level) / len(changes))) for change in changes]
         found = step_down(
             len(changes),
@@ -512,7 +471,7 @@ def _ranks(roots: list[Floats]) -> Floats:
 
 def _joint_error(ranks: Sequence[Floats], error: float) -> float:
     """The error of each end at which all of them hold together; at least Bonferroni's."""
+    if len(ranks) == 1:
+        return error / 2
     smallest = np.quantile(np.min(ranks, 0), error)
-    return (
-        float(np.clip(smallest, error / 2 / len(ranks), error / 2)) if len(ranks) > 1 else error / 2
-    )
+    return float(np.clip(smallest, error / 2 / len(ranks), error / 2))
