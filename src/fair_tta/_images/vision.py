@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fair_tta._cache import Cache
 from fair_tta._images.draw import render_batch
-from fair_tta._images.load import check_enlarged, load_image, pixel_bytes
+from fair_tta._images.load import check_enlarged, load_image, pixel_digest
 from fair_tta._images.stored import StoredFeature
 from fair_tta._images.views import AugMix, Views, check_arrays, content_generator
 from fair_tta._linalg import unit
@@ -319,12 +319,9 @@ def pixels_at_once(size: Sequence[int], device: torch.device | None = None) -> i
 
 def image_digest(image: Image.Image | StoredFeature) -> str:
     """By which the content of a loaded image, or of a stored feature, is known."""
-    size = "feature" if isinstance(image, StoredFeature) else repr(image.size)
-    digest = blake2b(size.encode(), digest_size=16)
-    parts = [image.tobytes()] if isinstance(image, StoredFeature) else pixel_bytes(image)
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
+    if isinstance(image, StoredFeature):
+        return blake2b(b"feature" + image.tobytes(), digest_size=16).hexdigest()
+    return pixel_digest(image, repr(image.size)).hex()
 
 
 def _fixed(

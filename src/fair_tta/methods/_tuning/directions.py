@@ -155,11 +155,11 @@ class Aggregated:
 
     def aggregate(self, gradients: Tensor) -> Tensor:
         """``[images, terms, numbers] -> [images, numbers]``."""
-        return torch.stack([self._aggregate(one) for one in gradients])
-
-    def _aggregate(self, gradients: Tensor) -> Tensor:
-        getattr(self.aggregator, "reset", lambda: None)()
-        return _shaped(self.aggregator(gradients), gradients.shape[1:], "`aggregator`")
+        found = []
+        for of_image in gradients:
+            getattr(self.aggregator, "reset", lambda: None)()
+            found.append(_shaped(self.aggregator(of_image), of_image.shape[1:], "`aggregator`"))
+        return torch.stack(found)
 
     def wants(self, terms: int) -> list[bool]:
         return [True] * terms
