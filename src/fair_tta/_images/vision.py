@@ -248,26 +248,22 @@ class Vision:
         return list(unit(torch.cat(parts)).reshape(len(images), views.n, -1))
 
     def _bulk(self, images: list[Image.Image], views: Views, spec: PixelSpec) -> Tensor:
-        """Views as arrays at the model's own size: ``[images, views, 3, height, width]``."""
+        """Images and views at the model's own size: ``[images, views, 3, height, width]``."""
         backend: Any = self.backend
+        first: Tensor = backend.preprocess(images).unsqueeze(1)
         if isinstance(views, AugMix) and views.render.uses_tensors(backend.device):
-            return self._as_tensors(images, views, spec)
+            if views.n == 1:
+                return first
+            # made where the model is: images go there, not their views
+            recipes = [views.draw(i, spec.size, content_generator(i, self.seed)) for i in images]
+            levels = render_batch(images, spec.size, recipes, backend.device)
+            return torch.cat([first.to(levels), spec.normalise(levels)], 1)
         pixels = torch.empty(len(images), views.n, 3, *spec.size, device="cpu")
-        pixels[:, 0] = backend.preprocess(images)
+        pixels[:, :1] = first
         for image, own in zip(images, pixels, strict=True):
             arrays = self._arrays(image, views, spec.size)
             spec.normalise(torch.from_numpy(arrays).movedim(-1, -3), out=own[1:])
         return pixels
-
-    def _as_tensors(self, images: list[Image.Image], views: AugMix, spec: PixelSpec) -> Tensor:
-        """The same, made where the model is: images go there, not their views."""
-        backend: Any = self.backend
-        first: Tensor = backend.preprocess(images).to(backend.device).unsqueeze(1)
-        if views.n == 1:
-            return first
-        recipes = [views.draw(i, spec.size, content_generator(i, self.seed)) for i in images]
-        levels = render_batch(images, spec.size, recipes, backend.device)
-        return torch.cat([first.float(), spec.normalise(levels)], 1)
 
     def _as_images(self, image: Image.Image, views: Views | CustomViews) -> list[Image.Image]:
         """Views as images, each for the model's own preprocessing."""

@@ -45,7 +45,13 @@ def read_labels(
         raise FairTTAError(
             f"`sensitive_labels` should be {{attribute: labels}} for {list(sensitive)} (got {got})."
         )
-    return {name: _places(name, labels[name], list(sensitive[name])) for name in sensitive}
+    values = {name: _places(name, labels[name], list(sensitive[name])) for name in sensitive}
+    counts = {name: len(places) for name, places in values.items()}
+    if len(set(counts.values())) > 1:
+        raise FairTTAError(
+            f"`sensitive_labels` should be as many of each attribute (got {counts})."
+        )
+    return values
 
 
 def _places(attribute: str, labels: Any, names: list[str]) -> Tensor:
@@ -88,11 +94,9 @@ class EncodesImages(Protocol):
     @property
     def task(self) -> Task:
         """The text side."""
-        ...
 
     def encode(self, images: Any, *, with_views: bool = ...) -> Tensor:
         """Unit features ``[images, views, dim]``."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,11 +25,9 @@ class PromptLoss(Hashable, Protocol):
     @property
     def prompts(self) -> PromptSet:
         """All prompts of the loss."""
-        ...
 
     def loss(self, task: Task, views: Tensor, features: Tensor) -> Tensor:
         """The loss of each image, see `Term.loss`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,6 @@ class Loss(Hashable, Protocol):
 
     def objective(self, task: Task) -> Objective:
         """The terms for this task."""
-        ...
 
 
 def objective_of(loss: Loss, task: Task) -> Objective:
