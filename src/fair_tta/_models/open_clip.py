@@ -16,8 +16,7 @@ from torch.func import functional_call
 from fair_tta._models.borrow import CallModule, check_present, exponential, untouched
 from fair_tta._models.protocol import Tokens
 from fair_tta._models.stored import no_scale
-from fair_tta._models.text_tower import PROBE, TextTower, check_length
-from fair_tta._models.vision_tower import VisionTower
+from fair_tta._models.towers import PROBE, TextTower, VisionTower, check_length
 from fair_tta.errors import ModelError
 
 

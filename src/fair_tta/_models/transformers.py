@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from fair_tta._models.borrow import check_present, exponential, untouched
 from fair_tta._models.protocol import Tokens
 from fair_tta._models.stored import no_scale
-from fair_tta._models.text_tower import PROBE, TextCall, TextTower, check_length
-from fair_tta._models.vision_tower import VisionTower
+from fair_tta._models.towers import PROBE, TextCall, TextTower, VisionTower, check_length
 from fair_tta.errors import ModelError
 
 _NO_LIMIT = 512  # for text towers and tokenizers that name no longest sentence
