@@ -97,22 +97,9 @@ class TargetLoss:
 
 
 @dataclass(frozen=True)
-class SLoss:
-    """``(l(Y), -l(S))``: the sensitive prompts stand for themselves.
-
-    Args:
-        joint: take several attributes as one, with all combinations of their values; otherwise
-            each has an entropy of its own.
-        separate: make each attribute's entropy a term of its own, which the direction weighs;
-            otherwise they are averaged in one term.
-    """
-
+class _SensitiveLoss:
     joint: bool = False
     separate: bool = False
-
-    def objective(self, task: Task) -> Objective:
-        sets = list((task.product if self.joint else task).sensitive_prompts.values())
-        return Objective((_target(task), *self._terms(sets, 1)))
 
     def _joint_prompts(self, task: Task) -> list[PromptSet]:
         task = task.product if self.joint else task
@@ -127,7 +114,23 @@ class SLoss:
 
 
 @dataclass(frozen=True)
-class TSLoss(SLoss):
+class SLoss(_SensitiveLoss):
+    """``(l(Y), -l(S))``: the sensitive prompts stand for themselves.
+
+    Args:
+        joint: take several attributes as one, with all combinations of their values; otherwise
+            each has an entropy of its own.
+        separate: make each attribute's entropy a term of its own, which the direction weighs;
+            otherwise they are averaged in one term.
+    """
+
+    def objective(self, task: Task) -> Objective:
+        sets = list((task.product if self.joint else task).sensitive_prompts.values())
+        return Objective((_target(task), *self._terms(sets, 1)))
+
+
+@dataclass(frozen=True)
+class TSLoss(_SensitiveLoss):
     """``(l(Y), -mean_y l(S | y))``: the sensitive prompts name the target too.
 
     Args:
@@ -141,7 +144,7 @@ class TSLoss(SLoss):
 
 
 @dataclass(frozen=True)
-class SuperTSLoss(SLoss):
+class SuperTSLoss(_SensitiveLoss):
     """``(mean_y l(Y; t_y), -mean_y l(S | y; t_y))``: each target y has a context t_y of its own.
 
     The paper does not say how to predict then; here each target is scored with its own context.
