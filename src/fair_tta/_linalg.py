@@ -23,13 +23,13 @@ def wide(x: Tensor) -> Tensor:
     return x.cpu().double()  # some devices have no float64
 
 
-def length_and_direction(x: Tensor, dims: int = 1) -> tuple[Tensor, Tensor]:
-    """Lengths over all but the first `dims` dimensions, and x divided by them.
+def length_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Lengths over all but the first dimension, and x divided by them.
 
     Both are on the CPU in float64: zeros where the length is 0 and NaN where it is not finite.
     """
     x = wide(x)
-    flat = x.flatten(dims)
+    flat = x.flatten(1)
     largest = flat.abs().amax(-1, keepdim=True)
     scaled = flat / torch.where(largest == 0, 1.0, largest)
     length = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)

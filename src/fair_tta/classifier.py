@@ -21,7 +21,14 @@ from typing_extensions import Self
 from fair_tta._cache import Cache
 from fair_tta._images.batches import ahead, are_files, in_turn
 from fair_tta._images.load import ImageInput, image_bar, is_single_image
-from fair_tta._images.stored import CHUNK, Features, are_stored, stack
+from fair_tta._images.stored import (
+    CHUNK,
+    Features,
+    are_stored,
+    as_stored,
+    read_features,
+    stack,
+)
 from fair_tta._images.views import AugMix
 from fair_tta._images.vision import Vision
 from fair_tta._models import Backend
@@ -39,7 +46,7 @@ from fair_tta.errors import FairTTAError, ImageError, check_count, check_number
 from fair_tta.methods import AssociationCorrection, FairTPT, ZeroShot
 from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, not_finite
 from fair_tta.methods._cross_fit import CrossFitted
-from fair_tta.methods._fitted import compare, read_features
+from fair_tta.methods._fitted import compare
 from fair_tta.methods._predictions import fetch, is_own, to_predictions
 from fair_tta.methods._registry import Adapters, find_adapter
 from fair_tta.prediction import Prediction, facts_table, shortened
@@ -222,27 +229,6 @@ class FairTPTClassifier:
         """Labels of the sensitive values, by attribute."""
         return {attribute: tuple(names) for attribute, names in self.task.sensitive.items()}
 
-    def __repr__(self) -> str:
-        values = [f"{a!r}: ({shortened(map(repr, v))})" for a, v in self.sensitive.items()]
-        targets = shortened(map(repr, self.targets))
-        return (
-            f"FairTPTClassifier({self.backend.name!r}, targets=[{targets}], "
-            f"sensitive={{{', '.join(values)}}}, adapter={self.adapter!r})"
-        )
-
-    def _repr_html_(self) -> str:
-        """For notebooks: the model, what it is asked, and the method."""
-        sentences = self.task.templates.sentences
-        facts = {
-            "model": self.backend.name,
-            "targets": shortened(self.targets),
-            **{f"sensitive: {a}": shortened(names) for a, names in self.sensitive.items()},
-            **{f"prompt: {name}": str(text) for name, text in sentences.items() if text},
-            "adapter": repr(self.adapter),
-            "views": repr(self.vision.views),
-        }
-        return facts_table(facts)
-
     # A path is a sequence of strings too, and a sequence an iterable: the first that fits counts.
     @overload
     def predict(  # type: ignore[overload-overlap]
@@ -284,6 +270,94 @@ class FairTPTClassifier:
         is_batch = isinstance(images, Sequence | np.ndarray | Tensor)
         return list(stream) if is_batch else stream
 
+    def _stream(self, images: Iterable[Any], progress: bool, skip: bool = False) -> Iterator[Any]:
+        """Predictions, and with `skip` None for images that cannot be read."""
+        batches = ahead if are_files(images) else in_turn
+        size = max(self.batch_size, CHUNK) if isinstance(images, Features) else self.batch_size
+        compare(images, self.task)
+        place, start = 0, perf_counter()
+        with image_bar(images, progress) as bar:
+            for batch in batches(images, self._load_or_error if skip else self.vision.load, size):
+                failed = [im if isinstance(im, ImageError) else None for im in batch.images]
+                answers = self._predict_batch(
+                    [im for im in batch.images if not isinstance(im, ImageError)]
+                )
+                batch.images.clear()  # room for others
+                batch.settle()
+                bar.update(len(failed))
+                if answers:
+                    self._log_cost(images, (perf_counter() - start) / len(answers))
+                found = iter(answers)
+                for error in failed:
+                    if error is not None:
+                        warnings.warn(f"image {place}: {error}", stacklevel=3)
+                    yield None if error is not None else next(found)
+                    place += 1
+                if batch.error is not None:
+                    raise batch.error
+
+    def _load_or_error(self, image: Any) -> Any:
+        try:
+            return self.vision.load(image)
+        except ImageError as error:
+            return error
+
+    def _log_cost(self, images: Iterable[Any], seconds: float) -> None:
+        """Once, if there are many images, each with many views; `seconds` an image took."""
+        views = self.vision.count or "several"
+        if self._has_logged_cost or views == 1 or not self.adapter.needs.views:
+            return
+        if isinstance(images, Sized) and len(images) > _MANY:
+            self._has_logged_cost = True
+            logging.getLogger(__name__).info(
+                f"{type(self.adapter).__name__} encodes {views} views of each image: "
+                f"{seconds:.2g} s per image, {len(images) * seconds / 60:.2g} minutes for "
+                f"{len(images)}. A method with one view encodes one: "
+                "with_adapter('association-correction')."
+            )
+
+    def _predict_batch(self, images: Sequence[Any]) -> list[Prediction]:
+        """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
+        if not images:
+            return []
+        needs = self.adapter.needs
+        with self._current.borrow(alone=needs.prompt_gradient or needs.pixels) as task:
+            features = self._encode(task, images, needs.views and not needs.pixels)
+            return self._from_features(task, features, images)
+
+    def _encode(self, task: Task, images: Sequence[Any], with_views: bool) -> Tensor:
+        if not are_stored(images):
+            return self.vision.features(images, with_views)
+        if with_views or self.adapter.needs.pixels:
+            raise FairTTAError(
+                "stored features have neither pixels nor further views (`with_views`): choose a "
+                "method that works on features, such as with_adapter('association-correction')."
+            )
+        return stack(images, task.target_features)
+
+    def _from_features(
+        self, task: Task, features: Tensor, images: Sequence[Image] = ()
+    ) -> list[Prediction]:
+        adapter = self.adapter
+        if isinstance(adapter, CrossFitted) and images:
+            answers: dict[int, Prediction] = {}
+            for fit, places in adapter.folds(images):
+                some = [images[place] for place in places]
+                found = self.with_adapter(fit)._from_features(task, features[places], some)
+                answers.update(zip(places, found, strict=True))
+            return [answers[place] for place in range(len(images))]
+        adapted = zero_shot = ZeroShot().adapt(task, features)
+        try:
+            if isinstance(adapter, PixelAdapter) and images:
+                adapted = adapter.adapt_pixels(task, self.vision, images)
+            elif adapter != ZeroShot():
+                adapted = adapter.adapt(task, features)
+        except Exception:
+            if not zero_shot.probabilities.isfinite().all():  # which explains it
+                raise not_finite(task) from None
+            raise
+        return to_predictions(task, zero_shot, adapted, adapter)
+
     def predict_proba(self, images: Any, *, progress: bool = False) -> npt.NDArray[np.float64]:
         """Probabilities in the order of `targets`: ``[targets]``, or ``[images, targets]``.
 
@@ -304,6 +378,88 @@ class FairTPTClassifier:
         stream = self._stream(checked_images(images), progress)
         rows = [list(p.probabilities.values()) for p in stream]
         return np.array(rows, dtype=np.float64).reshape(-1, len(self.targets))
+
+    def _probabilities(self, features: Features) -> npt.NDArray[np.float64]:
+        """What `_predict_batch` finds, ``[images, targets]``, by the shortest way there is."""
+        adapter = self.adapter
+        with self._current.borrow(alone=adapter.needs.prompt_gradient) as task:
+            if is_own(adapter) and not isinstance(adapter, CrossFitted):
+                encoded = self._encode(task, features, adapter.needs.views)
+                found = adapter.adapt(task, encoded).probabilities
+                if bool(found.isfinite().all()):
+                    return fetch({0: found})[0].numpy()
+            answers = self._predict_batch(features)
+            return np.array([list(answer.probabilities.values()) for answer in answers])
+
+    def encode(
+        self, images: Sequence[ImageInput], *, with_views: bool = True, views: bool | None = None
+    ) -> Tensor:
+        """Unit features of images and their views: ``[images, views, dim]``; view 0 is the image.
+
+        They do not depend on the adapter: keep them to try further settings with
+        `predict_encoded` without another pass through the vision tower.
+
+        Args:
+            images: a list of images. Of none there are features ``[0, views, dim]``, with 1 for
+                `views` if only your function knows how many it makes.
+            with_views: False for the images alone.
+            views: the former name of `with_views`; deprecated.
+        """
+        if views is not None:
+            warnings.warn("`views` is now `with_views`.", DeprecationWarning, stacklevel=2)
+            with_views = views
+        if is_single_image(images):
+            raise ImageError("`images` should be a list of images (got one): encode([image]).")
+        parts = []
+        for batch in in_turn(checked_images(images), self.vision.load, sys.maxsize):
+            if batch.error is not None:
+                raise batch.error.__cause__ or batch.error
+            with self._current.borrow() as task:
+                parts.append(self._encode(task, batch.images, with_views))
+        if parts:
+            return torch.cat(parts)
+        with self._current.borrow() as task:
+            count = self.vision.count if with_views else 1
+            return task.target_features.new_empty(0, count or 1, task.target_features.shape[1])
+
+    def predict_encoded(self, features: Any, *, images: Sequence[Image] = ()) -> list[Prediction]:
+        """Predictions from features, as `predict` makes them.
+
+        Args:
+            features: those of `encode`, ``[images, views, dim]``, or stored ones, ``[images,
+                dim]``, of numpy or torch, and of any length: only where they point to counts.
+                ``predict_proba(Features(array))`` gives an array instead.
+            images: that they are of; only a cross-fitted method looks at them.
+
+        Raises:
+            FairTTAError: features of another shape, or an adapter that needs the images.
+        """
+        features = as_stored(features)
+        if isinstance(features, Features):
+            return list(self._stream(features, False))
+        with self._current.borrow() as task:
+            unit = read_features(features, task.target_features)
+            return self._from_features(task, unit, images) if len(unit) else []
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write the method as an ONNX file: features of images in, probabilities out.
+
+        The prompts, and what the method has learnt, are inside. ``features`` are ``[images, dim]``
+        in float32, of any length; ``probabilities`` are ``[images, targets]``, those of
+        `predict_encoded` to 1e-5, which is checked. Labels are in its metadata as ``targets``.
+        Needs the extra ``onnx``.
+
+        Args:
+            path: the file.
+
+        Raises:
+            FairTTAError: the method needs more than one feature of an image, or an operator that
+                ONNX does not have; the file at `path` stays as it was.
+        """
+        from fair_tta._onnx import export_head
+
+        with self._current.borrow() as task:
+            export_head(self.adapter, task, path)
 
     def audit(
         self,
@@ -364,176 +520,26 @@ class FairTPTClassifier:
         more: Any = {"class_shares": class_shares, "use_labels": use_labels, "clusters": clusters}
         return mitigate_classifier(self, images, labels, sensitive, **more, progress=progress)
 
-    def _stream(self, images: Iterable[Any], progress: bool, skip: bool = False) -> Iterator[Any]:
-        """Predictions, and with `skip` None for images that cannot be read."""
-        batches = ahead if are_files(images) else in_turn
-        size = max(self.batch_size, CHUNK) if isinstance(images, Features) else self.batch_size
-        compare(images, self.task)
-        place, start = 0, perf_counter()
-        with image_bar(images, progress) as bar:
-            for batch in batches(images, self._load_or_error if skip else self.vision.load, size):
-                failed = [im if isinstance(im, ImageError) else None for im in batch.images]
-                readable = [im for im in batch.images if not isinstance(im, ImageError)]
-                answers = self._predict_batch(readable)
-                readable.clear()
-                batch.images.clear()  # room for others
-                batch.settle()
-                bar.update(len(failed))
-                if answers:
-                    self._log_cost(images, (perf_counter() - start) / len(answers))
-                found = iter(answers)
-                for error in failed:
-                    if error is not None:
-                        warnings.warn(f"image {place}: {error}", stacklevel=3)
-                    yield None if error is not None else next(found)
-                    place += 1
-                if batch.error is not None:
-                    raise batch.error
+    def __repr__(self) -> str:
+        values = [f"{a!r}: ({shortened(map(repr, v))})" for a, v in self.sensitive.items()]
+        targets = shortened(map(repr, self.targets))
+        return (
+            f"FairTPTClassifier({self.backend.name!r}, targets=[{targets}], "
+            f"sensitive={{{', '.join(values)}}}, adapter={self.adapter!r})"
+        )
 
-    def _load_or_error(self, image: Any) -> Any:
-        try:
-            return self.vision.load(image)
-        except ImageError as error:
-            return error
-
-    def _log_cost(self, images: Iterable[Any], seconds: float) -> None:
-        """Once, if there are many images, each with many views; `seconds` an image took."""
-        views = self.vision.count or "several"
-        if self._has_logged_cost or views == 1 or not self.adapter.needs.views:
-            return
-        if isinstance(images, Sized) and len(images) > _MANY:
-            self._has_logged_cost = True
-            logging.getLogger(__name__).info(
-                f"{type(self.adapter).__name__} encodes {views} views of each image: "
-                f"{seconds:.2g} s per image, {len(images) * seconds / 60:.2g} minutes for "
-                f"{len(images)}. A method with one view encodes one: "
-                "with_adapter('association-correction')."
-            )
-
-    def encode(
-        self, images: Sequence[ImageInput], *, with_views: bool = True, views: bool | None = None
-    ) -> Tensor:
-        """Unit features of images and their views: ``[images, views, dim]``; view 0 is the image.
-
-        They do not depend on the adapter: keep them to try further settings with
-        `predict_encoded` without another pass through the vision tower.
-
-        Args:
-            images: a list of images. Of none there are features ``[0, views, dim]``, with 1 for
-                `views` if only your function knows how many it makes.
-            with_views: False for the images alone.
-            views: the former name of `with_views`; deprecated.
-        """
-        if views is not None:
-            warnings.warn("`views` is now `with_views`.", DeprecationWarning, stacklevel=2)
-            with_views = views
-        if is_single_image(images):
-            raise ImageError("`images` should be a list of images (got one): encode([image]).")
-        parts = []
-        for batch in in_turn(checked_images(images), self.vision.load, sys.maxsize):
-            if batch.error is not None:
-                raise batch.error.__cause__ or batch.error
-            with self._current.borrow() as task:
-                parts.append(self._encode(task, batch.images, with_views))
-        if parts:
-            return torch.cat(parts)
-        with self._current.borrow() as task:
-            count = self.vision.count if with_views else 1
-            return task.target_features.new_empty(0, count or 1, task.target_features.shape[1])
-
-    def _encode(self, task: Task, images: Sequence[Any], with_views: bool) -> Tensor:
-        if not are_stored(images):
-            return self.vision.features(images, with_views)
-        if with_views or self.adapter.needs.pixels:
-            raise FairTTAError(
-                "stored features have neither pixels nor further views (`with_views`): choose a "
-                "method that works on features, such as with_adapter('association-correction')."
-            )
-        return stack(images, task.target_features)
-
-    def predict_encoded(self, features: Any, *, images: Sequence[Image] = ()) -> list[Prediction]:
-        """Predictions from features, as `predict` makes them.
-
-        Args:
-            features: those of `encode`, ``[images, views, dim]``, or stored ones, ``[images,
-                dim]``, of numpy or torch, and of any length: only where they point to counts.
-                ``predict_proba(Features(array))`` gives an array instead.
-            images: that they are of; only a cross-fitted method looks at them.
-
-        Raises:
-            FairTTAError: features of another shape, or an adapter that needs the images.
-        """
-        if isinstance(features, np.ndarray | Tensor) and features.ndim == 2:
-            features = Features(features)
-        if isinstance(features, Features):
-            return list(self._stream(features, False))
-        with self._current.borrow() as task:
-            unit = read_features(features, task.target_features)
-            return self._from_features(task, unit, images) if len(unit) else []
-
-    def export(self, path: str | os.PathLike[str]) -> None:
-        """Write the method as an ONNX file: features of images in, probabilities out.
-
-        The prompts, and what the method has learnt, are inside. ``features`` are ``[images, dim]``
-        in float32, of any length; ``probabilities`` are ``[images, targets]``, those of
-        `predict_encoded` to 1e-5, which is checked. Labels are in its metadata as ``targets``.
-        Needs the extra ``onnx``.
-
-        Args:
-            path: the file.
-
-        Raises:
-            FairTTAError: the method needs more than one feature of an image, or an operator that
-                ONNX does not have; the file at `path` stays as it was.
-        """
-        from fair_tta._onnx import export_head
-
-        with self._current.borrow() as task:
-            export_head(self.adapter, task, path)
-
-    def _predict_batch(self, images: Sequence[Any]) -> list[Prediction]:
-        """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
-        if not images:
-            return []
-        needs = self.adapter.needs
-        with self._current.borrow(alone=needs.prompt_gradient or needs.pixels) as task:
-            features = self._encode(task, images, needs.views and not needs.pixels)
-            return self._from_features(task, features, images)
-
-    def _probabilities(self, features: Features) -> npt.NDArray[np.float64]:
-        """What `_predict_batch` finds, ``[images, targets]``, by the shortest way there is."""
-        adapter = self.adapter
-        with self._current.borrow(alone=adapter.needs.prompt_gradient) as task:
-            if is_own(adapter) and not isinstance(adapter, CrossFitted):
-                encoded = self._encode(task, features, adapter.needs.views)
-                found = adapter.adapt(task, encoded).probabilities
-                if bool(found.isfinite().all()):
-                    return fetch({0: found})[0].numpy()
-            answers = self._predict_batch(features)
-            return np.array([list(answer.probabilities.values()) for answer in answers])
-
-    def _from_features(
-        self, task: Task, features: Tensor, images: Sequence[Image] = ()
-    ) -> list[Prediction]:
-        adapter = self.adapter
-        if isinstance(adapter, CrossFitted) and images:
-            answers: dict[int, Prediction] = {}
-            for fit, places in adapter.folds(images):
-                some = [images[place] for place in places]
-                found = self.with_adapter(fit)._from_features(task, features[places], some)
-                answers.update(zip(places, found, strict=True))
-            return [answers[place] for place in range(len(images))]
-        adapted = zero_shot = ZeroShot().adapt(task, features)
-        try:
-            if isinstance(adapter, PixelAdapter) and images:
-                adapted = adapter.adapt_pixels(task, self.vision, images)
-            elif adapter != ZeroShot():
-                adapted = adapter.adapt(task, features)
-        except Exception:
-            if not zero_shot.probabilities.isfinite().all():  # which explains it
-                raise not_finite(task) from None
-            raise
-        return to_predictions(task, zero_shot, adapted, adapter)
+    def _repr_html_(self) -> str:
+        """For notebooks: the model, what it is asked, and the method."""
+        sentences = self.task.templates.sentences
+        facts = {
+            "model": self.backend.name,
+            "targets": shortened(self.targets),
+            **{f"sensitive: {a}": shortened(names) for a, names in self.sensitive.items()},
+            **{f"prompt: {name}": str(text) for name, text in sentences.items() if text},
+            "adapter": repr(self.adapter),
+            "views": repr(self.vision.views),
+        }
+        return facts_table(facts)
 
 
 def checked_images(images: Any) -> Iterable[Any]:

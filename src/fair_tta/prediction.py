@@ -96,11 +96,11 @@ class Prediction:
 _FEW = 5  # names that a repr shows, if there are more than twice as many
 
 
-def shortened(names: Iterable[str], most: int = _FEW) -> str:
+def shortened(names: Iterable[str]) -> str:
     """Names with commas, or the first few of many and how many more there are."""
     every = list(names)
-    if len(every) > 2 * most:
-        every[most:] = [f"... {len(every) - most} more"]
+    if len(every) > 2 * _FEW:
+        every[_FEW:] = [f"... {len(every) - _FEW} more"]
     return ", ".join(every)
 
 

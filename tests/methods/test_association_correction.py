@@ -15,7 +15,7 @@ from random_task import Drawn, drawn, softmax, unrelated
 from torch import Tensor
 
 from fair_tta import AssociationCorrection, FairTTAError, ZeroShot
-from fair_tta.methods._base import contained_share
+from fair_tta.methods._own.view_control import contained_share
 
 
 def by_formula(case: Drawn, strength: float) -> npt.NDArray[np.float64]:

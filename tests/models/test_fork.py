@@ -49,7 +49,7 @@ def in_child(ask: Callable[[], bool]) -> bool:
 
 def is_lost(model: nn.Module) -> bool:
     try:
-        with locks.lock_of(model):
+        with locks._users_of(model).lock:
             return False
     except ModelError as error:
         return "`model` (Linear)" in str(error) and "load it again" in str(error)
@@ -61,7 +61,7 @@ def test_a_model_that_another_thread_used_is_lost_to_the_child_and_no_other() ->
     started, stop = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with locks.lock_of(busy):
+        with locks._users_of(busy).lock:
             started.set()
             stop.wait()
 
@@ -70,7 +70,7 @@ def test_a_model_that_another_thread_used_is_lost_to_the_child_and_no_other() ->
     started.wait()
     try:
         assert not is_lost(free)
-        with locks.lock_of(own):  # by the thread that forks
+        with locks._users_of(own).lock:  # by the thread that forks
             found = [in_child(partial(is_lost, model)) for model in (busy, free, own)]
     finally:
         stop.set()

@@ -52,6 +52,7 @@ def test_of_open_clip(pool: str) -> None:
     backend = OpenClipBackend(*families_open_clip.build(config))
     visual = backend.model.visual
     pixels = backend.preprocess([picture(0), picture(1)])
+    assert pixels is not None
     found = backend.encode_patches(pixels)
     hidden = tokens_of(visual.transformer, lambda: backend.encode_pixels(pixels))
     expected = project(hidden, visual.ln_post, visual.proj)

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from fair_tta import AugMix, FairTPTClassifier
 from fair_tta._models import OpenClipBackend, Tokens, TransformersBackend
 from fair_tta._models.prefix_sharing import Tree
-from fair_tta._models.text_tower import TextTower
+from fair_tta._models.towers import TextTower
 from fair_tta._prompts.context import concatenate
 from fair_tta._prompts.task import Task
 

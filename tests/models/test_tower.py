@@ -23,7 +23,7 @@ from fair_tta import (
 )
 from fair_tta._models import Tokens, TransformersBackend
 from fair_tta._models import borrow as guard
-from fair_tta._models.text_tower import TextTower
+from fair_tta._models.towers import TextTower
 from fair_tta._prompts.task import Task
 from fair_tta.extend import Adapter, Needs, Outcome
 

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from fair_tta import PromptError, Templates
 from fair_tta._models import Tokens
-from fair_tta._models.text_tower import check_length
+from fair_tta._models.towers import check_length
 from fair_tta._prompts.context import PromptSet, SharedContext
 from fair_tta._prompts.templates import Prompt, parse_names
 

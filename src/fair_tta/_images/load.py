@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Mapping, Sized
+from hashlib import blake2b
 from typing import IO, Any, TypeAlias, cast
 
 import numpy as np
@@ -349,10 +350,12 @@ def image_bar(images: Any, progress: bool) -> Any:
     return tqdm(total=total, unit="image", disable=not progress)
 
 
-def pixel_bytes(image: Image.Image) -> Iterator[bytes]:
-    """`tobytes`, a few million pixels at a time: it needs twice the memory of its result."""
+def pixel_digest(image: Image.Image, start: str) -> bytes:
+    """Of a text and the pixels; `tobytes` needs twice the memory of its result, so part by part."""
+    digest = blake2b(start.encode(), digest_size=16)
     rows = max(1, _PIXELS_AT_ONCE // image.width)
     for top in range(0, image.height, rows):
         is_all = rows >= image.height
         part = image if is_all else image.crop((0, top, image.width, min(top + rows, image.height)))
-        yield part.tobytes()
+        digest.update(part.tobytes())
+    return digest.digest()

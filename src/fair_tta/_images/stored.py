@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, overload
 
@@ -148,6 +148,39 @@ def stack(features: Sequence[Any], like: Tensor) -> Tensor:
         raise FairTTAError("`features` should all have the same dimension.")
     rows = torch.stack([_tensor(one.values) for one in features])
     return _unit(rows, [one.row for one in features], like)
+
+
+def as_stored(features: Any) -> Any:
+    """An array ``[n, dim]`` as `Features`; all else stays."""
+    is_array = isinstance(features, np.ndarray | Tensor)
+    return Features(features) if is_array and features.ndim == 2 else features
+
+
+def feature_batches(features: Any) -> Iterable[Any]:
+    """Batches for `read_features`: chunks of stored ones, batches as they are, or all as one."""
+    features = as_stored(features)
+    if isinstance(features, Features):
+        return features.chunks()
+    many = isinstance(features, Iterable) and not isinstance(features, np.ndarray | Tensor)
+    return features if many else [features]
+
+
+def read_features(features: Any, like: Tensor) -> Tensor:
+    """Unit features ``[images, views, dim]`` with the dtype and on the device of `like`.
+
+    `features` are `Features`, or an array ``[images, views, dim]`` with at least one view.
+    """
+    features = as_stored(features)
+    if isinstance(features, Features):
+        return features.unit(like)
+    shape = list(features.shape) if isinstance(features, np.ndarray | Tensor) else None
+    dim = like.shape[-1]
+    if shape is None or shape[2:] != [dim] or shape[1] == 0:
+        raise FairTTAError(
+            f"`features` should be [images, {dim}], or what `encode` returns, [images, views, "
+            f"{dim}] (got {shape or type(features).__name__})."
+        )
+    return of_length_one(_tensor(features).to(like))
 
 
 def are_stored(images: Sequence[Any]) -> bool:

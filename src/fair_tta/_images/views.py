@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,7 +14,7 @@ from PIL import Image
 from fair_tta._images import augment
 from fair_tta._images.augment import Pixels
 from fair_tta._images.draw import Recipe, Renderer, render, rgb
-from fair_tta._images.load import pixel_bytes
+from fair_tta._images.load import pixel_digest
 from fair_tta.errors import FairTTAError, check_count, check_number
 
 _AREA = (0.08, 1.0)  # of a crop, as a part of the image's
@@ -144,10 +143,8 @@ class AugMix:
 
 def content_generator(image: Image.Image, seed: int, use: str = "") -> np.random.Generator:
     """A generator that depends on the seed, on the size and pixels of the image, and on its use."""
-    digest = blake2b(f"{use}{seed} {image.width} {image.height} ".encode(), digest_size=16)
-    for part in pixel_bytes(rgb(image)):
-        digest.update(part)
-    return np.random.default_rng(int.from_bytes(digest.digest(), "big"))
+    digest = pixel_digest(rgb(image), f"{use}{seed} {image.width} {image.height} ")
+    return np.random.default_rng(int.from_bytes(digest, "big"))
 
 
 def _crops(

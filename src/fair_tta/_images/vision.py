@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fair_tta._cache import Cache
 from fair_tta._images.draw import render_batch
-from fair_tta._images.load import check_enlarged, load_image, pixel_bytes
+from fair_tta._images.load import check_enlarged, load_image, pixel_digest
 from fair_tta._images.stored import StoredFeature
 from fair_tta._images.views import AugMix, Views, check_arrays, content_generator
 from fair_tta._linalg import unit
@@ -248,26 +248,22 @@ class Vision:
         return list(unit(torch.cat(parts)).reshape(len(images), views.n, -1))
 
     def _bulk(self, images: list[Image.Image], views: Views, spec: PixelSpec) -> Tensor:
-        """Views as arrays at the model's own size: ``[images, views, 3, height, width]``."""
+        """Images and views at the model's own size: ``[images, views, 3, height, width]``."""
         backend: Any = self.backend
+        first: Tensor = backend.preprocess(images).unsqueeze(1)
         if isinstance(views, AugMix) and views.render.uses_tensors(backend.device):
-            return self._as_tensors(images, views, spec)
+            if views.n == 1:
+                return first
+            # made where the model is: images go there, not their views
+            recipes = [views.draw(i, spec.size, content_generator(i, self.seed)) for i in images]
+            levels = render_batch(images, spec.size, recipes, backend.device)
+            return torch.cat([first.to(levels), spec.normalise(levels)], 1)
         pixels = torch.empty(len(images), views.n, 3, *spec.size, device="cpu")
-        pixels[:, 0] = backend.preprocess(images)
+        pixels[:, :1] = first
         for image, own in zip(images, pixels, strict=True):
             arrays = self._arrays(image, views, spec.size)
             spec.normalise(torch.from_numpy(arrays).movedim(-1, -3), out=own[1:])
         return pixels
-
-    def _as_tensors(self, images: list[Image.Image], views: AugMix, spec: PixelSpec) -> Tensor:
-        """The same, made where the model is: images go there, not their views."""
-        backend: Any = self.backend
-        first: Tensor = backend.preprocess(images).to(backend.device).unsqueeze(1)
-        if views.n == 1:
-            return first
-        recipes = [views.draw(i, spec.size, content_generator(i, self.seed)) for i in images]
-        levels = render_batch(images, spec.size, recipes, backend.device)
-        return torch.cat([first.float(), spec.normalise(levels)], 1)
 
     def _as_images(self, image: Image.Image, views: Views | CustomViews) -> list[Image.Image]:
         """Views as images, each for the model's own preprocessing."""
@@ -319,12 +315,9 @@ def pixels_at_once(size: Sequence[int], device: torch.device | None = None) -> i
 
 def image_digest(image: Image.Image | StoredFeature) -> str:
     """By which the content of a loaded image, or of a stored feature, is known."""
-    size = "feature" if isinstance(image, StoredFeature) else repr(image.size)
-    digest = blake2b(size.encode(), digest_size=16)
-    parts = [image.tobytes()] if isinstance(image, StoredFeature) else pixel_bytes(image)
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
+    if isinstance(image, StoredFeature):
+        return blake2b(b"feature" + image.tobytes(), digest_size=16).hexdigest()
+    return pixel_digest(image, repr(image.size)).hex()
 
 
 def _fixed(

@@ -66,11 +66,6 @@ def _users_of(module: nn.Module) -> _Users:
     return _users.setdefault(module, _Users()) if users is None else users
 
 
-def lock_of(module: nn.Module) -> Any:
-    """The lock of a model, which a thread may take again."""
-    return _users_of(module).lock
-
-
 def _after_fork() -> None:
     """The child has no other threads, so what they were changing stays half way through a call."""
     global _moment

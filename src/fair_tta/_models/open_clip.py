@@ -10,25 +10,17 @@ from typing import Any, cast
 
 import torch
 from PIL.Image import Image
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 
-from fair_tta._models.borrow import (
-    CallModule,
-    check_present,
-    explained,
-    exponential,
-    image_twin,
-    untouched,
-)
-from fair_tta._models.patches import PatchTower
+from fair_tta._models.borrow import CallModule, check_present, exponential, untouched
 from fair_tta._models.protocol import Tokens
 from fair_tta._models.stored import no_scale
-from fair_tta._models.text_tower import PROBE, TextTower, check_length
+from fair_tta._models.towers import PROBE, TextTower, VisionTower, check_length
 from fair_tta.errors import ModelError
 
 
-class OpenClipBackend(TextTower, PatchTower):
+class OpenClipBackend(TextTower, VisionTower):
     """An open_clip model (`encode_image`, `encode_text`) with its own transform and tokenizer.
 
     A text tower alone, such as ``model.text``, will do for stored features.
@@ -43,7 +35,6 @@ class OpenClipBackend(TextTower, PatchTower):
         check_present(model)
         self.model: Any = model
         self.sees_images = hasattr(model, "encode_image")
-        self._image_call: Callable[[Tensor], Tensor] = partial(_image, model)
         self.image_processor = preprocess
         self.tokenizer = tokenizer
         self._takes_length = "context_length" in inspect.signature(tokenizer).parameters
@@ -79,24 +70,14 @@ class OpenClipBackend(TextTower, PatchTower):
             no_scale(self.name)
         return exponential(log_scale.detach(), self.name)
 
-    def encode_images(self, images: Sequence[Image]) -> Tensor:
-        """Features from the model's own preprocessing and vision tower."""
-        return self.encode_pixels(self.preprocess(images))
-
-    def preprocess(self, images: Sequence[Image]) -> Tensor:
-        """Pixels ``[images, 3, height, width]`` as the model wants them."""
+    def _inputs(self, images: Sequence[Image]) -> dict[str, Tensor]:
         with untouched():
-            return torch.stack([self.image_processor(image) for image in images])
+            return {"pixel_values": torch.stack([self.image_processor(one) for one in images])}
 
-    def encode_pixels(self, pixels: Tensor) -> Tensor:
-        """Features of preprocessed pixels."""
-        tower = f"the vision tower of {self.name}"
-        with untouched(self.model, alone=False), torch.no_grad(), explained(self.model, tower):
-            return self._image_call(pixels.to(self.device, self.dtype))
-
-    def image_tower(self) -> nn.Module:
-        """The vision tower with modules of its own, pixels to features."""
-        return image_twin(self.model, _image)
+    @staticmethod
+    def _features(model: Any, inputs: dict[str, Tensor]) -> Tensor:
+        features: Tensor = model.encode_image(inputs["pixel_values"], normalize=False)
+        return features
 
     def _project_tokens(self, pixels: Tensor) -> Tensor | None:
         visual = copy.copy(self.model.visual)  # whose modules are the model's
@@ -105,12 +86,6 @@ class OpenClipBackend(TextTower, PatchTower):
         visual.pool_type, visual.output_tokens = "none", False
         tokens: Tensor = visual(pixels)
         return tokens
-
-    def with_compiled_vision(self) -> OpenClipBackend:
-        """The same with a compiled vision tower; the model itself stays as it is."""
-        other, call = copy.copy(self), self._image_call
-        other._image_call = torch.compile(lambda pixels: call(pixels))
-        return other
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """Whole sentences at the model's full length."""
@@ -141,11 +116,6 @@ class OpenClipBackend(TextTower, PatchTower):
             for room in (length, 8 * length)
         )
         return length + real - kept
-
-
-def _image(model: Any, pixels: Tensor) -> Tensor:
-    features: Tensor = model.encode_image(pixels, normalize=False)
-    return features
 
 
 def _own_text(model: Any, ids: Tensor) -> Tensor:

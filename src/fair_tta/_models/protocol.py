@@ -43,45 +43,36 @@ class Backend(Protocol):
     @property
     def name(self) -> str:
         """What to call the model in messages."""
-        ...
 
     @property
     def device(self) -> torch.device:
         """Where features come out and where tokens are expected."""
-        ...
 
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of token embeddings."""
-        ...
 
     @property
     def scale(self) -> float:
         """Inverse temperature: logits are ``scale * cosine``."""
-        ...
 
     def encode_images(self, images: Sequence[Image]) -> Tensor:
         """Preprocess RGB images as the model wants them and encode them: ``[images, dim]``."""
-        ...
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """Tokenise whole sentences. Raises `PromptError` if one is too long for the model."""
-        ...
 
     def embed_tokens(self, ids: Tensor) -> Tensor:
         """Token embeddings, before positions are added: ``[..., length] -> [..., length, width]``.
 
         Raises `TowerError` if the text tower does not let embeddings be replaced.
         """
-        ...
 
     def encode_text(self, tokens: Tokens) -> Tensor:
         """The model's own text features: ``[prompts, dim]``."""
-        ...
 
     def encode_prompts(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
         """Text features when `embeddings` stand in for those of `tokens.ids`: ``[prompts, dim]``.
 
         Differentiable in `embeddings`, which has the shape ``[prompts, length, width]``.
         """
-        ...

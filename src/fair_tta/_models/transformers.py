@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -12,23 +11,16 @@ import torch
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from fair_tta._models.borrow import (
-    check_present,
-    explained,
-    exponential,
-    image_twin,
-    untouched,
-)
-from fair_tta._models.patches import PatchTower
+from fair_tta._models.borrow import check_present, exponential, untouched
 from fair_tta._models.protocol import Tokens
-from fair_tta._models.stored import no_images, no_scale
-from fair_tta._models.text_tower import PROBE, TextCall, TextTower, check_length
+from fair_tta._models.stored import no_scale
+from fair_tta._models.towers import PROBE, TextCall, TextTower, VisionTower, check_length
 from fair_tta.errors import ModelError
 
 _NO_LIMIT = 512  # for text towers and tokenizers that name no longest sentence
 
 
-class TransformersBackend(TextTower, PatchTower):
+class TransformersBackend(TextTower, VisionTower):
     """A transformers dual encoder with its image processor and tokenizer.
 
     It has `get_text_features` and `get_image_features`, or is BLIP's retrieval model, of which the
@@ -41,8 +33,7 @@ class TransformersBackend(TextTower, PatchTower):
             model = model.clip  # CLIPSegForImageSegmentation carries its CLIP along
         check_present(model)
         self.model: Any = model
-        self._image_call: Callable[[dict[str, Tensor]], Tensor]
-        text_call, self._image_call = _calls(model)
+        text_call = _text_call(model)
         self.sees_images = not is_text_tower(model)
         self.image_processor = image_processor
         # slow processors of transformers 4 take an image that is 3 pixels high for 3 channels
@@ -82,27 +73,14 @@ class TransformersBackend(TextTower, PatchTower):
         temperature = getattr(self.model, "temperature", None)
         return 1.0 if temperature is None else 1.0 / float(temperature.detach())
 
-    def encode_images(self, images: Sequence[Image]) -> Tensor:
-        """Features from the model's own image processor and vision tower."""
-        return self._image_features(self._preprocess(images))
-
-    def preprocess(self, images: Sequence[Image]) -> Tensor | None:
-        """Pixels ``[images, 3, height, width]`` as the model wants them.
-
-        None if it wants something else, as SigLIP 2 does, which takes patches of any number.
-        """
-        inputs = self._preprocess(images)
-        pixels = inputs["pixel_values"]
-        return pixels if len(inputs) == 1 and pixels.ndim == 4 else None
-
-    def encode_pixels(self, pixels: Tensor) -> Tensor:
-        """Features of preprocessed pixels."""
-        return self._image_features({"pixel_values": pixels})
-
-    def image_tower(self) -> nn.Module:
-        """The vision tower with modules of its own, pixels to features."""
-        call = _calls(self.model)[1].func
-        return image_twin(self.model, lambda model, pixels: call(model, {"pixel_values": pixels}))
+    @staticmethod
+    def _features(model: Any, inputs: dict[str, Tensor]) -> Tensor:
+        if _is_blip(model):
+            features: Tensor = model.vision_proj(
+                model.vision_model(**inputs).last_hidden_state[:, 0]
+            )
+            return features
+        return _pooled(model.get_image_features(**inputs))
 
     def _project_tokens(self, pixels: Tensor) -> Tensor | None:
         vision = getattr(self.model, "vision_model", None)
@@ -115,7 +93,7 @@ class TransformersBackend(TextTower, PatchTower):
         tokens: Tensor = project(norm(vision(pixel_values=pixels).last_hidden_state))
         return tokens
 
-    def _preprocess(self, images: Sequence[Image]) -> dict[str, Tensor]:
+    def _inputs(self, images: Sequence[Image]) -> dict[str, Tensor]:
         with untouched():
             inputs = self.image_processor(
                 images=list(images), return_tensors="pt", **self._image_options
@@ -125,22 +103,6 @@ class TransformersBackend(TextTower, PatchTower):
             for key, value in inputs.items()
             if key == "pixel_values" or key in self._image_arguments
         }
-
-    def _image_features(self, inputs: dict[str, Tensor]) -> Tensor:
-        inputs = {
-            key: value.to(self.device, self.dtype if value.is_floating_point() else None)
-            for key, value in inputs.items()
-        }
-        tower = f"the vision tower of {self.name}"
-        with untouched(self.model, alone=False), torch.no_grad(), explained(self.model, tower):
-            return self._image_call(inputs)
-
-    def with_compiled_vision(self) -> TransformersBackend:
-        """The same with a compiled vision tower; the model itself stays as it is."""
-        other, call = copy.copy(self), self._image_call
-        compiled: Any = torch.compile(lambda **inputs: call(inputs))
-        other._image_call = lambda inputs: compiled(**inputs)
-        return other
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """Whole sentences, padded to the model's full length on the tokenizer's side."""
@@ -164,19 +126,22 @@ class TransformersBackend(TextTower, PatchTower):
         return Tokens(ids.to(self.device), mask.to(self.device))
 
 
-def _calls(model: Any) -> tuple[TextCall, partial[Tensor]]:
-    """The model's own text and image features."""
-    if all(hasattr(model, name) for name in ("text_encoder", "text_proj", "vision_proj")):
-        return partial(_blip_text, model), partial(_blip_image, model)
+def _text_call(model: Any) -> TextCall:
+    """The model's own text features."""
+    if _is_blip(model):
+        return partial(_blip_text, model)
     if is_text_tower(model):
-        refuse: Any = no_images
-        return partial(_tower_text, model), partial(refuse)
+        return partial(_tower_text, model)
     if not all(hasattr(model, name) for name in ("get_text_features", "get_image_features")):
         raise ModelError(
             f"`model` should be a dual encoder of images and text; {type(model).__name__} "
             "does not have both `get_image_features` and `get_text_features`."
         )
-    return partial(_text, model), partial(_image, model)
+    return partial(_text, model)
+
+
+def _is_blip(model: Any) -> bool:
+    return all(hasattr(model, name) for name in ("text_encoder", "text_proj", "vision_proj"))
 
 
 def is_text_tower(model: Any) -> bool:
@@ -201,18 +166,9 @@ def _tower_text(model: Any, ids: Tensor, mask: Tensor | None) -> Tensor:
     return _pooled(getattr(output, "text_embeds", output))
 
 
-def _image(model: Any, inputs: dict[str, Tensor]) -> Tensor:
-    return _pooled(model.get_image_features(**inputs))
-
-
 def _blip_text(model: Any, ids: Tensor, mask: Tensor) -> Tensor:
     hidden = model.text_encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state
     features: Tensor = model.text_proj(hidden[:, 0])
-    return features
-
-
-def _blip_image(model: Any, inputs: dict[str, Tensor]) -> Tensor:
-    features: Tensor = model.vision_proj(model.vision_model(**inputs).last_hidden_state[:, 0])
     return features
 
 

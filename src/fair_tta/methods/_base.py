@@ -9,12 +9,10 @@ from dataclasses import astuple, dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, ClassVar
 
-import torch
 from PIL.Image import Image
 from torch import Tensor
 
 from fair_tta._images.vision import Vision
-from fair_tta._linalg import centred
 from fair_tta._models.stored import sees_images
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, ModelError, PromptError, TowerError, check_number
@@ -169,20 +167,6 @@ def softmax(logits: Tensor) -> Tensor:
 def probabilities(task: Task, features: Tensor, texts: Tensor) -> Tensor:
     """Probabilities of view 0: ``[images, views, dim], [(images,) k, dim] -> [images, k]``."""
     return softmax(task.logits(features[:, :1], texts))
-
-
-def perceived_direction(task: Task, image: Tensor, values: Tensor) -> Tensor:
-    """``d = sum_s p_s (z_s - mean z)``, the prompts of the attribute values that are perceived.
-
-    ``[images, 1, dim], [(images,) values, dim] -> [images, 1, dim]``
-    """
-    return task.logits(image, values).softmax(-1) @ centred(values, -2)
-
-
-def contained_share(image: Tensor, direction: Tensor) -> Tensor:
-    """How much of a direction an image contains, from 0 to 1: ``[images, 1, 1]``."""
-    length = direction.square().sum(-1, keepdim=True).clamp(min=torch.finfo(image.dtype).tiny)
-    return ((image * direction).sum(-1, keepdim=True) / length).clamp(0, 1)
 
 
 def check_from_zero(method: Adapter, *names: str) -> None:

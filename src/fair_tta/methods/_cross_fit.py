@@ -58,14 +58,11 @@ class CrossFitted(Adapter):
     @property
     def note(self) -> str:
         """What a report says of it."""
+        labels = "and their class labels" if self.fits.class_labels else "without labels"
         return (
-            f"cross-fitted on these {self.fits.images} images {self._labels}; each is answered by "
-            f"one of {FOLDS} fits, which has not seen it."
+            f"cross-fitted on these {self.fits.images} images {labels}; each is answered by one of "
+            f"{FOLDS} fits, which has not seen it."
         )
-
-    @property
-    def _labels(self) -> str:
-        return "and their class labels" if self.fits.class_labels else "without labels"
 
     def folds(self, images: Sequence[Image]) -> Iterator[tuple[Adapter, list[int]]]:
         """The fits, each with the places of the images that it answers."""

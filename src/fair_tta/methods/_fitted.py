@@ -16,14 +16,12 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
 from fair_tta._images.load import image_bar, is_single_image
-from fair_tta._images.stored import Features
-from fair_tta._linalg import of_length_one
+from fair_tta._images.stored import Features, feature_batches, read_features
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, ImageError, ModelError, SmallReferenceWarning
 from fair_tta.methods._base import Adapter, Chained, Needs, check_sensitive, not_finite
@@ -70,15 +68,6 @@ def _places(attribute: str, labels: Any, names: list[str]) -> Tensor:
     return torch.tensor([names.index(name) for name in given], device="cpu")
 
 
-def _check_count(values: Mapping[str, Tensor], images: int) -> None:
-    for name, places in values.items():
-        if len(places) != images:
-            raise FairTTAError(
-                f"`sensitive_labels` should have one of {name!r} for each of {images} images (got "
-                f"{len(places)})."
-            )
-
-
 def read_classes(labels: ClassLabels | None, names: Iterable[str]) -> tuple[dict[int, int], int]:
     """``{place of an image: place of its class}``, and the least number of images."""
     if labels is None:
@@ -105,11 +94,9 @@ class EncodesImages(Protocol):
     @property
     def task(self) -> Task:
         """The text side."""
-        ...
 
     def encode(self, images: Any, *, with_views: bool = ...) -> Tensor:
         """Unit features ``[images, views, dim]``."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,35 +136,6 @@ def encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[
         for part in images.chunks() if is_stored else parts:
             yield part if is_stored else classifier.encode(part, with_views=False)
             bar.update(len(part))
-
-
-def _as_batches(features: Any) -> Iterable[Any]:
-    if isinstance(features, np.ndarray | Tensor) and features.ndim == 2:
-        features = Features(features)
-    if isinstance(features, Features):
-        return features.chunks()
-    many = isinstance(features, Iterable) and not isinstance(features, np.ndarray | Tensor)
-    return features if many else [features]
-
-
-def read_features(features: Any, like: Tensor) -> Tensor:
-    """Unit features ``[images, views, dim]`` with the dtype and on the device of `like`.
-
-    `features` are `Features`, or an array ``[images, views, dim]`` with at least one view.
-    """
-    if isinstance(features, np.ndarray | Tensor) and features.ndim == 2:
-        features = Features(features)
-    if isinstance(features, Features):
-        return features.unit(like)
-    shape = list(features.shape) if isinstance(features, np.ndarray | Tensor) else None
-    dim = like.shape[-1]
-    if shape is None or shape[2:] != [dim] or shape[1] == 0:
-        raise FairTTAError(
-            f"`features` should be [images, {dim}], or what `encode` returns, [images, views, "
-            f"{dim}] (got {shape or type(features).__name__})."
-        )
-    tensor = features if isinstance(features, Tensor) else torch.from_numpy(np.array(features))
-    return of_length_one(tensor.detach().to(like))
 
 
 def gather_batches(batches: Iterable[ReferenceBatch]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -269,37 +227,43 @@ class FittedMethod(Adapter):
     def _fit(
         self,
         classifier: EncodesImages,
-        encoded: Iterable[Tensor],
+        encoded: Iterable[Any],
+        images: Iterable[Any] | None,
         labels: SensitiveLabels | None = None,
-        expected: int | None = None,
         class_labels: ClassLabels | None = None,
     ) -> Self:
+        """`images` are those that are encoded meanwhile: labels are counted before the first is."""
         name = type(self).__name__
         if not isinstance(classifier, EncodesImages):
             raise FairTTAError(
                 f"`classifier` should be a FairTPTClassifier (got a {type(classifier).__name__})."
             )
         classifier.encode([], with_views=False)  # makes it notice that its weights have changed
-        task, images = classifier.task, 0
+        task, count = classifier.task, 0
         like = task.target_features.cpu().double()
         check_sensitive(self, task)
         values = read_labels(labels, task.sensitive) if self.needs.labels else {}
         classes, labelled = read_classes(class_labels, task.targets)
+        is_list = class_labels is not None and not isinstance(class_labels, Mapping)
 
-        def check_classes(images: int) -> None:
-            is_list = class_labels is not None and not isinstance(class_labels, Mapping)
+        def check_counts(images: int) -> None:
+            for attribute, places in values.items():
+                if len(places) != images:
+                    raise FairTTAError(
+                        f"`sensitive_labels` should have one of {attribute!r} for each of {images} "
+                        f"images (got {len(places)})."
+                    )
             if labelled > images or (is_list and labelled < images):
                 raise FairTTAError(
                     f"`labels` should be as many as images, {images} (got {labelled}), with None "
                     "where a class is not known, or {place of an image: class}."
                 )
 
-        if expected is not None:
-            _check_count(values, expected)
-            check_classes(expected)
+        if isinstance(images, Sized):
+            check_counts(len(images))
 
         def batches() -> Iterator[ReferenceBatch]:
-            nonlocal images
+            nonlocal count
             for features in encoded:
                 if classifier.task is not task:
                     raise ModelError(
@@ -308,15 +272,14 @@ class FittedMethod(Adapter):
                 v = read_features(features, like)[:, 0]
                 if not bool(v.isfinite().all()):
                     raise not_finite(task)
-                here = {key: places[images : images + len(v)] for key, places in values.items()}
-                own = [classes.get(i, -1) for i in range(images, images + len(v))]
-                images += len(v)
+                here = {key: places[count : count + len(v)] for key, places in values.items()}
+                own = [classes.get(i, -1) for i in range(count, count + len(v))]
+                count += len(v)
                 if any(len(places) < len(v) for places in here.values()):
-                    _check_count(values, images)
+                    check_counts(count)
                 yield ReferenceBatch(v, here, torch.tensor(own, device="cpu"))
-            _check_count(values, images)
-            check_classes(images)
-            if not images:
+            check_counts(count)
+            if not count:
                 raise FairTTAError(
                     f"`images` should be reference images, {self.enough} or more (got none)."
                 )
@@ -327,15 +290,15 @@ class FittedMethod(Adapter):
                 f"what {name} has learnt is not finite; if {task.backend.name} runs in half "
                 "precision, try float32."
             )
-        if images < self.enough:
+        if count < self.enough:
             warnings.warn(
-                f"{name} was fitted on {images} images; with fewer than {self.enough} what it has "
+                f"{name} was fitted on {count} images; with fewer than {self.enough} what it has "
                 "learnt is uncertain.",
                 SmallReferenceWarning,
                 stacklevel=3,
             )
         settings = {key: getattr(self, key) for key in self.learnt_with}
-        reference = Reference(name, images, TaskIdentity.of(task), learnt, settings)
+        reference = Reference(name, count, TaskIdentity.of(task), learnt, settings)
         every: Any = self
         fitted: Self = replace(every, reference=reference)
         return fitted
@@ -355,14 +318,14 @@ class FitsImages(FittedMethod):
                 shares in which they will be met. Read `batch_size` at a time, and not kept.
             progress: show a progress bar.
         """
-        return self._fit(classifier, encoded(classifier, images, progress))
+        return self._fit(classifier, encoded(classifier, images, progress), images)
 
     def fit_encoded(self, classifier: EncodesImages, features: Any) -> Self:
         """`fit` from features, ``[images, dim]`` or ``[images, views, dim]``, or such batches.
 
         They are stored ones, or those of `FairTPTClassifier.encode`; of views the first counts.
         """
-        return self._fit(classifier, _as_batches(features))
+        return self._fit(classifier, feature_batches(features), None)
 
 
 class FitsLabelledImages(FittedMethod):
@@ -387,9 +350,8 @@ class FitsLabelledImages(FittedMethod):
                 names}``; each value has to have an image.
             progress: show a progress bar.
         """
-        expected = len(images) if isinstance(images, Sized) else None
         features = encoded(classifier, images, progress)
-        return self._fit(classifier, features, sensitive_labels, expected)
+        return self._fit(classifier, features, images, sensitive_labels)
 
     def fit_encoded(
         self, classifier: EncodesImages, features: Any, sensitive_labels: SensitiveLabels
@@ -398,7 +360,7 @@ class FitsLabelledImages(FittedMethod):
 
         They are stored ones, or those of `FairTPTClassifier.encode`; of views the first counts.
         """
-        return self._fit(classifier, _as_batches(features), sensitive_labels)
+        return self._fit(classifier, feature_batches(features), None, sensitive_labels)
 
 
 class FitsClassLabels(FittedMethod):
@@ -425,9 +387,8 @@ class FitsClassLabels(FittedMethod):
                 class}``.
             progress: show a progress bar.
         """
-        expected = len(images) if isinstance(images, Sized) else None
         features = encoded(classifier, images, progress)
-        return self._fit(classifier, features, expected=expected, class_labels=labels)
+        return self._fit(classifier, features, images, class_labels=labels)
 
     def fit_encoded(
         self, classifier: EncodesImages, features: Any, labels: ClassLabels | None = None
@@ -436,7 +397,7 @@ class FitsClassLabels(FittedMethod):
 
         They are stored ones, or those of `FairTPTClassifier.encode`; of views the first counts.
         """
-        return self._fit(classifier, _as_batches(features), class_labels=labels)
+        return self._fit(classifier, feature_batches(features), None, class_labels=labels)
 
 
 def fit_parts(

@@ -56,10 +56,8 @@ def to_predictions(
             _check_probabilities(adapter, name, p[finite])
     changed = {name: p.where(finite[:, None], before[name]) for name, p in changed.items()}
     after = before | changed
-    moved, margin = (
-        distance(before[_TARGET], after[_TARGET]).tolist(),
-        flip_margin(before[_TARGET]).tolist(),
-    )
+    moved = distance(before[_TARGET], after[_TARGET]).tolist()
+    margin = flip_margin(before[_TARGET]).tolist()
     labels = [list(task.targets)[index] for index in after[_TARGET].argmax(1).tolist()]
     named_before, entropies_before = _named(names, before), _entropies(before)
     named = named_before | _named(names, changed)

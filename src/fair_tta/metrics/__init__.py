@@ -28,12 +28,11 @@ from fair_tta.metrics._groups import (
     equalized_odds_difference,
     group_accuracy,
     group_rates,
-    harm_rate,
-    harm_rate_change,
     paired_difference,
     typical_gap,
     worst_group_accuracy,
 )
+from fair_tta.metrics._harm import harm_rate, harm_rate_change
 from fair_tta.metrics._intervals import (
     clopper_pearson,
     images_for_change,

@@ -131,7 +131,7 @@ def resampled_change(
     answers. Quantiles of the resampled differences, so for smooth functions of rates only.
     """
     groups, classes = len(columns.groups), len(columns.targets)
-    cell = columns.group * classes + columns.truth  # of a class in a group
+    cell = columns.cell
     present = np.repeat(np.unique(cell), classes - 1)
     right = present % classes
     wrong = (right + np.tile(np.arange(1, classes), len(np.unique(cell)))) % classes

@@ -19,256 +19,87 @@ with q the quantile at the error, b_j the deviation of B_j and a_j that of A_j, 
 ratio. The lower end is the upper one with the runs exchanged. Of a mean over classes the quantile
 of the mean noise is taken off, for those j_1 .. j_C that make the end largest.
 
-Noise is that of rates of all groups in all runs together. Each class of each group is a cell;
-images are taken as drawn within cells. To each cell one image that turns from right to wrong and
-one that turns from wrong to right are added, the first run being on one side and all others on the
-other: so the change of one rate has the interval of Bonett and Price (2012), and the difference of
-two cells that of Agresti and Caffo (2000). Noise is Gaussian with the covariance of the smoothed
-cells: each image has a random weight, the same in all runs. Images of one cluster, such as a
-person, share a weight, whichever cells they are in.
-
-Simulated by `make coverage`.
+Noise is that of `fair_tta.metrics._noise`. Simulated by `make coverage`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, TypeAlias
+from functools import cached_property, lru_cache, partial
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import ndtri
 
-from fair_tta.metrics._columns import Columns, Floats, Ints, Mask
+from fair_tta.metrics._columns import Columns, Floats, Mask
 from fair_tta.metrics._estimate import direction
 from fair_tta.metrics._intervals import Ends, step_down
+from fair_tta.metrics._noise import DRAWS, CellRates, Noise, noise_of
 
-DRAWS = 1000  # and as many mirrored
 _CHOICE = 0.1  # of the error, for which form was the largest
 _WEIGHTS = 0.85, 1.25  # of the bound against the largest one, beside that against itself
-_AT_ONCE = 20_000_000  # weights
-_DISCRETE = 2  # images: rates of few vary in steps, so noise of one run is wider by 2 / n
 
-
-@dataclass(frozen=True, eq=False)
-class Rates:
-    """Rates that are linear in the shares of answers of each cell; 0 where there are no images.
-
-    Attributes:
-        right: accuracy of each class in each group, ``[groups, classes, draws]``.
-        answered: how often each answer is given in each group, ``[groups, classes, draws]``.
-        of_group: accuracy of each group, ``[groups, draws]``.
-        n: images of each class in each group, ``[groups, classes]``.
-    """
-
-    right: Floats
-    answered: Floats
-    of_group: Floats
-    n: Floats
-
-    @property
-    def overall(self) -> Floats:
-        """Accuracy: ``[draws]``."""
-        share: Floats = (self.n.sum(1) @ self.of_group) / self.n.sum()
-        return share
-
-    @property
-    def false_alarms(self) -> Floats:
-        """How often images of other classes get an answer: ``[groups, classes, draws]``."""
-        n, dtype = self.n[..., None], self.right.dtype
-        all_of_group = n.sum(1, keepdims=True)
-        others = np.maximum(1, all_of_group - n)
-        given, right = ((part / others).astype(dtype) for part in (all_of_group, n))
-        alarms: Floats = self.answered * given - self.right * right
-        return alarms
-
-
-@dataclass(frozen=True, eq=False)
-class Noise:
-    """What was counted of several runs on the same images, and how uncertain it is.
-
-    Attributes:
-        seen: rates as counted, for each run; one draw.
-        smoothed: rates with the added images, for each run; one draw.
-        draws: Gaussian noise of the smoothed rates, for each run.
-    """
-
-    seen: list[Rates]
-    smoothed: list[Rates]
-    draws: list[Rates]
-
-
-@lru_cache(maxsize=4)
-def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
-    """Count runs of these columns; the first is the one that the others are compared with."""
-    groups, classes = len(columns.groups), len(columns.targets)
-    cell, unit, answers, weight = _units(columns, runs)
-    units = int(unit.max()) + 1
-    of_cluster = 1.0 if columns.clusters is None else len(columns.truth) / units  # images
-    starts = np.searchsorted(cell, np.arange(groups * classes + 1))
-    some = np.flatnonzero(np.diff(starts))
-    n = np.zeros((groups, classes))
-    shape = (groups, classes, len(runs), classes)
-    seen, smoothed = np.zeros(shape), np.zeros(shape)
-    parts = []
-    for k, place in enumerate(some):
-        g, c = divmod(int(place), classes)
-        rows = slice(starts[place], starts[place + 1])
-        one_hot = np.eye(classes)[answers[:, rows].T]
-        counts = weight[rows] ** 2
-        size = counts.sum()
-        is_right = np.eye(classes)[c]
-        wrong = (1 - is_right) / max(1, classes - 1)
-        rest = len(runs) - 1
-        added = np.array([[is_right, *[wrong] * rest], [wrong, *[is_right] * rest]])
-        total = np.tensordot(counts, one_hot, 1)
-        n[g, c], seen[g, c] = size, total / size
-        smoothed[g, c] = (total + added.sum(0)) / (size + 2)
-        residuals = np.concatenate([one_hot * weight[rows, None, None], added])
-        residuals -= np.concatenate([weight[rows], [1, 1]])[:, None, None] * smoothed[g, c]
-        if columns.clusters is not None:
-            residuals *= np.sqrt(units / max(1, units - 1))
-        if not rest:
-            residuals *= 1 + _DISCRETE * of_cluster / size
-        flat = (residuals / (size + 2)).reshape(len(residuals), -1).astype(np.float32)
-        members: Any = rows if columns.clusters is None else unit[rows]  # views are faster
-        parts.append(
-            (g, c, (members, flat[:-2]), (slice(units + 2 * k, units + 2 * k + 2), flat[-2:]))
-        )
-    width = units + 2 * len(some)
-    right: Any = np.zeros((len(runs), groups, classes, 2 * DRAWS), np.float32)  # for speed
-    answered = np.zeros_like(right)
-    of_group = np.maximum(1, n.sum(1))
-    generator = np.random.default_rng(0)
-    block = max(1, _AT_ONCE // width)
-    for first in range(0, DRAWS, block):
-        weights = generator.standard_normal((min(block, DRAWS - first), width), np.float32).T
-        here = slice(first, first + weights.shape[1])
-        for g, c, *pairs in parts:
-            z = sum(flat.T @ weights[members] for members, flat in pairs)
-            z = z.reshape(len(runs), classes, -1)
-            right[:, g, c, here] = z[:, c]
-            answered[:, g, :, here] += z * np.float32(n[g, c] / of_group[g])
-    for array in (right, answered):
-        array[..., DRAWS:] = -array[..., :DRAWS]
-
-    def rates(shares: Floats, added: int) -> list[Rates]:
-        own = np.einsum("gcrc->rgc", shares)
-        given = np.einsum("gc,gcra->rga", n, shares) / of_group[:, None]
-        hits = np.einsum("gc,gcrc->rg", n, seen)
-        groups = (hits + added) / (of_group + 2 * added)  # cells would be smoothed too often
-        own, given, groups = (part[..., None] for part in (own, given, groups))
-        return [Rates(*each, n) for each in zip(own, given, groups, strict=True)]
-
-    share = (n / of_group[:, None]).astype(np.float32)
-    groups_right = np.einsum("gc,rgcd->rgd", share, right)
-    draws = [Rates(*each, n) for each in zip(right, answered, groups_right, strict=True)]
-    return Noise(rates(seen, 0), rates(smoothed, 1), draws)
-
-
-def _units(columns: Columns, runs: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Floats]:
-    """Cell, unit, answers and weight of each row of what is drawn, cell by cell.
-
-    Independent images with the same answers in all runs are one row, so that the order of images
-    does not matter and many images cost no more than few.
-    """
-    answers = np.stack([columns.answers[run] for run in runs])
-    cell = columns.cell
-    if columns.clusters is not None:
-        order = np.argsort(cell, kind="stable")
-        return cell[order], columns.clusters[order], answers[:, order], np.ones(len(cell))
-    code = cell
-    for given in answers:
-        _, code = np.unique(code * len(columns.targets) + given, return_inverse=True)
-    _, first = np.unique(code, return_index=True)
-    counts = np.bincount(code, columns.times)
-    return cell[first], np.arange(len(first)), answers[:, first], np.sqrt(counts)
-
-
-Forms: TypeAlias = Callable[[Rates], list[Floats]]
+Forms: TypeAlias = Callable[[CellRates], list[Floats]]
 """The linear forms of which the largest counts, for each class: ``[forms, draws]``."""
 
 
-def overall(rates: Rates) -> list[Floats]:
+def overall(rates: CellRates) -> list[Floats]:
     """Accuracy: of one form the interval is that of the form."""
     return [rates.overall[None]]
 
 
-def balanced(rates: Rates) -> list[Floats]:
+def balanced(rates: CellRates) -> list[Floats]:
     """Balanced accuracy."""
     return [rates.right[rates.n > 0].mean(0, keepdims=True)]
 
 
-def lowest(rates: Rates) -> list[Floats]:
+def lowest(rates: CellRates) -> list[Floats]:
     """Worst-group accuracy, the sign turned."""
     return [-rates.right[rates.n > 0]]
 
 
-def lowest_of_values(rates: Rates) -> list[Floats]:
+def lowest_of_values(rates: CellRates) -> list[Floats]:
     """The same over groups of one sensitive value."""
     return [-rates.of_group[rates.n.sum(1) > 0]]
 
 
-def shortfall(rates: Rates) -> list[Floats]:
+def shortfall(rates: CellRates) -> list[Floats]:
     """Accuracy minus worst-group accuracy."""
     return [rates.overall + form for form in lowest(rates)]
 
 
-def shortfall_of_values(rates: Rates) -> list[Floats]:
+def shortfall_of_values(rates: CellRates) -> list[Floats]:
     """The same over groups of one sensitive value."""
     return [rates.overall + form for form in lowest_of_values(rates)]
 
 
-def true_positive_gaps(rates: Rates) -> list[Floats]:
-    """All ordered differences between groups; none for a class that has fewer than two."""
-    return _pairs(rates, _true_positive)
-
-
-def false_positive_gaps(rates: Rates) -> list[Floats]:
-    """The same of false positive rates."""
-    return _pairs(rates, _false_positive)
-
-
-def selection_gaps(rates: Rates) -> list[Floats]:
-    """The same of how often answers are given."""
-    return _pairs(rates, _selected)
-
-
-def odds(rates: Rates) -> list[Floats]:
-    """Gaps in true and false positive rate."""
-    return _some(_pairs(rates, _true_positive, _false_positive, distinct=True))
-
-
-def opportunity(rates: Rates) -> list[Floats]:
-    """Gaps in true positive rate."""
-    return _some(_pairs(rates, _true_positive))
-
-
-def parity(rates: Rates) -> list[Floats]:
-    """Gaps in how often each answer is given."""
-    return _some(_pairs(rates, _selected, distinct=True))
-
-
-def _true_positive(rates: Rates) -> tuple[Floats, Mask]:
-    """Rates, and which groups have them."""
+def _true_positive(rates: CellRates) -> tuple[Floats, Mask]:
+    """CellRates ``[groups, classes, draws]``, and which groups have them."""
     return rates.right, rates.n > 0
 
 
-def _false_positive(rates: Rates) -> tuple[Floats, Mask]:
-    return rates.false_alarms, rates.n.sum(1, keepdims=True) > rates.n
+def _false_positive(rates: CellRates) -> tuple[Floats, Mask]:
+    n, dtype = rates.n[..., None], rates.right.dtype
+    all_of_group = n.sum(1, keepdims=True)
+    others = np.maximum(1, all_of_group - n)
+    given, right = ((part / others).astype(dtype) for part in (all_of_group, n))
+    return rates.answered * given - rates.right * right, rates.n.sum(1, keepdims=True) > rates.n
 
 
-def _selected(rates: Rates) -> tuple[Floats, Mask]:
+def _selected(rates: CellRates) -> tuple[Floats, Mask]:
     return rates.answered, np.broadcast_to(rates.n.sum(1, keepdims=True) > 0, rates.n.shape)
 
 
 def _pairs(
-    rates: Rates, *kinds: Callable[[Rates], tuple[Floats, Mask]], distinct: bool = False
+    kinds: Sequence[Callable[[CellRates], tuple[Floats, Mask]]],
+    rates: CellRates,
+    distinct: bool = False,
 ) -> list[Floats]:
-    """Differences between the groups that have a rate, of each kind; none if one kind has none.
+    """All ordered differences between the groups that have a rate, of each kind, class by class.
 
-    With `distinct` of classes that have gaps of their own: those of two classes are equal.
+    None for a class that lacks two groups of one kind. With `distinct` of classes that have gaps of
+    their own: those of two classes are equal.
     """
     found, every = [], [kind(rates) for kind in kinds]
     classes = rates.n.shape[1]
@@ -282,8 +113,11 @@ def _pairs(
     return found
 
 
-def _some(forms: list[Floats]) -> list[Floats]:
-    return [of_class for of_class in forms if len(of_class)]
+true_positive_gaps: Forms = partial(_pairs, [_true_positive])
+false_positive_gaps: Forms = partial(_pairs, [_false_positive])
+selection_gaps: Forms = partial(_pairs, [_selected])
+odds: Forms = partial(_pairs, [_true_positive, _false_positive], distinct=True)
+parity: Forms = partial(_pairs, [_selected], distinct=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,7 +138,7 @@ class _Forms:
     def _from_top(self) -> tuple[Floats, Floats, Floats]:
         """By how much each lies below the largest; the deviation and the most of that noise."""
         top = int(self.t.argmax())
-        half = _unmirrored(self.z)
+        half = self.z[:, :DRAWS]  # the mirrored ones have the same deviation
         apart = half - half[top]
         farthest = np.maximum(apart.max(1), -apart.min(1))
         return self.t[top] - self.t, _deviation(apart), farthest
@@ -312,7 +146,7 @@ class _Forms:
     @cached_property
     def deviation(self) -> Floats:
         """Of each form."""
-        return _deviation(_unmirrored(self.z))
+        return _deviation(self.z[:, :DRAWS])
 
 
 @lru_cache(maxsize=4)  # the first run is compared with all others
@@ -325,11 +159,6 @@ def _top(forms: _Forms, error: float) -> tuple[Floats, Floats]:
     return slack, (forms.z[near] - slack[near, None]).max(0)
 
 
-def _unmirrored(z: Floats) -> Floats:
-    """Half of the draws, which have the deviation of all."""
-    return z[:, :DRAWS]
-
-
 def _deviation(z: Floats) -> Floats:
     """Of noise with mean 0: ``[..., draws] -> [...]``."""
     deviation: Floats = np.sqrt(np.einsum("...d,...d->...", z, z) / z.shape[-1])
@@ -338,8 +167,8 @@ def _deviation(z: Floats) -> Floats:
 
 @lru_cache(maxsize=3)  # the first run is compared with all others
 def _forms(noise: Noise, kind: Forms, run: int) -> list[_Forms]:
-    parts = (kind(of[run]) for of in (noise.seen, noise.smoothed, noise.draws))
-    return [_Forms(seen[:, 0], t[:, 0], z) for seen, t, z in zip(*parts, strict=True)]
+    parts = zip(*map(kind, noise[run]), strict=True)
+    return [_Forms(seen[:, 0], t[:, 0], z) for seen, t, z in parts]
 
 
 def _largest(forms: Sequence[Floats]) -> float:
@@ -348,14 +177,15 @@ def _largest(forms: Sequence[Floats]) -> float:
 
 
 class ExtremeChange:
-    """The change of the largest form, mean over classes, from one run to another.
+    """The change of the largest form, mean over classes, from the first of several runs to one.
 
     Attributes:
         value: as counted.
     """
 
-    def __init__(self, kind: Forms, noise: Noise, before: int, after: int) -> None:
-        self._before, self._after = (_forms(noise, kind, run) for run in (before, after))
+    def __init__(self, kind: Forms, noise: Noise, after: int) -> None:
+        every = (_forms(noise, kind, run) for run in (0, after))
+        self._before, self._after = ([form for form in of if len(form.t)] for of in every)
         first, then = ([of.seen for of in forms] for forms in (self._before, self._after))
         self.value = _largest(then) - _largest(first)
 
@@ -363,16 +193,16 @@ class ExtremeChange:
         """Each end fails with this error; the value lies inside."""
         if not self._before:
             return np.nan, np.nan
-        high, _ = _upper_end(self._before, self._after, error)
-        low, _ = _upper_end(self._after, self._before, error)
+        (high, _), (low, _) = self._sides(error)
         return max(-1.0, min(-low, self.value)), min(1.0, max(high, self.value))
 
     def roots(self, error: float) -> list[Floats]:
         """For each end a figure of each draw: the smallest ones are those at which it fails."""
-        if not self._before:
-            return [np.zeros(1), np.zeros(1)]
-        upper = _upper_end(self._before, self._after, error)
-        return [upper[1], _upper_end(self._after, self._before, error)[1]]
+        return [noise for _, noise in self._sides(error)] if self._before else [np.zeros(1)] * 2
+
+    def _sides(self, error: float) -> tuple[tuple[float, Floats], tuple[float, Floats]]:
+        before, after = self._before, self._after
+        return _upper_end(before, after, error), _upper_end(after, before, error)
 
 
 def _upper_end(
@@ -396,7 +226,7 @@ def _upper_end(
         some = np.flatnonzero(greatest >= np.minimum(direct, paired).max())
         direct, paired = direct[some], paired[some]
         first_bound, second_bound = then.z[some] - most, then.z[some] - first.z[some]
-        a, b = _deviation(first_bound), _deviation(_unmirrored(second_bound))
+        a, b = _deviation(first_bound), _deviation(second_bound[:, :DRAWS])
         a *= np.clip(a / b, *_WEIGHTS)
         second_bound += slack[some, None]
         ratio = np.minimum(first_bound / a[:, None], second_bound / b[:, None])
@@ -459,7 +289,8 @@ def _run_ends(forms: Sequence[_Forms], error: float) -> Ends:
     the quantile of its noise M. The added images are spread over the classes: all of them draw
     rates in one direction, while the noise of a mean is small.
     """
-    if not forms or not forms[0].t.size:
+    forms = [form for form in forms if len(form.t)]
+    if not forms:
         return np.nan, np.nan
     value, classes = _largest([form.seen for form in forms]), len(forms)
     most = [_top(form, _CHOICE * error / classes)[1] for form in forms]
@@ -477,7 +308,7 @@ class ByDraws:
     sign: int = 1
 
     def __call__(self, columns: Columns, before: int, after: int, level: float) -> Ends:
-        change = ExtremeChange(self.forms, noise_of(columns, (before, after)), 0, 1)
+        change = ExtremeChange(self.forms, noise_of(columns, (before, after)), 1)
         return self._turned(change.ends((1 - level) / 2))
 
     def together(self, columns: Columns, level: float) -> list[Ends]:
@@ -486,7 +317,7 @@ class ByDraws:
         """
         runs = range(len(columns.answers))
         noise = noise_of(columns, tuple(runs))
-        changes = [ExtremeChange(self.forms, noise, 0, i) for i in runs[1:]]
+        changes = [ExtremeChange(self.forms, noise, i) for i in runs[1:]]
         ranks = [_ranks(change.roots((1 - level) / len(changes))) for change in changes]
         found = step_down(
             len(changes),
@@ -512,7 +343,7 @@ def _ranks(roots: list[Floats]) -> Floats:
 
 def _joint_error(ranks: Sequence[Floats], error: float) -> float:
     """The error of each end at which all of them hold together; at least Bonferroni's."""
+    if len(ranks) == 1:
+        return error / 2
     smallest = np.quantile(np.min(ranks, 0), error)
-    return (
-        float(np.clip(smallest, error / 2 / len(ranks), error / 2)) if len(ranks) > 1 else error / 2
-    )
+    return float(np.clip(smallest, error / 2 / len(ranks), error / 2))

@@ -8,7 +8,7 @@ names or numbers in lists, arrays, tensors or pandas series. `sensitive` may be
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +29,6 @@ from fair_tta.metrics._columns import (
     Sensitive,
     Values,
     parse_columns,
-    read_column,
 )
 from fair_tta.metrics._estimate import (
     Estimate,
@@ -374,52 +373,6 @@ def gaps_of_classes(columns: Columns, run: int, how: Bootstrap | None) -> list[R
     return [Rates(*(gap(i, c) for i in range(3))) for c in range(len(columns.targets))]
 
 
-@accepts_level
-def harm_rate(
-    y_pred: Column,
-    sensitive: Sensitive,
-    harmful: Collection[Hashable],
-    *,
-    values: Values | None = None,
-    interval: Interval = 0.95,
-) -> dict[Hashable, Estimate]:
-    """The share of answers in a set of classes, for each group, with Wilson's interval.
-
-    ``sum_i [answer_i in harmful, s_i = s] / K^(s)``. No labels of the target are needed. Equal
-    rates are no disparity; that they are low does not follow.
-
-    Args:
-        y_pred: answers, one per image.
-        sensitive: sensitive values, or ``{attribute: values}``; groups are intersections.
-        harmful: the classes that should not be answered, such as ``["thief", "criminal"]``.
-        values: all sensitive values, also such as do not occur.
-        interval: the level of the intervals.
-
-    Example:
-        >>> found = harm_rate(["man", "thief"] * 50, ["a", "b"] * 50, ["thief"])
-        >>> found["a"].value, found["b"].value
-        (0.0, 1.0)
-    """
-    return _shares({"y_pred": y_pred}, sensitive, harmful, values, interval)
-
-
-@accepts_level
-def harm_rate_change(
-    before: Column,
-    after: Column,
-    sensitive: Sensitive,
-    harmful: Collection[Hashable],
-    *,
-    values: Values | None = None,
-    interval: Interval = 0.95,
-) -> dict[Hashable, Estimate]:
-    """How `harm_rate` changes from one run to another on the same images, ``after - before``.
-
-    Each group has its own paired interval (Bonett and Price, 2012).
-    """
-    return _shares({"before": before, "after": after}, sensitive, harmful, values, interval)
-
-
 def share_of(mask: Mask, level: float, name: str, was: Mask, now: Mask | None = None) -> Estimate:
     """The share of some images that `was` counts; with `now` how it changes on the same images."""
     n = int(mask.sum())
@@ -429,35 +382,6 @@ def share_of(mask: Mask, level: float, name: str, was: Mask, now: Mask | None = 
         return undefined(f"no images: {name}")
     gone, come = int((was & ~now)[mask].sum()), int((~was & now)[mask].sum())
     return Estimate((come - gone) / n, n, *paired_interval(gone, come, n, level))
-
-
-def _shares(
-    runs: Mapping[str, Column],
-    sensitive: Sensitive,
-    harmful: Collection[Hashable],
-    values: Values | None,
-    interval: Interval,
-) -> dict[Hashable, Estimate]:
-    """The share of one run, or its change from the first of two to the second, group by group."""
-    first, *others = answers = [read_column(*run) for run in runs.items()]
-    if not first:
-        raise FairTTAError(f"`{next(iter(runs))}` should have at least one row (got none).")
-    if any(len(other) != len(first) for other in others):
-        raise FairTTAError(
-            f"`after` should be as long as `before`, {len(first)} (got {len(others[0])})."
-        )
-    if isinstance(harmful, str | bytes) or not isinstance(harmful, Collection) or not len(harmful):
-        raise FairTTAError(f"`harmful` should be a list of classes (got {harmful!r}).")
-    columns = parse_columns(first, answers, sensitive, None, values)
-    warn_small(columns.sizes(Over.SENSITIVE), stacklevel=5)
-    bad = np.array([target in set(harmful) for target in columns.targets], np.bool_)
-    counted, level = [bad[codes] for codes in columns.answers], read_interval(interval).level
-    return {
-        group[0] if len(group) == 1 else group: share_of(
-            columns.group == g, level, label(*group), *counted
-        )
-        for g, group in enumerate(columns.groups)
-    }
 
 
 def _measure(

@@ -9,7 +9,7 @@ quadratic form of rates, so its moments are known: with rates of mean m and cova
 
 Unlike a minimum or a gap between extremes it is smooth, so ``D = V' - V - (b' - b)`` has a normal
 interval, and few images show a change. ``R' - R = D / (R' + R)``, and so are its ends. Means and
-covariances are those of `fair_tta.metrics._extremes`: of cells with one image added that turns
+covariances are those of `fair_tta.metrics._noise`: of cells with one image added that turns
 right and one that turns wrong. Simulated by `make coverage`.
 """
 

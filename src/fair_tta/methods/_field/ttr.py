@@ -16,8 +16,8 @@ from torch.nn.functional import interpolate
 from fair_tta._images.vision import Vision, probe_image
 from fair_tta._linalg import k_means, nearest_centre, unit
 from fair_tta._prompts.task import Task
-from fair_tta.errors import FairTTAError, TowerError, check_count, check_number
-from fair_tta.methods._base import Needs, Outcome, PixelAdapter, probabilities
+from fair_tta.errors import FairTTAError, TowerError, check_count
+from fair_tta.methods._base import Needs, Outcome, PixelAdapter, check_from_zero, probabilities
 from fair_tta.methods._tuning.weights import check_pixels
 
 _COMPONENTS, _STARTS = 3, 10
@@ -68,8 +68,7 @@ class TTR(PixelAdapter):
             raise FairTTAError(f"`subject` should be a phrase (got {self.subject!r}).")
         check_count("segments", self.segments)
         check_count("queue", self.queue)
-        should = "be a number from 0 on"
-        check_number("sigma", self.sigma, should, lambda x: 0 <= x < math.inf)
+        check_from_zero(self, "sigma")
 
     @property
     def needs(self) -> Needs:  # type: ignore[override]

@@ -15,6 +15,7 @@ from torch import Tensor
 from fair_tta._linalg import centred
 from fair_tta._prompts.task import Task
 
+_LEAST = 4.0  # images of a class with a perceived value
 SCALES = 1.0, 2.0, 3.0, 5.0, 8.0  # of logits, among which a loss chooses
 
 GroupLogits = tuple[Tensor, dict[str, Tensor]]
@@ -64,23 +65,20 @@ def subtract(logits: GroupLogits, offsets: Mapping[str, Tensor]) -> Tensor:
     return target
 
 
-def cell_weights(
-    classes: Tensor, attributes: Iterable[Tensor], *, keep_shares: bool, least: float = 4.0
-) -> Tensor:
+def cell_weights(classes: Tensor, attributes: Iterable[Tensor], *, keep_shares: bool) -> Tensor:
     """Weights of images with mean 1 under which every class and perceived value counts the same.
 
-    Cells of fewer than `least` images count less; of several attributes it is the mean. With
+    Cells of fewer than 4 images count less; of several attributes it is the mean. With
     `keep_shares` values count the same within each class, and classes as often as they occur.
 
     Args:
         classes: ``[images]``, places of the classes.
         attributes: probabilities of the values of each attribute, ``[images, values]``.
         keep_shares: see above.
-        least: see above.
     """
     one_hot, found = torch.nn.functional.one_hot(classes).double(), []
     for w in attributes:
-        weight = (w / (one_hot.T @ w).clamp(min=least)[classes]).sum(1)
+        weight = (w / (one_hot.T @ w).clamp(min=_LEAST)[classes]).sum(1)
         if keep_shares:
             weight = weight * one_hot.sum(0)[classes] / (one_hot.T @ weight)[classes]
         found.append(weight / weight.mean())

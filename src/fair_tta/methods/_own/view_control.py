@@ -11,15 +11,7 @@ from torch import Tensor
 from fair_tta._linalg import centred
 from fair_tta._prompts.task import Task
 from fair_tta.errors import check_number
-from fair_tta.methods._base import (
-    Needs,
-    Outcome,
-    Texts,
-    UsesTexts,
-    contained_share,
-    perceived_direction,
-    softmax,
-)
+from fair_tta.methods._base import Needs, Outcome, Texts, UsesTexts, softmax
 
 _LEAST_VARIANCE = 1e-6  # of logits over views; what varies less is rounding
 
@@ -87,5 +79,11 @@ class ViewControl(UsesTexts):
 
 def prior_slope(task: Task, image: Tensor, target: Tensor, values: Tensor) -> Tensor:
     """The slope by the prompts alone: ``g tau (z - mean z)(T - mean T)'``."""
-    share = contained_share(image, perceived_direction(task, image, values))
-    return share * task.logits(centred(values, -2), centred(target, -2))
+    direction = task.logits(image, values).softmax(-1) @ centred(values, -2)
+    return contained_share(image, direction) * task.logits(centred(values, -2), centred(target, -2))
+
+
+def contained_share(image: Tensor, direction: Tensor) -> Tensor:
+    """How much of a direction an image contains, from 0 to 1: ``[images, 1, 1]``."""
+    length = direction.square().sum(-1, keepdim=True).clamp(min=torch.finfo(image.dtype).tiny)
+    return ((image * direction).sum(-1, keepdim=True) / length).clamp(0, 1)

@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from fair_tta.errors import check_number
 from fair_tta.methods._base import Needs
-from fair_tta.methods._tuning.directions import (
-    Aggregated,
-    Direction,
-    UPGrad,
-    WeightedSum,
-    check_lambda,
-)
+from fair_tta.methods._tuning.directions import Aggregated, Direction, UPGrad, WeightedSum
 from fair_tta.methods._tuning.losses import Loss, SLoss
 from fair_tta.methods._tuning.prompt import PromptTuning
 from fair_tta.methods._tuning.rates import ELRA, RatePolicy
@@ -61,7 +56,7 @@ class FairTPT(PromptTuning):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_lambda(self.lam)
+        check_number("lam", self.lam, "be at least 0, or infinity", lambda x: x >= 0)
 
     def recipe(self) -> tuple[Loss, Direction | Aggregated]:
         return self.loss, WeightedSum(self.lam)

@@ -13,7 +13,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from fair_tta._linalg import shape_of, wide
-from fair_tta.errors import FairTTAError, check_number
+from fair_tta.errors import FairTTAError
 
 if TYPE_CHECKING:
     from torchjd.aggregation import Aggregator
@@ -37,11 +37,9 @@ class Direction(Protocol):
         Returns:
             ``[..., terms]``
         """
-        ...
 
     def wants(self, terms: int) -> list[bool]:
         """Which terms count at all; the others' gradients are not computed."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -155,11 +153,11 @@ class Aggregated:
 
     def aggregate(self, gradients: Tensor) -> Tensor:
         """``[images, terms, numbers] -> [images, numbers]``."""
-        return torch.stack([self._aggregate(one) for one in gradients])
-
-    def _aggregate(self, gradients: Tensor) -> Tensor:
-        getattr(self.aggregator, "reset", lambda: None)()
-        return _shaped(self.aggregator(gradients), gradients.shape[1:], "`aggregator`")
+        found = []
+        for of_image in gradients:
+            getattr(self.aggregator, "reset", lambda: None)()
+            found.append(_shaped(self.aggregator(of_image), of_image.shape[1:], "`aggregator`"))
+        return torch.stack(found)
 
     def wants(self, terms: int) -> list[bool]:
         return [True] * terms
@@ -188,8 +186,3 @@ def _shaped(value: Any, shape: Sequence[int], who: str) -> Tensor:
         )
     checked: Tensor = value
     return checked
-
-
-def check_lambda(lam: float) -> None:
-    """Raise unless `lam` lies in [0, inf]."""
-    check_number("lam", lam, "be at least 0, or infinity", lambda x: x >= 0)

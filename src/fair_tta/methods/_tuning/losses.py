@@ -25,11 +25,9 @@ class PromptLoss(Hashable, Protocol):
     @property
     def prompts(self) -> PromptSet:
         """All prompts of the loss."""
-        ...
 
     def loss(self, task: Task, views: Tensor, features: Tensor) -> Tensor:
         """The loss of each image, see `Term.loss`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,6 @@ class Loss(Hashable, Protocol):
 
     def objective(self, task: Task) -> Objective:
         """The terms for this task."""
-        ...
 
 
 def objective_of(loss: Loss, task: Task) -> Objective:
@@ -100,7 +97,24 @@ class TargetLoss:
 
 
 @dataclass(frozen=True)
-class SLoss:
+class _SensitiveLoss:
+    joint: bool = False
+    separate: bool = False
+
+    def _joint_prompts(self, task: Task) -> list[PromptSet]:
+        task = task.product if self.joint else task
+        return [task.joint_prompts(attribute) for attribute in task.sensitive]
+
+    def _terms(self, sets: list[PromptSet], groups: int) -> list[Term]:
+        """Sensitive terms, to be made larger: one of all attributes, or one of each."""
+        shapes = [(groups, len(prompts) // groups) for prompts in sets]
+        if not self.separate:
+            return [Term(concatenate(sets), tuple(shapes), -1)]
+        return [Term(prompts, (shape,), -1) for prompts, shape in zip(sets, shapes, strict=True)]
+
+
+@dataclass(frozen=True)
+class SLoss(_SensitiveLoss):
     """``(l(Y), -l(S))``: the sensitive prompts stand for themselves.
 
     Args:
@@ -110,17 +124,13 @@ class SLoss:
             otherwise they are averaged in one term.
     """
 
-    joint: bool = False
-    separate: bool = False
-
     def objective(self, task: Task) -> Objective:
         sets = list((task.product if self.joint else task).sensitive_prompts.values())
-        groups = tuple((1, len(prompts)) for prompts in sets)
-        return Objective((_target(task), *_terms(sets, groups, self.separate)))
+        return Objective((_target(task), *self._terms(sets, 1)))
 
 
 @dataclass(frozen=True)
-class TSLoss:
+class TSLoss(_SensitiveLoss):
     """``(l(Y), -mean_y l(S | y))``: the sensitive prompts name the target too.
 
     Args:
@@ -128,16 +138,13 @@ class TSLoss:
         separate: as in `SLoss`.
     """
 
-    joint: bool = False
-    separate: bool = False
-
     def objective(self, task: Task) -> Objective:
-        sets, groups = _joint(task, self.joint)
-        return Objective((_target(task), *_terms(sets, groups, self.separate)))
+        sets = self._joint_prompts(task)
+        return Objective((_target(task), *self._terms(sets, len(task.targets))))
 
 
 @dataclass(frozen=True)
-class SuperTSLoss:
+class SuperTSLoss(_SensitiveLoss):
     """``(mean_y l(Y; t_y), -mean_y l(S | y; t_y))``: each target y has a context t_y of its own.
 
     The paper does not say how to predict then; here each target is scored with its own context.
@@ -147,16 +154,12 @@ class SuperTSLoss:
         separate: as in `SLoss`.
     """
 
-    joint: bool = False
-    separate: bool = False
-
     def objective(self, task: Task) -> Objective:
         copies, vectors = len(task.targets), len(task.context)
         targets = concatenate([task.target_prompts.shift(y * vectors) for y in range(copies)])
-        sets, groups = _joint(task, self.joint)
-        own = [own_context(prompts, copies, vectors) for prompts in sets]
+        own = [own_context(prompts, copies, vectors) for prompts in self._joint_prompts(task)]
         target = Term(targets, ((copies, copies),), 1)
-        return Objective((target, *_terms(own, groups, self.separate)), copies)
+        return Objective((target, *self._terms(own, copies)), copies)
 
 
 def own_context(prompts: PromptSet, copies: int, vectors: int) -> PromptSet:
@@ -169,18 +172,3 @@ def own_context(prompts: PromptSet, copies: int, vectors: int) -> PromptSet:
 
 def _target(task: Task) -> Term:
     return Term(task.target_prompts, ((1, len(task.targets)),), 1)
-
-
-def _terms(
-    sets: list[PromptSet], groups: tuple[tuple[int, int], ...], separate: bool
-) -> list[Term]:
-    """Sensitive terms, to be made larger: one of all attributes, or one of each."""
-    if not separate:
-        return [Term(concatenate(sets), groups, -1)]
-    return [Term(prompts, (group,), -1) for prompts, group in zip(sets, groups, strict=True)]
-
-
-def _joint(task: Task, joint: bool) -> tuple[list[PromptSet], tuple[tuple[int, int], ...]]:
-    task = task.product if joint else task
-    sets = [task.joint_prompts(attribute) for attribute in task.sensitive]
-    return sets, tuple((len(task.targets), len(names)) for names in task.sensitive.values())

@@ -15,7 +15,7 @@ from torch.func import functional_call
 from fair_tta._images.vision import Vision, pixels_at_once, probe_image, takes_images
 from fair_tta._linalg import unit, wide
 from fair_tta._models.protocol import Backend
-from fair_tta._models.text_tower import agree
+from fair_tta._models.towers import agree
 from fair_tta._prompts.task import Task
 from fair_tta.errors import TowerError
 from fair_tta.methods._base import Needs, Outcome, PixelAdapter, probabilities
