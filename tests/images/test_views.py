@@ -135,7 +135,8 @@ def test_statistics_are_those_of_the_public_recipe() -> None:
 def test_resize_is_that_of_pil(width: int, height: int, rows: int, columns: int) -> None:
     pixels = np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8)
     pil = Image.fromarray(pixels).resize((columns, rows), Image.Resampling.BILINEAR)
-    assert np.abs(resize(pixels, (rows, columns)).astype(int) - np.asarray(pil)).max() <= 1
+    # both round after each of two passes, and not at the same places
+    assert np.abs(resize(pixels, (rows, columns)).astype(int) - np.asarray(pil)).max() <= 2
 
 
 def test_a_part_of_an_image_is_resized_as_if_alone() -> None:

@@ -156,7 +156,7 @@ def render(
 
 
 def resize(pixels: Pixels, size: tuple[int, int]) -> Pixels:
-    """Bilinear with antialiasing, at most 1 level from PIL's and several times faster."""
+    """Bilinear with antialiasing, at most 2 levels from PIL's and several times faster."""
     batch = np.ascontiguousarray(pixels).reshape(1, *pixels.shape).transpose(0, 3, 1, 2)
     scaled = torch.nn.functional.interpolate(
         torch.from_numpy(batch), size, mode="bilinear", antialias=True
