@@ -205,9 +205,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 while not self.stop.wait(0.02):
                     self.wfile.write(drop)
             return
-        self.send_response(200 if self.path == "/bird.png" else 404)
+        is_there = self.path in ("/bird.png", "/V%C3%B6gel.png")
+        self.send_response(200 if is_there else 404)
         self.end_headers()
-        self.wfile.write(data.getvalue() if self.path == "/bird.png" else b"")
+        self.wfile.write(data.getvalue() if is_there else b"")
 
     def log_message(self, *arguments: object) -> None:
         pass
@@ -237,6 +238,7 @@ def test_addresses_are_fetched_only_if_asked_for(
         plain(f"{address}/bird.png", LABELS, SENTENCE)
     found = fetching([f"{address}/bird.png", IMAGES[0]], LABELS, SENTENCE)
     assert found[0][0]["label"] == found[1][0]["label"]
+    assert fetching(f"{address}/Vögel.png", LABELS, SENTENCE)[0]["label"] == found[0][0]["label"]
     with pytest.raises(ImageError, match=r"cannot fetch .*404"):
         fetching(f"{address}/none.png", LABELS, SENTENCE)
     with pytest.raises(ImageError, match=r"cannot fetch 'http://a b': URL can't contain control"):

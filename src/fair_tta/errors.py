@@ -106,7 +106,7 @@ def near(name: str, names: Collection[str]) -> str:
 
     folded = {other.lower(): other for other in names}
     found = get_close_matches(name.lower(), folded, 1)
-    return f" Did you mean {folded[found[0]]!r}?" if found else ""
+    return f" Did you mean {folded[found[0]]!r}?" if found and folded[found[0]] != name else ""
 
 
 def check_number(name: str, value: Any, should: str, fits: Callable[[Any], bool]) -> None:

@@ -6,11 +6,13 @@ import socket
 from contextlib import ExitStack, suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ipaddress import ip_address, ip_network
+from string import printable as printable_ascii
 from threading import Timer
 from time import monotonic
 from typing import Any
 from urllib import request
 from urllib.error import HTTPError
+from urllib.parse import quote
 
 from fair_tta._io import printable
 from fair_tta.errors import ImageError
@@ -136,7 +138,8 @@ def fetch_image(address: str, timeout: float, *, private: bool = False) -> bytes
         ):  # fmt: skip
             opener.add_handler(handler)
         try:
-            answer = opener.open(address, timeout=fetch.left)
+            written = quote(address, safe=printable_ascii)  # others as browsers send them
+            answer = opener.open(written, timeout=fetch.left)
             with answer:
                 return _read(answer, fetch)
         except (OSError, ValueError, HTTPException) as error:

@@ -88,7 +88,7 @@ def probe_image() -> Image.Image:
     return Image.fromarray(pixels)
 
 
-_REFUSALS = (ValueError, TypeError, LookupError)
+_REFUSALS = (ValueError, TypeError, LookupError, ArithmeticError)
 
 
 @contextmanager
