@@ -550,4 +550,5 @@ def checked_images(images: Any) -> Iterable[Any]:
             f"iterable of images (got {type(images).__name__})."
         )
     several: Iterable[Any] = images
-    return several
+    is_nested = isinstance(images, Tensor) and images.is_nested  # it has no length
+    return images.unbind() if is_nested else several

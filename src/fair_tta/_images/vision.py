@@ -330,6 +330,8 @@ def _parse_views(views: Any) -> Views | CustomViews:
     if isinstance(views, Views) and not isinstance(views, type):
         check_count("views.n", views.n)
         return views
+    if isinstance(views, Tensor) and views.is_nested:  # it has no shape
+        views = views.unbind()
     is_array = isinstance(views, Tensor | np.ndarray) and views.ndim > 0
     if is_array and views.ndim == 3 and {*views.shape[::2]} & {1, 3, 4}:
         raise FairTTAError(
