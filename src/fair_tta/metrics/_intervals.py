@@ -81,7 +81,7 @@ def mcnemar(right_to_wrong: int, wrong_to_right: int) -> float:
     as many fair coins as answers changed fall at least as unevenly, 1 if nothing changed.
 
     Example:
-        >>> mcnemar(right_to_wrong=1, wrong_to_right=9)
+        >>> round(mcnemar(right_to_wrong=1, wrong_to_right=9), 9)
         0.021484375
     """
     check_count("right_to_wrong", right_to_wrong, least=0)

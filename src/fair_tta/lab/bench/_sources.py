@@ -296,7 +296,7 @@ def read_toml(path: str | os.PathLike[str]) -> tuple[Grid, dict[str, Reader]]:
         with open_file(file) as source:
             text = source.read().decode("utf-8-sig")
         content = msgspec.convert(toml.loads(text), _TableFile)
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
         raise FairTTAError(f"cannot read the table {str(file)!r}: {error}.") from error
     paper = {str(task): task for task in PAPER_TASKS}
     unknown = [name for name in content.pairs if name not in paper]
