@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fair_tta._linalg import wide
 from fair_tta._prompts.context import concatenate
 from fair_tta._prompts.task import TOKENS_AT_ONCE, Task
 from fair_tta.methods._base import FindsTexts, Needs, Outcome, Texts, probabilities
@@ -61,7 +60,10 @@ def initial_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tenso
     """
     key, tokens = (term, context.shape[1]), task.count_tokens(term.prompts)
     if tokens > TOKENS_AT_ONCE:
-        cotangents = _head(task, term, views, _initial_features(task, term, context))
+        features = task.remember(
+            ("features", *key), lambda: task.encode_many(term.prompts, context[:1])
+        )
+        cotangents = _head(task, term, views, features)
         return task.pull_back(term.prompts, context, cotangents)
     leaf, features = task.remember(
         ("graph", *key), lambda: _graph(task, term, context[:1]), partial(_bytes, task)
@@ -73,13 +75,6 @@ def initial_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tenso
     except Exception:
         # Some operation cannot do many at once; layers of `torch.compile` can go back only once.
         return task.pull_back(term.prompts, context, cotangents)
-
-
-def _initial_features(task: Task, term: PromptLoss, context: Tensor) -> Tensor:
-    """``[1, prompts, dim]``, where all images have the same context."""
-    return task.remember(
-        ("features", term, context.shape[1]), lambda: task.encode_many(term.prompts, context[:1])
-    )
 
 
 def _back(leaf: Tensor, features: Tensor, cotangents: Tensor) -> Tensor:
@@ -95,7 +90,7 @@ def _back(leaf: Tensor, features: Tensor, cotangents: Tensor) -> Tensor:
     return gradients.squeeze(1) if many else gradients
 
 
-def term_gradient(task: Task, views: Tensor, context: Tensor, term: PromptLoss) -> Tensor:
+def term_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tensor) -> Tensor:
     """The gradient of one term where each image has a context of its own."""
     tokens = task.count_tokens(term.prompts)
     if tokens > TOKENS_AT_ONCE:
@@ -162,47 +157,27 @@ def tune(
     start = (start if start.dtype == torch.float64 else start.float()).expand(len(views), -1, -1)
     target = objective.terms[0]
 
-    def at_start(term: PromptLoss) -> Tensor:
-        """A gradient, the same for all directions, rates and losses with the term."""
-        digest = blake2b(views.cpu().numpy().tobytes(), digest_size=16).digest()
-        key = "gradient", term, start.shape[1], views.shape, digest
-        return task.remember(key, partial(initial_gradient, task, term, views, start))
+    def gradients(context: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the objective and of its target term, whose gradient is needed in any case."""
+        wanted = [True, *direction.wants(len(objective.terms))[1:]]
+        found = []
+        for term, is_wanted in zip(objective.terms, wanted, strict=True):
+            if not is_wanted:
+                found.append(torch.zeros_like(context))
+            elif context is start:  # the same for all weights, rates and losses with the term
+                make = partial(initial_gradient, task, term, views, context)
+                digest = blake2b(views.cpu().numpy().tobytes(), digest_size=16).digest()
+                key = "gradient", term, context.shape[1], views.shape, digest
+                found.append(task.remember(key, make))
+            else:
+                found.append(term_gradient(task, term, views, context))
+        return combine(direction, torch.stack(found, dim=1)), found[0]
 
-    def gradient_at(context: Tensor) -> Tensor:
-        of = at_start if context is start else partial(term_gradient, task, views, context)
-        wanted = zip(objective.terms, direction.wants(len(objective.terms)), strict=True)
-        found = [of(term) if is_wanted else torch.zeros_like(start) for term, is_wanted in wanted]
-        return combine(direction, torch.stack(found, dim=1))
+    def target_at(points: Tensor) -> Tensor:
+        repeated = views.repeat(len(points), 1, 1)
+        return term_gradient(task, target, repeated, points.flatten(0, 1)).view_as(points)
 
-    def change(step: Tensor) -> Tensor:
-        return _change(task, target, views, start, at_start(target), step)
-
-    return descend(rate, steps, start, gradient_at, change)
-
-
-def _change(
-    task: Task, term: PromptLoss, views: Tensor, start: Tensor, gradient: Tensor, step: Tensor
-) -> Tensor:
-    """How much a step changes a term, ``[images]``, though it be less than the tower's rounding.
-
-    With T the features of the prompts and c the gradient of the loss l with respect to them at the
-    start, the change is ``<c, T1 - T0>`` and what is left, ``l(T1) - l(T0) - <c, T1 - T0>``. Only
-    the first suffers from rounding in T1 - T0, so it is computed as the integral of its slope
-    along the step, by Radau's rule with the places 0 and 2/3: its error is of fourth order in the
-    curvature of the text tower, and of no order in that of l.
-    """
-    before = _initial_features(task, term, start)
-    after = task.encode_many(term.prompts, (wide(start) + step).to(start))
-    ends = [wide(before).expand_as(after), wide(after)]
-    views = wide(views)
-    tangent = _head(task, term, views, ends[0])
-    pulled = task.pull_back(
-        term.prompts, (wide(start) + 2 / 3 * step).to(start), tangent.to(before)
-    )
-    slopes = [(wide(at) * step).flatten(1).sum(-1) for at in (gradient, pulled)]
-    losses = [term.loss(task, views, features) for features in ends]
-    left = losses[1] - losses[0] - (tangent * (ends[1] - ends[0])).flatten(1).sum(-1)
-    return slopes[0] / 4 + slopes[1] * 3 / 4 + left
+    return descend(rate, steps, start, gradients, target_at)
 
 
 class PromptTuning(FindsTexts):

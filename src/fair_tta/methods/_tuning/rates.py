@@ -22,9 +22,14 @@ NO_STEP = "the gradient or the change of the target loss is not finite: nothing 
 BOUNDED = "the step was bounded at {radius:g} times the norm of the context"
 
 
-Change = Callable[[Tensor], Tensor]
-"""How much a step changes the target's loss: ``[images, vectors, width] -> [images]``, both on the
-CPU in float64."""
+Gradient = Callable[[Tensor], Tensor]
+"""``[points, images, vectors, width]`` contexts -> gradients there, of the same shape."""
+
+_RADAU = (  # places on the way from 0 to 1 and their weights, besides 0 with weight 1/9
+    ((6 - math.sqrt(6)) / 10, (16 + math.sqrt(6)) / 36),
+    ((6 + math.sqrt(6)) / 10, (16 - math.sqrt(6)) / 36),
+)
+
 
 _LARGEST_RATE = 1e30  # optimisers divide it by small numbers, and float32 ends at 3e38
 
@@ -46,13 +51,16 @@ class Stepper(Protocol):
 class RatePolicy(Protocol):
     """Says how far to go along a direction."""
 
-    def start(self, context: Tensor, gradient: Tensor, change: Change) -> Stepper:
+    def start(
+        self, context: Tensor, gradient: Tensor, target: Tensor, target_at: Gradient
+    ) -> Stepper:
         """Look at the first gradient and get ready.
 
         Args:
             context: where all steps start.
             gradient: the gradient there.
-            change: how much a step from there would change the target's loss.
+            target: the gradient of the target's loss there.
+            target_at: the gradient of the target's loss at other contexts.
         """
         ...
 
@@ -82,7 +90,9 @@ class FixedRate:
                 f"{self.optimizer!r}); for another one write a RatePolicy."
             )
 
-    def start(self, context: Tensor, gradient: Tensor, change: Change) -> Stepper:
+    def start(
+        self, context: Tensor, gradient: Tensor, target: Tensor, target_at: Gradient
+    ) -> Stepper:
         return _FixedStepper(self, context)
 
 
@@ -112,8 +122,10 @@ class ELRA:
         D    = |l(Y; t - eta0 g) - l(Y; t)|        how much it changes the target loss
         eta  = eta0 beta / D                       the rate, for all steps
 
-    D is not computed as the difference of two losses, which is lost in rounding where it is small:
-    answers would depend on the size of the batch.
+    D is computed as the integral of the slope of l(Y) along the trial step, by Radau's rule with
+    three points, the start being one: equal to the difference up to terms of sixth order in
+    `sigma`, but not lost in rounding where the difference is small, so that answers do not depend
+    on the size of the batch.
 
     The relative step ``eta |g| / |t| = sigma beta / D`` grows without bound as D goes to zero;
     it is bounded by `max_relative_step`. In a trial that came with the specification of this
@@ -143,14 +155,21 @@ class ELRA:
         should = "be a positive number, or infinity"
         check_number("max_relative_step", self.max_relative_step, should, lambda x: x > 0)
 
-    def start(self, context: Tensor, gradient: Tensor, change: Change) -> Stepper:
+    def start(
+        self, context: Tensor, gradient: Tensor, target: Tensor, target_at: Gradient
+    ) -> Stepper:
         size, _ = length_and_direction(context)
         slope, direction = length_and_direction(gradient)
-        changed = change(-(self.sigma * size)[:, None, None] * direction).abs()
-        wanted = self.sigma * self.beta / changed  # inf where the target does not change at all
+        step = -(self.sigma * size)[:, None, None] * direction
+        points = torch.stack([wide(context) + part * step for part, _ in _RADAU])
+        slopes = (wide(target_at(points.to(context))) * step).flatten(2).sum(-1)
+        ends = (wide(target) * step).flatten(1).sum(-1) / 9
+        (_, first), (_, second) = _RADAU
+        change = (ends + first * slopes[0] + second * slopes[1]).abs()
+        wanted = self.sigma * self.beta / change  # inf where the target does not change at all
         relative = wanted.clamp(max=self.max_relative_step)
         is_flat = slope == 0
-        is_failed = ~(slope.isfinite() & changed.isfinite() & relative.isfinite())
+        is_failed = ~(slope.isfinite() & change.isfinite() & relative.isfinite())
         length = torch.where(is_flat | is_failed, 0.0, relative * size)
         bounded = BOUNDED.format(radius=self.max_relative_step)
         flags = {
@@ -226,8 +245,8 @@ def descend(
     policy: RatePolicy,
     steps: int,
     start: Tensor,
-    gradient_at: Callable[[Tensor], Tensor | None],
-    change: Change,
+    gradients: Callable[[Tensor], tuple[Tensor, Tensor] | None],
+    target_at: Gradient,
 ) -> Descent:
     """Take steps along the gradient.
 
@@ -235,19 +254,19 @@ def descend(
         policy: how far to step.
         steps: how often.
         start: ``[images, vectors, width]``
-        gradient_at: the gradient of the whole objective at a context; None to stop.
-        change: as in `RatePolicy.start`.
+        gradients: of the whole objective and of the target's loss at a context; None to stop.
+        target_at: as in `RatePolicy.start`.
     """
     context, stepper = start, None
     size, _ = length_and_direction(start)
     for _ in range(steps):
-        gradient = gradient_at(context)
-        if gradient is None:
+        found = gradients(context)
+        if found is None:
             break
         if stepper is None:
-            stepper = policy.start(start, gradient, change)
+            stepper = policy.start(start, *found, target_at)
             _check_stepper(policy, stepper, len(start))
-        context = stepper.step(gradient)
+        context = stepper.step(found[0])
         if shape_of(context) != list(start.shape):
             raise FairTTAError(
                 f"`step` of {type(policy).__name__} should return contexts of shape "

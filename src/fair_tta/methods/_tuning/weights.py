@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fair_tta._images.vision import Vision, pixels_at_once, probe_image, takes_images
-from fair_tta._linalg import unit, wide
+from fair_tta._linalg import unit
 from fair_tta._models.protocol import Backend
 from fair_tta._models.towers import agree
 from fair_tta._prompts.task import Task
@@ -155,7 +155,6 @@ def is_norm(module: nn.Module) -> bool:
     return "norm" in type(module).__name__.lower() and weight is not None and weight.ndim == 1
 
 
-_GAUSS = (0.5 - 3**0.5 / 6, 0.5 + 3**0.5 / 6)  # with equal weights exact for cubic slopes
 NO_VIEW_PASSED = "no view is certain enough to learn from: this is the zero-shot answer"
 
 
@@ -224,18 +223,17 @@ class WeightTuning(PixelAdapter):
         start = tower.start[None, None]  # as of one image with one vector
         counts: list[int] = []
 
-        def gradient_at(weights: Tensor) -> Tensor | None:
+        def gradients(weights: Tensor) -> tuple[Tensor, Tensor] | None:
             gradient, count = self.gradient(task, tower, pixels, weights.flatten())
             counts.append(count)
-            return None if gradient is None else gradient.view_as(start)
+            return None if gradient is None else (gradient.view_as(start),) * 2
 
-        def change(step: Tensor) -> Tensor:
-            """The mean of the slopes at Gauss's two points of the way."""
-            found = (gradient_at((wide(start) + part * step).to(start)) for part in _GAUSS)
-            slopes = [(wide(g) * step).sum() for g in found if g is not None]
-            return sum(slopes, torch.zeros(1, dtype=torch.float64, device="cpu")) / len(_GAUSS)
+        def at(points: Tensor) -> Tensor:
+            """Gradients at other weights, for policies that ask for them."""
+            found = map(gradients, points)
+            return torch.stack([torch.zeros_like(start) if g is None else g[0] for g in found])
 
-        descent = descend(self.rate, self.steps, start, gradient_at, change)
+        descent = descend(self.rate, self.steps, start, gradients, at)
         if descent.context is not start:
             return tower.encode(descent.context.flatten(), pixels[:1]), descent, counts[0]
         if not counts:
