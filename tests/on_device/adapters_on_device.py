@@ -9,6 +9,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 import autoencoders
+import cv2
 import devices
 import families
 import pytest
@@ -123,7 +124,7 @@ def test_methods_on_pictures_give_the_same_answers(
     )
     expected = here.predict(PICTURES[:3])
     assert_same(expected, there.predict(PICTURES[:3]), 1e-3)
-    if name in FEW_PASS:
+    if name in FEW_PASS and cv2.__version__ >= "5":  # others draw other views
         assert [bool(one.warnings) for one in expected] == [True, True, False]
     there.vision.forget()
     with devices.Traffic(device) as traffic:
