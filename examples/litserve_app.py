@@ -24,7 +24,7 @@ class Classify(litserve.LitAPI):  # type: ignore[misc]
     def decode_request(self, request: dict[str, str]) -> bytes:
         try:
             return base64.b64decode(request["image"])
-        except (KeyError, ValueError):  # an error here would fail the whole batch
+        except (KeyError, TypeError, ValueError):  # an error here would fail the whole batch
             return b""
 
     def predict(self, images: list[bytes]) -> list[Any]:

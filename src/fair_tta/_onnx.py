@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -209,14 +209,25 @@ _OPERATORS: dict[str, Callable[..., str]] = {
 
 def _digest(path: Path) -> bytes:
     """Of a file, and of the files beside it that hold its weights."""
-    weights = require("onnx", "onnx").load(path, load_external_data=False).graph.initializer
-    beside = {e.value for one in weights for e in one.external_data if e.key == "location"}
+    every = _tensors(require("onnx", "onnx").load(path, load_external_data=False))
+    beside = {e.value for one in every for e in one.external_data if e.key == "location"}
     digest = sha256()
     for name in (path.name, *sorted(beside)):
         with open(path.parent / name, "rb") as file:
             while part := file.read(2**20):
                 digest.update(part)
     return digest.digest()
+
+
+def _tensors(message: Any) -> Iterator[Any]:
+    """All tensors in a model, those of its nodes and their graphs too."""
+    if message.DESCRIPTOR.name == "TensorProto":
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for one in [value] if hasattr(value, "ListFields") else value:
+                yield from _tensors(one)
 
 
 class OnnxBackend:

@@ -255,6 +255,13 @@ def overlapping(tags: int, size: int) -> bytes:
 
 EXIF = {
     "PNG": lambda exif: inserted(PNG, PNG.index(b"IDAT") - 4, chunk(b"eXIf", exif), 1),
+    "PNG, at the end": lambda exif: inserted(PNG, PNG.index(b"IEND") - 4, chunk(b"eXIf", exif), 1),
+    "PNG, as text": lambda exif: inserted(
+        PNG, PNG.index(b"IDAT") - 4,
+        chunk(b"zTXt", b"Raw profile type exif\0\0" + zlib.compress(
+            b"\nexif\n%8d\n" % len(exif) + exif.hex().encode() + b"\n"
+        )), 1,
+    ),
     "WEBP": lambda exif: saved("WEBP", exif=b"Exif\0\0" + exif),
     "AVIF": lambda exif: saved("AVIF", exif=exif),
     "JPEG": lambda exif: (

@@ -141,10 +141,10 @@ def test_fair_tpt_equals_the_literal_algorithm(name: str, loss: str, part: int) 
         assert not theirs.degenerate, what
         assert ours.views_kept == len(theirs.kept) == 12
         error = (ours.probabilities[0] - theirs.probabilities).abs().max()
-        assert error < 1e-4, (what, float(error), theirs.relative_step)
+        # beyond the default bound the probe of the literal algorithm divides by very little
+        margin, close = (1e-4, 1e-3) if theirs.relative_step < 2 else (2e-4, 1e-2)
+        assert error < margin, (what, float(error), theirs.relative_step)
         assert ours.relative_step is not None
-        # far beyond the default bound the probe of the literal algorithm divides by very little
-        close = 1e-3 if theirs.relative_step < 2 else 1e-2
         assert float(ours.relative_step[0]) == pytest.approx(theirs.relative_step, rel=close)
 
 

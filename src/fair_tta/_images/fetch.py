@@ -101,12 +101,15 @@ class _Handler(request.AbstractHTTPHandler):
     http_request = https_request = request.AbstractHTTPHandler.do_request_
 
 
-_WRAPPED = tuple(map(ip_network, ("::/96", "64:ff9b::/96", "2002::/16")))
+_NAT64 = ip_network("64:ff9b::/96")
+_WRAPPED = tuple(map(ip_network, ("::/96", "64:ff9b:1::/48", "2002::/16")))
 """IPv6 addresses that stand for others of IPv4, which may be private."""
 
 
 def _is_public(host: str) -> bool:
     address = ip_address(host)
+    if address in _NAT64:
+        address = ip_address(int(address) & 0xFFFFFFFF)
     return address.is_global and not any(address in network for network in _WRAPPED)
 
 

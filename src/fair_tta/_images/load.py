@@ -117,7 +117,7 @@ def load_image(image: ImageInput) -> Image.Image:
       in 0..1. Other floats are refused: they mean a normalised tensor or unscaled pixels.
     * Files are JPEG, PNG, WebP, GIF, BMP, TIFF, AVIF, JPEG 2000 or PPM. Those above
       `PIL.Image.MAX_IMAGE_PIXELS` or 512 MiB are refused, and those with more metadata or scans
-      than images have; a PIL image you opened yourself is not.
+      than images have; of a PIL image you opened yourself, only what has too much EXIF data.
     * Paths of pipes, sockets and devices are refused, as reading them may never end.
     """
     if isinstance(image, os.PathLike):
@@ -258,9 +258,10 @@ def _from_file(file: IO[bytes]) -> Image.Image:
 def _from_pil(image: Image.Image) -> Image.Image:
     if 0 in image.size:
         raise _NotAnImageError(f"has no pixels: its size is {image.width} x {image.height}")
-    if len(image.info.get("exif") or b"") > _MOST_EXIF:
+    image.load()  # a PNG may have its EXIF data behind its pixels, or as hexadecimal text
+    written = image.info.get("Raw profile type exif") or ""
+    if max(len(image.info.get("exif") or b""), len(written) // 2) > _MOST_EXIF:
         raise _NotAnImageError("has more EXIF data than images have: convert it to PNG")
-    image.load()
     try:
         turn = _TURNS.get(image.getexif().get(_ORIENTATION, 1))
     except (MemoryError, Warning):

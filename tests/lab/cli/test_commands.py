@@ -249,6 +249,14 @@ def test_shell_completion(words: str, offered: list[str]) -> None:
     assert result.stdout.split() == offered, result.stderr
 
 
+def test_shell_completion_after_help() -> None:
+    shell = {"COMP_WORDS": "fair-tta predict --help ", "COMP_CWORD": "3"}
+    result = CliRunner().invoke(
+        app, env={"_FAIR_TTA_COMPLETE": "complete_bash", **shell}, prog_name="fair-tta"
+    )
+    assert "Usage" not in result.stdout + result.stderr
+
+
 def test_what_needs_no_model_does_not_wait_for_one() -> None:
     code = (
         "import sys\n"

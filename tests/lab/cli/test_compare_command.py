@@ -115,6 +115,18 @@ def test_names_that_predict_escapes(folder: Path, dog: str) -> None:
         assert found.estimate("accuracy", run) == wanted().estimate("accuracy", run)
 
 
+def test_signs_before_folders_are_part_of_paths(folder: Path) -> None:
+    """`@alice/1.jpg` below another folder is no formula."""
+    names = [f"@{name}" for name in NAMES]
+    write(folder / "labels.csv", "file,class,place", zip(names, TRUTH, PLACE, strict=True))
+    for name, answers in ("before", BEFORE), ("after", AFTER):
+        paths = [f"images/{path}" for path in names]
+        write(folder / f"{name}.csv", "image,label", zip(paths, answers, strict=True))
+    call(*BOTH, "--labels", "labels.csv", "--out", "out")
+    found = Audit.load(folder / "out" / "audit.json")
+    assert found.estimate("accuracy", "after") == wanted().estimate("accuracy", "after")
+
+
 def test_paths_that_predict_escapes(folder: Path) -> None:
     """macOS puts a narrow no-break space into the names of screenshots."""
     names = [name.replace(".png", "\N{NARROW NO-BREAK SPACE}AM.png") for name in NAMES]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fair_tta._io import text_cell
+from fair_tta._io import printable, text_cell
 from fair_tta.lab._cli import options
 from fair_tta.lab._cli.console import (
     FAILED,
@@ -352,7 +352,7 @@ def _measured(values: LabelValues, runs: Mapping[str, LabelValues]) -> FolderAud
         tuple(replace(row, target=names.get(row.target, row.target)) for row in of)
         for of in answers
     ]
-    labels = _by_key(records, [str(text_cell(record.key)) for record in answers[0]])
+    labels = _by_key(records, [_path(record) for record in answers[0]])
     tables = [labels, *(_by_key(some, labels) for some in answers)]
     for key in dict.fromkeys(chain(*tables)):
         lacking = [name for name, of in zip(sources, tables, strict=True) if key not in of]
@@ -384,8 +384,14 @@ def _measured(values: LabelValues, runs: Mapping[str, LabelValues]) -> FolderAud
 def _by_key(records: Sequence[Record], known: Collection[str]) -> dict[str, Record]:
     """Records by path, without the folders that all of them begin with where more are known so."""
     known = set(known)
-    parts = [str(text_cell(record.key)).split("/") for record in records]
+    parts = [_path(record).split("/") for record in records]
     shared = len(os.path.commonprefix([part[:-1] for part in parts]))  # noqa: RUF071, of lists
     cut = [["/".join(part[depth:]) for part in parts] for depth in range(shared + 1)]
     best = max(cut, key=lambda keys: len(known.intersection(keys)))
     return dict(zip(best, records, strict=True))
+
+
+def _path(record: Record) -> str:
+    """As `predict --csv` writes it, but for the sign before a formula: folders may stand before."""
+    path = printable(record.key)
+    return path[1:] if path[:1] == "'" and text_cell(path[1:]) == path else path

@@ -87,7 +87,8 @@ class Commands(TyperGroup):
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
         """Help of a command reads no values: typer would import pydantic, half of the start."""
-        if args[1:] == ["--help"] and args[0] in self.commands:
+        is_help = args[1:] == ["--help"] and args[0] in self.commands
+        if is_help and not extra.get("resilient_parsing"):  # which completion asks for
             above = self.context_class(self, info_name=info_name)
             command = self.commands[args[0]]
             context = command.context_class(command, info_name=args[0], parent=above)

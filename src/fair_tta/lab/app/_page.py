@@ -83,16 +83,23 @@ class AppContext:
             raise self.gr.Error("This was not uploaded.", print_exception=False)
         return [UploadedFile(file.path, file.orig_name or Path(file.path).name) for file in files]
 
-    def local(self, block: Any) -> Any:
-        """In place of Gradio's own, which fetches what begins with http, for any component."""
-        move = block.async_move_resource_to_block_cache
+    def local(self, process: Callable[..., Any]) -> Any:
+        """`preprocess_data` of Gradio, which would fetch what begins with http, for any component;
+        a component that an event has updated is a new one, so they are not the place for this."""
 
-        async def moved(path: Any) -> Any:
-            if str(path).lower().startswith(("http:", "https:")):
-                raise self.gr.Error("This was not uploaded.", print_exception=False)
-            return await move(path)
+        async def checked(event: Any, inputs: Any, *more: Any, **options: Any) -> Any:
+            left = [inputs]
+            while left:
+                one = left.pop()
+                if isinstance(one, dict):
+                    left += one.values()
+                    if str(one.get("path")).lower().startswith(("http:", "https:")):
+                        raise self.gr.Error("This was not uploaded.", print_exception=False)
+                elif isinstance(one, list):
+                    left += one
+            return await process(event, inputs, *more, **options)
 
-        return moved
+        return checked
 
     def runs(
         self, name: str, make: Callable[..., list[Path]], asked: list[Any], results: list[Any]
@@ -188,9 +195,9 @@ def build_interface(
         with gr.Tab("Audit"):
             audit_tab(context)
     for block in blocks.blocks.values():
-        block.async_move_resource_to_block_cache = context.local(block)
         if isinstance(block, gr.Image | gr.File | gr.UploadButton):
             block.preprocess = context.uploaded
+    blocks.preprocess_data = context.local(blocks.preprocess_data)
     return blocks.queue(max_size=classifiers.limits.jobs)
 
 
