@@ -18,7 +18,7 @@ TWO := -n 2 --dist loadfile
 help:
 	@echo "make demo   every method on the embedded model and world, offline, less than a minute"
 	@echo "make test   run the tests, offline (make test ARGS='-k prompts -p cpu_times' passes options to pytest)"
-	@echo "make test-all  and those that are marked slow: kills, servers, Ray, other devices, examples"
+	@echo "make test-all  and those that are marked slow: kills, servers, other devices, examples"
 	@echo "make test-hard  the tests as other machines run them: old and new processors, threads, busy (an hour and a half)"
 	@echo "make fuzz   12,000 damaged and hostile inputs, a minute or two (ARGS='--inputs 100000 --first 12000')"
 	@echo "make chaos  100 kills, full and read-only disks, vanishing folders, two writers, clock jumps (ARGS='--first 100')"

@@ -4,7 +4,6 @@
     python benchmarks/bank.py --part miniature       the elra-ablation grid against Zero alone
     python benchmarks/bank.py --part large           ViT-B/32: the bank, then 60 settings
     python benchmarks/bank.py --part workers         two workers against one with two threads
-    python benchmarks/bank.py --part ray             the same with actors of Ray
     python benchmarks/bank.py --images 20            fewer images, for a quick look
 
 ViT-B/32 has random weights: time does not depend on them. Nothing here is asserted in a test; run
@@ -29,7 +28,6 @@ import transformers
 from PIL import Image
 
 from fair_tta.lab._runs.local import Local
-from fair_tta.lab._runs.ray import OnRay
 from fair_tta.lab._runs.runner import Engine
 from fair_tta.lab.bench._grids import GRIDS, Grid, Setting
 from fair_tta.lab.bench._run import prepare
@@ -157,13 +155,9 @@ def on_this_machine(home: Path, images: int) -> None:
     workers(home, images, "local", [Local(1), Local(2)])
 
 
-def on_ray(home: Path, images: int) -> None:
-    workers(home, images, "ray", [OnRay(workers=1, cores=2), OnRay(workers=2, cores=1)])
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--part", choices=["miniature", "large", "workers", "ray"])
+    parser.add_argument("--part", choices=["miniature", "large", "workers"])
     parser.add_argument("--images", type=int)
     parser.add_argument("--threads", type=int, help="1 if other processes keep the cores busy")
     options = parser.parse_args()
@@ -178,7 +172,6 @@ if __name__ == "__main__":
         ("miniature", grid_of_miniature, 500),
         ("large", grid_of_large, 200),
         ("workers", on_this_machine, 500),
-        ("ray", on_ray, 500),
     ):
         if options.part in (None, part):
             with tempfile.TemporaryDirectory() as folder:

@@ -4,7 +4,6 @@
     OMP_NUM_THREADS=1 python benchmarks/scale.py audit --images 200
     OMP_NUM_THREADS=1 python benchmarks/scale.py batch --classes 1000 --images 16
     OMP_NUM_THREADS=1 python benchmarks/scale.py memory --images 40
-    OMP_NUM_THREADS=1 python benchmarks/scale.py ray --images 200
 
 Weights are random: time does not depend on them. Jobs take turns and medians are printed.
 """
@@ -31,7 +30,6 @@ from fair_tta import TPT, AugMix, FairTPT, FairTPTClassifier, FairTPTMO
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import job_of
 from fair_tta.lab._runs.local import Local
-from fair_tta.lab._runs.ray import OnRay
 from fair_tta.lab._runs.runner import Runner
 from fair_tta.lab._runs.worker import Worker
 from fair_tta.lab.data._labels import Labels
@@ -183,31 +181,9 @@ def memory(count: int) -> None:
             list(runner.stream(sources, lambda one: one, size=16, seed=0, read_ahead=True))
 
 
-def ray(count: int) -> None:
-    """The local engine against Ray with 1 and 2 actors: rows and images per second of the clock."""
-    with tempfile.TemporaryDirectory() as folder:
-        labelled(Path(folder), count)
-        sources = [ImageSource(f"{i}", f"{folder}/{i}.jpg") for i in range(count)]
-        clf = classifier(["cat", "dog"], adapter="association-correction")
-        expected: list[Any] = []
-        for name, engine in (("local", Local()), ("1", OnRay(workers=1)), ("2", OnRay(workers=2))):
-            runner = Runner(job_of(clf, [clf.adapter], threads=1), engine)
-            stream = runner.stream(sources, lambda one: one, size=16, seed=0, read_ahead=True)
-            first = next(stream)  # actors are there, and models loaded
-            start = time.perf_counter()
-            found = [row.prediction.label for _, rows in (first, *stream) for row in rows]  # type: ignore[union-attr]
-            seconds = time.perf_counter() - start
-            expected = expected or found
-            print(
-                f"{name}: {(count - 16) / seconds:.1f} images per second, labels "
-                f"{'equal' if found == expected else 'DIFFERENT'}",
-                flush=True,
-            )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["classes", "batch", "audit", "memory", "ray"])
+    parser.add_argument("part", choices=["classes", "batch", "audit", "memory"])
     parser.add_argument("--classes", type=int, nargs="+", default=[2, 100])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--images", type=int, default=200)
@@ -219,7 +195,7 @@ def main() -> None:
     elif given.part == "batch":
         batch(given.classes[0], given.images)
     else:
-        {"audit": audit, "memory": memory, "ray": ray}[given.part](given.images)
+        {"audit": audit, "memory": memory}[given.part](given.images)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ MOVED = {
     "for-engineers": "#if-you-run-a-model-in-production",
     "for-researchers": "#if-you-compare-methods",
     "miniature": "effect/#the-drawn-world",
-    "scaling": "speed/#many-machines",
+    "scaling": "speed/#many-images",
 }
 PAGE = """<!doctype html>
 <meta charset="utf-8"><title>Moved</title><meta http-equiv="refresh" content="0; url={to}">

@@ -30,7 +30,7 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).resolve().parents[1]
 NOT_COPIED = (".git", ".venv", ".hard", ".*_cache", ".hypothesis", "site", "dist", "__pycache__")
 # Of extras, not of what torch and transformers bring themselves (tqdm).
-EXTRAS = ("pandas", "pyarrow", "fairlearn", "ray", "sklearn", "gradio", "hypothesis", "pytest")
+EXTRAS = ("pandas", "pyarrow", "fairlearn", "sklearn", "gradio", "hypothesis", "pytest")
 # Old versions next to new ones of what they need warn that this will end one day. The app needs a
 # newer transformers than the rest (pyproject.toml).
 OLD = ("-W", "ignore::DeprecationWarning", "-W", "ignore::FutureWarning", "--ignore=tests/lab/app")
@@ -64,7 +64,7 @@ FORMS = {
     "sdist": Form("sdist"),
     "base": Form("wheel", extra="", pytest=None),
 }
-FOR_USERS = ("plot", "fairlearn", "bench", "tables", "app", "ray")
+FOR_USERS = ("plot", "fairlearn", "bench", "tables", "app")
 ACCEPTED = ("CVE-2025-53644",)  # OpenCV before 4.12 reads JPEG files unsafely; it reads none here
 
 

@@ -11,34 +11,20 @@ One line for each scenario; the exit code is 1 if anything differs.
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from uuid import uuid4
 
-from disturbed import LOCAL, ON_RAY, Disturbed, make_world
+from disturbed import COMMANDS, Disturbed, make_world
 from killing import kill_often
 from scenarios import SCENARIOS
 from stage import Skipped, Stage
 
 Scenario = Callable[[Stage], object]
-
-CLUSTER = """
-import sys
-import ray
-ray.init(num_cpus=1, object_store_memory=100 * 2**20, include_dashboard=False,
-         log_to_driver=False, logging_level="ERROR")
-print(ray.get_runtime_context().gcs_address, flush=True)
-sys.stdin.read()
-ray.shutdown()
-"""
 
 PRELOADED = (
     "matplotlib.figure open_clip pyarrow.parquet fair_tta.lab._cli.options fair_tta.lab.folder "
@@ -47,7 +33,7 @@ PRELOADED = (
 
 
 def preload() -> None:
-    """All that children need, before they are forked; no model, no thread, no Ray."""
+    """All that children need, before they are forked; no model, no thread."""
     for name in PRELOADED:
         import_module(name)
     import torch
@@ -57,32 +43,9 @@ def preload() -> None:
     transformers.utils.logging.set_verbosity_error()
 
 
-@contextmanager
-def cluster(wanted: bool) -> Iterator[str]:
-    """The address of a Ray cluster of one core, empty without Ray."""
-    if not wanted:
-        yield ""
-        return
-    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid4().hex}  # for it alone
-    process = subprocess.Popen(
-        [sys.executable, "-c", CLUSTER],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        yield process.stdout.readline().strip()
-    finally:
-        process.stdin.close()
-        process.wait()
-
-
 def turn(number: int) -> Disturbed:
-    """Whom a kill is for: commands take turns; every fifth is on Ray, where a run takes long."""
-    fifths = number // 5
-    if number % 5 == 4:
-        return ON_RAY[fifths % len(ON_RAY)]
-    return LOCAL[(number - fifths) % len(LOCAL)]
+    """Return the command that this kill is for: they take turns."""
+    return COMMANDS[number % len(COMMANDS)]
 
 
 def planned(kills: int, first: int) -> Iterator[tuple[str, Scenario]]:
@@ -93,7 +56,7 @@ def planned(kills: int, first: int) -> Iterator[tuple[str, Scenario]]:
     for command, own in numbers.items():
         yield f"kills of {command.name}", partial(kill_often, command=command, numbers=own)
     for name, scenario in SCENARIOS.items():
-        for command in LOCAL:
+        for command in COMMANDS:
             yield f"{name}, {command.name}", _on(scenario, command)
 
 
@@ -109,15 +72,14 @@ def main() -> int:
     parser.add_argument(
         "--only", nargs="+", default=[""], help="scenarios with one of these in their names"
     )
-    parser.add_argument("--no-ray", action="store_true", help="skip the kills on Ray")
     options = parser.parse_args()
     if sys.platform != "linux":
         print("skipped: only Linux forks a process that has loaded torch")
         return 0
     preload()
-    failed, with_ray = 0, not options.no_ray
-    with cluster(with_ray) as ray, tempfile.TemporaryDirectory() as folder:
-        stage = Stage(make_world(Path(folder) / "world", ray), Path(folder) / "scratch")
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        stage = Stage(make_world(Path(folder) / "world"), Path(folder) / "scratch")
         for name, scenario in planned(options.kills, options.first):
             if not any(some in name for some in options.only):
                 continue

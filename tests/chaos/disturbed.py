@@ -20,11 +20,9 @@ class World:
 
     Attributes:
         home: all of it.
-        ray: the address of a cluster, empty if there is none.
     """
 
     home: Path
-    ray: str = ""
 
     @property
     def pictures(self) -> Path:
@@ -32,11 +30,11 @@ class World:
         return self.home / "pictures"
 
 
-def make_world(home: Path, ray: str = "") -> World:
+def make_world(home: Path) -> World:
     """Draw the pictures, and write what goes with them."""
     from fair_tta.miniature import BIRDS
 
-    world = World(home, ray)
+    world = World(home)
     world.pictures.mkdir(parents=True)
     rows = [("file", "bird", "background")]
     for place, drawn in enumerate(BIRDS.draw(PICTURES, seed=7)):
@@ -140,30 +138,24 @@ class Disturbed:
     """A command, and what it leaves when it is done.
 
     Attributes:
-        name: of the command, with its engine.
+        name: of the command.
         arguments: for a world and a folder for results.
         results: what has to be the same whatever has happened.
-        on_ray: whether a cluster does the work.
     """
 
     name: str
     arguments: Callable[[World, Path], list[str]]
     results: Callable[[Path, Ended], dict[str, Any]]
-    on_ray: bool = False
 
     def line(self, world: World, out: Path) -> list[str]:
         """The whole command line; the folder is made."""
         out.mkdir(parents=True, exist_ok=True)
-        engine = ["--engine", "ray", "--address", world.ray, "--workers", "1"]
-        return [*self.arguments(world, out), *(engine if self.on_ray else [])]
+        return self.arguments(world, out)
 
 
-LOCAL = (
+COMMANDS = (
     Disturbed("predict", _predict, _predict_results),
     Disturbed("audit", _audit, _audit_results),
     Disturbed("bench", _bench, _bench_results),
     Disturbed("fit", _fit, _fit_results),
-)
-ON_RAY = tuple(
-    Disturbed(f"{c.name} on Ray", c.arguments, c.results, True) for c in LOCAL if c.name != "fit"
 )

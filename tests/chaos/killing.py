@@ -10,7 +10,7 @@ from itertools import cycle, islice
 from random import Random
 
 from disturbed import Disturbed
-from stage import Skipped, Stage
+from stage import Stage
 
 CHAINS = (1, 2, 3, 4)
 """How many kills in a row before a run is let to its end."""
@@ -44,8 +44,6 @@ def kill_often(stage: Stage, command: Disturbed, numbers: Sequence[int]) -> Kill
         command: which.
         numbers: of the kills; a number always gives the same moment.
     """
-    if command.on_ray and not stage.world.ray:
-        raise Skipped("there is no Ray cluster")
     told, total = Killed(), stage.whole(command).moments
     for chain in _chains(numbers):
         out, position = stage.folder(), 0.0

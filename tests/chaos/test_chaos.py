@@ -21,7 +21,7 @@ def test_a_few_scenarios() -> None:
     kills = [f"kills of {name}" for name in ("predict", "bench", "fit")]  # audit: cli/test_kill.py
     only = [*kills, "limit of file size, predict", "clock jumps, fit"]
     process = subprocess.run(
-        [sys.executable, str(CHAOS), "--kills", "4", "--no-ray", "--only", *only],
+        [sys.executable, str(CHAOS), "--kills", "4", "--only", *only],
         capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     lines = process.stdout.splitlines()
@@ -34,8 +34,7 @@ def test_kills_take_turns_and_have_numbers() -> None:
     from chaos import turn
 
     assert Counter(turn(number).name for number in range(60)) == {
-        "predict": 12, "audit": 12, "bench": 12, "fit": 12,
-        "predict on Ray": 4, "audit on Ray": 4, "bench on Ray": 4,
+        "predict": 15, "audit": 15, "bench": 15, "fit": 15,
     }  # fmt: skip
 
 

@@ -130,7 +130,7 @@ def audit_folder(
             seed chooses them.
         harmful: classes that should not be answered, see `fair_tta.audit`.
         interval: how intervals are made.
-        engine: who does the work: `Local()`, `Local(workers=2)` or `OnRay()`.
+        engine: who does the work: `Local()` or `Local(workers=2)`.
         model: how other processes load the model, such as the string that the classifier was made
             of; if None it is sent to them.
         restart: throw away answers that are there.

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import dataset_fixtures
 import pytest
@@ -19,21 +16,6 @@ DATASETS = {
     "fairface": ("FairFace gender x race", dataset_fixtures.fairface),
     "waterbirds": ("Waterbirds bird type x background", dataset_fixtures.waterbirds),
 }
-pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray and of what it imports
-
-
-@pytest.fixture
-def cluster() -> Iterator[Any]:
-    ray = import_module("ray")
-    ray.init(
-        num_cpus=1,
-        object_store_memory=100 * 2**20,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-    )
-    yield ray
-    ray.shutdown()
 
 
 def start(name: str, *words: object) -> None:
@@ -67,19 +49,7 @@ def test_own_folder(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "FairTPT" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_on_ray(
-    cluster: Any, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = dataset_fixtures.waterbirds(tmp_path / "data")
-    start(
-        "on_ray", "zero-scan", data, "--model", model, "--images", 4, "--seeds", 1, "--views", 4,
-        "--workers", 1, "--out", tmp_path / "out",
-    )  # fmt: skip
-    assert "## Waterbirds bird type x background" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", [*DATASETS, "own_folder", "on_ray"])
+@pytest.mark.parametrize("name", [*DATASETS, "own_folder"])
 def test_examples_are_short(name: str) -> None:
     most = 30 if name in DATASETS else 60
     assert len((EXAMPLES / f"{name}.py").read_text("utf-8").splitlines()) <= most

@@ -24,7 +24,6 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._runs.job import load_backend
 from fair_tta.lab._runs.local import Local
-from fair_tta.lab._runs.ray import OnRay
 from fair_tta.lab.bench._grids import Setting
 from fair_tta.lab.bench._run import Remaining
 from fair_tta.lab.bench._tables import publish
@@ -218,7 +217,6 @@ def test_a_table_of_costs_keeps_to_itself(model: str, pets: Path, tmp_path: Path
         {"batch_size": 5},
         {"threads": 77},
         {"engine": Local(workers=2)},
-        {"engine": OnRay()},
     ):
         other = tiny_run(counted, pets, tmp_path / "out", alone, **circumstances)
         with other.open() as store:

@@ -182,17 +182,9 @@ def test_a_fitted_method_in_a_table(model: str, tmp_path: Path) -> None:
     assert "strong" in stdout
 
 
-@pytest.mark.parametrize(
-    ("engine", "workers"),
-    [
-        ("local", 1),
-        pytest.param("local", 2, marks=pytest.mark.slow),
-        pytest.param("ray", 2, marks=pytest.mark.slow),
-    ],
-)
-@pytest.mark.filterwarnings("ignore")  # of Ray and of what it imports
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_method_of_ones_own_in_worker_processes(
-    engine: str, workers: int, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workers: int, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its file is beside the table; when it is changed, its rows are made again and no others."""
     pets = bench_tiny.save_pets(tmp_path / "pets", 8)
@@ -204,18 +196,17 @@ def test_a_method_of_ones_own_in_worker_processes(
     monkeypatch.chdir(tmp_path)
     options = (
         "--table", "pets/mine.toml", "--model", model, "--images", 8, "--seeds", 1, "--views", 4,
-        "--batch-size", 4, "--engine", engine, "--out", "out",
+        "--batch-size", 4, "--out", "out",
     )  # fmt: skip
     code, stdout, stderr = call(*options, "--workers", workers)
     assert code == 0, stderr
     assert "soft_vote.py:SoftVote" in stdout
     assert {c["images"] for c in cells(tmp_path / "out")} == {"8"}
-    if engine == "local":
-        rows = count_rows(tmp_path / "out")
-        file.write_text(file.read_text() + "\n# another\n")
-        code, _, stderr = call(*options)
-        assert "; 8 images to go" in stderr
-        assert count_rows(tmp_path / "out") == rows + 8
+    rows = count_rows(tmp_path / "out")
+    file.write_text(file.read_text() + "\n# another\n")
+    code, _, stderr = call(*options)
+    assert "; 8 images to go" in stderr
+    assert count_rows(tmp_path / "out") == rows + 8
 
 
 def test_what_a_file_says(tmp_path: Path) -> None:

@@ -156,8 +156,6 @@ IDLE = (
 @pytest.mark.parametrize(
     ("words", "option", "why"),
     [
-        *((f"{command} {option}", option.split()[0], "it is for --engine ray.")
-          for command in IDLE for option in ("--cores 7", "--address 1.2.3.4:5")),
         *((f"{command} --reference-is-data", "--reference-is-data", "there is no --reference.")
           for command in IDLE[:3]),
         *((f"{command} --restart", "--restart", "there is nothing to throw away without --out.")

@@ -33,7 +33,7 @@ class Late:
 
     @property
     def facts(self) -> dict[str, Any]:
-        return {"engine": "late", "workers": None, "threads": 1}
+        return {"engine": "late", "workers": 3, "threads": 1}
 
     @contextmanager
     def open(self, job: Job) -> Iterator[Pool]:
@@ -84,7 +84,7 @@ def test_answers_come_in_order_and_are_kept(job: Job, tmp_path: Path) -> None:
             if not isinstance(a, str) and not isinstance(b, str):
                 assert [x.prediction.label for x in a] == [x.prediction.label for x in b]
                 assert [x.by for x in b] == [
-                    "late, as many workers as there was room for, threads of each 1"
+                    "late, workers 3, threads of each 1"
                 ] * len(b)
         late.asked.clear()
         again = list(Runner(job, late, store).stream(pictures, lambda p: p, size=2, seed=0))

@@ -133,10 +133,7 @@ def audit_command(
     sample: options.Sample = None,
     fail_if: FailIf = [],  # noqa: B006
     fail_on: FailOn = "zero-shot",
-    engine: options.WhichEngine = "local",
-    workers: options.Workers = None,
-    cores: options.Cores = 1,
-    address: options.Address = None,
+    workers: options.Workers = 1,
     restart: options.Restart = False,
     embed_images: options.EmbedImages = False,
     progress: options.ShowProgress = None,
@@ -162,6 +159,7 @@ def audit_command(
     with exits(context, stopped, images_dir="--images", labels_csv="--labels"):
         values, asked, groups = read_labels(context)  # before PyTorch is imported
         from fair_tta.auditing._judge import read_thresholds
+        from fair_tta.lab._runs.local import Local
         from fair_tta.lab._terminal import progress_bars
         from fair_tta.lab.folder import audit_folder
         from fair_tta.methods._registry import parse_adapters
@@ -191,7 +189,7 @@ def audit_command(
                 limit=limit,
                 sample=sample,
                 harmful={name: list(classes) for name, classes in sets.items()},
-                engine=options.make_engine(context),
+                engine=Local(workers),
                 model=None if text_features else model,
                 restart=restart,
                 embed_images=embed_images,

@@ -71,10 +71,7 @@ def bench_command(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 0 on.")] = 5,
     limit: options.Limit = None,
     sample: options.Sample = None,
-    engine: options.WhichEngine = "local",
-    workers: options.Workers = None,
-    cores: options.Cores = 1,
-    address: options.Address = None,
+    workers: options.Workers = 1,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results.", show_default="bench/TABLE")
     ] = None,
@@ -120,6 +117,7 @@ def bench_command(
         images_dir="images",
         labels_csv="labels",
     ):
+        from fair_tta.lab._runs.local import Local
         from fair_tta.lab._terminal import progress_bars
         from fair_tta.lab.bench._grids import check_name, of_datasets
         from fair_tta.lab.bench._sources import open_table
@@ -159,7 +157,7 @@ def bench_command(
                 limit=limit,
                 sample=sample,
                 reference_images=reference_images,
-                engine=options.make_engine(context),
+                engine=Local(workers),
                 views=views,
                 batch_size=batch_size,
                 device=device,

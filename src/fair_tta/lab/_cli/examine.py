@@ -53,10 +53,7 @@ def examine_command(
     ] = None,
     embed_images: options.EmbedImages = False,
     restart: options.Restart = False,
-    engine: options.WhichEngine = "local",
-    workers: options.Workers = None,
-    cores: options.Cores = 1,
-    address: options.Address = None,
+    workers: options.Workers = 1,
     progress: options.ShowProgress = None,
 ) -> None:
     """Look at images without labels: what the model perceives, and what methods would change.
@@ -73,6 +70,7 @@ def examine_command(
         import json
 
         from fair_tta.lab._cli.tables import images_inside, print_examination
+        from fair_tta.lab._runs.local import Local
         from fair_tta.lab._runs.store import ROWS
         from fair_tta.lab._terminal import progress_bars, show
         from fair_tta.lab._unlabelled import EXAMINATION, EXAMINATION_PAGE, examine_folder
@@ -91,7 +89,7 @@ def examine_command(
                 methods,
                 options.chosen_images(context, is_read_twice=not is_fitted),
                 out,
-                engine=options.make_engine(context),
+                engine=Local(workers),
                 model=None if text_features else model,
                 restart=restart,
                 read_ahead="-" not in images,

@@ -66,10 +66,7 @@ def mitigate_command(
     batch_size: options.BatchSize = 16,
     device: options.Device = None,
     dtype: options.Precision = None,
-    engine: options.WhichEngine = "local",
-    workers: options.Workers = None,
-    cores: options.Cores = 1,
-    address: options.Address = None,
+    workers: options.Workers = 1,
     restart: options.Restart = False,
     embed_images: options.EmbedImages = False,
     progress: options.ShowProgress = None,
@@ -100,6 +97,7 @@ def mitigate_command(
         from fair_tta.auditing import _mitigate as core
         from fair_tta.lab import folder
         from fair_tta.lab._cli.tables import images_inside, print_audit, print_examination
+        from fair_tta.lab._runs.local import Local
         from fair_tta.lab._terminal import progress_bars, show
         from fair_tta.methods._fitted import save_adapter
         from fair_tta.methods._reference import Reference
@@ -122,7 +120,7 @@ def mitigate_command(
 
         with progress_bars(progress) as bars:
             common: dict[str, Any] = {
-                "engine": options.make_engine(context),
+                "engine": Local(workers),
                 "model": None if text_features else model,
                 "restart": restart,
                 "embed_images": embed_images and (has_labels or features is None),

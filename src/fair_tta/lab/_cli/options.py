@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +19,6 @@ from fair_tta.lab._cli.names import sensitive_option, targets_option
 if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
     from fair_tta.lab._runs.reference import FittedAdapters
-    from fair_tta.lab._runs.runner import Engine
     from fair_tta.lab._unlabelled import Found
     from fair_tta.lab.data._features import FeatureFile
     from fair_tta.methods._base import Adapter
@@ -159,19 +158,8 @@ Sample = Annotated[
 ]
 
 
-WhichEngine = Annotated[Literal["local", "ray"], typer.Option(help="Who does the work.")]
 Workers = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Processes (local), or actors at most (ray).",
-        show_default="1 (local), one per GPU or core (ray)",
-    ),
-]
-Cores = Annotated[int, typer.Option(min=1, help="For each actor (ray).")]
-Address = Annotated[
-    str | None,
-    typer.Option(help="Of a Ray cluster; 'auto' finds one.", show_default="start one here"),
+    int, typer.Option(min=1, help="Processes that share the work; each loads the model.")
 ]
 EmbedImages = Annotated[
     bool,
@@ -263,17 +251,6 @@ def _decoded(path: bytes) -> str:
         return path.decode("oem", "replace")
 
 
-def make_engine(context: typer.Context) -> Engine:
-    """The engine that the options of a command describe."""
-    from fair_tta.lab._runs.local import Local
-    from fair_tta.lab._runs.ray import OnRay
-
-    given = context.params
-    if given["engine"] == "ray":
-        return OnRay(given["address"], given["workers"], given["cores"])
-    return Local(given["workers"] or 1)
-
-
 def refuse_idle(context: typer.Context, **idle: str) -> None:
     """A usage error if an option was given that has nothing to act on.
 
@@ -292,8 +269,6 @@ def refuse_idle(context: typer.Context, **idle: str) -> None:
     else:
         none = "there is no model with --text-features."
         idle |= dict.fromkeys(("model", "device", "dtype"), none)
-    if given.get("engine") == "local":
-        idle |= dict.fromkeys(("cores", "address"), "it is for --engine ray.")
     if given.get("reference", True) is None:
         idle["reference_is_data"] = "there is no --reference."
     if "null" in given and given["out"] is None:  # of predict and examine

@@ -130,10 +130,7 @@ def predict_command(
         ),
     ] = None,
     restart: options.Restart = False,
-    engine: options.WhichEngine = "local",
-    workers: options.Workers = None,
-    cores: options.Cores = 1,
-    address: options.Address = None,
+    workers: options.Workers = 1,
     progress: options.ShowProgress = None,
 ) -> None:
     """Classify images: a table, or --json or --csv on stdout.
@@ -151,6 +148,7 @@ def predict_command(
 
     done = failed = 0
     with exits(context, stopped):
+        from fair_tta.lab._runs.local import Local
         from fair_tta.lab._runs.reference import fit_adapters
         from fair_tta.lab._runs.runner import batched
         from fair_tta.lab._terminal import progress_bars
@@ -185,7 +183,7 @@ def predict_command(
             [classifier.adapter],
             chosen(),
             out,
-            engine=options.make_engine(context),
+            engine=Local(workers),
             model=None if text_features else model,
             restart=restart,
             read_ahead="-" not in images,  # whoever types waits for answers

@@ -1,1 +1,1 @@
-"""Runs: images x methods -> rows in a store, on one machine or a Ray cluster."""
+"""Runs: images x methods -> rows in a store, on this machine."""

@@ -130,10 +130,9 @@ class Job:
         """Run user files before what they define is read."""
         self.__dict__.update(state, adapters=state["adapters"].unpack())
 
-    def load_here(self, device: str | None = None) -> None:
-        """Load the model in another process than the driver's; on this device, unless the job has
-        one. It is an error if it is not the driver's model."""
-        self.__dict__["backend"] = load_backend(self.model, self.device or device, self.dtype)
+    def load_here(self) -> None:
+        """Load the model in another process than the driver's, and check that it is the same."""
+        self.__dict__["backend"] = load_backend(self.model, self.device, self.dtype)
         if not self.is_kept:
             return
         found, expected = feature_identity(self.backend, self.views), self.facts

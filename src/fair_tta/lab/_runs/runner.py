@@ -171,10 +171,8 @@ class Runner:
     def _by(self) -> str:
         """How the work is done; seconds depend on it."""
         facts = self.engine.facts
-        workers = facts["workers"]
-        many = "as many workers as there was room for" if workers is None else f"workers {workers}"
         threads = self.job.threads or facts["threads"]
-        return f"{facts['engine']}, {many}, threads of each {threads}"
+        return f"{facts['engine']}, workers {facts['workers']}, threads of each {threads}"
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:

@@ -235,17 +235,14 @@ def _looks(adapter: Adapter) -> bool:
     return adapter.needs.views and not adapter.needs.pixels
 
 
-def start_worker(
-    job: Job, threads: int, device: str | None = None
-) -> Callable[[WorkUnit], Callable[[], list[ImageRows]]]:
-    """`Worker.begin` in another process; `threads` of torch and `device` are for jobs that have
-    none.
+def start_worker(job: Job, threads: int) -> Callable[[WorkUnit], Callable[[], list[ImageRows]]]:
+    """Return `Worker.begin` in another process; `threads` of torch are for jobs that have none.
 
     What keeps it from starting is raised when it is asked to work: raised before, it would be lost.
     """
     try:
         torch.set_num_threads(job.threads or threads)
-        job.load_here(device)
+        job.load_here()
         return Worker(job).begin
     except FairTTAError as error:
         reason = str(error)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fair_tta.lab._runs.local import Local
-    from fair_tta.lab._runs.ray import OnRay
     from fair_tta.lab.bench._figures import Figure
     from fair_tta.lab.bench._grids import Grid, Setting
     from fair_tta.lab.bench._printed import paper_tables
@@ -19,7 +18,6 @@ __all__ = [
     "Figure",
     "Grid",
     "Local",
-    "OnRay",
     "Setting",
     "Table",
     "TableResult",
@@ -31,7 +29,6 @@ _MODULES = {
     "Figure": "bench._figures",
     "Grid": "bench._grids",
     "Local": "_runs.local",
-    "OnRay": "_runs.ray",
     "Setting": "bench._grids",
     "Table": "bench._sources",
     "TableResult": "bench._tables",

@@ -319,7 +319,7 @@ def run_table(
         sample: how many images of each sample to use, of each group its share, at least one.
         reference_images: how many images methods are fitted on that need a reference.
         ages: who is young and who is old; not for a `Table`.
-        engine: `Local()`, `Local(workers=2)` or `OnRay()`.
+        engine: `Local()` or `Local(workers=2)`.
         views: how views are made, or how many.
         batch_size: how many images are processed at once.
         device: where to move the model, None to leave it where it is.
