@@ -83,9 +83,7 @@ def test_answers_come_in_order_and_are_kept(job: Job, tmp_path: Path) -> None:
             assert isinstance(a, str) == isinstance(b, str)
             if not isinstance(a, str) and not isinstance(b, str):
                 assert [x.prediction.label for x in a] == [x.prediction.label for x in b]
-                assert [x.by for x in b] == [
-                    "late, workers 3, threads of each 1"
-                ] * len(b)
+                assert [x.by for x in b] == ["late, workers 3, threads of each 1"] * len(b)
         late.asked.clear()
         again = list(Runner(job, late, store).stream(pictures, lambda p: p, size=2, seed=0))
         assert again == first
