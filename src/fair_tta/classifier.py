@@ -87,7 +87,8 @@ class FairTPTClassifier:
             function of an image and a random generator, or a tensor or list of images.
         seed: with the content of an image it seeds the image's views, so an answer depends neither
             on the order of images nor on what ran before.
-        batch_size: how many images are worked on at once. It does not change the answers.
+        batch_size: how many images are worked on at once. It does not change the answers, except
+            those of methods whose `needs` have ``other_images``, such as ``TTR(queue=28)``.
         device: for a model that is loaded from a string, where to, such as ``"cuda"``; ``"auto"``
             for an accelerator if there is one. A model object stays where it is.
         dtype: likewise its precision, such as ``"bfloat16"``; ``"auto"`` for what the device is

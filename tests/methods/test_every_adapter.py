@@ -221,6 +221,12 @@ def test_batch_order_and_history_do_not_matter(plain: FairTPTClassifier, variant
     assert again.probabilities == pytest.approx(alone[2].probabilities, abs=1e-4)
 
 
+def test_only_a_queue_looks_at_other_images() -> None:
+    """As the test above shows; with these needs rows are kept for the whole batch."""
+    assert not any(method.needs.other_images for method in ADAPTERS.values())
+    assert TTR("dog", queue=2).needs.other_images
+
+
 def test_the_same_seed_gives_the_same_bits(plain: FairTPTClassifier, adapter: Adapter) -> None:
     pictures = [picture(i) for i in range(3)]
     first, second = (

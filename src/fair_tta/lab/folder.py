@@ -114,8 +114,9 @@ def audit_folder(
     in ``rows.sqlite`` of `out`: the same call goes on from there after Ctrl-C, a kill or a power
     cut, and ends with the same rows; a call with one more adapter asks that one alone. An answer
     belongs to the content of an image, the model, the prompts, the method and the seed, so nothing
-    else has to be as it was. Rows and images that cannot be used are left out, listed in
-    ``problems.csv``, and tried again by the next call.
+    else has to be as it was, except the batch for methods whose `needs` have ``other_images``. Rows
+    and images that cannot be used are left out, listed in ``problems.csv``, and tried again by the
+    next call.
 
     Args:
         classifier: its adapter does not matter. Its targets are the labels of the target column;

@@ -57,6 +57,8 @@ class Needs:
             them.
         values: those of the images to classify too; ``knowing(*values)`` is the method for them.
         setting: a setting that has no default, such as a file.
+        other_images: the other images of a batch, on which an answer then depends. Finished answers
+            of such a method are used again only for the same images in the same batches.
     """
 
     sensitive: bool = False
@@ -68,6 +70,7 @@ class Needs:
     values: bool = False
     setting: bool = False
     class_labels: bool = False
+    other_images: bool = False
 
     def __or__(self, other: Needs) -> Needs:
         return Needs(*(a or b for a, b in zip(astuple(self), astuple(other), strict=True)))

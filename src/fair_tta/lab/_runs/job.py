@@ -21,6 +21,7 @@ from fair_tta._prompts.templates import Templates
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._runs.bank import ImageSource
+from fair_tta.lab._runs.store import Key
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._registry import Packed
@@ -45,13 +46,15 @@ class WorkUnit:
     """A few images that are processed together, the seed of their views, and what is asked.
 
     `missing` is for each image what is not stored yet; None for everything. What is missing for an
-    image that can be read is computed for the whole unit.
+    image that can be read is computed for the whole unit. `contents` are the digests of the images,
+    empty where a file cannot be read, for `Job.key`; without a store there are none.
     """
 
     images: tuple[ImageSource, ...]
     seed: int
     asked: tuple[Asked, ...]
     missing: tuple[frozenset[Asked], ...] | None = None
+    contents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,24 @@ class Job:
             tuple(map(self._question_digest, range(len(self.questions)))),
             tuple(fingerprint(adapter) or _once(adapter) for adapter in self.adapters),
         )
+
+    def key(self, unit: WorkUnit, asked: Asked, position: int, content: str) -> Key:
+        """The key of a row: of the image with this content, at this position in a unit.
+
+        Where the answer depends on the other images of the batch, the images of the unit and the
+        position of this one are part of it: after another batch size, or another selection of
+        images, there is no row.
+        """
+        model, questions, methods = self.digests
+        question, adapter = asked
+        method = methods[adapter]
+        if self.adapters[adapter].needs.other_images:
+            method = str(fingerprint([method, unit.contents, position]))
+        return Key(content, model, questions[question], method, unit.seed)
+
+    def depends_on_batch(self, unit: WorkUnit) -> bool:
+        """Whether an answer that is asked for depends on the other images of the unit."""
+        return any(self.adapters[adapter].needs.other_images for _, adapter in unit.asked)
 
     def _question_digest(self, place: int) -> str:
         task = self.classifier(place).task

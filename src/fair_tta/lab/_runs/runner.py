@@ -75,8 +75,12 @@ class Runner:
         """
         waiting: deque[tuple[WorkUnit, list[dict[Asked, StoredRow]], Any]] = deque()
         with self.engine.open(self.job) as pool:
-            for unit in units:
-                stored = self.stored(unit, read=self.store is None or self.store.was_begun)
+            for requested in units:
+                # without earlier rows there is nothing to find, so the files need not be read first
+                may_find = self.store is None or self.store.was_begun
+                read = may_find or self.job.depends_on_batch(requested)
+                unit = self._with_contents(requested, read)
+                stored = self.stored(unit)
                 left = self.left(unit, stored)
                 waiting.append((unit, stored, None if left is None else pool.submit(left)))
                 while len(waiting) > max(pool.ahead, int(read_ahead)):
@@ -115,16 +119,26 @@ class Runner:
         signature are read, if wanted, to see whether it knows their content."""
         if self.store is None:
             return [{} for _ in unit.images]
+        known = unit if unit.contents else self._with_contents(unit, read)
         every = []
+        for position, content in enumerate(known.contents):
+            keys = self._keys(known, position, content)
+            found = self.store.find(keys.values()) if content else {}
+            every.append({one: found[key] for one, key in keys.items() if key in found})
+        return every
+
+    def _with_contents(self, unit: WorkUnit, read: bool) -> WorkUnit:
+        """The unit with the digests of its images."""
+        if self.store is None:
+            return unit
+        contents = []
         for image in unit.images:
             content = self.store.content(file_signature(image))
             if not content and read:
                 with suppress(OSError, ValueError, ImageError):  # the worker reports it
                     content = read_image(image).content
-            keys = self._keys(unit, content)
-            found = self.store.find(keys.values()) if content else {}
-            every.append({one: found[key] for one, key in keys.items() if key in found})
-        return every
+            contents.append(content)
+        return replace(unit, contents=tuple(contents))
 
     def left(self, unit: WorkUnit, stored: Sequence[dict[Asked, StoredRow]]) -> WorkUnit | None:
         """The unit with what is still to be computed, None if there is nothing."""
@@ -144,7 +158,7 @@ class Runner:
             return unit, made
         results: list[ImageRows] = []
         new: list[StoredRow] = []
-        for old, rows in zip(stored, made, strict=True):
+        for position, (old, rows) in enumerate(zip(stored, made, strict=True)):
             if isinstance(rows, str):
                 results.append(rows)
                 continue
@@ -152,7 +166,7 @@ class Runner:
             if rows:
                 content = rows[0].key.content
                 old = {one: row for one, row in old.items() if row.key.content == content}
-                keys = self._keys(unit, content)
+                keys = self._keys(unit, position, content)
                 fresh = {one: found[key] for one, key in keys.items() if key in found}
                 new += [row for one, row in fresh.items() if one not in old]
                 old = {**fresh, **old}
@@ -161,11 +175,8 @@ class Runner:
         self.store.append(new)
         return unit, results
 
-    def _keys(self, unit: WorkUnit, content: str) -> dict[Asked, Key]:
-        model, questions, methods = self.job.digests
-        return {
-            (q, m): Key(content, model, questions[q], methods[m], unit.seed) for q, m in unit.asked
-        }
+    def _keys(self, unit: WorkUnit, position: int, content: str) -> dict[Asked, Key]:
+        return {asked: self.job.key(unit, asked, position, content) for asked in unit.asked}
 
     @cached_property
     def _by(self) -> str:

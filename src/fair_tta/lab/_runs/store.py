@@ -36,7 +36,7 @@ class Key(NamedTuple):
         content: digest of the image file.
         model: digest of the weights, the preprocessing, the views and the version of fair-tta.
         task: digest of names and templates.
-        method: digest of the method and its settings.
+        method: digest of the method and its settings, and of the batch if answers depend on it.
         seed: of the views.
     """
 

@@ -26,7 +26,7 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.lab._runs.bank import Bank, ImageFile, ImageSource, read_image
 from fair_tta.lab._runs.job import Asked, Job, WorkUnit
-from fair_tta.lab._runs.store import Key, StoredRow
+from fair_tta.lab._runs.store import StoredRow
 from fair_tta.methods._base import Adapter
 
 ImageRows = list[StoredRow] | str
@@ -126,11 +126,12 @@ class Worker:
         usable: dict[int, LoadedImage],
         encoded: dict[int, _Encoded],
     ) -> list[StoredRow]:
-        model, questions, methods = self._job.digests
         question, place = asked
         adapter = self._job.adapters[place]
         clf = self._classifier(question, place, unit.seed).with_adapter(adapter)
         is_own, images = adapter.needs.pixels, [one.data for one in usable.values()]
+        if adapter.needs.other_images:
+            clf.batch_size = len(images)  # the unit is the batch, as it is for `predict`
         if is_own:
             clf.vision.forget()  # or it would cost less after others that look at the same
         start = time.perf_counter()
@@ -142,7 +143,7 @@ class Worker:
         own = (time.perf_counter() - start) / len(usable)
         return [
             StoredRow(
-                Key(one.content, model, questions[question], methods[place], unit.seed),
+                self._job.key(unit, asked, i, one.content),
                 unit.images[i].name,
                 one.signature,
                 prediction,

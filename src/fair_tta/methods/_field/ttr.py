@@ -72,8 +72,8 @@ class TTR(PixelAdapter):
 
     @property
     def needs(self) -> Needs:  # type: ignore[override]
-        """The images themselves, and a subject."""
-        return Needs(pixels=True, setting=not self.subject.strip())
+        """The images themselves, a subject, and with a queue the other images of a batch."""
+        return Needs(pixels=True, setting=not self.subject.strip(), other_images=self.queue > 1)
 
     def check_task(self, task: Task) -> None:
         if self.needs.setting:
@@ -109,7 +109,7 @@ class TTR(PixelAdapter):
             kept += self.segment([p[0] for p in pixels[some]], patches[some], general)
         features = unit(backend.encode_pixels(torch.stack(kept))).unsqueeze(1)
         found = probabilities(task, features.to(general), task.target_features)
-        depends = torch.full((len(images),), self.queue > 1, device=found.device)
+        depends = torch.full((len(images),), self.needs.other_images, device=found.device)
         return Outcome(found, flags={NOT_EPISODIC: depends})
 
     def segment(
