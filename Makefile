@@ -28,7 +28,7 @@ help:
 	@echo "make widths  and look at every page in Chromium, on a phone and on a screen"
 	@echo "make pictures  draw every image of the documentation again, some minutes (ARGS='--only world')"
 	@echo "make coverage  simulate how often intervals hold the truth, an hour of one core (ARGS='--kept FOLDER' continues)"
-	@echo "make versions ARGS='lowest --python 3.10'  the tests with other versions: lowest, newest, base, wheel, sdist"
+	@echo "make versions ARGS='lowest --python 3.11'  the tests with other versions: lowest, newest, base, wheel, sdist"
 	@echo "make release-check  build, check, install and try what would be published"
 	@echo "make clean  remove .venv, site/ and all caches"
 	@echo "Each installs what it needs into .venv. Another Python: make test PYTHON=python3.12"
@@ -88,7 +88,7 @@ clean:
 	find src tests examples -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.made:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "fair-tta needs Python 3.10 or newer, this is " + sys.version.split()[0] + ": try make PYTHON=python3.12")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fair-tta needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": try make PYTHON=python3.12")'
 	@echo "making the virtual environment .venv"
 	@$(PYTHON) -m venv .venv
 	@touch $@

@@ -17,6 +17,7 @@ import re
 import sys
 import tempfile
 import threading
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -193,10 +194,10 @@ def _parameters(thing: Any) -> str:
 
 
 def limits() -> dict[str, int]:
-    """``[tool.fair_tta.house]`` of pyproject.toml, read by hand: Python 3.10 has no tomllib."""
-    text = (ROOT / "pyproject.toml").read_text("utf-8")
-    section = text.partition("[tool.fair_tta.house]\n")[2].partition("\n[")[0]
-    return {name: int(n) for name, n in re.findall(r"^(\w+) = ([\d_]+)$", section, re.M)}
+    """Return ``[tool.fair_tta.house]`` of pyproject.toml."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    found: dict[str, int] = pyproject["tool"]["fair_tta"]["house"]
+    return found
 
 
 def main() -> int:

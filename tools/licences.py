@@ -19,6 +19,7 @@ import importlib
 import importlib.metadata
 import re
 import sys
+import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -103,8 +104,7 @@ def closure(
 
 def read_pyproject(path: Path) -> tuple[list[str], dict[str, list[str]]]:
     """What every user installs, and what comes with each extra for users."""
-    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
-    project = toml.loads(path.read_text("utf-8"))["project"]
+    project = tomllib.loads(path.read_text("utf-8"))["project"]
     extras: Mapping[str, list[str]] = project["optional-dependencies"]
     return project["dependencies"], {e: r for e, r in extras.items() if e not in DEVELOPERS}
 

@@ -1,6 +1,6 @@
 """Run the tests with other versions, another Python, or another form of the package.
 
-    python tools/versions.py lowest --python 3.10   what pyproject.toml promises at least
+    python tools/versions.py lowest --python 3.11   what pyproject.toml promises at least
     python tools/versions.py newest --python 3.13   the newest of everything
     python tools/versions.py wheel --python 3.13    the wheel in place of the tree
     python tools/versions.py sdist --python 3.12    the wheel and the tests of the sdist

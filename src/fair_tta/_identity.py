@@ -12,7 +12,7 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from hashlib import blake2b, sha256
@@ -233,7 +233,7 @@ def classifier_provenance(classifier: Any) -> dict[str, Any]:
 def environment() -> dict[str, Any]:
     """Time, versions and machine."""
     return {
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "fair_tta": version("fair-tta"),
         "packages": {name: version(name) for name in _PACKAGES.split()},
         "python": platform.python_version(),

@@ -9,14 +9,13 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from PIL.Image import Image
 from torch import Tensor
-from typing_extensions import Self
 
 from fair_tta._cache import Cache
 from fair_tta._images.batches import ahead, are_files, in_turn

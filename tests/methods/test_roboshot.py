@@ -31,7 +31,9 @@ def step_by_step(case: Drawn, reject: list[Array], accept: list[Array]) -> Array
     rows = []
     for v in case.features[:, 0].numpy():
         for directions, sign in ((reject, -1.0), (accept, 1.0)):
-            basis = np.linalg.qr(np.stack(directions).T)[0].T if directions else []
+            basis: list[Array] = []
+            if directions:
+                basis = list(np.linalg.qr(np.stack(directions).T)[0].T)
             for q in basis:
                 v = v + sign * (v @ q) * q
                 v = v / np.linalg.norm(v)

@@ -135,7 +135,7 @@ def test_bad_names(names: Any, message: str) -> None:
 
 
 def test_strings_of_other_kinds_become_plain_ones() -> None:
-    class Animal(str, Enum):
+    class Animal(str, Enum):  # noqa: UP042 - users have such classes
         CAT = "cat"
         DOG = "dog"
 

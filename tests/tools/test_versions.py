@@ -19,14 +19,14 @@ def home(tmp_path: Path) -> Path:
 
 
 def words(form: str, home: Path, *more: str) -> list[str]:
-    found = commands(FORMS[form], home, "3.10", [*more])
+    found = commands(FORMS[form], home, "3.11", [*more])
     return [" ".join(map(str, command)) for _, command in found]
 
 
 def test_every_form_has_a_python_of_its_own(home: Path) -> None:
     for form in FORMS:
         venv, *others = words(form, home)
-        assert venv.endswith(f"venv --quiet --python 3.10 {home / 'env'}")
+        assert venv.endswith(f"venv --quiet --python 3.11 {home / 'env'}")
         assert all(str(home / "env") in command for command in others)
 
 

@@ -160,10 +160,13 @@ def _crops(
     boxes = np.stack([down * (height - h + 1), right * (width - w + 1), h, w], -1).astype(int)
     first = boxes[np.arange(len(boxes)), fits.argmax(1)].tolist()
     # Long and narrow: the largest box in the centre whose ratio is allowed.
-    w, h = min(width, round(height * _RATIO[1])), min(height, round(width / _RATIO[0]))
-    centre = ((height - h) // 2, (width - w) // 2, h, w)
-    for box, found, flip in zip(first, fits.any(1), (numbers[:, -1] < 0.5).tolist(), strict=True):
-        yield tuple(box) if found else centre, flip
+    widest = min(width, round(height * _RATIO[1]))
+    highest = min(height, round(width / _RATIO[0]))
+    centre = ((height - highest) // 2, (width - widest) // 2, highest, widest)
+    has_box: list[bool] = fits.any(axis=1).tolist()  # type: ignore[assignment]
+    is_mirrored = (numbers[:, -1] < 0.5).tolist()
+    for box, is_box, flip in zip(first, has_box, is_mirrored, strict=True):
+        yield tuple(box) if is_box else centre, flip
 
 
 def check_arrays(

@@ -306,7 +306,7 @@ Value = TypeVar("Value")
 def made_once(make: Callable[[Owner], Value]) -> Callable[[Owner], Value]:
     """For use under `property`: keep the value in the instance.
 
-    `functools.cached_property` of Python 3.10 and 3.11 holds a lock for all instances while it
+    `functools.cached_property` of Python 3.11 holds a lock for all instances while it
     computes a value, which deadlocks with the lock of a model. Here two threads may both compute
     it, and get the value of the first.
     """

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
-from typing_extensions import Self
 
 from fair_tta._io import open_file, write_whole
 from fair_tta.auditing._document import AuditDocument, EstimateFields

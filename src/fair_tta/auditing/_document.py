@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert, defstruct, field
 from msgspec.json import schema_components
 from msgspec.structs import asdict
-from typing_extensions import Self
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._definitions import METRICS

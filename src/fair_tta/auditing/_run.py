@@ -156,9 +156,7 @@ def figures_of_run(
         warnings=dict(counter.most_common(MOST_WARNINGS)),
         cost=cost,
         provenance=None,
-        # msgspec leaves the default out, which in Python 3.10 is one empty tuple of several
-        harm=tuple(doc.HarmRate(sets, group, Measured.of(share)) for sets, group, share in harm)
-        or (),
+        harm=tuple(doc.HarmRate(sets, group, Measured.of(share)) for sets, group, share in harm),
         perceived=_perceived(columns, how),
         median_confidence=float(np.median(sure)) if sure is not None and len(sure) else None,
     )

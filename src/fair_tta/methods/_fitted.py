@@ -14,11 +14,10 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
-from typing_extensions import Self
 
 from fair_tta._images.load import image_bar, is_single_image
 from fair_tta._images.stored import Features, feature_batches, read_features

@@ -36,7 +36,7 @@ def wilson(correct: float, n: float, level: float = 0.95) -> tuple[float, float]
         (0.0, 0.43)
     """
     _check_correct(correct, n)
-    low, high = wilson_ends(np.float64(correct), np.float64(n), level)
+    low, high = wilson_ends(np.asarray(correct, float), np.asarray(n, float), level)
     return float(low), float(high)
 
 
@@ -60,8 +60,8 @@ def paired_interval(
     nothing changed.
     """
     _check_changes(right_to_wrong, wrong_to_right, n)
-    counts = np.float64(right_to_wrong), np.float64(wrong_to_right), np.float64(n)
-    low, high = paired_ends(*counts, level)
+    loss, gain, images = np.array([right_to_wrong, wrong_to_right, n], float)
+    low, high = paired_ends(loss, gain, images, level)
     return max(-1.0, float(low)), min(1.0, float(high))
 
 
@@ -164,7 +164,7 @@ def clopper_pearson(correct: int, n: int, level: float = 0.95) -> tuple[float, f
         (0.147, 0.947)
     """
     _check_correct(correct, n)
-    low, high = clopper_pearson_ends(np.float64(correct), np.float64(n), level)
+    low, high = clopper_pearson_ends(np.asarray(correct, float), np.asarray(n, float), level)
     return float(low), float(high)
 
 

@@ -207,7 +207,7 @@ def pseudo_odds(
     changes = []
     for value, figures in zip(values[1:], resampled[1:], strict=True):
         moved = [after - before for before, after in zip(resampled[0], figures, strict=True)]
-        low, high = _bootstrap.around(np.float64(value - values[0]), moved, how)
+        low, high = _bootstrap.around(np.asarray(value - values[0]), moved, how)
         changes.append(Estimate(value - values[0], n, max(-1.0, float(low)), min(1.0, float(high))))
     return PseudoOdds(tuple(alone), tuple(changes))
 

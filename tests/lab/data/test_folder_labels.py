@@ -105,8 +105,7 @@ def test_paths_that_are_too_long(tmp_path: Path) -> None:
 
 
 def test_odd_names_do_not_stop_a_scan(tmp_path: Path) -> None:
-    odd = ["d" * 5000, ".."]
-    odd += ["a\0b/c"] * (sys.version_info >= (3, 11))  # csv of Python 3.10 refuses such a file
+    odd = ["d" * 5000, "..", "a\0b/c"]
     text = "file,animal,place\n" + "".join(f"{name},cat,sea\n" for name in odd)
     (tmp_path / "labels.csv").write_text(text)
     labels = Labels(tmp_path, tmp_path / "labels.csv", "animal", ("place",))

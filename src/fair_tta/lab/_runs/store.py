@@ -15,11 +15,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from zlib import crc32
 
 import msgspec
-from typing_extensions import Self
 
 from fair_tta._io import printable
 from fair_tta.errors import DamagedRowWarning, StoreError

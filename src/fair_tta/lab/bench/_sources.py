@@ -31,7 +31,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -41,7 +41,7 @@ import msgspec
 
 from fair_tta._io import open_file, write_whole
 from fair_tta._prompts.templates import parse_names
-from fair_tta.errors import DatasetError, FairTTAError, require
+from fair_tta.errors import DatasetError, FairTTAError
 from fair_tta.lab.bench._grids import Grid, Setting, find_grid
 from fair_tta.lab.data import (
     PAPER_TASKS,
@@ -290,12 +290,11 @@ class _TableFile(msgspec.Struct, forbid_unknown_fields=True):
 
 def read_toml(path: str | os.PathLike[str]) -> tuple[Grid, dict[str, Reader]]:
     """The table in a file, and readers of the tasks that are folders."""
-    toml = require("tomllib" if sys.version_info >= (3, 11) else "tomli", "bench")
     file = Path(path)
     try:
         with open_file(file) as source:
             text = source.read().decode("utf-8-sig")
-        content = msgspec.convert(toml.loads(text), _TableFile)
+        content = msgspec.convert(tomllib.loads(text), _TableFile)
     except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
         raise FairTTAError(f"cannot read the table {str(file)!r}: {error}.") from error
     paper = {str(task): task for task in PAPER_TASKS}
