@@ -13,7 +13,7 @@ from typing import Any
 from effect_charts import draw
 
 PAGES = ("effect.md", "methods.md", "index.md", "../README.md")
-OWN = ("association-correction", "view-control", "logit-balance")
+OWN = ("association-correction", "logit-balance")
 ALONE = ("birds", "badges", "scenes-time", "scenes-season")
 DRAWN_TASKS = {
     "birds": "birds, by background",

@@ -52,7 +52,7 @@ from fair_tta.metrics import Bootstrap
 
 BATCH, CACHE = 32, 2**24
 ON_FEATURES = (
-    "zero-shot tpt fair-tpt fair-tpt-mo zero orthcali association-correction view-control "
+    "zero-shot tpt fair-tpt fair-tpt-mo zero orthcali association-correction "
     "perception-clip roboshot umfc logit-balance fair-tpt:lam=inf"
 ).split()
 ON_PIXELS = "tent memo sar deyo seraser".split()

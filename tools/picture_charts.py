@@ -28,7 +28,7 @@ sys.path.append(str(ROOT / "benchmarks"))  # where the pictures of docs/effect.m
 _EFFECT = importlib.import_module("effect_charts")
 STYLE, draw = _EFFECT.STYLE, _EFFECT.draw
 
-OURS = ("association-correction", "view-control", "logit-balance")
+OURS = ("association-correction", "logit-balance")
 PAPERS = ("zero-shot", "fair-tpt", "fair-tpt-mo", "fair-tpt+orthcali:lam=0", "orthcali",
           "orthcali:lam=0", "tpt", "zero")  # fmt: skip
 KINDS = {"ours": (TEAL, "D"), "in the paper": ("#3f51b5", "o"), "of others": ("#b35900", "s")}

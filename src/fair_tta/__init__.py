@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         LogitBalance,
         OrthCali,
         ShareBalance,
-        ViewControl,
         Zero,
         ZeroShot,
     )
@@ -81,7 +80,6 @@ __all__ = [
     "StoreError",
     "Templates",
     "TowerError",
-    "ViewControl",
     "Zero",
     "ZeroShot",
     "__version__",
@@ -108,7 +106,7 @@ _MODULE = _by_name(
         "StoreError SmallGroupWarning SmallReferenceWarning DamagedRowWarning "
         "FeatureMismatchWarning",
         "methods": "ZeroShot TPT Zero OrthCali FairTPT FairTPTMO LogitBalance "
-        "ShareBalance BalancedHead AssociationCorrection ViewControl",
+        "ShareBalance BalancedHead AssociationCorrection",
         "methods._registry": "load_adapter",
         "methods._tuning.rates": "ELRA FixedRate",
         "pipeline": "FairPipeline",

@@ -48,7 +48,7 @@ def make_world(home: Path) -> World:
         'name = "birds"\nimages = "pictures"\nlabels = "labels.csv"\ntarget_column = "bird"\n'
         f"template = {json.dumps(BIRDS.template)}\n"
         f"targets = {_toml(BIRDS.targets)}\nsensitive.background = {_toml(sensitive)}\n"
-        '[[setting]]\nadapter = "fair-tpt"\n[[setting]]\nadapter = "view-control"\n'
+        '[[setting]]\nadapter = "fair-tpt"\n[[setting]]\nadapter = "fair-tpt-mo"\n'
     )
     return world
 

@@ -64,7 +64,7 @@ _LABELS = (
 )
 _SETTINGS = (
     "fair-tpt:lam=10,rate.beta=0.05,loss.joint=true", "tpt:rate.lr=0.005,rho=0.1,steps=2",
-    "fair-tpt+orthcali:lam=0", "zero:rho=0.5", "fair-tpt-mo:lam=1", "view-control:strength=1",
+    "fair-tpt+orthcali:lam=0", "zero:rho=0.5", "fair-tpt-mo:lam=1", "roboshot:strength=1",
     "association-correction:strength=0.5", "tpt:rate.lr=1e38", "tpt:rate.optimizer=sgd",
     "logit-balance:reference=b.safetensors", "soft_vote.py:SoftVote:factor=3", *ADAPTERS,
 )  # fmt: skip

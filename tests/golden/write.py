@@ -22,10 +22,7 @@ NOT_METHODS = {"Adapter", "AdaptsPixels", "Chained"}
 
 
 def clear_places(of: cases.World) -> list[int]:
-    """The first images with two best classes apart for every method, and values for zero-shot.
-
-    Where an attribute is perceived evenly, `ViewControl` enlarges rounding errors to 3e-4.
-    """
+    """The first images with two best classes apart for every method, and values for zero-shot."""
     places = range(len(of.images))
     clear = set(places)
     for name in cases.METHODS:

@@ -10,12 +10,10 @@ import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
 from random_task import Drawn, drawn, softmax, unrelated
 from torch import Tensor
 
 from fair_tta import AssociationCorrection, FairTTAError, ZeroShot
-from fair_tta.methods._own.view_control import contained_share
 
 
 def by_formula(case: Drawn, strength: float) -> npt.NDArray[np.float64]:
@@ -91,17 +89,6 @@ def test_features_in_another_cone_change_nothing() -> None:
     torch.testing.assert_close(zero_shot(shrunk), zero_shot(case))
     torch.testing.assert_close(answer(shrunk), answer(case))
     assert (answer(case) - zero_shot(case)).abs().max() > 0.01
-
-
-@given(drawn(), st.floats(1e-30, 10))
-def test_takes_no_more_than_the_image_contains(case: Drawn, size: float) -> None:
-    """What is left never points to the other side of d."""
-    image, d = case.features[:, :1], size * case.features.flip(0)[:, :1]
-    left = image - contained_share(image, d) * d
-    before, after = (image * d).sum(-1), (left * d).sum(-1)
-    assert (after >= torch.minimum(before, torch.tensor(-1e-12 * size))).all()
-    assert (after <= before + 1e-12 * size).all()
-    assert (contained_share(image, 0 * d) == 0).all()
 
 
 @pytest.mark.parametrize("strength", [-1, math.inf, math.nan])

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from random_task import Drawn, EncodedClassifier, drawn
 
-from fair_tta import AssociationCorrection, LogitBalance, Prediction, ViewControl, ZeroShot
+from fair_tta import AssociationCorrection, LogitBalance, Prediction, ZeroShot
 from fair_tta.methods._predictions import to_predictions
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
@@ -32,10 +32,9 @@ def of_balance(case: Drawn) -> list[Prediction]:
     "answer",
     [
         lambda case: of_adapter(AssociationCorrection(strength=3), case),
-        lambda case: of_adapter(ViewControl(), case),
         of_balance,
     ],
-    ids=["AssociationCorrection", "ViewControl", "LogitBalance"],
+    ids=["AssociationCorrection", "LogitBalance"],
 )
 @settings(max_examples=25)
 @given(case=drawn(VIEWS))

@@ -31,7 +31,6 @@ from fair_tta import (
     Prediction,
     PromptError,
     Templates,
-    ViewControl,
     Zero,
     ZeroShot,
 )
@@ -92,7 +91,6 @@ ADAPTERS: dict[str, Any] = {
     "FairTPT >> OrthCali": FairTPT() >> OrthCali(lam=0),
     "super-TS >> OrthCali": FairTPT(loss=SuperTSLoss()) >> OrthCali(lam=10),
     "AssociationCorrection": AssociationCorrection(),
-    "ViewControl": ViewControl(),
     "LogitBalance": LogitBalance(),
     "ShareBalance": ShareBalance(),
     "BalancedHead": BalancedHead(),
@@ -121,7 +119,7 @@ ADAPTERS: dict[str, Any] = {
     "FairTPT >> AssociationCorrection": FairTPT() >> AssociationCorrection(),
     "FairTPT >> RoboShot": FairTPT() >> RoboShot(),
     "super-TS >> PartialProjection": FairTPT(loss=SuperTSLoss()) >> PartialProjection(),
-    "super-TS >> ViewControl": FairTPT(loss=SuperTSLoss()) >> ViewControl(),
+    "super-TS >> AssociationCorrection": FairTPT(loss=SuperTSLoss()) >> AssociationCorrection(),
 }
 
 REFERENCE = [picture(100 + i) for i in range(12)]

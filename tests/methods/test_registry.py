@@ -19,7 +19,6 @@ from fair_tta import (
     FixedRate,
     LogitBalance,
     OrthCali,
-    ViewControl,
     Zero,
     ZeroShot,
 )
@@ -55,7 +54,7 @@ def test_every_adapter_has_a_name() -> None:
     assert needs == sorted(needs)  # what needs least comes first
     expected = {
         *("zero-shot", "zero", "tpt", "association-correction", "logit-balance", "orthcali"),
-        *("view-control", "fair-tpt", "fair-tpt-mo", "roboshot", "perception-clip", "sage"),
+        *("fair-tpt", "fair-tpt-mo", "roboshot", "perception-clip", "sage"),
         *("partial-projection", "episodic-tie", "tie", "tie-star", "bend-vlm", "umfc"),
         *("memo", "sar", "tent", "seraser", "deyo", "ttr", "sem", "share-balance", "balanced-head"),
     }
@@ -97,7 +96,6 @@ def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
         ("fair-tpt>>orthcali:lam=0", FairTPT() >> OrthCali(lam=0)),
         ("tpt:steps=2 + orthcali", TPT(steps=2) >> OrthCali()),
         ("association-correction:strength=1", AssociationCorrection(strength=1.0)),
-        ("view-control:ridge=0.5,mean_share=0", ViewControl(ridge=0.5, mean_share=0.0)),
         ("logit-balance:keep_prior=0.5", LogitBalance(keep_prior=0.5)),
         ("fair-tpt+association-correction", FairTPT() >> AssociationCorrection()),
         ("tent:rate.optimizer=sgd", Tent(rate=FixedRate(1e-3, torch.optim.SGD))),

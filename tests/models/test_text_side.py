@@ -142,7 +142,7 @@ def test_a_prompt_that_the_table_lacks_is_named() -> None:
     clf.with_adapter("orthcali:lam=0")
 
 
-@pytest.mark.parametrize("method", ["fair-tpt", "tpt", "zero", "view-control", "memo", "seraser"])
+@pytest.mark.parametrize("method", ["fair-tpt", "tpt", "zero", "memo", "seraser"])
 def test_methods_that_need_more_refuse_at_construction(method: str) -> None:
     with pytest.raises(ModelError, match=r"needs .*, and there is no image encoder: choose") as one:
         FairTPTClassifier.from_features(table(), **NAMES, adapter=method)

@@ -20,13 +20,13 @@ from devices import Pair
 from fair_tta import (
     ELRA,
     TPT,
+    AssociationCorrection,
     AugMix,
     FairTPT,
     FairTPTClassifier,
     FairTPTMO,
     FixedRate,
     OrthCali,
-    ViewControl,
 )
 from fair_tta import methods as adapters
 from fair_tta.extend import Renderer
@@ -65,7 +65,7 @@ OTHERS: dict[str, Any] = {
     "FairTPT super-TS": FairTPT(loss=SuperTSLoss()),
     "FairTPTMO two steps": FairTPTMO(steps=2),
     "FairTPT >> OrthCali": FairTPT() >> OrthCali(lam=0),
-    "super-TS >> ViewControl": FairTPT(loss=SuperTSLoss()) >> ViewControl(),
+    "super-TS >> AssociationCorrection": FairTPT(loss=SuperTSLoss()) >> AssociationCorrection(),
     "FairTPTMO separate": FairTPTMO(loss=SLoss(separate=True)),
     "FairTPT >> OrthCali calibrated": FairTPT() >> OrthCali(lam=10),
     "FairTPT >> OrthCali default": FairTPT() >> OrthCali(),

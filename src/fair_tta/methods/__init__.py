@@ -17,7 +17,6 @@ from fair_tta.methods._own.association_correction import AssociationCorrection
 from fair_tta.methods._own.balanced_head import BalancedHead
 from fair_tta.methods._own.logit_balance import LogitBalance
 from fair_tta.methods._own.share_balance import ShareBalance
-from fair_tta.methods._own.view_control import ViewControl
 from fair_tta.methods._paper.fair_tpt import FairTPT, FairTPTMO
 from fair_tta.methods._paper.orthcali import OrthCali
 from fair_tta.methods._paper.tpt import TPT
@@ -56,7 +55,6 @@ __all__ = [
     "TIEStar",
     "TSLoss",
     "Tent",
-    "ViewControl",
     "Zero",
     "ZeroShot",
 ]

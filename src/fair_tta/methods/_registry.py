@@ -257,7 +257,6 @@ ADAPTERS: dict[str, type[Any]] = {
     "perception-clip": adapters.PerceptionCLIP,
     "roboshot": adapters.RoboShot,
     "sem": adapters.SEM,
-    "view-control": adapters.ViewControl,
     "bend-vlm": adapters.BendVLM,
     "logit-balance": adapters.LogitBalance,
     "share-balance": adapters.ShareBalance,

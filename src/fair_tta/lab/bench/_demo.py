@@ -35,7 +35,6 @@ from fair_tta.methods import (
     FairTPTMO,
     LogitBalance,
     OrthCali,
-    ViewControl,
     Zero,
     ZeroShot,
 )
@@ -53,7 +52,6 @@ METHODS: dict[str, Adapter] = {
     "FairTPT-MO": FairTPTMO(),
     "FairTPT>>Orth": FairTPT() >> OrthCali(lam=0),
     "Association": AssociationCorrection(),
-    "ViewControl": ViewControl(),
     "LogitBalance": LogitBalance(),
 }
 """The methods of the paper with its hyper-parameters, and those of this library."""
