@@ -29,7 +29,7 @@ from fair_tta._images.stored import (
     stack,
 )
 from fair_tta._images.views import AugMix
-from fair_tta._images.vision import Vision
+from fair_tta._images.vision import Vision, image_digest
 from fair_tta._models import Backend
 from fair_tta._models.load import load, with_compiled_vision
 from fair_tta._models.stored import TextTable, sees_images
@@ -270,8 +270,17 @@ class FairTPTClassifier:
         is_batch = isinstance(images, Sequence | np.ndarray | Tensor)
         return list(stream) if is_batch else stream
 
-    def _stream(self, images: Iterable[Any], progress: bool, skip: bool = False) -> Iterator[Any]:
-        """Predictions, and with `skip` None for images that cannot be read."""
+    def _stream(
+        self,
+        images: Iterable[Any],
+        progress: bool,
+        skip: bool = False,
+        digests: list[str] | None = None,
+    ) -> Iterator[Any]:
+        """Predictions, and with `skip` None for images that cannot be read.
+
+        The digest of each image that could be read is added to `digests`.
+        """
         batches = ahead if are_files(images) else in_turn
         size = max(self.batch_size, CHUNK) if isinstance(images, Features) else self.batch_size
         compare(images, self.task)
@@ -279,9 +288,11 @@ class FairTPTClassifier:
         with image_bar(images, progress) as bar:
             for batch in batches(images, self._load_or_error if skip else self.vision.load, size):
                 failed = [im if isinstance(im, ImageError) else None for im in batch.images]
-                answers = self._predict_batch(
-                    [im for im in batch.images if not isinstance(im, ImageError)]
-                )
+                readable = [im for im in batch.images if not isinstance(im, ImageError)]
+                if digests is not None:
+                    digests.extend(map(image_digest, readable))
+                answers = self._predict_batch(readable)
+                del readable
                 batch.images.clear()  # room for others
                 batch.settle()
                 bar.update(len(failed))

@@ -326,8 +326,9 @@ class Comparison(Part, frozen=True):
 
 class DataFields(Part, frozen=True):
     """The images. hash: of labels, sensitive values and clusters, in order. harmful: sets of
-    classes. clusters: how many persons or sources intervals allow for; null if images are
-    independent.
+    classes. clusters: how many persons, sources or different images intervals allow for; null if
+    images are independent. different_images: how many images differ in content; null if only
+    answers are known.
     """
 
     n: NotNegative
@@ -336,6 +337,7 @@ class DataFields(Part, frozen=True):
     sensitive: Mapping[str, tuple[str, ...]]
     harmful: Mapping[str, tuple[str, ...]] = {}
     clusters: NotNegative | None = None
+    different_images: NotNegative | None = None
 
 
 class IntervalSettings(Part, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from hashlib import sha256
 from itertools import islice
 from time import perf_counter
@@ -20,6 +21,7 @@ from fair_tta._identity import (
     environment,
 )
 from fair_tta._images.load import image_bar, is_single_image
+from fair_tta._images.vision import image_digest
 from fair_tta.auditing import _document as doc
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._run import (
@@ -29,6 +31,7 @@ from fair_tta.auditing._run import (
     figures_of_run,
     parse_harmful,
 )
+from fair_tta.classifier import checked_images
 from fair_tta.errors import FairTTAError, check_number
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._registry import find_adapter
@@ -39,6 +42,9 @@ from fair_tta.metrics._columns import (
     Columns,
     Sensitive,
     Values,
+    are_equal,
+    check_clusters,
+    join_clusters,
     parse_columns,
     read_column,
     read_sensitive,
@@ -60,6 +66,7 @@ def audit(
     seconds: float | None = None,
     harmful: HarmSets | None = None,
     clusters: Column | None = None,
+    digests: Column | None = None,
     interval: Interval = DEFAULT,
     adapter: Any = None,
     provenance: Mapping[str, Any] | None = None,
@@ -79,6 +86,8 @@ def audit(
             they are is reported by group, see `fair_tta.metrics.harm_rate`.
         clusters: the person or source of each image, if several images come from one; intervals
             allow for that. Without a value (None, NaN or "") an image is a cluster of its own.
+        digests: of the content of each image, such as that of its file. Rows with equal ones are
+            the same image, and so in one cluster; the audit states how many images differ.
         interval: how intervals are made.
         adapter: the method, to be written down.
         provenance: what else to write down, see `fair_tta._identity`.
@@ -102,10 +111,13 @@ def audit(
     attributes = {attribute: tuple(map(str, of)) for attribute, of in columns.values.items()}
     checked = (scores or Scores()).checked(n)
     columns = replace(columns, targets=classes, values={**attributes}, scores=(checked,))
-    sources = None if columns.clusters is None else int(columns.clusters.max()) + 1
+    data_hash = _data_hash(columns)  # of what was passed, whether images are known or not
+    if digests is None:
+        check_clusters(columns.clusters)
+    else:  # images were classified: what is known of them is reported, if without intervals
+        columns = columns.with_contents(digests)
     sets = parse_harmful(harmful, classes)
-    cell_sizes = columns.sizes(Over.TARGET_AND_SENSITIVE)
-    warn_small(cell_sizes)
+    warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE))
     run = figures_of_run(
         columns,
         how,
@@ -116,12 +128,20 @@ def audit(
     )
     document = doc.AuditDocument(
         schema=doc.SCHEMA_ID,
-        data=doc.DataFields(n, _data_hash(columns), classes, attributes, sets, sources),
+        data=doc.DataFields(
+            n,
+            data_hash,
+            classes,
+            attributes,
+            sets,
+            clusters=columns.cluster_count,
+            different_images=columns.different_images,
+        ),
         settings=doc.IntervalSettings(how.level, how.resamples, how.seed, how.strata, SMALL),
         runs=(run,),
         comparisons=(),
         provenance=environment() | dict.fromkeys(ORIGIN) | describe(dict(provenance or {})),
-        warnings=small_groups(cell_sizes),
+        warnings=_warnings(columns),
     )
     return Audit(document, columns)
 
@@ -136,45 +156,109 @@ def compare(audits: Iterable[Audit]) -> Audit:
         raise FairTTAError("`audits` should be a list of audits (got none).")
     columns = [a.need_columns("compare") for a in audits]
     document = audits[0].document
+    made = document.settings
+    for other in audits:
+        _check_same_data(document.data, other.document.data)
+        _check_same("settings", made, other.document.settings, "pass the same `interval`")
+    # A run of answers alone does not know which images are the same; one of a classifier does.
+    contents = (of_audit.contents for of_audit in columns if of_audit.contents is not None)
+    together = replace(
+        columns[0],
+        answers=tuple(answers for of_audit in columns for answers in of_audit.answers),
+        scores=tuple(scores for of_audit in columns for scores in of_audit.scores),
+        clusters=reduce(join_clusters, (of_audit.clusters for of_audit in columns)),
+        contents=next(contents, None),
+    )
+    how = Bootstrap(made.resamples, made.seed, made.level, made.strata)
     runs: list[doc.RunFigures] = []
-    for other in (a.document for a in audits):
-        _check_same("data", document.data, other.data, "audit the same images in the same way")
-        _check_same("settings", document.settings, other.settings, "pass the same `interval`")
-        origin = _origin(other)
+    for other in audits:
+        origin = _origin(other.document)
         same = origin == _origin(document)
         runs += [
             run if same or run.provenance else structs.replace(run, provenance=origin)
-            for run in other.runs
+            for run in _runs_among(together, other, how)
         ]
     names = [run.name for run in runs]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise FairTTAError(f"runs should have distinct names ({twice} came twice): pass `name`.")
-    together = replace(
-        columns[0],
-        answers=tuple(answers for one in columns for answers in one.answers),
-        scores=tuple(scores for one in columns for scores in one.scores),
-    )
-    made = document.settings
-    how = Bootstrap(made.resamples, made.seed, made.level, made.strata)
     corrected = corrected_differences(together, how)
+    comparisons = [
+        against(
+            together,
+            i,
+            how,
+            names=(names[0], names[i]),
+            harmful=document.data.harmful,
+            corrected=corrected,
+        )
+        for i in range(1, len(names))
+    ]
+    data = structs.replace(
+        document.data,
+        clusters=together.cluster_count,
+        different_images=together.different_images,
+    )
     document = structs.replace(
         document,
+        data=data,
         runs=tuple(runs),
-        comparisons=tuple(
-            against(
-                together,
-                i,
-                how,
-                names=(names[0], names[i]),
-                harmful=document.data.harmful,
-                corrected=corrected,
-            )
-            for i in range(1, len(names))
-        ),
-        warnings=small_groups(together.sizes(Over.TARGET_AND_SENSITIVE)),
+        comparisons=tuple(comparisons),
+        warnings=_warnings(together),
     )
     return Audit(document, together)
+
+
+def _runs_among(together: Columns, measured: Audit, how: Bootstrap) -> Sequence[doc.RunFigures]:
+    """Return the runs of an audit, measured again if more is known now of its images."""
+    columns, document = measured.need_columns("compare"), measured.document
+    all_differ = together.image_count == together.n
+    knows_images = all_differ or are_equal(columns.contents, together.contents)
+    if knows_images and are_equal(columns.clusters, together.clusters):
+        return document.runs
+    runs = []
+    for place, run in enumerate(document.runs):
+        answers = replace(
+            columns,
+            answers=(columns.answers[place],),
+            scores=(columns.scores[place],),
+            clusters=together.clusters,
+            contents=together.contents,
+        )
+        figures = figures_of_run(
+            answers,
+            how,
+            name=run.name,
+            adapter=run.adapter,
+            cost=run.cost,
+            harmful=document.data.harmful,
+        )
+        runs.append(structs.replace(figures, provenance=run.provenance))
+    return runs
+
+
+def _warnings(columns: Columns) -> tuple[str, ...]:
+    """Return what a reader of the figures must know about the images."""
+    sentences = list(small_groups(columns.sizes(Over.TARGET_AND_SENSITIVE)))
+    different = columns.different_images
+    if different is not None and different < columns.n:
+        rows = f"These {columns.n:,} rows are {different:,} different images"
+        sentences.append(f"{rows}: those of the same image count as one cluster.")
+    if columns.few_clusters:
+        clusters = f"{columns.cluster_count} {columns.cluster_noun}"
+        sentences.append(f"No figure has an interval: {clusters} show nothing about others.")
+    return tuple(sentences)
+
+
+def _check_same_data(first: doc.DataFields, other: doc.DataFields) -> None:
+    """Raise an error unless both audits are of the same rows; one may know more of its images."""
+    if first.hash == other.hash:
+        other = structs.replace(
+            other,
+            clusters=first.clusters,
+            different_images=first.different_images,
+        )
+    _check_same("data", first, other, "audit the same images in the same way")
 
 
 def _check_same(part: str, first: doc.Part, other: doc.Part, hint: str) -> None:
@@ -212,12 +296,14 @@ def predict_knowing(
     adapter: Any,
     images: Iterable[Any],
     columns: Mapping[str, list[Hashable]],
+    digests: list[str],
     *,
     progress: bool = False,
 ) -> Iterator[Prediction]:
     """Predictions in the order of the images, each by the method for its own values.
 
-    `columns` are the sensitive values by attribute, in the classifier's words.
+    `columns` are the sensitive values by attribute, in the classifier's words. The digest of each
+    image is added to `digests`.
     """
     attributes = classifier.sensitive
     for attribute, names in attributes.items():
@@ -233,7 +319,8 @@ def predict_knowing(
     methods = {known: classifier.with_adapter(adapter.knowing(*known)) for known in set(rows)}
     stream, values_of, bar = iter(images), iter(rows), image_bar(images, progress)
     while batch := list(islice(stream, classifier.batch_size)):
-        features = classifier.encode(batch, with_views=adapter.needs.views)
+        loaded = _with_digests(map(classifier.vision.load, batch), digests)
+        features = classifier.encode(loaded, with_views=adapter.needs.views)
         own = list(islice(values_of, len(batch)))
         if len(own) < len(batch):
             raise FairTTAError("`labels` should be as many as images (got fewer).")
@@ -245,6 +332,13 @@ def predict_knowing(
         bar.update(len(batch))
         yield from (answers[place] for place in range(len(batch)))
     bar.close()
+
+
+def _with_digests(loaded: Iterable[Any], digests: list[str]) -> Iterator[Any]:
+    """Yield loaded images, and add the digest of each to `digests`."""
+    for image in loaded:
+        digests.append(image_digest(image))
+        yield image
 
 
 def audit_classifier(
@@ -304,14 +398,15 @@ def audit_classifier(
         columns = {next(iter(known)): columns[ONE_ATTRIBUTE]}
     start = perf_counter()
     stream: Iterable[Prediction]
+    digests: list[str] = []
     adapter = find_adapter(adapter)
     if adapter is not None and lacks_values(adapter):
-        stream = predict_knowing(classifier, adapter, images, columns, progress=progress)
+        stream = predict_knowing(classifier, adapter, images, columns, digests, progress=progress)
     else:
         if adapter is not None:
             classifier = classifier.with_adapter(adapter)
         adapter = classifier.adapter
-        stream = classifier.predict(images, progress=progress)
+        stream = classifier._stream(checked_images(images), progress, digests=digests)
     predictions = list(stream)
     seconds = perf_counter() - start
     check(len(predictions))
@@ -326,6 +421,7 @@ def audit_classifier(
         seconds=seconds,
         harmful=harmful,
         clusters=clusters,
+        digests=digests,
         interval=interval,
         adapter=adapter,
         provenance=classifier_provenance(classifier),

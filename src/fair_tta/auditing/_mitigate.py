@@ -25,7 +25,13 @@ from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
 from fair_tta.methods._fitted import encoded, save_adapter
 from fair_tta.methods._registry import parse_adapters
-from fair_tta.metrics._columns import Column, Sensitive, parse_columns, read_column
+from fair_tta.metrics._columns import (
+    Column,
+    Sensitive,
+    check_clusters,
+    parse_columns,
+    read_column,
+)
 
 COMPARED = ("zero-shot", "association-correction", "logit-balance")
 """What labels decide between; the first is what the others are compared with."""
@@ -123,6 +129,7 @@ def mitigate_classifier(
         one.check_task(classifier.task)
     if labels is not None:  # before any work is done
         columns = parse_columns(labels, [labels], sensitive, classifier.targets, None, clusters)
+        check_clusters(columns.clusters)
         if columns.n != len(several):
             raise FairTTAError(
                 f"`labels` should be as many as images, {len(several)} (got {columns.n})."

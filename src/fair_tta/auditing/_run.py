@@ -6,9 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from msgspec import structs
 
 from fair_tta.auditing import _document as doc
 from fair_tta.auditing._document import Difference, Measured
@@ -29,6 +30,8 @@ HarmSets = Mapping[str, Sequence[Hashable]] | Sequence[Hashable]
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 MOST_WARNINGS = 20  # different warnings of a run
+
+F = TypeVar("F", bound=doc.Part)
 
 _SAME = 1e-3  # beliefs of one model on the same images, up to rounding
 
@@ -120,6 +123,29 @@ def _alike(first: Scores, then: Scores) -> bool:
     )
 
 
+def without_intervals(part: Any, reason: str) -> Any:
+    """Return the same figures with this reason instead of intervals."""
+    if isinstance(part, doc.EstimateFields):
+        if part.low is None:
+            return part
+        reasons = reason if part.reason is None else f"{reason}; {part.reason}"
+        return structs.replace(part, low=None, high=None, reason=reasons)
+    if isinstance(part, doc.Part):
+        fields = structs.asdict(part)
+        return structs.replace(part, **without_intervals(fields, reason))
+    if isinstance(part, Mapping):
+        return {name: without_intervals(inner, reason) for name, inner in part.items()}
+    if isinstance(part, tuple):
+        return tuple(without_intervals(inner, reason) for inner in part)
+    return part
+
+
+def _withheld_if_few(figures: F, columns: Columns) -> F:
+    """Return the figures, without intervals if there are too few clusters for any."""
+    reason = columns.few_clusters
+    return figures if reason is None else without_intervals(figures, reason)
+
+
 def figures_of_run(
     columns: Columns,
     how: Bootstrap,
@@ -133,7 +159,7 @@ def figures_of_run(
     scores, metrics = columns.scores[0], definitions.METRICS
     sure, harm = scores.confidence, _harm(columns, harmful, how.level)
     counter = Counter(text for texts in scores.warnings for text in set(texts))
-    return doc.RunFigures(
+    figures = doc.RunFigures(
         name=name,
         adapter=adapter,
         metrics=doc.RunMetrics(
@@ -160,6 +186,7 @@ def figures_of_run(
         perceived=_perceived(columns, how),
         median_confidence=float(np.median(sure)) if sure is not None and len(sure) else None,
     )
+    return _withheld_if_few(figures, columns)
 
 
 def _group_values(columns: Columns, group: int) -> dict[str, str]:
@@ -231,7 +258,7 @@ def against(
     a, b = columns.scores[0], columns.scores[after]
     known = a.sensitive_entropy or {}
     harm = _harm(columns, harmful, how.level, after)
-    return doc.Comparison(
+    figures = doc.Comparison(
         *names,
         differences=doc.Differences(
             **{m.name: Difference.of(m.difference(columns, 0, after, how)) for m in doc.COMPARED}
@@ -251,13 +278,14 @@ def against(
         compared=len(corrected) or None,
         power=_power(columns, after, how.level),
     )
+    return _withheld_if_few(figures, columns)
 
 
 def _power(columns: Columns, after: int, level: float) -> doc.GapPower | None:
     change = typical_gap_change(columns, before=0, after=after)
     if math.isnan(change.value) or withheld(columns, 0, after):
         return None
-    return doc.GapPower(*change.power(len(columns.truth), level))
+    return doc.GapPower(*change.power(columns.image_count, level))
 
 
 def corrected_differences(columns: Columns, how: Bootstrap) -> list[doc.Differences]:

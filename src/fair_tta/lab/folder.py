@@ -41,7 +41,7 @@ from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record, c
 from fair_tta.lab.report import write_report
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, renamed
-from fair_tta.metrics._columns import read_clusters
+from fair_tta.metrics._columns import check_clusters, read_clusters
 
 __all__ = [
     "FolderAudit",
@@ -176,7 +176,7 @@ def audit_folder(
     chosen = list(choose(rows, None, sample, seed, key=_name, group=_group))
     if labels.cluster is not None:
         clusters = [row.cluster for _, row in chosen if isinstance(row, Record)]
-        read_clusters(clusters, len(clusters))
+        check_clusters(read_clusters(clusters, len(clusters)))
     fitted = fit_adapters(
         classifier,
         adapters,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._estimate import Over, check_over, label
@@ -49,8 +51,10 @@ class Columns:
         group: ``[images]`` positions in `groups`.
         answers: for each run ``[images]`` positions in `targets`.
         scores: for each run what it reports besides its answers, checked; may be left out.
-        clusters: ``[images]`` numbers of the persons or sources that images come from; None if
-            images are independent.
+        clusters: ``[images]`` numbers of the persons or sources that images come from, where rows
+            of the same image are one source too; None if images are independent.
+        contents: ``[images]`` numbers of what is on them: rows of the same image share one. None if
+            that is not known.
         times: how many images each entry stands for; None if one. Not together with clusters.
     """
 
@@ -61,6 +65,7 @@ class Columns:
     answers: tuple[Ints, ...]
     scores: tuple[Scores, ...] = ()
     clusters: Ints | None = None
+    contents: Ints | None = None
     times: Ints | None = None
 
     @property
@@ -123,8 +128,45 @@ class Columns:
 
     @cached_property
     def independent(self) -> Columns:
-        """The same without clusters."""
-        return replace(self, clusters=None)
+        """The same as if all images were different and independent."""
+        return replace(self, clusters=None, contents=None)
+
+    @property
+    def cluster_count(self) -> int | None:
+        """How many clusters there are; None if images are independent."""
+        return None if self.clusters is None else int(self.clusters.max()) + 1
+
+    @property
+    def different_images(self) -> int | None:
+        """How many images differ in content; None if that is not known."""
+        return None if self.contents is None else int(self.contents.max()) + 1
+
+    @property
+    def image_count(self) -> int:
+        """How many images there are; rows of the same image, if that is known, count once."""
+        return self.n if self.different_images is None else self.different_images
+
+    @property
+    def cluster_noun(self) -> str:
+        """The word for clusters in messages."""
+        are_images = self.cluster_count == self.different_images
+        return "different images" if are_images else "clusters"
+
+    @property
+    def few_clusters(self) -> str | None:
+        """Why there are too few clusters for any interval; None if there are enough."""
+        count = self.cluster_count
+        if count is None or count >= LEAST_CLUSTERS:
+            return None
+        return f"no interval, as there are only {count} {self.cluster_noun}"
+
+    def with_contents(self, digests: Column) -> Columns:
+        """The same, with rows of equal digests as one image, and so in one cluster."""
+        numbers: dict[Hashable, int] = {}
+        column = read_column("digests", digests, len(self.truth))
+        contents = np.array([numbers.setdefault(key, len(numbers)) for key in column], np.int64)
+        joined = join_clusters(self.clusters, contents)
+        return replace(self, clusters=joined, contents=contents)
 
     def weight(self, some: Mask, counted: Mask) -> float:
         """What one of some images counts for where the share of those `counted` is estimated.
@@ -153,9 +195,25 @@ class Columns:
         return np.array([self.weight(cell == k, right) for k in range(cells)])
 
     def sizes(self, over: Over) -> dict[str, int]:
-        """Images in each of `cells`, by the name that messages use."""
-        n = self.right_and_all(0, over)[1].tolist()
+        """Images in each of `cells`, by the name that messages use; repeated ones count once."""
+        n = self._different(over).tolist()
         return {label(*cell): size for cell, size in zip(self.cells(over), n, strict=True)}
+
+    def repeats(self, over: Over) -> Floats:
+        """How often an image comes in each of `cells`, on average: 1 if all are different."""
+        n = self.right_and_all(0, over)[1]
+        repeats: Floats = np.maximum(1, n) / np.maximum(1, self._different(over))
+        return repeats
+
+    def _different(self, over: Over) -> Ints:
+        """Images of each of `cells`, of which repeated ones count once."""
+        n = self.right_and_all(0, over)[1]
+        images = self.different_images
+        if self.contents is None or images is None:
+            return n
+        cell = self.group if over is Over.SENSITIVE else self.cell
+        different = np.unique(cell * images + self.contents)
+        return np.bincount(different // images, minlength=len(n))
 
     def worst_cell(self, run: int, over: Over) -> int:
         """Position in `cells` of the worst group; of equal ones that with the most images."""
@@ -253,13 +311,43 @@ def read_clusters(clusters: Column, length: int) -> Ints | None:
         plain = [object() if _is_missing(value) or value == "" else value for value in plain]
     column = read_column("clusters", plain, length)
     codes = np.array([numbers.setdefault(key, len(numbers)) for key in column], np.int64)
-    if len(numbers) < min(LEAST_CLUSTERS, length):
-        raise FairTTAError(
-            f"`clusters` should be {LEAST_CLUSTERS} or more persons or sources (got "
-            f"{len(numbers)}): fewer show nothing about others. Without `clusters` figures are "
-            "about images of these alone."
-        )
     return codes if len(numbers) < length else None
+
+
+def check_clusters(clusters: Ints | None) -> None:
+    """Raise an error if there are too few clusters for any interval."""
+    count = None if clusters is None else int(clusters.max()) + 1
+    if count is not None and count < LEAST_CLUSTERS:
+        raise FairTTAError(
+            f"`clusters` should be {LEAST_CLUSTERS} or more persons or sources (got {count}): "
+            "fewer show nothing about others. Without `clusters` figures are about images of "
+            "these alone."
+        )
+
+
+def are_equal(first: Ints | None, second: Ints | None) -> bool:
+    """Both columns are None, or have the same numbers."""
+    if first is None or second is None:
+        return first is second
+    return np.array_equal(first, second)
+
+
+def join_clusters(first: Ints | None, second: Ints | None) -> Ints | None:
+    """Number the smallest clusters of images that keep those of both together.
+
+    None if every image is a cluster of its own.
+    """
+    if first is None or second is None or are_equal(first, second):
+        joined = second if first is None else first
+    else:
+        # Clusters of either kind are nodes, and each image is an edge between its two clusters.
+        nodes = int(first.max()) + 1
+        both = nodes + int(second.max()) + 1
+        edges = coo_array((np.ones(len(first)), (first, nodes + second)), shape=(both, both))
+        joined = connected_components(edges, directed=False)[1][first].astype(np.int64)
+    if joined is None or len(np.unique(joined)) == len(joined):
+        return None
+    return joined
 
 
 def check_length(argument: str, column: Sized, length: int) -> None:

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fair_tta.metrics._columns import Columns, Floats, Ints
+from fair_tta.metrics._estimate import Over
 
 DRAWS = 1000  # and as many mirrored
 _AT_ONCE = 20_000_000  # weights
@@ -60,6 +61,8 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
     starts = np.searchsorted(cell, np.arange(groups * classes + 1))
     some = np.flatnonzero(np.diff(starts))
     n = np.zeros((groups, classes))
+    # What is added is repeated as often as the images are: repeating them changes no figure.
+    repeats = columns.repeats(Over.TARGET_AND_SENSITIVE)
     shape = (groups, classes, len(runs), classes)
     seen, smoothed = np.zeros(shape), np.zeros(shape)
     parts = []
@@ -68,21 +71,21 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
         rows = slice(starts[place], starts[place + 1])
         one_hot = np.eye(classes)[answers[:, rows].T]
         counts = weight[rows] ** 2
-        size = counts.sum()
+        size, often = counts.sum(), repeats[place]
         is_right = np.eye(classes)[c]
         wrong = (1 - is_right) / max(1, classes - 1)
         rest = len(runs) - 1
-        added = np.array([[is_right, *[wrong] * rest], [wrong, *[is_right] * rest]])
+        added = often * np.array([[is_right, *[wrong] * rest], [wrong, *[is_right] * rest]])
         total = np.tensordot(counts, one_hot, 1)
         n[g, c], seen[g, c] = size, total / size
-        smoothed[g, c] = (total + added.sum(0)) / (size + 2)
+        smoothed[g, c] = (total + added.sum(0)) / (size + 2 * often)
         residuals = np.concatenate([one_hot * weight[rows, None, None], added])
-        residuals -= np.concatenate([weight[rows], [1, 1]])[:, None, None] * smoothed[g, c]
+        residuals -= np.concatenate([weight[rows], [often, often]])[:, None, None] * smoothed[g, c]
         if columns.clusters is not None:
             residuals *= np.sqrt(units / max(1, units - 1))
         if not rest:
             residuals *= 1 + _DISCRETE * of_cluster / size
-        flat = (residuals / (size + 2)).reshape(len(residuals), -1).astype(np.float32)
+        flat = (residuals / (size + 2 * often)).reshape(len(residuals), -1).astype(np.float32)
         members: Any = rows if columns.clusters is None else unit[rows]  # views are faster
         parts.append(
             (g, c, (members, flat[:-2]), (slice(units + 2 * k, units + 2 * k + 2), flat[-2:]))
@@ -104,7 +107,7 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
     for array in (right, answered):
         array[..., DRAWS:] = -array[..., :DRAWS]
 
-    def rates(shares: Floats, added: int) -> list[CellRates]:
+    def rates(shares: Floats, added: Floats) -> list[CellRates]:
         own = np.einsum("gcrc->rgc", shares)
         given = np.einsum("gc,gcra->rga", n, shares) / of_group[:, None]
         hits = np.einsum("gc,gcrc->rg", n, seen)
@@ -115,7 +118,9 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
     share = (n / of_group[:, None]).astype(np.float32)
     groups_right = np.einsum("gc,rgcd->rgd", share, right)
     draws = [CellRates(*each, n) for each in zip(right, answered, groups_right, strict=True)]
-    return tuple(zip(rates(seen, 0), rates(smoothed, 1), draws, strict=True))
+    of_groups = columns.repeats(Over.SENSITIVE)
+    nothing = np.zeros(groups)
+    return tuple(zip(rates(seen, nothing), rates(smoothed, of_groups), draws, strict=True))
 
 
 def _units(columns: Columns, runs: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Floats]:

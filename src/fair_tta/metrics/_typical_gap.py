@@ -75,7 +75,9 @@ def _blocks(columns: Columns, runs: tuple[int, ...]) -> Iterator[_Block]:
     hits = np.array([columns.answers[run] == columns.truth for run in runs], np.float64)
     cells = [np.flatnonzero(n[:, c]) * classes + c for c in counted]
     right = np.array([*map(columns.totals, hits)])
-    mean = (right + 1) / (size + 2)
+    # What is added is repeated as often as the images are: repeating them changes no figure.
+    repeats = columns.repeats(Over.TARGET_AND_SENSITIVE)
+    mean = (right + repeats) / (size + 2 * repeats)
 
     def form(groups: int) -> Floats:
         made: Floats = np.eye(groups) - 1 / groups
@@ -83,7 +85,8 @@ def _blocks(columns: Columns, runs: tuple[int, ...]) -> Iterator[_Block]:
 
     def block(some: Ints, form: Floats, covariance: Floats, rank: int) -> _Block:
         seen = right[:, some] / size[some]
-        return _Block(form, seen, mean[:, some], covariance, size[some], rank)
+        images = (size / repeats)[some]
+        return _Block(form, seen, mean[:, some], covariance, images, rank)
 
     if columns.clusters is None:
         both = np.array([[columns.totals(a * b) for b in hits] for a in hits])
@@ -94,15 +97,18 @@ def _blocks(columns: Columns, runs: tuple[int, ...]) -> Iterator[_Block]:
             yield block(some, form(len(some)), covariance, len(some) - 1)
     elif cells:
         every = np.concatenate(cells)
-        covariance = _clustered(columns.clusters, columns.cell, hits, mean, size)
+        covariance = _clustered(columns, columns.clusters, hits, mean)
         forms = block_diag(*(form(len(some)) for some in cells))
         yield block(every, forms, covariance[:, every][..., every], len(every) - len(cells))
 
 
-def _clustered(clusters: Ints, cell: Ints, hits: Floats, mean: Floats, size: Floats) -> Floats:
+def _clustered(columns: Columns, clusters: Ints, hits: Floats, mean: Floats) -> Floats:
     """Covariance of rates by totals of clusters: ``[runs, cells, runs, cells]``."""
     units, (runs, cells) = int(clusters.max()) + 1, mean.shape
-    residuals = (hits - mean[:, cell]) / (size[cell] + 2)
+    repeats = columns.repeats(Over.TARGET_AND_SENSITIVE)
+    size = columns.totals() + 2 * repeats
+    cell = columns.cell
+    residuals = (hits - mean[:, cell]) / size[cell]
     totals = np.zeros((runs, cells, units))
     for run in range(runs):
         np.add.at(totals[run], (cell, clusters), residuals[run])
@@ -111,7 +117,7 @@ def _clustered(clusters: Ints, cell: Ints, hits: Floats, mean: Floats, size: Flo
     found = found.reshape(runs, cells, runs, cells)
     # the two added images of each cell are right in one run each
     both = np.stack([np.eye(runs)[0], 1 - np.eye(runs)[0]])
-    added = (both[:, :, None] - mean) / (size + 2)
+    added = (both[:, :, None] - mean) * repeats / size
     found += np.einsum("ari,asj,ij->risj", added, added, np.eye(cells))
     return found
 
@@ -247,6 +253,8 @@ def typical_gap_change(columns: Columns, before: int, after: int) -> TypicalGapC
 
 def withheld(columns: Columns, before: int = 0, after: int | None = None) -> str | None:
     """Why there is no interval."""
+    if columns.few_clusters:
+        return columns.few_clusters
     n = columns.counts().sum(2)
     few = (n > 0) & (n < LEAST) & ((n > 0).sum(0) > 1)  # classes with two groups count
     names = [*columns.sizes(Over.TARGET_AND_SENSITIVE)]
@@ -254,7 +262,8 @@ def withheld(columns: Columns, before: int = 0, after: int | None = None) -> str
     if columns.clusters is not None and not few.any():
         units = np.unique(np.stack([columns.cell, columns.clusters]), axis=1)[0]
         several = np.bincount(units, minlength=n.size).reshape(n.shape)
-        few, what = (n > 0) & (several < LEAST) & ((n > 0).sum(0) > 1), "clusters"
+        few = (n > 0) & (several < LEAST) & ((n > 0).sum(0) > 1)
+        what = columns.cluster_noun
     if few.any():
         some = listed([names[i] for i in np.flatnonzero(few)])
         return f"no interval, as fewer than {LEAST} {what} are of: {some}"

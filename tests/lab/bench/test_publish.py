@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 import re
 import sys
@@ -414,6 +415,9 @@ def record(key: str, target: str, place: str) -> Record:
     return Record(Path(key), target, {"place": place}, key)
 
 
+IMAGE_NUMBERS = itertools.count()
+
+
 def answer(label: str) -> StoredRow:
     even = {"cat": 0.5, "dog": 0.5}
     prediction = Prediction(
@@ -422,7 +426,8 @@ def answer(label: str) -> StoredRow:
         sensitive_entropy={"place": 0.5}, sensitive_entropy_zero_shot={"place": 0.5},
         certified_unchanged=False,
     )  # fmt: skip
-    return StoredRow(Key("", "", "", "", 0), "", "", prediction, 1.0)
+    content = f"{next(IMAGE_NUMBERS):032x}"  # of each row another image
+    return StoredRow(Key(content, "", "", "", 0), "", "", prediction, 1.0)
 
 
 def test_a_missing_package_is_told_before_any_work(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -35,6 +36,7 @@ class RunColumns:
         self.truth: list[str] = []
         self.sensitive: dict[str, list[str]] = {}
         self.clusters: list[str] = []  # none, or one for each image
+        self.digests = array("Q")  # the first 64 bits tell images apart
         self.labels: list[str] = []
         self.seconds = 0.0
         self.by: list[str] = []  # the engines that did the work, each once
@@ -49,6 +51,7 @@ class RunColumns:
             self.sensitive.setdefault(attribute, []).append(sys.intern(value))
         if record.cluster is not None:
             self.clusters.append(sys.intern(record.cluster))
+        self.digests.append(int(row.key.content[:16], 16))
         self.labels.append(sys.intern(prediction.label))
         self._scores.add(prediction)
         self.seconds += row.seconds
@@ -83,6 +86,7 @@ class RunColumns:
                 seconds=self.seconds,
                 harmful=harmful,
                 clusters=self.clusters or None,
+                digests=self.digests,
                 interval=interval,
                 adapter=adapter,
                 provenance=provenance,

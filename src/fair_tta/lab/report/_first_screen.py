@@ -218,7 +218,8 @@ def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
             ends = shares if len(shares) < 2 else [shares[0], shares[-1]]
             rates = " and ".join(f"in {whole_percent(-share)} {group}" for share, group in ends)
             yield f"{run.name} answers with a class of the set {name!r}", rates
-    if document.data.clusters is not None:
+    data = document.data
+    if data.clusters is not None and data.clusters != data.different_images:  # a warning says it
         yield of_clusters(document), "intervals allow for that"
     cells = verdict.cells_of(run)
     small = sum(cell.n < document.settings.small for _, cell in cells)

@@ -93,11 +93,14 @@ def limits(document: doc.AuditDocument) -> dict[str, str]:
 
 
 def of_clusters(document: doc.AuditDocument) -> str:
-    """How many persons or sources the images come from, and by which column."""
+    """How many persons, sources or different images there are, and by which column."""
+    data = document.data
+    if data.clusters == data.different_images:
+        return f"{count(data.n)} rows of {count(data.clusters)} different images"
     made = document.provenance.get("data")  # users may write down anything
     column = made.get("cluster_column") if isinstance(made, Mapping) else None
     called = f" (column {column})" if column else ""
-    return f"{images(document.data.n)} of {count(document.data.clusters)} clusters{called}"
+    return f"{images(data.n)} of {count(data.clusters)} clusters{called}"
 
 
 def of_thresholds(document: doc.AuditDocument) -> list[str]:
