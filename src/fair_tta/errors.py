@@ -20,6 +20,7 @@ __all__ = [
     "SmallReferenceWarning",
     "StoreError",
     "TowerError",
+    "UnknownAnswerWarning",
 ]
 
 
@@ -89,6 +90,10 @@ class SmallReferenceWarning(UserWarning):
 
 class FeatureMismatchWarning(UserWarning):
     """Stored features do not seem to come from the model of the text features."""
+
+
+class UnknownAnswerWarning(UserWarning):
+    """Some answers are none of the classes; they count as wrong."""
 
 
 class DamagedRowWarning(UserWarning):

@@ -164,7 +164,9 @@ def test_the_json_validates(both: Audit) -> None:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallGroupWarning)
-        lone = audit(["a"], ["b"], {"x": ["u"], "y": ["v"]}, values={"x": ["u", "w"]})
+        lone = audit(
+            ["a"], ["b"], {"x": ["u"], "y": ["v"]}, targets=["a", "b"], values={"x": ["u", "w"]}
+        )
     for some in (both, full(), make(), empty, lone, compare([make()])):
         jsonschema.validate(some.to_dict(), schema())
         assert "NaN" not in some.to_json()

@@ -192,7 +192,10 @@ class GroupFigures(Part, frozen=True):
     calibration_error: Measured
     confusion: Annotated[
         tuple[tuple[NotNegative, ...], ...],
-        Meta(description="Rows are true, columns are answers, in the order of data.targets."),
+        Meta(
+            description="Rows are true, columns are answers, in the order of data.targets; the "
+            "last of one column more are answers that are no class."
+        ),
     ]
     classes: tuple[ClassInGroup, ...]
 
@@ -236,6 +239,15 @@ class RunOrigin(Part, frozen=True):
     seed: int | None
 
 
+class UnknownAnswers(Part, frozen=True):
+    """Answers that are no class, which count as wrong. n: how many. most_frequent: how often each
+    of the most frequent ones came.
+    """
+
+    n: NotNegative
+    most_frequent: Mapping[str, NotNegative]
+
+
 class RunFigures(Part, frozen=True):
     """One run in figures. perceived: by attribute of the model; null if not recorded."""
 
@@ -259,6 +271,9 @@ class RunFigures(Part, frozen=True):
     perceived: Mapping[str, PerceivedOdds] | None = None
     median_confidence: Annotated[
         Rate | None, Meta(description="Of the answers given; null if it was not recorded.")
+    ] = None
+    no_class: Annotated[
+        UnknownAnswers | None, Meta(description="null if every answer is one of the classes.")
     ] = None
 
 
@@ -443,12 +458,16 @@ class AuditDocument(Part, frozen=True):
         read_origin(self.provenance)
         targets, groups = self.data.targets, [group.sensitive for group in self.runs[0].groups]
         square = [len(targets)] * len(targets)
+        with_no_class = [len(targets) + 1] * len(targets)
         for run in self.runs:
             if [group.sensitive for group in run.groups] != groups:
                 raise FairTTAError(f"the groups of {run.name!r:.60} are not those of the first run")
             for group in run.groups:
                 shape = [len(row) for row in group.confusion]
-                if tuple(cell.target for cell in group.classes) != targets or shape != square:
+                if tuple(cell.target for cell in group.classes) != targets or shape not in (
+                    square,
+                    with_no_class,
+                ):
                     raise FairTTAError(f"the classes of {run.name!r:.60} are not those of the data")
                 counts = [(cell.correct, cell.n) for cell in group.classes]
                 if any(correct > n for correct, n in [(group.correct, group.n), *counts]):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import warnings
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -32,11 +34,12 @@ from fair_tta.auditing._run import (
     parse_harmful,
 )
 from fair_tta.classifier import checked_images
-from fair_tta.errors import FairTTAError, check_number
+from fair_tta.errors import FairTTAError, UnknownAnswerWarning, check_number
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._registry import find_adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
 from fair_tta.metrics._columns import (
+    NO_CLASS,
     ONE_ATTRIBUTE,
     Column,
     Columns,
@@ -44,14 +47,18 @@ from fair_tta.metrics._columns import (
     Values,
     are_equal,
     check_clusters,
+    distinct_names,
     join_clusters,
     parse_columns,
     read_column,
     read_sensitive,
 )
-from fair_tta.metrics._estimate import SMALL, Over, small_groups, warn_small
+from fair_tta.metrics._estimate import SMALL, Over, listed, small_groups, warn_small
 from fair_tta.metrics._scores import Scores
+from fair_tta.metrics._spelling import likely_labels
 from fair_tta.prediction import Prediction
+
+_MOST_UNKNOWN = 20  # different answers that are no class, named in a document
 
 
 def audit(
@@ -75,10 +82,11 @@ def audit(
 
     Args:
         y_true: true labels, one per image: a list, array, tensor or series.
-        y_pred: answers.
+        y_pred: answers. Those that are none of the classes count as wrong, are counted in the
+            document and warned about; it is an error if all are.
         sensitive: sensitive values, or ``{attribute: values}``; groups are intersections.
         name: what to call the run.
-        targets: all classes, if some may not occur.
+        targets: all classes, if some may not occur; the labels in `y_true` if None.
         values: all sensitive values, or ``{attribute: all values}``, if some may not occur.
         scores: what the run reports besides its answers: `Scores`.
         seconds: how long the run took.
@@ -106,11 +114,15 @@ def audit(
         raise FairTTAError(
             "`sensitive` should have a value per image, or be {attribute: values} (got None)."
         )
-    columns = parse_columns(y_true, [y_pred], sensitive, targets, values, clusters)
-    n, classes = len(columns.truth), tuple(map(str, columns.targets))
+    truth = read_column("y_true", y_true)
+    answers = read_column("y_pred", y_pred)
+    answers, targets, unknown = _known_answers(truth, answers, targets)
+    columns = parse_columns(truth, [answers], sensitive, targets, values, clusters)
+    n, names = len(columns.truth), tuple(map(str, columns.targets))
+    classes = tuple(name for name in names if name != NO_CLASS)
     attributes = {attribute: tuple(map(str, of)) for attribute, of in columns.values.items()}
     checked = (scores or Scores()).checked(n)
-    columns = replace(columns, targets=classes, values={**attributes}, scores=(checked,))
+    columns = replace(columns, targets=names, values={**attributes}, scores=(checked,))
     data_hash = _data_hash(columns)  # of what was passed, whether images are known or not
     if digests is None:
         check_clusters(columns.clusters)
@@ -125,7 +137,11 @@ def audit(
         adapter=None if adapter is None else doc.AdapterFields(**describe_adapter(adapter)),
         cost=None if seconds is None else doc.Cost(float(seconds), seconds / n),
         harmful=sets,
+        no_class=unknown,
     )
+    about_unknown = _about_unknown_answers([run], n)
+    for sentence in about_unknown:
+        warnings.warn(sentence, UnknownAnswerWarning, stacklevel=2)
     document = doc.AuditDocument(
         schema=doc.SCHEMA_ID,
         data=doc.DataFields(
@@ -141,9 +157,51 @@ def audit(
         runs=(run,),
         comparisons=(),
         provenance=environment() | dict.fromkeys(ORIGIN) | describe(dict(provenance or {})),
-        warnings=_warnings(columns),
+        warnings=(*about_unknown, *_warnings(columns)),
     )
     return Audit(document, columns)
+
+
+def _known_answers(
+    truth: list[Hashable], answers: list[Hashable], targets: Sequence[Hashable] | None
+) -> tuple[list[Hashable], Sequence[Hashable] | None, doc.UnknownAnswers | None]:
+    """Return answers and classes with `NO_CLASS` for answers that are no class, and which they are.
+
+    Raises:
+        FairTTAError: no answer is one of the classes.
+    """
+    classes = distinct_names("targets", targets, truth)
+    known = set(classes)
+    counts = Counter(answer for answer in answers if answer not in known)
+    if not counts or not classes:
+        return answers, targets, None
+    if counts.total() == len(answers):
+        meant = likely_labels([*map(str, counts)], [*map(str, classes)])
+        translate = f"translate them, such as by {meant}, or " if meant else ""
+        raise FairTTAError(
+            f"`y_pred` should be among the classes, {listed([*map(repr, classes)])}, but no answer "
+            f"is (got {_listed_counts(counts)}): {translate}name all classes with `targets`."
+        )
+    most_frequent = {str(answer): n for answer, n in counts.most_common(_MOST_UNKNOWN)}
+    unknown = doc.UnknownAnswers(counts.total(), most_frequent)
+    answers = [answer if answer in known else NO_CLASS for answer in answers]
+    return answers, [*classes, NO_CLASS], unknown
+
+
+def _about_unknown_answers(runs: Iterable[doc.RunFigures], images: int) -> tuple[str, ...]:
+    """Return a sentence for each run that has answers that are no class."""
+    return tuple(
+        f"{run.name}: {run.no_class.n} of {images} answers are no class and count as wrong: "
+        f"{_listed_counts(run.no_class.most_frequent)}."
+        for run in runs
+        if run.no_class is not None
+    )
+
+
+def _listed_counts(counts: Mapping[Any, int]) -> str:
+    """Return names for a message with how often they came, the most frequent first."""
+    by_frequency = sorted(counts, key=lambda name: -counts[name])
+    return listed([f"{name!r} ({counts[name]})" for name in by_frequency])
 
 
 def compare(audits: Iterable[Audit]) -> Audit:
@@ -164,6 +222,8 @@ def compare(audits: Iterable[Audit]) -> Audit:
     contents = (of_audit.contents for of_audit in columns if of_audit.contents is not None)
     together = replace(
         columns[0],
+        # the longest has `NO_CLASS` at its end, if a run has such answers
+        targets=max((of_audit.targets for of_audit in columns), key=len),
         answers=tuple(answers for of_audit in columns for answers in of_audit.answers),
         scores=tuple(scores for of_audit in columns for scores in of_audit.scores),
         clusters=reduce(join_clusters, (of_audit.clusters for of_audit in columns)),
@@ -204,7 +264,7 @@ def compare(audits: Iterable[Audit]) -> Audit:
         data=data,
         runs=tuple(runs),
         comparisons=tuple(comparisons),
-        warnings=_warnings(together),
+        warnings=(*_about_unknown_answers(runs, document.data.n), *_warnings(together)),
     )
     return Audit(document, together)
 
@@ -232,6 +292,7 @@ def _runs_among(together: Columns, measured: Audit, how: Bootstrap) -> Sequence[
             adapter=run.adapter,
             cost=run.cost,
             harmful=document.data.harmful,
+            no_class=run.no_class,
         )
         runs.append(structs.replace(figures, provenance=run.provenance))
     return runs

@@ -18,7 +18,7 @@ from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics import _intervals
 from fair_tta.metrics._bootstrap import Bootstrap
 from fair_tta.metrics._calibration import mean
-from fair_tta.metrics._columns import Columns, Floats, Mask
+from fair_tta.metrics._columns import NO_CLASS, Columns, Floats, Mask
 from fair_tta.metrics._estimate import Estimate, Over, label
 from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups, share_of
 from fair_tta.metrics._perceived import pseudo_odds
@@ -154,6 +154,7 @@ def figures_of_run(
     adapter: doc.AdapterFields | None,
     cost: doc.Cost | None,
     harmful: Mapping[str, Sequence[str]],
+    no_class: doc.UnknownAnswers | None,
 ) -> doc.RunFigures:
     """The first run of these columns in figures."""
     scores, metrics = columns.scores[0], definitions.METRICS
@@ -185,6 +186,7 @@ def figures_of_run(
         harm=tuple(doc.HarmRate(sets, group, Measured.of(share)) for sets, group, share in harm),
         perceived=_perceived(columns, how),
         median_confidence=float(np.median(sure)) if sure is not None and len(sure) else None,
+        no_class=no_class,
     )
     return _withheld_if_few(figures, columns)
 
@@ -208,6 +210,8 @@ def _classes(columns: Columns, how: Bootstrap) -> Iterator[doc.GapsOfClass]:
     n = np.bincount(columns.truth, minlength=len(columns.targets)).tolist()
     found = gaps_of_classes(columns, 0, how)
     for target, count, gaps in zip(columns.targets, n, found, strict=True):
+        if target == NO_CLASS:
+            continue
         yield doc.GapsOfClass(str(target), count, *map(Measured.of, vars(gaps).values()))
 
 
@@ -218,13 +222,14 @@ def _groups(columns: Columns, how: Bootstrap) -> Iterator[doc.GroupFigures]:
         name = _group_values(columns, g)
         n, right = int(confusion.sum()), confusion.diagonal().tolist()
         rates = zip(columns.targets, right, classes, strict=True)
+        rows = zip(columns.targets, confusion.tolist(), strict=True)
         yield doc.GroupFigures(
             sensitive=name,
             n=n,
             correct=sum(right),
             accuracy=Measured.of(rate(sum(right), n, how.level, label(*name.values()), weights[g])),
             calibration_error=Measured.of(definitions.calibration_of(columns, 0, how, g)),
-            confusion=tuple(map(tuple, confusion.tolist())),
+            confusion=tuple(tuple(row) for target, row in rows if target != NO_CLASS),
             classes=tuple(
                 doc.ClassInGroup(
                     str(target),
@@ -233,6 +238,7 @@ def _groups(columns: Columns, how: Bootstrap) -> Iterator[doc.GroupFigures]:
                     *map(Measured.of, vars(of).values()),
                 )
                 for target, correct, of in rates
+                if target != NO_CLASS
             ),
         )
 
@@ -304,6 +310,8 @@ def _compared_groups(columns: Columns, after: int, how: Bootstrap) -> Iterator[d
     was, now = (columns.answers[run] == columns.truth for run in (0, after))
     for target in (None, *range(len(columns.targets))):
         name = None if target is None else str(columns.targets[target])
+        if name == NO_CLASS:
+            continue
         for g in range(len(columns.groups)):
             mask = columns.group == g
             if target is not None:

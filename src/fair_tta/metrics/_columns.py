@@ -39,13 +39,16 @@ LEAST_CLUSTERS = 10
 ONE_ATTRIBUTE = "sensitive"
 """The name of an attribute that has none."""
 
+NO_CLASS = "(no class)"
+"""Stands in `Columns.targets`, as the last, for all answers that are none of the classes."""
+
 
 @dataclass(frozen=True, eq=False)
 class Columns:
     """Images as numbers, one entry per image: class, group, answers and scores of each run.
 
     Attributes:
-        targets: names of the classes.
+        targets: names of the classes, then `NO_CLASS` if some answers are none of them.
         values: ``{attribute: names of its values}``.
         truth: ``[images]`` positions in `targets`.
         group: ``[images]`` positions in `groups`.
@@ -195,9 +198,15 @@ class Columns:
         return np.array([self.weight(cell == k, right) for k in range(cells)])
 
     def sizes(self, over: Over) -> dict[str, int]:
-        """Images in each of `cells`, by the name that messages use; repeated ones count once."""
-        n = self._different(over).tolist()
-        return {label(*cell): size for cell, size in zip(self.cells(over), n, strict=True)}
+        """Return images in each of `cells`, by the name that messages use.
+
+        Repeated images count once, and no image is of `NO_CLASS`.
+        """
+        sizes = {}
+        for cell, size in zip(self.cells(over), self._different(over).tolist(), strict=True):
+            if over is Over.SENSITIVE or cell[0] != NO_CLASS:
+                sizes[label(*cell)] = size
+        return sizes
 
     def repeats(self, over: Over) -> Floats:
         """How often an image comes in each of `cells`, on average: 1 if all are different."""
@@ -244,7 +253,7 @@ def parse_columns(
                 "`y_true` and `y_pred` should both be text, or neither "
                 f"(got {truth[0]!r} and {column[0]!r})."
             )
-    names = _distinct_names("targets", targets, chain(truth, *given))
+    names = distinct_names("targets", targets, chain(truth, *given))
     columns = read_sensitive(sensitive, len(truth))
     if values is not None and not isinstance(values, Mapping):
         if len(columns) != 1:
@@ -261,7 +270,7 @@ def parse_columns(
     all_values = {}
     group = np.zeros(len(truth), np.int64)
     for attribute, column in columns.items():
-        known = _distinct_names("values", listed.get(attribute), column)
+        known = distinct_names("values", listed.get(attribute), column)
         all_values[attribute] = known
         codes = _codes(f"`sensitive` ({attribute})", "values", column, known)
         group = group * len(known) + codes
@@ -380,7 +389,7 @@ def _are_text(column: list[Hashable]) -> set[bool]:
     return {isinstance(name, str) for name in column}
 
 
-def _distinct_names(
+def distinct_names(
     argument: str, given: Sequence[Hashable] | None, found: Iterable[Hashable]
 ) -> tuple[Hashable, ...]:
     """The names given, or those found, sorted."""

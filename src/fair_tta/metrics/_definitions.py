@@ -350,6 +350,7 @@ DEMOGRAPHIC_PARITY = Metric(
     change=ByDraws(extremes.parity),
     interval=partial(run_ends, extremes.parity),
     over=_VALUES,
+    needs_classes=True,
     title="Demographic parity difference",
     better=-1,
     meaning="Gap between groups in how often each answer is given, mean over classes. 0 means no "

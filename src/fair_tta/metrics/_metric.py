@@ -12,7 +12,7 @@ import numpy as np
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._bootstrap import Bootstrap, resampled, resampled_change
-from fair_tta.metrics._columns import Columns, Floats
+from fair_tta.metrics._columns import NO_CLASS, Columns, Floats
 from fair_tta.metrics._estimate import Estimate, Over, direction, left_out, listed, undefined
 from fair_tta.metrics._extremes import ByDraws
 from fair_tta.metrics._intervals import Ends, step_down
@@ -86,6 +86,8 @@ class Metric(Figure):
         over: the groups that it is taken over, None if groups do not matter.
         worst_of: it rests on the images of the worst of these groups; None: on all images.
         needs: what a gap needs in order to be defined.
+        needs_classes: it is a mean over all answers that are given, so it is not defined if some
+            are no class.
     """
 
     rates: Callable[[Floats], Floats]
@@ -96,6 +98,7 @@ class Metric(Figure):
     over: Over | None = field(default=Over.TARGET_AND_SENSITIVE, kw_only=True)
     worst_of: Over | None = field(default=None, kw_only=True)
     needs: str = field(default=TWO_GROUPS, kw_only=True)
+    needs_classes: bool = field(default=False, kw_only=True)
 
     def __call__(self, counts: Any) -> Floats:
         """``[..., groups, true, predicted] -> [...]``."""
@@ -143,13 +146,19 @@ class Metric(Figure):
         self, columns: Columns, value: float, n: int, low: float | None, high: float | None
     ) -> Estimate:
         """With the groups and classes that it leaves out."""
+        if self.needs_classes and NO_CLASS in columns.targets:
+            return undefined("withheld: some answers are no class", n)
         if self.over is None:
             return with_reason(value, n, low, high, None)
         reason = left_out(columns.sizes(self.over))
         by_group = columns.counts().sum(2)
         if reason and self.is_gap and self.over is Over.TARGET_AND_SENSITIVE:
             groups_with = (by_group > 0).sum(0)
-            lost = [str(t) for t, k in zip(columns.targets, groups_with, strict=True) if k < 2]
+            lost = [
+                str(target)
+                for target, groups in zip(columns.targets, groups_with, strict=True)
+                if groups < 2 and target != NO_CLASS
+            ]
             if lost:
                 reason += f"; classes left out, as fewer than two groups have them: {listed(lost)}"
         few = (by_group.sum(1) > 0).sum() < 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -228,3 +229,78 @@ def test_bad_input_is_one_error_and_writes_nothing(
     out = call(*BOTH, *arguments, "--out", "out", code=code)
     assert text in " ".join(out.stderr.replace("\N{BOX DRAWINGS LIGHT VERTICAL}", "").split())
     assert sorted(folder.iterdir()) == files
+
+
+OTHER_WORDS = {
+    "capitals": ({"cat": "Cat", "dog": "Dog"}, "Cat=cat", "Dog=dog"),
+    "phrases": ({"cat": "a cat", "dog": "a dog"}, "a cat=cat", "a dog=dog"),
+    "numbers": ({"cat": "1", "dog": "0"}, "1=LABEL", "0=LABEL"),
+}
+
+
+@pytest.mark.parametrize("words", OTHER_WORDS)
+def test_answers_in_other_words_are_an_error_with_renames_to_paste(
+    folder: Path, words: str
+) -> None:
+    """They were "right on 0 of 100", had no gap and passed every threshold on one."""
+    written, *renames = OTHER_WORDS[words]
+    rows = ((name, written[answer]) for name, answer in zip(NAMES, AFTER, strict=True))
+    write(folder / "after.csv", "image,label", rows)
+    arguments = (*BOTH, "--labels", "labels.csv", "--out", "out")
+    error = call(*arguments, "--fail-if", "typical_gap > 10", code=3).stderr
+    for name in ("after.csv", "'label'", *map(repr, written), *map(repr, written.values())):
+        assert name in error
+    assert not (folder / "out").exists()
+    options = shlex.split(error.splitlines()[-1])
+    assert sorted(options[1::2]) == sorted(f"label: {rename}" for rename in renames)
+    if words == "numbers":
+        assert "no answer of" in call(*arguments, *options, code=3).stderr
+        return
+    call(*arguments, *options)
+    assert figures(Audit.load(folder / "out" / "audit.json")) == figures(wanted())
+
+
+def test_another_column_is_an_error(folder: Path) -> None:
+    rows = zip(NAMES, ["u", "v", "w"] * (N // 3), BEFORE, strict=True)
+    write(folder / "before.csv", "image,label,answer", rows)
+    error = call(*BOTH, "--labels", "labels.csv", code=3).stderr
+    assert "'before.csv'" in error
+    assert "--answer-column" in error
+
+
+def test_some_answers_that_are_no_class(folder: Path) -> None:
+    """They are counted, named and wrong, and the exit code says so."""
+    answers = ["I cannot tell", "CAT", *AFTER[2:]]
+    write(folder / "after.csv", "image,label", zip(NAMES, answers, strict=True))
+    arguments = (*BOTH, "--labels", "labels.csv", "--out", "out")
+    result = call(*arguments, code=4)
+    flat = " ".join(result.stdout.split())
+    assert "after: 2 of 240 answers are no class" in flat
+    assert "'I cannot tell' (1), 'CAT' (1)" in flat
+    assert "--rename 'label: CAT=cat'" in result.stderr
+    found = Audit.load(folder / "out" / "audit.json")
+    assert found.estimate("accuracy", "after").value == np.mean(np.array(answers) == TRUTH)
+    before, after = found.document.runs
+    assert before.no_class is None
+    assert after.no_class is not None
+    assert after.no_class.n == 2
+    assert "2 of 240 answers are no class" in (folder / "out" / "report.html").read_text()
+    call(*arguments, "--fail-if", "wga < 99", code=5)
+    call(*arguments, "--targets", "cat,dog,I cannot tell", "--rename", "label: CAT=cat")
+
+
+def test_renames_of_labels_and_of_answers(folder: Path) -> None:
+    """Each applies where its column and its value occur, also if columns have one name."""
+    rows = zip(NAMES, np.where(TRUTH == "cat", "0", "1"), PLACE, strict=True)
+    write(folder / "labels.csv", "file,label,place", rows)
+    capitals = ((name, str(answer).upper()) for name, answer in zip(NAMES, AFTER, strict=True))
+    write(folder / "after.csv", "image,label", capitals)
+    renames = ("label: 0=cat", "label: 1=dog", "label: CAT=cat", "label: DOG=dog")
+    options = [part for rename in renames for part in ("--rename", rename)]
+    columns = ("--labels", "labels.csv", "--target-column", "label")
+    call(*BOTH, *columns, *options, "--out", "out")
+    assert figures(Audit.load(folder / "out" / "audit.json")) == figures(wanted())
+    error = call(*BOTH, *columns, *options, "--rename", "label: 2=cat", code=3).stderr
+    assert "['2']" in error
+    error = call(*BOTH, *columns, *options, "--rename", "nothing: 2=cat", code=3).stderr
+    assert "'nothing'" in error

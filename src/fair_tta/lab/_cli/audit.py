@@ -71,6 +71,8 @@ Rename = Annotated[
 SkipUnknown = Annotated[
     bool, typer.Option("--skip-unknown", help="Leave out rows with values not named.")
 ]
+_MOST_RENAMED = 20  # answers that a message shows how to rename
+
 FailIf = Annotated[
     list[str],
     typer.Option(
@@ -216,7 +218,7 @@ def conclude(result: FolderAudit) -> None:
         log(sentence)
     if any(threshold.outcome == "failed" for threshold in document.thresholds):
         raise typer.Exit(FAILED)
-    if result.problems.lost:
+    if result.problems.lost or any(run.no_class for run in document.runs):
         raise typer.Exit(LEFT_OUT)
 
 
@@ -292,15 +294,31 @@ def compare_command(
     ] = ["label"],  # noqa: B006
     path_column: PathColumn = None,
     cluster_column: ClusterColumn = None,
-    rename: Rename = [],  # noqa: B006
+    targets: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAMES",
+            help="All classes, 'cat,dog', if some have no row in the labels.",
+            show_default="the labels",
+        ),
+    ] = [],  # noqa: B006
+    rename: Annotated[
+        list[str],
+        typer.Option(
+            metavar="TEXT",
+            help="'column: value=label' for values of the labels and of the answers.",
+        ),
+    ] = [],  # noqa: B006
     out: Annotated[Path | None, typer.Option(help="Folder for audit and report.")] = None,
     fail_if: FailIf = [],  # noqa: B006
     fail_on: FailOn = "the last FILE",
 ) -> None:
     """Compare files of predictions on the same images, group by group, without a model.
 
-    Rows are matched by path or id. Those that are not in all files are left out and counted; the
-    exit code is then 4, or 5 if a --fail-if holds. One FILE alone is measured.
+    Rows are matched by path or id. Those that are not in all files are left out and counted.
+    Answers that are no class are counted and are wrong; it is an error if no answer of a FILE is
+    one. The exit code is 4 if there are such rows or answers, or 5 if a --fail-if holds. One FILE
+    alone is measured.
     """
     if len(answer_column) not in (1, len(files)):
         raise typer.BadParameter("give one, or one for each FILE.", param_hint="--answer-column")
@@ -308,7 +326,7 @@ def compare_command(
         from msgspec import structs
 
         from fair_tta.auditing._judge import judge, read_thresholds
-        from fair_tta.lab.data._labels import Labels
+        from fair_tta.lab.data._labels import Labels, rename_values
         from fair_tta.lab.folder import AUDIT, CARD, REPORT
         from fair_tta.lab.report import write_report
 
@@ -319,10 +337,21 @@ def compare_command(
         judged = names[-1] if fail_on == "the last FILE" else fail_on
         limits = usage("--fail-if / --fail-on", read_thresholds, fail_if, judged, names)
         renames = usage("--rename", parse_renames, rename)
-        columns = target_column, (*sensitive_column,), path_column, renames, (), cluster_column
-        values = Labels(Path(), labels or files[0], *columns).scan()
+        classes = usage("--targets", targets_option, targets) if targets else {}
+        values = Labels(
+            Path(),
+            labels or files[0],
+            target_column,
+            (*sensitive_column,),
+            path_column,
+            cluster=cluster_column,
+        ).scan()
         runs = [Labels(Path(), *pair, (), path_column).scan() for pair in pairs]
-        found = _measured(values, dict(zip(names, runs, strict=True)))
+        values, *runs = rename_values([values, *runs], renames)
+        known = {*values.names(target_column), *classes}
+        for run in runs:
+            _check_answers(run, known)
+        found = _measured(values, dict(zip(names, runs, strict=True)), known)
         document = found.audit.document
         document = structs.replace(document, thresholds=tuple(judge(t, document) for t in limits))
         found = replace(found, audit=replace(found.audit, document=document), out=out)
@@ -334,10 +363,48 @@ def compare_command(
         conclude(found)
 
 
-def _measured(values: LabelValues, runs: Mapping[str, LabelValues]) -> FolderAudit:
+def _check_answers(run: LabelValues, classes: Collection[str]) -> None:
+    """Log how to rename answers that may mean a class.
+
+    Raises:
+        DatasetError: no answer of the file is one of the classes.
+    """
+    from fair_tta.errors import DatasetError
+    from fair_tta.lab.data._labels import rename_option
+    from fair_tta.metrics._estimate import listed
+    from fair_tta.metrics._spelling import escaped, likely_labels
+
+    column, file = run.labels.target, run.labels.file.name
+    counts = run.raw[column]
+    # `predict --csv` writes names as spreadsheets and terminals can take them
+    as_written = {*classes, *(text_cell(name) for name in classes)}
+    renamed = run.labels.rename.get(column, {})
+    unknown = [answer for answer in counts if renamed.get(answer, answer) not in as_written]
+    unknown.sort(key=lambda answer: -counts[answer])
+    meant = likely_labels(unknown, sorted(classes))
+    if not unknown or len(unknown) < len(counts):
+        if meant:
+            options = [rename_option(column, answer, label) for answer, label in meant.items()]
+            log(f"Some answers of {file!r} read like labels: {' '.join(options)}")
+        return
+    answers = [f"{escaped(answer)!r} ({counts[answer]} rows)" for answer in unknown]
+    labels = [repr(escaped(label)) for label in sorted(classes)]
+    some = unknown[:_MOST_RENAMED]
+    options = [rename_option(column, answer, meant.get(answer, "LABEL")) for answer in some]
+    placeholder = "" if len(meant) == len(unknown) else ", with a label in place of LABEL"
+    raise DatasetError(
+        f"no answer of {file!r} is among the labels: column {column!r} holds {listed(answers)}; "
+        f"labels are {listed(labels)}. Choose another --answer-column, or rename the "
+        f"answers{placeholder}:\n{' '.join(options)}"
+    )
+
+
+def _measured(
+    values: LabelValues, runs: Mapping[str, LabelValues], classes: Collection[str]
+) -> FolderAudit:
     """All runs on the rows that every file has, and what was left out."""
     from fair_tta.auditing import audit, compare
-    from fair_tta.errors import FairTTAError, SmallGroupWarning
+    from fair_tta.errors import FairTTAError, SmallGroupWarning, UnknownAnswerWarning
     from fair_tta.lab.data._records import Problem, ProblemKind, collect
     from fair_tta.lab.folder import FolderAudit
 
@@ -362,15 +429,18 @@ def _measured(values: LabelValues, runs: Mapping[str, LabelValues]) -> FolderAud
         text = "no row is in all files: match them by another column (`path_column`)."
         raise FairTTAError("\n".join([text, *problems.lines()]))
     hashes = {name: of.sha256 for name, of in sources.items()}
+    used = {table[key].target for table in tables for key in keys}
+    targets = sorted(used.intersection(classes))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SmallGroupWarning)  # the audit has them
+        warnings.simplefilter("ignore", SmallGroupWarning)  # the audit has both
+        warnings.simplefilter("ignore", UnknownAnswerWarning)
         measured = [
             audit(
                 [labels[key].target for key in keys],
                 [of[key].target for key in keys],
                 {a: [labels[key].sensitive[a] for key in keys] for a in values.labels.sensitive},
                 name=name,
-                targets=sorted({of[key].target for of in tables for key in keys}),
+                targets=targets,
                 clusters=[labels[key].cluster for key in keys],
                 provenance={"sha256": hashes, "problems": problems.to_dict()},
             )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,6 +35,7 @@ from fair_tta.lab.data._records import (
     settle_repeats,
 )
 from fair_tta.lab.data._tasks import BenchmarkTask
+from fair_tta.metrics._spelling import escaped
 
 if TYPE_CHECKING:
     from fair_tta.lab.data._features import FeatureFile
@@ -235,22 +238,17 @@ class Labels:
             if isinstance(row, Row) and not any(row.cells[c].lower() in MISSING for c in columns):
                 for column in self.columns:
                     raw[column][row.cells[column]] += 1
-        for column, counts in raw.items():
-            missing = [value for value in self.rename.get(column, ()) if value not in counts]
-            if missing:
-                raise DatasetError(
-                    f"`rename` should name values of the column {column!r}, which holds "
-                    f"{sorted(counts)[:20]} (got {missing})."
-                )
         count = sum(isinstance(row, Row) or not row.kind.is_of_file for row in rows)
         count += sum(not problem.kind.is_of_file for problem in self.left_out)
-        return LabelValues(self, raw, count, table.sha256, columns, rows)
+        values = LabelValues(self, raw, count, table.sha256, columns, rows)
+        return rename_values([values], self.rename)[0]
 
     def _renamed(self, row: Record) -> Record:
         sensitive = {a: self._label(a, value) for a, value in row.sensitive.items()}
         return replace(row, target=self._label(self.target, row.target), sensitive=sensitive)
 
     def _label(self, column: str, value: str) -> str:
+        """Return what a value is renamed to, or the value itself."""
         return self.rename.get(column, {}).get(value, value)
 
 
@@ -271,6 +269,13 @@ class LabelValues:
     sha256: str
     _columns: Sequence[str] = field(repr=False)
     _rows: Sequence[Row | Problem] = field(repr=False)
+
+    def _find_value(self, column: str, written: str) -> str | None:
+        """Return the value of a column that is written so, or so when it is `escaped`."""
+        values = self.raw.get(column, {})
+        if written in values:
+            return written
+        return next((value for value in values if escaped(value) == written), None)
 
     def names(self, column: str) -> list[str]:
         """All labels of a column, sorted."""
@@ -365,6 +370,45 @@ class LabelValues:
                 of = cells[cluster]
                 record = replace(record, cluster="" if of.lower() in MISSING else of)
             yield record, problem
+
+
+def rename_values(
+    tables: Sequence[LabelValues], rename: Mapping[str, Mapping[str, str]]
+) -> list[LabelValues]:
+    """Return tables with renamed values, each renaming wherever its column and its value occur.
+
+    Raises:
+        DatasetError: a value is in none of the tables.
+    """
+    renamed: list[dict[str, dict[str, str]]] = [{} for _ in tables]
+    for column, labels in rename.items():
+        missing = set(labels)
+        for table, found in zip(tables, renamed, strict=True):
+            for written, label in labels.items():
+                value = table._find_value(column, written)
+                if value is not None:
+                    found.setdefault(column, {})[value] = label
+                    missing.discard(written)
+        if missing:
+            held = sorted({value for table in tables for value in table.raw.get(column, ())})
+            raise DatasetError(
+                f"`rename` should name values of the column {column!r}, which holds {held[:20]} "
+                f"(got {sorted(missing)})."
+            )
+    pairs = zip(tables, renamed, strict=True)
+    return [replace(table, labels=replace(table.labels, rename=names)) for table, names in pairs]
+
+
+def rename_option(column: str, value: str, label: str) -> str:
+    r"""Return the option of a command that renames a value.
+
+    Example:
+        >>> print(rename_option("ratio", "1:2", "low"))
+        --rename 'ratio: 1\:2=low'
+    """
+    shown = [escaped(part) for part in (column, value, label)]
+    parts = [re.sub("([,:=])", r"\\\1", part) for part in shown]
+    return f"--rename {shlex.quote('{}: {}={}'.format(*parts))}"
 
 
 FOLDER_LABELS = "folder-labels.csv"

@@ -1,0 +1,81 @@
+"""Names that read alike: other case, composed letters, invisible characters."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+
+def folded(name: str) -> str:
+    """Return what two spellings of one name share.
+
+    Case, composed and compatible letters, invisible characters and repeated spaces do not count.
+
+    Example:
+        >>> folded("CIRCLE") == folded(" circle")
+        True
+    """
+    composed = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    visible = "".join(sign for sign in composed if unicodedata.category(sign) != "Cf")
+    return " ".join(visible.split())
+
+
+def same_names(names: Iterable[str]) -> list[list[str]]:
+    """Return groups of two or more different names that read alike.
+
+    Example:
+        >>> same_names(["circle", "CIRCLE", "square"])
+        [['circle', 'CIRCLE']]
+    """
+    spellings: defaultdict[str, list[str]] = defaultdict(list)
+    for name in dict.fromkeys(names):
+        spellings[folded(name)].append(name)
+    return [group for group in spellings.values() if len(group) > 1]
+
+
+def escaped(name: str) -> str:
+    """Return a name in ASCII if it has signs that cannot be seen or are not composed.
+
+    Example:
+        >>> print(escaped("caf\\u00e9"), escaped("cafe\\u0301"))
+        caf\u00e9 cafe\\u0301
+    """
+    if name.isprintable() and unicodedata.is_normalized("NFC", name):
+        return name
+    return name.encode("unicode_escape").decode("ascii")
+
+
+def likely_labels(answers: Sequence[str], labels: Sequence[str]) -> dict[str, str]:
+    """Return ``{answer: label}`` of the answers that can only mean one of the labels.
+
+    An answer means the label that reads alike or, if there is none, the longest label that it
+    contains as whole words. A label that two answers contain is not guessed.
+
+    Example:
+        >>> likely_labels(["Cat", "a dog", "1"], ["cat", "dog"])
+        {'Cat': 'cat', 'a dog': 'dog'}
+    """
+    by_words: dict[str, str] = {}
+    for label in labels:
+        if _words(label) in by_words:  # two labels that read alike: which is meant is not known
+            return {}
+        by_words[_words(label)] = label
+    meant = {answer: by_words[_words(answer)] for answer in answers if _words(answer) in by_words}
+    contained: defaultdict[str, list[str]] = defaultdict(list)
+    for answer in answers:
+        inside = [words for words in by_words if f" {words} " in f" {_words(answer)} "]
+        if answer not in meant and inside:
+            contained[by_words[max(inside, key=len)]].append(answer)
+    taken = set(meant.values())
+    for label, candidates in contained.items():
+        if len(candidates) == 1 and label not in taken:
+            meant[candidates[0]] = label
+    return meant
+
+
+def _words(name: str) -> str:
+    """Return the words of a name: marks between and around them do not count, but a minus does."""
+    without_joints = re.sub(r"(?<=\w)[_-](?=\w)", " ", folded(name))
+    return re.sub(r"[^\w-]+", " ", without_joints).strip()
