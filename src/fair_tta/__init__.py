@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         SmallReferenceWarning,
         StoreError,
         TowerError,
+        UnknownAnswerWarning,
     )
     from fair_tta.methods import (
         TPT,
@@ -80,6 +81,7 @@ __all__ = [
     "StoreError",
     "Templates",
     "TowerError",
+    "UnknownAnswerWarning",
     "Zero",
     "ZeroShot",
     "__version__",
@@ -104,7 +106,7 @@ _MODULE = _by_name(
         "classifier": "FairTPTClassifier",
         "errors": "FairTTAError ImageError PromptError ModelError TowerError DatasetError "
         "StoreError SmallGroupWarning SmallReferenceWarning DamagedRowWarning "
-        "FeatureMismatchWarning",
+        "FeatureMismatchWarning UnknownAnswerWarning",
         "methods": "ZeroShot TPT Zero OrthCali FairTPT FairTPTMO LogitBalance "
         "ShareBalance BalancedHead AssociationCorrection",
         "methods._registry": "load_adapter",
