@@ -67,8 +67,7 @@ class FairTPTClassifier:
             ``(model, preprocess, tokenizer)``, an open_clip model, the directory or hub id of a
             transformers model, ``"open_clip:NAME/TAG"``, or your own `Backend`. It comes back as
             it was: weights, flags, mode, hooks, dtype and device. Weights that you change later are
-            noticed at the next call, but for single numbers that are written through ``.data`` or
-            NumPy: after that call `forget`.
+            noticed at the next call if PyTorch counts the change; see `forget`.
         targets: names of the classes, or ``{label: phrase}``.
         sensitive: names of the values of the attribute that should not matter, ``{label: phrase}``,
             or ``{attribute: names}`` for several attributes.
@@ -211,7 +210,13 @@ class FairTPTClassifier:
         return other
 
     def forget(self) -> None:
-        """Let go of all features, also of others that share the cache; all is computed again."""
+        """Drop all features, also those of other classifiers that share the cache.
+
+        Call it after a change of the model that PyTorch does not count: numbers written through
+        ``.data``, NumPy or another process, weights that were made in `torch.inference_mode`, and
+        settings or code of a module. All other changes of weights, modules and forward hooks are
+        noticed at the next call.
+        """
         self._current.renew()
 
     @property

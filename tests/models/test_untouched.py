@@ -11,6 +11,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import families
@@ -21,7 +22,8 @@ import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 
 from fair_tta import AugMix, FairTPT, FairTPTClassifier, ModelError, ZeroShot
-from fair_tta._models.borrow import untouched
+from fair_tta._models import borrow
+from fair_tta._models.borrow import borrowed, untouched
 
 
 class Broken(Exception):
@@ -169,25 +171,52 @@ def test_a_model_in_training_mode_gives_the_same_answer(loaded: tuple[Any, Any])
     assert np.array_equal(clf.predict_proba([picture()]), expected)
 
 
-def test_modes_are_restored_if_ctrl_c_comes_while_they_are() -> None:
+def interrupt_at(moment: int, block: Callable[[], None]) -> bool:
+    """Run a block with Ctrl-C at one of its moments; False if it has fewer.
+
+    Moments are all lines and calls of Python code, in any file.
+    """
+    count = 0
+
+    def trace(_frame: Any, event: str, _: Any) -> Any:
+        nonlocal count
+        count += event in ("line", "call")
+        if count == moment:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:  # `suppress` would be traced, too
+        block()
+    except KeyboardInterrupt:
+        assert count == moment
+    sys.settrace(None)
+    return count == moment
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a finaliser
+@pytest.mark.parametrize("alone", [True, False])
+def test_modes_are_restored_wherever_ctrl_c_comes(
+    alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted anywhere on the way into the model, inside, or out of it."""
     model = torch.nn.Sequential(*(torch.nn.Linear(1, 1) for _ in range(4)))
-    for moment in range(1, 12):
-        count = 0
+    backend = SimpleNamespace(model=model)
 
-        def trace(frame: Any, event: str, _: Any, moment: int = moment) -> Any:
-            nonlocal count
-            if frame.f_code.co_name != "_set_training":
-                return None
-            count += event == "line"
-            if count == moment:
-                count += 1
-                raise KeyboardInterrupt
-            return trace
+    def use_model() -> None:
+        with borrowed(backend, alone=alone), untouched(model):
+            assert not any(module.training for module in model.modules())
 
-        with pytest.raises(KeyboardInterrupt), untouched(model):
-            sys.settrace(trace)
-        sys.settrace(None)
+    moment = 1
+    while interrupt_at(moment, use_model):
         assert all(module.training for module in model.modules()), moment
+        torch.set_grad_enabled(True)
+        # A tracer, unlike a signal, can stop a lock from being released.
+        monkeypatch.setattr(borrow, "_moment", threading.RLock())
+        borrow._users.clear()
+        moment += 1
+    assert moment > 100
 
 
 def test_works_inside_inference_mode_and_no_grad(loaded: tuple[Any, Any]) -> None:

@@ -11,12 +11,12 @@ import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from test_untouched import open_clip_clip, transformers_clip
 from torch import nn
+from torch.nn.utils import parametrize, prune
 
 from fair_tta import AugMix, FairTPT, FairTPTClassifier, OrthCali, ZeroShot
-from fair_tta._models.borrow import Watch
+from fair_tta._models.borrow import state_of
 
 PICTURES = [picture(0), picture(1)]
-look = Watch().fingerprint
 
 
 @pytest.fixture(params=[transformers_clip, open_clip_clip])
@@ -31,11 +31,6 @@ def in_place(model: Any) -> None:
         parameter.mul_(1.1)
 
 
-def behind_autograd(model: Any) -> None:
-    for parameter in model.parameters():
-        parameter.data.mul_(1.1)
-
-
 def one_matrix(model: Any) -> None:
     with torch.no_grad():
         next(p for name, p in model.named_parameters() if "proj" in name and p.ndim == 2).mul_(-1)
@@ -44,29 +39,6 @@ def one_matrix(model: Any) -> None:
 def scale(model: Any) -> None:
     with torch.no_grad():
         model.logit_scale.add_(0.5)
-
-
-def scale_behind_autograd(model: Any) -> None:
-    model.logit_scale.data.clamp_(0, 1)
-
-
-def norms_behind_autograd(model: Any) -> None:
-    for module in model.modules():
-        if isinstance(module, nn.LayerNorm):
-            module.weight.data.mul_(torch.linspace(0.5, 1.5, 32))
-
-
-def rows_behind_autograd(model: Any) -> None:
-    """All but the first row of the last matrix of the vision tower."""
-    projection = getattr(model, "visual_projection", None)
-    matrix = model.visual.proj if projection is None else projection.weight
-    matrix.data[1:].mul_(-1)
-
-
-def last_row_behind_autograd(model: Any) -> None:
-    for module in model.modules():
-        if isinstance(module, nn.Embedding | nn.LayerNorm):
-            module.weight.data[-1:].mul_(3)
 
 
 def optimizer_step(model: Any) -> None:
@@ -91,15 +63,82 @@ def new_parameter(model: Any) -> None:
             module.weight = nn.Parameter(module.weight.detach() * torch.linspace(0.5, 1.5, 32))
 
 
+def new_numbers(model: Any) -> None:
+    for parameter in model.parameters():
+        parameter.data = parameter.data * 0.9
+
+
+def through_a_vector(model: Any) -> None:
+    vector = nn.utils.parameters_to_vector(model.parameters())
+    nn.utils.vector_to_parameters(vector.detach() * 0.9, model.parameters())
+
+
+@torch.no_grad()
+def through_another_module(model: Any) -> None:
+    """Which shares the weights of the model, as a copy for training may."""
+    for parameter in model.parameters():
+        nn.Parameter(parameter.detach()).mul_(0.9)
+
+
+def through_the_state(model: Any) -> None:
+    for tensor in model.state_dict().values():
+        if tensor.is_floating_point():
+            tensor *= 0.9
+
+
+def in_inference_mode(model: Any) -> None:
+    with torch.inference_mode():
+        for parameter in model.parameters():
+            parameter.mul_(0.9)
+
+
+def norms_of(model: Any) -> list[nn.LayerNorm]:
+    return [module for module in model.modules() if isinstance(module, nn.LayerNorm)]
+
+
+def ramp(*call: Any) -> Any:
+    """The last argument, the input or output of a layer, with other numbers in each dimension."""
+    states = call[-1][0] if isinstance(call[-1], tuple) else call[-1]
+    return states * torch.linspace(0.5, 1.5, states.shape[-1])
+
+
+def hooks(model: Any) -> None:
+    for norm in norms_of(model):
+        norm.register_forward_hook(ramp)
+
+
+def hooks_before(model: Any) -> None:
+    for norm in norms_of(model):
+        norm.register_forward_pre_hook(ramp)
+
+
+def parametrised(model: Any) -> None:
+    for norm in norms_of(model):
+        parametrize.register_parametrization(norm, "weight", Ramp())
+
+
+class Ramp(nn.Module):
+    def forward(self, states: torch.Tensor) -> Any:
+        return ramp(states)
+
+
+def pruned(model: Any) -> None:
+    for norm in norms_of(model):
+        prune.random_unstructured(norm, "weight", 0.5)
+
+
+def another_activation(model: Any) -> None:
+    """A module without any weight."""
+    for module in model.modules():
+        for name, child in module.named_children():
+            if "GELU" in type(child).__name__:
+                setattr(module, name, nn.ReLU())
+
+
 CHANGES: dict[str, Callable[[Any], Any]] = {
     "in place": in_place,
-    "behind autograd": behind_autograd,
     "one matrix": one_matrix,
     "scale": scale,
-    "scale behind autograd": scale_behind_autograd,
-    "norms behind autograd": norms_behind_autograd,
-    "rows behind autograd": rows_behind_autograd,
-    "last row behind autograd": last_row_behind_autograd,
     "optimiser": optimizer_step,
     "load_state_dict": other_state,
     "assigned": assigned_state,
@@ -108,6 +147,45 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "half": lambda model: model.half(),
     "bfloat16": lambda model: model.to(torch.bfloat16),
     "there and back": lambda model: model.half().float(),
+    "new numbers": new_numbers,
+    "through a vector": through_a_vector,
+    "through another module": through_another_module,
+    "through the state": through_the_state,
+    "in inference mode": in_inference_mode,
+    "hooks": hooks,
+    "hooks before": hooks_before,
+    "parametrised": parametrised,
+    "pruned": pruned,
+    "another activation": another_activation,
+}
+
+
+def behind_autograd(model: Any) -> None:
+    for parameter in model.parameters():
+        parameter.data.mul_(0.9)
+
+
+def through_numpy(model: Any) -> None:
+    for parameter in model.parameters():
+        parameter.detach().numpy()[...] *= 0.9
+
+
+def settings(model: Any) -> None:
+    for norm in norms_of(model):
+        norm.eps = 1.0
+
+
+def another_forward(model: Any) -> None:
+    for norm in norms_of(model):
+        vars(norm)["forward"] = ramp
+
+
+# What PyTorch keeps no count of; docs/getting-started.md lists it beside `forget`.
+UNCOUNTED: dict[str, Callable[[Any], Any]] = {
+    "behind autograd": behind_autograd,
+    "through numpy": through_numpy,
+    "settings": settings,
+    "another forward": another_forward,
 }
 
 
@@ -119,7 +197,7 @@ def classifier(parts: Any) -> FairTPTClassifier:
 def test_answers_are_those_of_the_changed_model(loaded: tuple[Any, Any], change: str) -> None:
     model, parts = loaded
     clf = classifier(parts)
-    methods: list[Any] = [ZeroShot(), FairTPT(), OrthCali(), FairTPT(steps=2) >> OrthCali(lam=1)]
+    methods: list[Any] = [ZeroShot(), FairTPT(steps=2) >> OrthCali(lam=1)]
     copies = [clf.with_adapter(method) for method in methods]
     before = [copy.predict_proba(PICTURES) for copy in copies]
     CHANGES[change](model)
@@ -128,6 +206,42 @@ def test_answers_are_those_of_the_changed_model(loaded: tuple[Any, Any], change:
     for method, old, new in zip(methods, before, after, strict=True):
         assert np.array_equal(new, fresh.with_adapter(method).predict_proba(PICTURES))
         assert not np.array_equal(new, old)
+
+
+@pytest.mark.parametrize("change", UNCOUNTED)
+def test_forget_is_enough_for_changes_that_are_not_counted(
+    loaded: tuple[Any, Any], change: str
+) -> None:
+    model, parts = loaded
+    clf = classifier(parts)
+    before = clf.predict_proba(PICTURES)
+    UNCOUNTED[change](model)
+    clf.forget()
+    after = clf.predict_proba(PICTURES)
+    assert np.array_equal(after, classifier(parts).predict_proba(PICTURES))
+    assert not np.array_equal(after, before)
+
+
+def test_forget_is_enough_for_tensors_of_inference_mode() -> None:
+    with torch.inference_mode():
+        model, parts = transformers_clip()
+        clf = FairTPTClassifier(parts, TARGETS)
+        before = clf.predict_proba(PICTURES)
+        in_place(model)
+        clf.forget()
+        after = clf.predict_proba(PICTURES)
+        assert np.array_equal(after, FairTPTClassifier(parts, TARGETS).predict_proba(PICTURES))
+    assert not np.array_equal(after, before)
+
+
+def test_a_hook_that_is_taken_away_is_noticed(loaded: tuple[Any, Any]) -> None:
+    model, parts = loaded
+    expected = classifier(parts).predict_proba(PICTURES)
+    with norms_of(model)[-1].register_forward_hook(ramp):
+        clf = classifier(parts)
+        hooked = clf.predict_proba(PICTURES)
+    assert not np.array_equal(hooked, expected)
+    assert np.array_equal(clf.predict_proba(PICTURES), expected)
 
 
 def test_features_of_images_are_those_of_the_changed_model(loaded: tuple[Any, Any]) -> None:
@@ -173,7 +287,7 @@ def test_nothing_is_computed_again_while_weights_stay(loaded: tuple[Any, Any]) -
     assert not calls
 
 
-def test_fingerprint_of_odd_weights() -> None:
+def test_states_of_odd_weights() -> None:
     """Weights made in inference mode, on the meta device, empty, not finite, or none at all."""
     with torch.inference_mode():
         frozen = nn.Linear(2, 2)
@@ -182,31 +296,24 @@ def test_fingerprint_of_odd_weights() -> None:
     odd.register_buffer("empty", torch.empty(0, 2))
     odd.register_buffer("whole", torch.ones(2, 2, dtype=torch.long))
     odd.register_buffer("nan", torch.full((2, 2), torch.nan))
-    for module in (frozen, nn.Linear(2, 2, device="meta"), odd, nn.Identity()):
-        assert look(module) == look(module)
-    assert look(None) == look(None)
-    first = look(odd)
-    odd.get_buffer("whole").add_(1)
-    assert look(odd) != first
+    odd.register_buffer("gaps", torch.zeros(40, 40)[:, ::2])
+    for module in (frozen, nn.Linear(2, 2, device="meta"), odd, nn.Identity(), None):
+        assert state_of(module) == state_of(module)
+    for name in ("whole", "gaps"):
+        before = state_of(odd)
+        odd.get_buffer(name).add_(1)
+        assert state_of(odd) != before
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (5,), (8,), (9,), (3, 7), (64, 64)])
-def test_the_first_number_and_one_near_the_last_are_looked_at(shape: tuple[int, ...]) -> None:
-    module = nn.Module()
-    module.register_buffer("numbers", torch.zeros(shape))
-    numbers = module.get_buffer("numbers").data.view(-1)
-    for some in (numbers[:1], numbers[-8:]):
-        before = look(module)
-        some += 1
-        assert look(module) != before
-
-
-def test_weights_with_gaps_or_repeats_have_a_fingerprint() -> None:
-    module = nn.Module()
-    module.register_buffer("gaps", torch.zeros(40, 40)[:, ::2])
-    module.register_buffer("repeats", torch.zeros(1).expand(50))
-    module.register_buffer("turned", torch.zeros(20, 30).T)
-    before = look(module)
-    assert before == look(module)
-    module.get_buffer("gaps").data[0, 0] = 1
-    assert look(module) != before
+def test_hooks_of_one_call_are_no_change() -> None:
+    """Or a thread with one view would wait for one that tunes the prompt."""
+    model, parts = transformers_clip()
+    clf = classifier(parts)
+    layer = clf.backend.layer  # type: ignore[attr-defined]
+    before = state_of(model)
+    during = []
+    with layer.register_forward_hook(lambda *_: during.append(state_of(model))):
+        with_this_hook = state_of(model)
+        clf.task.encode(clf.task.target_prompts, clf.task.context)
+    assert set(during) == {with_this_hook} != {before}
+    assert state_of(model) == before

@@ -6,13 +6,12 @@ import copy
 import math
 import os
 import warnings
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from itertools import chain
 from operator import attrgetter
-from threading import Lock, RLock, current_thread, get_ident, main_thread
+from threading import RLock, current_thread, get_ident, main_thread
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -23,34 +22,37 @@ from fair_tta.errors import ModelError, TowerError
 
 
 class _Users:
-    """The threads that hold a model, and what its modes were before."""
+    """The threads that hold a model, and the modules that they took out of training mode."""
 
     def __init__(self) -> None:
         self.lock: Any = RLock()  # of the one that changes it
-        self.blocks: Counter[int] = Counter()  # in which a thread holds it in eval mode
+        self.blocks: dict[object, int] = {}  # the outermost block of each thread
         self.training: list[nn.Module] = []  # modules that the last of them sets back
 
-    def enter(self, module: nn.Module) -> None:
+    def enter(self, module: nn.Module | None, block: object) -> None:
+        """Set a model to eval mode for a block, unless this thread holds it already."""
         with _moment:
-            self.blocks[get_ident()] += 1
-            if self.blocks[get_ident()] == 1:  # else this thread has looked
-                training = [m for m in _modules(module) if m.training]
-                self.training += training
-                for m in training:
-                    m.training = False
+            if get_ident() in self.blocks.values():
+                return
+            self.blocks[block] = get_ident()
+            training = [inside for inside in _modules(module) if inside.training]
+            self.training += training
+            for inside in training:
+                inside.training = False
 
-    def leave(self, threads: Iterable[int]) -> None:
+    def leave(self, block: object) -> None:
+        """End a block; after the last one all modes are as before. May be called repeatedly."""
         with _moment:
-            self.blocks -= Counter(threads)  # drops those that are in none
+            self.blocks.pop(block, None)
             if not self.blocks:
-                try:
-                    _set_training(self.training)
-                finally:  # Ctrl-C may have come in the middle of it
-                    _set_training(self.training)
-                    self.training = []
+                for inside in self.training:
+                    inside.training = True
+                self.training = []
 
 
-_moment = Lock()  # for all models, held for moments
+# For all models, held for moments. It can be entered again because the garbage collector may close
+# an abandoned block at any moment.
+_moment = RLock()
 _users: WeakKeyDictionary[nn.Module, _Users] = WeakKeyDictionary()
 _lost: WeakSet[nn.Module] = WeakSet()  # changed by another thread when this process was forked
 
@@ -69,12 +71,14 @@ def _users_of(module: nn.Module) -> _Users:
 def _after_fork() -> None:
     """The child has no other threads, so what they were changing stays half way through a call."""
     global _moment
-    _moment = Lock()
+    _moment = RLock()
     for module, users in _users.items():
         if not users.lock.acquire(blocking=False):
             _lost.add(module)
         users.lock = RLock()
-        users.leave(thread for thread in users.blocks.elements() if thread != get_ident())
+        for block, thread in list(users.blocks.items()):
+            if thread != get_ident():
+                users.leave(block)
 
 
 if hasattr(os, "register_at_fork"):  # Windows does not fork
@@ -94,24 +98,27 @@ def untouched(module: nn.Module | None = None, *, alone: bool = True) -> Iterato
     """
     parameter = None if module is None else next(module.parameters(), None)
     device = "cpu" if parameter is None else parameter.device.type
-    users = None if module is None else _users_of(module)
-    with users.lock if users is not None and alone else nullcontext():
+    users = _Users() if module is None else _users_of(module)
+    block = object()
+    with users.lock if alone else nullcontext():
         grad = torch.is_grad_enabled()
+        is_inference = torch.is_inference_mode_enabled()
         try:
-            if users is not None and module is not None:
-                users.enter(module)
-            with (
-                torch.inference_mode(False),
-                torch.set_grad_enabled(grad),
-                torch.autocast(device, enabled=False),
-            ):
-                yield
+            try:
+                users.enter(module, block)
+                with (
+                    torch.inference_mode(False) if is_inference else nullcontext(),
+                    torch.set_grad_enabled(grad),  # leaving inference mode turns gradients on
+                    torch.autocast(device, enabled=False),
+                ):
+                    yield
+            finally:
+                users.leave(block)
         finally:
-            if users is not None:
-                users.leave([get_ident()])
+            users.leave(block)  # again, as Ctrl-C may have interrupted the first
 
 
-def _modules(module: nn.Module) -> list[nn.Module]:
+def _modules(module: nn.Module | None) -> list[nn.Module]:
     """All modules; faster than `nn.Module.modules`, which removes repeats."""
     found: list[nn.Module] = []
     waiting: list[nn.Module | None] = [module]
@@ -121,11 +128,6 @@ def _modules(module: nn.Module) -> list[nn.Module]:
             found.append(inside)
             waiting += inside._modules.values()
     return found
-
-
-def _set_training(modules: list[nn.Module]) -> None:
-    for module in modules:
-        module.training = True
 
 
 @contextmanager
@@ -151,74 +153,93 @@ def quiet(module: str = "") -> Iterator[None]:
         yield
 
 
-_NUMBERS = 8  # of each tensor that are read
 _ODD = (RuntimeError, NotImplementedError, TypeError)
 """What tensors raise that are on several devices, or not plain ones."""
 
 
-class Watch:
-    """Notices when the weights of a model change. A copy starts anew."""
+class WeightChangeDetector:
+    """Compares a model with an earlier state by what PyTorch counts, without reading any weight.
+
+    A copy starts anew, so that it finds its model changed.
+    """
 
     def __init__(self) -> None:
-        # Views take longer to make than to read. They keep replaced weights until the next call.
-        self._views: tuple[Hashable, Callable[[], bytes]] = None, bytes
+        self._accepted: Hashable = None
+        # What the accepted state refers to, so that nothing new gets its identity or address.
+        self._kept: tuple[list[nn.Module], list[Tensor], list[Tensor]] = [], [], []
 
-    def __reduce__(self) -> tuple[type[Watch], tuple[()]]:
-        return Watch, ()
+    def __reduce__(self) -> tuple[type[WeightChangeDetector], tuple[()]]:
+        return WeightChangeDetector, ()
 
-    @torch.no_grad()
-    def fingerprint(self, module: nn.Module | None) -> Hashable:
-        """A value that changes with the weights of a module.
+    def has_changed(self, model: nn.Module | None) -> bool:
+        """Return whether modules, hooks or weights differ from the accepted state."""
+        return state_of(model) != self._accepted
 
-        It holds the address and PyTorch's count of in-place changes of each parameter and buffer.
-        That count misses changes through ``.data``, so some numbers of each are in it too.
-        """
-        tensors = [] if module is None else _tensors(module)
-        try:
-            return self._look(tensors)
-        except _ODD:
-            return tuple([_look_at(tensor) for tensor in tensors])
+    def accept(self, model: nn.Module | None) -> None:
+        """Compare with the present state from now on."""
+        modules = _modules(model)
+        tensors = _tensors(modules)
+        storages = [tensor.detach() for tensor in tensors]
+        self._kept = modules, tensors, storages
+        self._accepted = state_of(model)
 
-    def _look(self, tensors: list[Tensor]) -> Hashable:
-        places, views = tuple(map(Tensor.data_ptr, tensors)), self._views
-        if places != views[0]:
-            views = self._views = places, _reader(tensors)
-        return places, tuple(map(_version, tensors)), views[1]()
+
+def state_of(model: nn.Module | None) -> Hashable:
+    """Return a value that changes with the modules, forward hooks or weights of a model.
+
+    Of each parameter and buffer it has the identity, the address and PyTorch's count of changes in
+    place. That count misses what is written through ``.data`` or NumPy, and tensors made in
+    inference mode have none.
+    """
+    modules = _modules(model)
+    tensors = _tensors(modules)
+    identities = tuple(map(id, modules)), tuple(map(id, tensors))
+    numbers = _of_each(Tensor.data_ptr, tensors), _of_each(_version, tensors)
+    return identities, numbers, _hooks(modules)
+
+
+def _of_each(read: Callable[[Tensor], int], tensors: list[Tensor]) -> tuple[int | None, ...]:
+    """Read a number of each tensor; None where a tensor has no such number."""
+    try:
+        return tuple(map(read, tensors))
+    except _ODD:
+        return tuple([_number_or_none(read, tensor) for tensor in tensors])
+
+
+def _number_or_none(read: Callable[[Tensor], int], tensor: Tensor) -> int | None:
+    try:
+        return read(tensor)
+    except _ODD:
+        return None
 
 
 _version = attrgetter("_version")
 
 
-def _look_at(tensor: Tensor) -> Hashable:
-    try:
-        return Watch()._look([tensor])
-    except _ODD:
-        return id(tensor)
-
-
-def _tensors(module: nn.Module) -> list[Tensor]:
-    """All parameters and buffers."""
+def _tensors(modules: list[nn.Module]) -> list[Tensor]:
+    """Return all parameters and buffers."""
     tensors: list[Tensor | None] = []
-    for inside in _modules(module):
-        tensors += inside._parameters.values()
-        tensors += inside._buffers.values()
+    for module in modules:
+        tensors += module._parameters.values()
+        tensors += module._buffers.values()
     return [tensor for tensor in tensors if tensor is not None]
 
 
-def _reader(tensors: list[Tensor]) -> Callable[[], bytes]:
-    """What reads some numbers of these tensors, as they are then."""
-    some = [_spread(tensor.detach()) for tensor in tensors]
-    if all(t.device.type == "cpu" and t.dtype != torch.bfloat16 for t in some):
-        arrays = [tensor.numpy() for tensor in some]
-        return lambda: b"".join([array.tobytes() for array in arrays])
-    return lambda: torch.cat(some).cpu().double().numpy().tobytes()
+def _hooks(modules: list[nn.Module]) -> tuple[int, ...]:
+    """Return the numbers of the user's forward hooks, each of which PyTorch gives out once.
+
+    Hooks of this package are there for one call, and other threads need not wait for its end.
+    """
+    numbers: list[int] = []
+    for module in modules:
+        if module._forward_pre_hooks or module._forward_hooks:
+            hooks = {**module._forward_pre_hooks, **module._forward_hooks}
+            numbers += [number for number, hook in hooks.items() if not _is_ours(hook)]
+    return tuple(numbers)
 
 
-def _spread(tensor: Tensor) -> Tensor:
-    """Numbers spread over a tensor, or its first one if it is not contiguous."""
-    numbers = tensor.numel()
-    count = min(numbers, _NUMBERS) if tensor.is_contiguous() else 1
-    return tensor.as_strided((count,), (max(0, numbers - 1) // max(1, count - 1),))
+def _is_ours(hook: Callable[..., Any]) -> bool:
+    return str(getattr(hook, "__module__", "")).startswith("fair_tta.")
 
 
 def check_present(model: nn.Module) -> None:
@@ -232,15 +253,18 @@ def check_present(model: nn.Module) -> None:
         )
 
 
-_finite: WeakKeyDictionary[nn.Module, Hashable] = WeakKeyDictionary()  # weights that were checked
+_finite: WeakKeyDictionary[nn.Module, Hashable] = WeakKeyDictionary()  # states that were checked
 
 
-def check_finite(model: nn.Module | None, weights: Hashable) -> None:
-    """Raise `ModelError` if weights are not finite, unless this fingerprint of them was checked.
+def check_finite(model: nn.Module | None) -> None:
+    """Raise `ModelError` if weights are not finite, unless this state of them was checked before.
 
     Attention without a mask may swallow a NaN, so that answers do not show it.
     """
-    if model is None or _finite.get(model) == weights:
+    if model is None:
+        return
+    state = state_of(model)
+    if _finite.get(model) == state:
         return
     for name, weight in model.named_parameters():
         if weight.is_floating_point() and weight.numel() and not _is_finite(weight):
@@ -248,7 +272,7 @@ def check_finite(model: nn.Module | None, weights: Hashable) -> None:
                 f"weights of `model` ({type(model).__name__}) are not finite, such as {name!r}: "
                 "they are damaged; if the model runs in half precision, try float32."
             )
-    _finite[model] = weights
+    _finite[model] = state
 
 
 @torch.no_grad()

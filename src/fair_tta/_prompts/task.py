@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fair_tta._cache import Cache, size_of
 from fair_tta._linalg import unit
-from fair_tta._models.borrow import Watch, borrowed, check_finite, made_once
+from fair_tta._models.borrow import WeightChangeDetector, borrowed, check_finite, made_once
 from fair_tta._models.protocol import Backend
 from fair_tta._models.stored import TextTable
 from fair_tta._prompts.context import (
@@ -293,10 +293,10 @@ class CurrentTask:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self._watch = Watch()
+        self._detector = WeightChangeDetector()
         with borrowed(task.backend) as model:
-            self._weights = self._watch.fingerprint(model)
-            check_finite(model, self._weights)
+            check_finite(model)
+            self._detector.accept(model)
 
     @contextmanager
     def borrow(self, *, alone: bool = True) -> Iterator[Task]:
@@ -305,18 +305,17 @@ class CurrentTask:
         Whoever tunes the prompt, or looks at a module while it runs, has to be `alone`.
         """
         with borrowed(self.task.backend, alone=alone) as model:
-            if self._watch.fingerprint(model) != self._weights:
+            if self._detector.has_changed(model):
                 self._look_again()
             yield self.task
 
     def _look_again(self) -> None:
         """Alone, as one who is exchanges tensors for a while."""
         with borrowed(self.task.backend) as model:
-            weights = self._watch.fingerprint(model)
-            if weights != self._weights:
-                check_finite(model, weights)
+            if self._detector.has_changed(model):
+                check_finite(model)
                 self.renew()
-                self._weights = weights
+                self._detector.accept(model)
 
     def renew(self) -> None:
         """Exchange the task and clear the cache, once no thread is at work that would refill it."""
