@@ -533,11 +533,12 @@ def test_progress_bar(clf: FairTPTClassifier, capfd: pytest.CaptureFixture[str])
 def test_with_adapter_shares_the_text_side(clf: FairTPTClassifier) -> None:
     calls = []
     layer = clf.backend.layer  # type: ignore[attr-defined]
-    clf.predict(picture())
-    handle = layer.register_forward_hook(lambda *_: calls.append(1))
-    other = clf.with_adapter(Moves())
-    other.predict([picture(0), picture(1)])
-    handle.remove()
+    with layer.register_forward_hook(lambda *_: calls.append(1)):
+        clf.predict(picture())
+        assert calls
+        calls.clear()
+        other = clf.with_adapter(Moves())
+        other.predict([picture(0), picture(1)])
     assert not calls  # prompts were not encoded again
     assert other.task is clf.task
     assert clf.adapter == ZeroShot()
