@@ -46,7 +46,7 @@ PARTS = {
     "tradeoff": tradeoff,
     "cost": cost,
 }
-FURTHER = ("orthcali:lam=0", "fair-tpt+orthcali:lam=0", "share-balance:overall=labels")
+FURTHER = ("orthcali:lam=0", "fair-tpt+orthcali:lam=0")
 """Settings beside the defaults of every method that needs no setting."""
 
 

@@ -12,7 +12,7 @@ Text features come from the same checkpoints, which are downloaded unless they a
 
 Methods are those of the registry. One that is fitted is cross-fitted: each image is answered by one
 of five fits, none of which has seen it; labels for a fit come from the images of the other folds,
-some 800. `share-balance:overall=labels` has 100 of them, and one row states the true class shares.
+some 800.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ from fair_tta.lab.data import DEFAULT_AGES, MAIN_TASKS, PAPER_TASKS, BenchmarkTa
 from fair_tta.methods._cross_fit import FOLDS
 from fair_tta.methods._registry import ADAPTERS, parse_adapter
 
-SUMMARISED = ("association-correction", "logit-balance", "share-balance", "balanced-head")
-VARIANTS = ("orthcali:lam=0", "umfc:perceived=true", "share-balance:overall=labels")
-LABELS = {"share-balance:overall=labels": 100}  # classes that a fit has; all of its images if None
+SUMMARISED = ("association-correction", "logit-balance", "balanced-head")
+VARIANTS = ("orthcali:lam=0", "umfc:perceived=true")
 FIRST = "zero-shot"
 SHOWN = {  # 1 where more is better
     "accuracy": ("accuracy", 1),
@@ -194,8 +193,7 @@ def answers_of(question: Question, name: str) -> list[str]:
         if method.needs.labels:
             labels["sensitive_labels"] = [question.values[i] for i in seen]
         if method.needs.class_labels:
-            some = enumerate(seen[: LABELS.get(name)])
-            labels["labels"] = {place: question.truth[i] for place, i in some}
+            labels["labels"] = [question.truth[i] for i in seen]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallReferenceWarning)
             fitted = method.fit(question.classifier, Features(stored[seen]), **labels)  # type: ignore[attr-defined]
@@ -222,9 +220,7 @@ def _predicted(question: Question, method: Any, places: list[int]) -> list[str]:
 def methods_of(question: Question) -> tuple[dict[str, list[str]], dict[str, str]]:
     """Answers by method, and why others were not run."""
     found, not_run = {}, {}
-    n = Counter(question.truth)
-    shares = ";".join(f"{t}={n[t] / len(question.truth):.3f}" for t in question.classifier.targets)
-    for name in (*ADAPTERS, *VARIANTS, f"share-balance:overall={shares}"):
+    for name in (*ADAPTERS, *VARIANTS):
         needs = parse_adapter(name).needs
         if needs.views or needs.pixels or needs.prompt_gradient:
             continue  # features of one view are not enough

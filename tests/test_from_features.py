@@ -141,12 +141,7 @@ def test_audit_examine_and_mitigate_take_features(clf: FairTPTClassifier) -> Non
     assert examination.document.adapters[0].changed == changed
     assert not examination.images, "there are no images to show"
     chosen = clf.mitigate(Features(v), labels, sensitive)
-    assert chosen.audit is not None
     assert chosen.audit.estimate("accuracy").n == N
-    fitted = clf.mitigate(Features(v)).adapter
-    assert isinstance(fitted, LogitBalance)
-    found = clf.with_adapter(fitted).predict_proba(Features(v))
-    np.testing.assert_allclose(found, balanced(v, v), atol=1e-4)
 
 
 def test_what_was_fitted_is_saved_and_belongs_to_its_texts(

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         FairTPTMO,
         LogitBalance,
         OrthCali,
-        ShareBalance,
         Zero,
         ZeroShot,
     )
@@ -75,7 +74,6 @@ __all__ = [
     "OrthCali",
     "Prediction",
     "PromptError",
-    "ShareBalance",
     "SmallGroupWarning",
     "SmallReferenceWarning",
     "StoreError",
@@ -108,7 +106,7 @@ _MODULE = _by_name(
         "StoreError SmallGroupWarning SmallReferenceWarning DamagedRowWarning "
         "FeatureMismatchWarning UnknownAnswerWarning",
         "methods": "ZeroShot TPT Zero OrthCali FairTPT FairTPTMO LogitBalance "
-        "ShareBalance BalancedHead AssociationCorrection",
+        "BalancedHead AssociationCorrection",
         "methods._registry": "load_adapter",
         "methods._tuning.rates": "ELRA FixedRate",
         "pipeline": "FairPipeline",

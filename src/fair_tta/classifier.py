@@ -522,19 +522,18 @@ class FairTPTClassifier:
         labels: Any = None,
         sensitive: Any = None,
         *,
-        class_shares: Mapping[str, float] | None = None,
-        use_labels: bool = False,
         clusters: Any = None,
         progress: bool = False,
     ) -> Mitigation:
-        """A method fitted on these images, ready to use; labels show whether one helps, and which.
+        """A method that is ready to use, if labels and attribute values show that one helps.
 
         See `fair_tta.auditing.mitigate_classifier`.
         """
         from fair_tta.auditing import mitigate_classifier
 
-        more: Any = {"class_shares": class_shares, "use_labels": use_labels, "clusters": clusters}
-        return mitigate_classifier(self, images, labels, sensitive, **more, progress=progress)
+        return mitigate_classifier(
+            self, images, labels, sensitive, clusters=clusters, progress=progress
+        )
 
     def __repr__(self) -> str:
         values = [f"{a!r}: ({shortened(map(repr, v))})" for a, v in self.sensitive.items()]

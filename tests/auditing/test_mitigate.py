@@ -1,14 +1,14 @@
-"""From images to a method: chosen by labels, or fitted without any."""
+"""From labelled images to a method that is ready to use."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fair_tta import (
     AssociationCorrection,
-    Audit,
     FairTPTClassifier,
     FairTTAError,
     LogitBalance,
@@ -41,13 +41,11 @@ def test_labels_choose_and_the_method_is_fitted_on_all(labelled: Mitigation) -> 
         assert value.flatten().tolist() == pytest.approx(
             expected.tensors[name].flatten().tolist(), abs=1e-4
         )
-    assert labelled.audit is not None
     assert labelled.audit.runs == ("zero-shot", "association-correction", "logit-balance")
     assert "cross-fitted on these 450 images" in labelled.audit.warnings[0]
 
 
 def test_the_figures_are_the_cross_fitted_ones(labelled: Mitigation) -> None:
-    assert isinstance(labelled.audit, Audit)
     document = labelled.audit.document
     change = document.comparisons[1].adjusted.typical_gap
     assert isinstance(change.low, float)
@@ -67,8 +65,10 @@ def test_a_saved_method_is_ready_to_use(labelled: Mitigation, tmp_path: Path) ->
         classifier(BIRDS).with_adapter(loaded)
 
 
-def test_a_method_without_a_fit_is_saved_with_its_settings(tmp_path: Path) -> None:
-    found = Mitigation(AssociationCorrection(strength=0.5), "", None, None, classifier())
+def test_a_method_without_a_fit_is_saved_with_its_settings(
+    labelled: Mitigation, tmp_path: Path
+) -> None:
+    found = replace(labelled, adapter=AssociationCorrection(strength=0.5))
     found.save(tmp_path / "adapter.safetensors")
     assert load_adapter(tmp_path / "adapter.safetensors") == found.adapter
 
@@ -83,13 +83,16 @@ def test_without_an_effect_there_is_no_method(tmp_path: Path) -> None:
         found.save(tmp_path / "adapter.safetensors")
 
 
-def test_without_labels_it_is_fitted_and_nothing_is_claimed() -> None:
-    found = classifier().mitigate(iter(IMAGES))
-    assert isinstance(found.adapter, LogitBalance)
-    assert found.audit is None
-    assert found.reason == ("logit-balance is fitted. Without labels nothing shows that it helps.")
-    assert found.examination is not None
-    assert found.examination.document.adapters[0].adapter.name == "CrossFitted"
+def test_without_labels_it_refuses_in_one_sentence() -> None:
+    with pytest.raises(FairTTAError, match=r"LogitBalance.*label about a hundred") as refused:
+        classifier().mitigate(IMAGES)
+    assert str(refused.value).count(". ") == 0
+
+
+def test_without_attribute_values_it_says_that_they_are_needed() -> None:
+    with pytest.raises(FairTTAError, match="`sensitive` should be the attribute values") as refused:
+        classifier().mitigate(IMAGES, [one.target for one in DRAWN])
+    assert str(refused.value).count(". ") == 0
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
@@ -98,14 +101,6 @@ def test_clusters() -> None:
     clf, some = classifier(), IMAGES[:60]
     labels, colours = [one.target for one in DRAWN[:60]], COLOURS[:60]
     found = clf.mitigate(some, labels, colours, clusters=[i // 4 for i in range(60)])
-    assert found.audit is not None
     assert found.audit.document.data.clusters == 15
     with pytest.raises(FairTTAError, match=r"10 or more persons or sources \(got 2\)"):
         clf.mitigate(some, labels, colours, clusters=[i % 2 for i in range(60)])
-    with pytest.raises(FairTTAError, match="`clusters` are for intervals, which need `labels`"):
-        clf.mitigate(some, clusters=[i // 4 for i in range(60)])
-
-
-def test_half_of_the_labels_is_refused() -> None:
-    with pytest.raises(FairTTAError, match="`labels` and `sensitive` should both be given"):
-        classifier().mitigate(IMAGES, [one.target for one in DRAWN])

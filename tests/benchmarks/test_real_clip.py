@@ -114,7 +114,6 @@ def write_celeba(folder: Path, module: Any, images: int = 60) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.FeatureMismatchWarning")  # random numbers
-@pytest.mark.filterwarnings("ignore:the class shares that were wanted cannot be reached")
 def test_all_six_tasks_are_reported_whatever_they_show(
     module: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -201,7 +200,6 @@ def sem(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.FeatureMismatchWarning")  # random numbers
-@pytest.mark.filterwarnings("ignore:the class shares that were wanted cannot be reached")
 def test_the_layout_of_sem_is_read(
     module: Any, monkeypatch: pytest.MonkeyPatch, sem: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

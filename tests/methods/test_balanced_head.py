@@ -8,16 +8,47 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from random_task import EncodedClassifier
+from random_task import DIM, EncodedClassifier, random_units, task_of
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
-from test_share_balance import Case, base_of
 
 from fair_tta import BalancedHead, FairTTAError, SmallReferenceWarning
-from fair_tta.methods._own.balanced_head import _chosen_head, anchored_head
-from fair_tta.methods._own.offsets import cell_weights
+from fair_tta._linalg import unit
+from fair_tta.methods._own.balanced_head import _chosen_head, anchored_head, cell_weights
 
 Array = Any
+SCALE = 20.0
+
+
+class Case:
+    """Images, two or more classes and attributes whose values pull towards some of them."""
+
+    def __init__(self, seed: int, classes: int = 3, values: tuple[int, ...] = (2,), n: int = 160):
+        self.target = random_units(seed, classes, DIM)
+        self.sensitive = {f"s{i}": random_units(seed + 1 + i, k, DIM)
+                          for i, k in enumerate(values)}  # fmt: skip
+        places = torch.arange(n)
+        mixed = random_units(seed + 9, n, DIM) + self.target[places % classes]
+        for values_of in self.sensitive.values():
+            mixed = mixed + 0.6 * values_of[places // 2 % len(values_of)]
+        self.features = unit(mixed).unsqueeze(1)
+        self.task = task_of(self.target, self.sensitive, SCALE)
+        self.names = list(self.task.targets)
+        v = self.features[:, 0].numpy()
+        self.logits = SCALE * v @ self.target.numpy().T
+        self.perceived = [softmax(SCALE * v @ z.numpy().T, 1) for z in self.sensitive.values()]
+
+
+def base_of(case: Case) -> Array:
+    """LogitBalance's offsets of all values, centred over the classes."""
+    u = case.logits - case.logits.mean(1, keepdims=True)
+    q, found = softmax(case.logits, 1), []
+    for w in case.perceived:
+        each = [[np.average(u, 0, w_s * q_y) for q_y in q.T] for w_s in w.T]
+        means = np.mean(each, 1)
+        found.append(1.5 * (means - w.mean(0) @ means))
+    every = np.concatenate(found)
+    return every - every.mean(1, keepdims=True)
 
 
 def fitted(case: Case, labels: Any) -> BalancedHead:
@@ -62,13 +93,18 @@ def test_the_head_is_what_scipy_finds(ridge: float) -> None:
 def test_weights_let_values_count_alike_within_a_class() -> None:
     y = torch.tensor([0] * 40 + [1] * 20)
     hard = torch.nn.functional.one_hot(torch.tensor([0] * 30 + [1] * 10 + [0] * 4 + [1] * 16))
-    omega = cell_weights(y, [hard.double()], keep_shares=True)
+    omega = cell_weights(y, [hard.double()])
     cells = [float(omega[(y == k) & (hard[:, s] == 1)].sum()) for k in (0, 1) for s in (0, 1)]
     assert cells == pytest.approx([20, 20, 10, 10]), "classes keep their shares"
     assert float(omega.mean()) == pytest.approx(1)
-    even = cell_weights(y, [hard.double()], keep_shares=False)
-    cells = [float(even[(y == k) & (hard[:, s] == 1)].sum()) for k in (0, 1) for s in (0, 1)]
-    assert cells == pytest.approx([15] * 4)
+
+
+def test_cells_of_fewer_than_four_images_count_less() -> None:
+    y = torch.tensor([0] * 40)
+    hard = torch.nn.functional.one_hot(torch.tensor([0] * 39 + [1]))
+    omega = cell_weights(y, [hard.double()])
+    assert float(omega[:39].sum()) == pytest.approx(40 * 0.8), "1 to a quarter, of one image of 4"
+    assert float(omega[39]) == pytest.approx(40 * 0.2)
 
 
 def test_the_whole_method_by_hand() -> None:

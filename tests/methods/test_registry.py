@@ -56,7 +56,7 @@ def test_every_adapter_has_a_name() -> None:
         *("zero-shot", "zero", "tpt", "association-correction", "logit-balance", "orthcali"),
         *("fair-tpt", "fair-tpt-mo", "roboshot", "perception-clip", "sage"),
         *("partial-projection", "episodic-tie", "tie", "tie-star", "bend-vlm", "umfc"),
-        *("memo", "sar", "tent", "seraser", "deyo", "ttr", "sem", "share-balance", "balanced-head"),
+        *("memo", "sar", "tent", "seraser", "deyo", "ttr", "sem", "balanced-head"),
     }
     assert set(ADAPTERS) == expected
     assert next(iter(ADAPTERS)) == "zero-shot"

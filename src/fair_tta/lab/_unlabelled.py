@@ -93,7 +93,6 @@ def examine_folder(
     reference: str | os.PathLike[str] | None = None,
     reference_is_data: bool = False,
     notes: Sequence[str] = (),
-    provenance: Mapping[str, Any] | None = None,
     fitted: Callable[[FittedAdapters], None] = lambda _: None,
     problem: Callable[[str], None] = lambda _: None,
     progress: Counting = lambda *_: None,
@@ -117,7 +116,6 @@ def examine_folder(
             it is None they are cross-fitted on the images.
         reference_is_data: allow the reference to have examined images.
         notes: sentences with which the warnings begin.
-        provenance: what else to write down.
         fitted: is called with the methods after they were fitted.
         problem: is called with the reason why an image cannot be used.
         progress: is called first, and after each batch, with how many images are finished.
@@ -174,7 +172,7 @@ def examine_folder(
         methods.adapters,
         answers(),
         interval=interval,
-        provenance={**origin, **(provenance or {})},
+        provenance=origin,
         notes=warnings,
         images=embed_images and out is not None,
         seed=classifier.vision.seed,

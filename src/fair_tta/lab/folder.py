@@ -100,7 +100,6 @@ def audit_folder(
     embed_images: bool = False,
     reference: str | os.PathLike[str] | None = None,
     reference_is_data: bool = False,
-    use_labels: bool = False,
     fail_if: Sequence[str] = (),
     fail_on: str = "zero-shot",
     notes: Sequence[str] = (),
@@ -139,10 +138,10 @@ def audit_folder(
             are in it, nor in ``audit.json``.
         reference: a folder of images; adapters that need a reference and have none are fitted on
             them first. The audit records which, and how many of them were audited. If it is None,
-            such adapters are cross-fitted on the audited images, without their labels.
+            such adapters are cross-fitted on the audited images: without their labels, except
+            those that need classes, of which each image is answered by a fit that has seen neither
+            it nor its label.
         reference_is_data: allow the reference to have audited images; else they are refused.
-        use_labels: cross-fit methods that can use class labels with them; each image is answered by
-            a fit that has seen neither it nor its label.
         fail_if: thresholds such as ``"typical_gap > 10"``, in points. The audit and the report name
             the outcome of each: failed if the whole interval lies beyond the threshold.
         fail_on: the name of the adapter that they are about.
@@ -182,7 +181,7 @@ def audit_folder(
         adapters,
         reference,
         lambda: (asked for row in chosen if (asked := image(row)) is not None),
-        classes=[row[1].target for row in chosen if use_labels and isinstance(row[1], Record)],
+        classes=[row.target for _, row in chosen if isinstance(row, Record)],
         reference_is_data=reference_is_data,
         kept=folder / FITS,
         progress=fitting,

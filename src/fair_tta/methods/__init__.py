@@ -16,7 +16,6 @@ from fair_tta.methods._field.umfc import UMFC
 from fair_tta.methods._own.association_correction import AssociationCorrection
 from fair_tta.methods._own.balanced_head import BalancedHead
 from fair_tta.methods._own.logit_balance import LogitBalance
-from fair_tta.methods._own.share_balance import ShareBalance
 from fair_tta.methods._paper.fair_tpt import FairTPT, FairTPTMO
 from fair_tta.methods._paper.orthcali import OrthCali
 from fair_tta.methods._paper.tpt import TPT
@@ -50,7 +49,6 @@ __all__ = [
     "RoboShot",
     "SEraser",
     "SLoss",
-    "ShareBalance",
     "SuperTSLoss",
     "TIEStar",
     "TSLoss",

@@ -53,8 +53,7 @@ class Needs:
         pixels: the images themselves, see `PixelAdapter`.
         reference: reference images to be fitted on; `Adapter.reference` is None until then.
         labels: sensitive attribute values of the reference images.
-        class_labels: classes of reference images; see `FitsClassLabels` for methods that can use
-            them.
+        class_labels: classes of reference images, or of some of them.
         values: those of the images to classify too; ``knowing(*values)`` is the method for them.
         setting: a setting that has no default, such as a file.
         other_images: the other images of a batch, on which an answer then depends. Finished answers

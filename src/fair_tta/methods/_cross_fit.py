@@ -16,7 +16,7 @@ from fair_tta._images.vision import image_digest
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, SmallReferenceWarning
 from fair_tta.methods._base import Adapter, Needs, Outcome
-from fair_tta.methods._fitted import FitsClassLabels, FittedMethod, fit_parts
+from fair_tta.methods._fitted import FittedMethod, fit_parts
 
 FOLDS = 5
 
@@ -81,7 +81,7 @@ def cross_fit(
     """Cross-fit the methods that need a reference; others stay as they are.
 
     Features are ``[images, 1, dim]`` in batches. The `image_digest` of an image decides its fold
-    and its place in the fit. Each fit has class labels, if there are any, of its own images only.
+    and its place in the fit. A fit that needs class labels has those of its own images only.
     """
     keys, n = list(zip(digests, class_labels or digests, strict=True)), len(digests)
     order = sorted(range(n), key=keys.__getitem__)
@@ -101,7 +101,7 @@ def cross_fit(
         warnings.simplefilter("ignore", SmallReferenceWarning)  # of each fit
         for name, method in adapters.items():
             if not method.is_fitted:
-                uses = bool(class_labels) and isinstance(method, FitsClassLabels)
+                uses = bool(class_labels) and method.needs.class_labels
                 *of_folds, of_all = (
                     fit_parts(
                         classifier,

@@ -2,7 +2,7 @@
 
 A method that is fitted is a frozen dataclass with a field ``reference: Reference | None = None``
 that has one of three classes as base: `FitsImages`, `FitsLabelledImages` if it needs to know the
-sensitive values of the reference images, or `FitsClassLabels` if it can use their classes. It adds
+sensitive values of the reference images, or `FitsClassLabels` if it needs their classes. It adds
 `learn`, `adapt`, and where it helps `prepare`.
 """
 
@@ -363,10 +363,9 @@ class FitsLabelledImages(FittedMethod):
 
 
 class FitsClassLabels(FittedMethod):
-    """Makes a method one that can use the classes of some reference images, never their attributes.
+    """Makes a method one that is fitted on reference images with the classes of some of them."""
 
-    It has to have them where its `needs` have `class_labels`.
-    """
+    needs = Needs(reference=True, class_labels=True)
 
     def fit(
         self,

@@ -259,7 +259,6 @@ ADAPTERS: dict[str, type[Any]] = {
     "sem": adapters.SEM,
     "bend-vlm": adapters.BendVLM,
     "logit-balance": adapters.LogitBalance,
-    "share-balance": adapters.ShareBalance,
     "balanced-head": adapters.BalancedHead,
     "tie": adapters.TIE,
     "tie-star": adapters.TIEStar,

@@ -25,6 +25,7 @@ from extending_page import documented
 from fair_tta import AugMix, FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta.auditing import Audit, audit_classifier, compare
 from fair_tta.lab._runs.store import ROWS, Store
+from fair_tta.miniature import BADGES
 from fair_tta.miniature._model import FOLDER
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
@@ -291,6 +292,26 @@ def test_an_adapter_that_is_added_runs_alone(
     assert not asked
     assert "logit-balance: cross-fitted on these 10 images" in " ".join(out.stdout.split())
     assert "logit-balance: cross-fitted" in (folder / "out" / "report.html").read_text()
+
+
+@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+def test_a_method_that_needs_classes_is_cross_fitted_with_those_of_the_audit(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "pics").mkdir()
+    rows = []
+    for i, drawn in enumerate(BADGES.draw(90)):
+        drawn.image.save(tmp_path / "pics" / f"{i}.png")
+        rows.append((f"{i}.png", drawn.target, drawn.sensitive["colour"]))
+    write_labels(tmp_path / "labels.csv", rows)
+    where = "--images", str(tmp_path / "pics"), "--labels", str(tmp_path / "labels.csv")
+    columns = "--target-column", "animal", "--sensitive-column", "place"
+    methods = "--adapters", "zero-shot,balanced-head", "--template", BADGES.template
+    arguments = "audit", *where, *columns, *methods, "--out", str(tmp_path / "out")
+    out = call(*arguments)
+    assert "on these 90 images and their class labels" in " ".join(out.stdout.split())
+    refused = call(*arguments, "--reference", str(tmp_path / "pics"), code=2)
+    assert "'balanced-head' needs class labels" in refused.stderr
 
 
 def test_a_first_try_that_failed_blocks_nothing(folder: Path, tiny_model: str) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from cli_fixtures import NAMES, call, write_labels
 
-from fair_tta import FairTPTClassifier, LogitBalance
+from fair_tta import FairTPTClassifier, Features, LogitBalance
 from fair_tta.auditing import Audit
 from fair_tta.auditing._mitigate import COMPARED
 from fair_tta.lab._cli.audit import audit_command
@@ -45,11 +45,13 @@ def mitigate(badges: Path, out: str, *more: str, code: int = 0) -> Any:
     return call("mitigate", *where, *NAMED, *more, code=code, columns=80)
 
 
-def used(folder: Path, lines: str, monkeypatch: pytest.MonkeyPatch) -> FairTPTClassifier:
+def used(
+    folder: Path, printed: str, monkeypatch: pytest.MonkeyPatch, lines: int = 3
+) -> FairTPTClassifier:
     """The classifier that the printed lines make."""
     monkeypatch.chdir(folder)
     names: dict[str, Any] = {}
-    exec("\n".join(lines.splitlines()[-3:]), names)
+    exec("\n".join(printed.splitlines()[-lines:]), names)
     clf: FairTPTClassifier = names["clf"]
     return clf
 
@@ -81,13 +83,34 @@ def test_with_labels(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (folder / "adapter.safetensors").read_bytes() == before
 
 
+def test_stored_features(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = BADGES.targets, {"colour": BADGES.sensitive["colour"]}, BADGES.template
+    clf = FairTPTClassifier("miniature", *names)
+    vectors = clf.encode([one.image for one in DRAWN], with_views=False)[:, 0].numpy()
+    np.savez(badges / "images.npz", features=vectors, ids=[f"{i}.png" for i in range(450)])
+    sets = [clf.task.target_prompts, *clf.task.sensitive_prompts.values()]
+    tables = [clf.task.target_features, *clf.task.sensitive_features.values()]
+    prompts = [text for prompt_set in sets for text in prompt_set.texts]
+    texts = np.concatenate([table.numpy(force=True) for table in tables])
+    np.savez(badges / "text.npz", prompts=prompts, features=texts, scale=clf.task.scale)
+    stored = "--features", str(badges / "images.npz"), "--text-features", str(badges / "text.npz")
+    labels = "--labels", str(badges / "labels.csv"), *COLUMNS
+    out = call("mitigate", *stored, *NAMED, *labels, "--out", str(badges / "stored"))
+    by_features = used(badges / "stored", out.stdout, monkeypatch, lines=4)
+    assert isinstance(by_features.adapter, LogitBalance)
+    by_images = LogitBalance().fit(clf, [one.image for one in DRAWN])
+    np.testing.assert_allclose(
+        by_features.predict_proba(Features(vectors)),
+        clf.with_adapter(by_images).predict_proba(Features(vectors)),
+        atol=1e-4,
+    )
+
+
 @pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
-@pytest.mark.parametrize("labelled", [True, False])
 def test_after_a_kill_nothing_is_encoded_again_for_the_fits(
-    labelled: bool, badges: Path, monkeypatch: pytest.MonkeyPatch
+    badges: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    labels = ("--labels", str(badges / "few.csv"), *COLUMNS) if labelled else ()
-    out = f"killed-{labelled}"
+    labels, out = ("--labels", str(badges / "few.csv"), *COLUMNS), "killed"
     encode, calls = FairTPTClassifier.encode, list[int]()
 
     def counted(self: FairTPTClassifier, images: Any, **how: Any) -> Any:
@@ -108,30 +131,7 @@ def test_after_a_kill_nothing_is_encoded_again_for_the_fits(
     continued = sum(calls)
     calls.clear()
     mitigate(badges, f"{out}-again", *labels)
-    assert sum(calls) == continued + (45 if labelled else len(DRAWN))
-
-
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
-def test_pages_of_an_earlier_run_of_the_other_kind_go(badges: Path) -> None:
-    (badges / "forty").mkdir()
-    for i in range(45):
-        DRAWN[i].image.save(badges / "forty" / f"{i}.png")
-    folder = badges / "both"
-    where = "mitigate", str(badges / "forty"), "--out", str(folder), *NAMED
-    labels = "--labels", str(badges / "few.csv"), *COLUMNS
-    audited = {"audit.json", "report.html", "card.md", "predictions.csv", "problems.csv"}
-    examined = {"examine.json", "examine.html", "adapter.safetensors"}
-    call(*where, *labels)
-    rows = {path.name for path in folder.iterdir()} - audited
-    call(*where)
-    assert {path.name for path in folder.iterdir()} - rows == examined
-    call(*where, *labels)
-    assert {path.name for path in folder.iterdir()} - rows == audited
-    document = json.loads((folder / "audit.json").read_text("utf-8"))
-    del document["provenance"]["mitigation"]  # as `fair-tta audit` writes it
-    (folder / "audit.json").write_text(json.dumps(document), "utf-8")
-    call(*where)
-    assert {path.name for path in folder.iterdir()} - rows == audited | examined
+    assert sum(calls) == continued + 45
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
@@ -148,31 +148,25 @@ def test_without_an_effect_no_method_is_written(badges: Path) -> None:
 
 
 @pytest.mark.filterwarnings("always::fair_tta.SmallReferenceWarning")
-def test_without_labels(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (badges / "some").mkdir()
-    for i in range(60):
-        DRAWN[i].image.save(badges / "some" / f"{i}.png")
-    (badges / "some" / "broken.png").write_bytes(b"nonsense")
-    where = str(badges / "some"), "--out", str(badges / "none")
-    out = call("mitigate", *where, *NAMED, code=4)
-    assert out.stderr.count("cross-fitting on 60 images") == 1
-    assert "fitted on 60 images" not in out.stderr
-    clf = used(badges / "none", out.stdout, monkeypatch)
-    assert isinstance(clf.adapter, LogitBalance)
-    assert clf.adapter.checked_reference().images == 60
-    examined = json.loads((badges / "none" / "examine.json").read_text("utf-8"))
-    assert examined["adapters"][0]["adapter"]["name"] == "CrossFitted"
-    page = (badges / "none" / "examine.html").read_text("utf-8")
-    assert "Without labels nothing shows that it helps." in page
-    assert "adapter.safetensors&#39;)" in page
+def test_images_that_cannot_be_used_are_counted(badges: Path) -> None:
+    (badges / "pics" / "broken.png").write_bytes(b"nonsense")
+    rows = (badges / "few.csv").read_text()
+    (badges / "one-broken.csv").write_text(f"{rows}broken.png,{DRAWN[0].target},red\n")
+    labels = "--labels", str(badges / "one-broken.csv"), *COLUMNS
+    out = mitigate(badges, "broken", *labels, code=4)
+    assert out.stderr.count("cross-fitting on 45 images") == 1
+    assert "fitted on 45 images" not in out.stderr
+    audit = Audit.load(badges / "broken" / "audit.json").document
+    assert audit.runs[0].metrics.accuracy.n == 45
 
 
 @pytest.mark.parametrize(
     ("more", "code", "message"),
     [
-        (NAMES[:2], 2, "Invalid value for --sensitive: it is needed without --labels."),
-        (("--labels", "l.csv"), 2, "--sensitive-column: it is needed with --labels."),
-        ((*NAMES, "--rename", "a: b=c"), 2, "--rename: there is no --labels."),
+        (NAMES[2:], 2, "--labels: a method is chosen by labels"),
+        (NAMES[2:], 2, "label about a hundred images."),
+        (NAMES[2:], 2, "fair-tta fit"),
+        (("--labels", "l.csv"), 2, "--sensitive-column: it is needed"),
         (NAMES, 2, "'nowhere' does not exist."),
     ],
 )
@@ -187,7 +181,8 @@ def test_an_audit_compares_the_same_methods() -> None:
     assert default == list(COMPARED)
 
 
-def test_a_foreign_file_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "adapter.safetensors").write_text("mine")
-    out = call("mitigate", str(tmp_path), "--out", str(tmp_path), *NAMES, code=3)
+def test_a_foreign_file_is_not_replaced(badges: Path) -> None:
+    (badges / "foreign").mkdir()
+    (badges / "foreign" / "adapter.safetensors").write_text("mine")
+    out = mitigate(badges, "foreign", "--labels", str(badges / "few.csv"), *COLUMNS, code=3)
     assert "is not a file of fair-tta: choose another place (--out)" in out.stderr

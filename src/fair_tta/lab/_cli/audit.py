@@ -82,14 +82,6 @@ FailIf = Annotated[
     ),
 ]
 FailOn = Annotated[str, typer.Option(metavar="NAME", help="The run that --fail-if is about.")]
-UseLabels = Annotated[
-    bool,
-    typer.Option(
-        "--use-labels",
-        help="Let share-balance and balanced-head use class labels: cross-fitted, each image by a "
-        "fit that has seen neither it nor its label.",
-    ),
-]
 
 
 def audit_command(
@@ -121,7 +113,6 @@ def audit_command(
     adapters: options.Adapters = ["zero-shot", "association-correction", "logit-balance"],  # noqa: B006
     reference: options.ReferenceDir = None,
     reference_is_data: options.ReferenceIsData = False,
-    use_labels: UseLabels = False,
     features: options.Features = None,
     id_column: options.IdColumn = None,
     text_features: options.TextFeatures = None,
@@ -147,8 +138,6 @@ def audit_command(
     are listed and do not stop the run; the exit code is then 4, or 5 if a --fail-if holds.
     """
     idle = {} if fail_if else {"fail_on": "there is no --fail-if."}
-    if reference is not None:
-        idle["use_labels"] = "images of a --reference have no labels."
     if labels is None:
         why = "there is no --labels: the folders are the labels."
         idle |= dict.fromkeys(("path_column", "cluster_column"), why)
@@ -167,7 +156,7 @@ def audit_command(
         from fair_tta.methods._registry import parse_adapters
 
         methods = usage("--adapters", parse_adapters, adapters)
-        options.check_methods(context, "--adapters", methods, reference, use_labels=use_labels)
+        options.check_methods(context, "--adapters", methods, reference, has_labels=True)
         usage("--fail-if / --fail-on", read_thresholds, fail_if, fail_on, methods)
         sets = usage("--harmful", harmful_option, harmful)
         for classes in sets.values():
@@ -197,7 +186,6 @@ def audit_command(
                 embed_images=embed_images,
                 reference=reference,
                 reference_is_data=reference_is_data,
-                use_labels=use_labels,
                 fail_if=fail_if,
                 fail_on=fail_on,
                 notes=embedded_notes(context),

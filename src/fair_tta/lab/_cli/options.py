@@ -289,7 +289,7 @@ def check_methods(
     reference: Path | None,
     *,
     in_folds: bool = True,
-    use_labels: bool = False,
+    has_labels: bool = False,
 ) -> None:
     """A usage error if a method cannot be fitted, needs more than features where there are no
     images, or a reference has none to fit."""
@@ -304,7 +304,7 @@ def check_methods(
             )
     if reference is not None or in_folds:
         named = option if reference is None else "--reference"
-        usage(named, check_fittable, methods, reference is not None, use_labels)
+        usage(named, check_fittable, methods, reference is not None, has_labels)
         return
     for name, adapter in methods.items():
         if not adapter.is_fitted:

@@ -196,8 +196,7 @@ def fit_command(
         str,
         typer.Option(
             metavar="METHOD",
-            help="Method that needs a reference, with its settings: 'logit-balance:strength=1', "
-            "'share-balance:overall=doctor=0.3;nurse=0.7'.",
+            help="Method that needs a reference, with its settings: 'logit-balance:strength=1'.",
             autocompletion=options.complete_adapters,
         ),
     ],

@@ -57,9 +57,8 @@ def fit_on_images(
     """Fit the methods that need a reference, or cross-fit them; others stay as they are.
 
     Features are made once for all methods. `sensitive` has the attribute values of each image, for
-    methods that need them, and `classes` the class of each; in folds all methods that can use
-    classes have them, otherwise those that need them. With `kept`, features stay in that folder, so
-    that a call after a kill finds them.
+    methods that need them, and `classes` the class of each, for methods that need those. With
+    `kept`, features stay in that folder, so that a call after a kill finds them.
 
     Returns:
         The methods, the digests of the images that were used, and why the others were not.
@@ -218,11 +217,11 @@ def _size(source: str | bytes | StoredFeature) -> int | None:
 
 
 def check_fittable(
-    adapters: Mapping[str, Adapter], has_reference: bool = True, use_labels: bool = False
+    adapters: Mapping[str, Adapter], has_reference: bool = True, has_labels: bool = False
 ) -> None:
     """Raise if a method cannot be fitted on images alone, or a reference has none to fit.
 
-    With `use_labels` their classes may be used too, which the images of a reference do not have.
+    With `has_labels` the images have classes too, which those of a reference folder do not.
     """
     if has_reference and all(adapter.is_fitted for adapter in adapters.values()):
         raise FairTTAError(
@@ -239,11 +238,10 @@ def check_fittable(
                     "folder does not have: fit it in Python, `save` it, and write "
                     f"'{name}:reference=FILE'."
                 )
-            if part.needs.class_labels and (has_reference or not use_labels):
+            if part.needs.class_labels and (has_reference or not has_labels):
                 raise FairTTAError(
-                    f"{name!r} needs class labels of the images that it is fitted on: with labels "
-                    "`fair-tta audit` and `fair-tta mitigate` cross-fit it, --use-labels, without "
-                    "--reference; or fit it in Python and `save` it."
+                    f"{name!r} needs class labels of the images that it is fitted on: `fair-tta "
+                    "audit` cross-fits it without --reference; or fit it in Python and `save` it."
                 )
             if not hasattr(part, "fit_encoded"):
                 raise FairTTAError(f"{name!r} cannot be fitted on a folder: no `fit_encoded`.")
@@ -263,7 +261,7 @@ def fit_adapters(
     """Methods that are ready, or an error before any image is classified.
 
     Those that need a reference are fitted on the folder (see `fit_on_folder`), or, if it is None,
-    cross-fitted on the images themselves, with their classes if there are any; their features are
+    cross-fitted on the images themselves, with their classes where they need them; features are
     `kept` in a folder until `forget`.
     """
     elsewhere = tuple(
@@ -276,7 +274,7 @@ def fit_adapters(
     if reference is None and all(adapter.is_fitted for adapter in adapters.values()):
         found = FittedAdapters(adapters)
     elif reference is None:
-        check_fittable(adapters, has_reference=False, use_labels=bool(classes))
+        check_fittable(adapters, has_reference=False, has_labels=bool(classes))
         fitted, contents, _ = fit_on_images(
             classifier,
             adapters,

@@ -227,7 +227,6 @@ def audit_uploads(
             values,
             out,
             reference=staged_reference(methods, reference, out),
-            use_labels=any(method.needs.class_labels for method in methods.values()),
             notes=notes,
             embed_images=embed_images,
             progress=progress,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,18 +14,12 @@ from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, SmallReferenceWarning
 from fair_tta.methods._base import Needs, Outcome, softmax
 from fair_tta.methods._fitted import FitsClassLabels, ReferenceBatch
-from fair_tta.methods._own.offsets import (
-    SCALES,
-    balancing_offsets,
-    cell_weights,
-    group_logits,
-    log_loss,
-    mean_logits,
-    subtract,
-)
+from fair_tta.methods._own.offsets import balancing_offsets, group_logits, mean_logits, subtract
 from fair_tta.methods._reference import Reference
 
 RIDGES = 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0
+_SCALES = 1.0, 2.0, 3.0, 5.0, 8.0  # of the logits
+_MIN_CELL_IMAGES = 4.0  # of a class with a perceived value: fewer count less
 _FOLDS = 5
 _LEAST, _FEW = 50, 200  # class labels
 
@@ -75,7 +69,7 @@ class BalancedHead(FitsClassLabels):
         if len(y) < _LEAST:
             raise FairTTAError(
                 f"BalancedHead needs the classes of {_LEAST} or more images, better {_FEW} (got "
-                f"{len(y)}): pass `labels`, or choose ShareBalance() or LogitBalance()."
+                f"{len(y)}): pass `labels`, or choose LogitBalance(), which needs none."
             )
         if len(y) < _FEW:
             text = f"BalancedHead was fitted on {len(y)} class labels; with fewer than {_FEW} what "
@@ -83,8 +77,8 @@ class BalancedHead(FitsClassLabels):
         base = {name: balancing_offsets(means, name) for name in task.sensitive}
         anchor = torch.cat([subtract(part, base) for part in parts])[some]
         perceived = [torch.cat([of[a] for _, of in parts])[some].softmax(-1) for a in base]
-        omega = cell_weights(y, perceived, keep_shares=True)
-        scale = min(SCALES, key=lambda scale: log_loss(scale * anchor, y, omega))
+        omega = cell_weights(y, perceived)
+        scale = min(_SCALES, key=lambda scale: log_loss(scale * anchor, y, omega))
         w = torch.cat(perceived, 1)
         mean, shares = v.mean(0), w.mean(0)
         rms = (v - mean).square().sum(1).mean().sqrt().clamp(min=torch.finfo(v.dtype).tiny)
@@ -106,6 +100,34 @@ class BalancedHead(FitsClassLabels):
         target, values = group_logits(task, image)
         logits = learnt["scale"] * target + image @ learnt["weights"] + learnt["bias"]
         return Outcome(softmax(subtract((logits, values), offsets)))
+
+
+def cell_weights(classes: Tensor, attributes: Iterable[Tensor]) -> Tensor:
+    """Return weights of images, mean 1, under which perceived values count alike in each class.
+
+    Classes keep their shares, cells of fewer than 4 images count less, and the weights of several
+    attributes are averaged.
+
+    Args:
+        classes: ``[images]``, indices of the classes.
+        attributes: probabilities of the values of each attribute, ``[images, values]``.
+    """
+    one_hot = torch.nn.functional.one_hot(classes).double()
+    class_sizes = one_hot.sum(0)
+    weights_by_attribute = []
+    for perceived in attributes:
+        cell_sizes = (one_hot.T @ perceived).clamp(min=_MIN_CELL_IMAGES)
+        weights = (perceived / cell_sizes[classes]).sum(1)
+        class_weights = one_hot.T @ weights
+        weights = weights * (class_sizes / class_weights)[classes]
+        weights_by_attribute.append(weights / weights.mean())
+    return torch.stack(weights_by_attribute).mean(0)
+
+
+def log_loss(logits: Tensor, classes: Tensor, weights: Tensor) -> float:
+    """Return the weighted mean of minus the log of the probability of the true class."""
+    log_probabilities = logits.log_softmax(-1).gather(1, classes[:, None]).squeeze(1)
+    return float(-(weights * log_probabilities).mean())
 
 
 def _chosen_head(x: Tensor, anchor: Tensor, y: Tensor, omega: Tensor) -> Tensor:

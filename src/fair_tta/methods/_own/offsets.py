@@ -1,4 +1,4 @@
-"""What our fitted methods share: logits by perceived attribute value, and losses that balance them.
+"""What our fitted methods share: logits by perceived attribute value, and offsets of them.
 
 Shapes: class logits are ``[images, targets]``, attribute logits ``[images, values]`` and offsets,
 which are subtracted for each perceived value, ``[values, targets]``.
@@ -14,9 +14,6 @@ from torch import Tensor
 
 from fair_tta._linalg import centred
 from fair_tta._prompts.task import Task
-
-_LEAST = 4.0  # images of a class with a perceived value
-SCALES = 1.0, 2.0, 3.0, 5.0, 8.0  # of logits, among which a loss chooses
 
 GroupLogits = tuple[Tensor, dict[str, Tensor]]
 """Class logits, and attribute logits by attribute, of some images."""
@@ -63,29 +60,3 @@ def subtract(logits: GroupLogits, offsets: Mapping[str, Tensor]) -> Tensor:
     for name, taken in offsets.items():
         target = target - values[name].softmax(-1) @ taken
     return target
-
-
-def cell_weights(classes: Tensor, attributes: Iterable[Tensor], *, keep_shares: bool) -> Tensor:
-    """Weights of images with mean 1 under which every class and perceived value counts the same.
-
-    Cells of fewer than 4 images count less; of several attributes it is the mean. With
-    `keep_shares` values count the same within each class, and classes as often as they occur.
-
-    Args:
-        classes: ``[images]``, places of the classes.
-        attributes: probabilities of the values of each attribute, ``[images, values]``.
-        keep_shares: see above.
-    """
-    one_hot, found = torch.nn.functional.one_hot(classes).double(), []
-    for w in attributes:
-        weight = (w / (one_hot.T @ w).clamp(min=_LEAST)[classes]).sum(1)
-        if keep_shares:
-            weight = weight * one_hot.sum(0)[classes] / (one_hot.T @ weight)[classes]
-        found.append(weight / weight.mean())
-    return torch.stack(found).mean(0)
-
-
-def log_loss(logits: Tensor, classes: Tensor, weights: Tensor) -> float:
-    """The weighted mean of minus the log of the probability of the true class."""
-    of_images = logits.log_softmax(-1).gather(1, classes[:, None]).squeeze(1)
-    return float(-(weights * of_images).mean())
