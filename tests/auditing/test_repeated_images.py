@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fair_tta import FairTPTClassifier, Features
-from fair_tta.auditing import Audit, audit, audit_classifier, compare
+from fair_tta.auditing import Audit, Scores, audit, audit_classifier, compare
 from fair_tta.auditing._document import COMPARED
 from fair_tta.lab.report import html, markdown
 from fair_tta.metrics._columns import join_clusters
@@ -59,6 +59,55 @@ def test_repeating_images_makes_no_interval_narrower(metric: str) -> None:
     assert width(often, metric) > 0.93 * width(once, metric)
     blind = compared(TIMES, digests=False)
     assert width(blind, metric) < 0.7 * width(often, metric)
+
+
+def test_repeating_images_makes_no_interval_of_a_group_narrower() -> None:
+    once, often = (compared(times).document.comparisons[0].groups for times in (1, TIMES))
+    for one, many in zip(once, often, strict=True):
+        assert one.difference.low is not None
+        assert one.difference.high is not None
+        assert many.difference.low is not None
+        assert many.difference.high is not None
+        least = 0.99 * (one.difference.high - one.difference.low)
+        assert many.difference.high - many.difference.low > least
+        assert many.changes.mcnemar_p is None
+        if one.changes.images_needed is not None:
+            assert many.changes.images_needed == pytest.approx(one.changes.images_needed, rel=0.1)
+
+
+def test_repeating_images_makes_no_interval_of_scores_narrower() -> None:
+    generator = np.random.default_rng(1)
+    entropy, sure = generator.uniform(0.1, 0.9, (2, IMAGES))
+    belief = generator.uniform(0.2, 0.8, IMAGES)
+    beliefs = {"cat": belief, "dog": 1 - belief}
+    values = generator.uniform(0.2, 0.8, IMAGES)
+
+    def measured(times: int) -> Audit:
+        truth, places, before, _ = (column * times for column in answers())
+        scores = Scores(
+            confidence=np.tile(sure, times),
+            entropy=np.tile(entropy, times),
+            sensitive_entropy={"place": np.tile(entropy, times)},
+            zero_shot={name: np.tile(column, times) for name, column in beliefs.items()},
+            sensitive_zero_shot={"place": np.tile(np.stack([values, 1 - values], 1), (times, 1))},
+        )
+        contents = [i % IMAGES for i in range(len(truth))]
+        return audit(truth, before, {"place": places}, scores=scores, digests=contents)
+
+    def widths(found: Audit) -> list[float]:
+        run = found.document.runs[0]
+        assert run.perceived is not None
+        figures = [
+            run.metrics.average_target_confidence,
+            run.metrics.expected_calibration_error,
+            run.sensitive_indifference["place"],
+            run.perceived["place"].pseudo_eod,
+            *(group.calibration_error for group in run.groups),
+        ]
+        return [figure.high - figure.low for figure in figures]  # type: ignore[operator]
+
+    once, often = widths(measured(1)), widths(measured(TIMES))
+    assert often == pytest.approx(once, rel=0.15)
 
 
 def test_the_audit_states_how_many_images_differ() -> None:

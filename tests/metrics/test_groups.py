@@ -395,7 +395,8 @@ def test_a_metric_and_its_interval_are_asked_for_by_type() -> None:
     with pytest.raises(FairTTAError) as error:
         metrics.paired_difference("accuracy", *case)  # type: ignore[arg-type]
     assert str(error.value) == (
-        "`metric` should be a Metric, such as definitions.WORST_GROUP_ACCURACY (got 'accuracy')."
+        "`metric` should be a definition, such as definitions.WORST_GROUP_ACCURACY "
+        "(got 'accuracy')."
     )
     with pytest.raises(FairTTAError) as error:
         metrics.paired_difference(metrics.definitions.SELECTION_GAPS, *case)

@@ -17,7 +17,6 @@ from fair_tta.errors import FairTTAError
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics import _intervals
 from fair_tta.metrics._bootstrap import Bootstrap
-from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import NO_CLASS, Columns, Floats, Mask
 from fair_tta.metrics._estimate import Estimate, Over, label
 from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups, share_of
@@ -73,7 +72,7 @@ def _harm(
         now = None if after is None else np.isin(columns.answers[after], places)
         for group, mask in groups:
             called = label(*group.values()) or "everybody"
-            yield name, group, share_of(mask, level, called, was, now)
+            yield name, group, share_of(columns, mask, level, called, was, now)
 
 
 def _perceived(columns: Columns, how: Bootstrap, after: int | None = None) -> dict[str, Any] | None:
@@ -95,7 +94,8 @@ def _perceived(columns: Columns, how: Bootstrap, after: int | None = None) -> di
     kind = Measured if after is None else Difference
     found = {}
     for attribute, values in sensitive.items():
-        odds, eod = pseudo_odds(answers, target, values, how), None
+        odds = pseudo_odds(answers, target, values, how, clusters=columns.clusters)
+        eod = None
         if attribute in columns.values:
             alone, metric = _by_attribute(columns, attribute), definitions.EQUALIZED_ODDS
             if after is None:
@@ -169,12 +169,12 @@ def figures_of_run(
                 for key, metric in metrics.items()
             }
         ),
-        sensitive_indifference=_indifference(scores.sensitive_entropy, how),
+        sensitive_indifference=_indifference(columns, scores.sensitive_entropy, how),
         zero_shot_scores=None
         if scores.entropy_zero_shot is None
         else doc.ZeroShotScores(
-            Measured.of(mean(1 - scores.entropy_zero_shot, how.level)),
-            _indifference(scores.sensitive_entropy_zero_shot, how),
+            Measured.of(definitions.mean_of(columns, 1 - scores.entropy_zero_shot, how.level)),
+            _indifference(columns, scores.sensitive_entropy_zero_shot, how),
         ),
         worst_group=doc.WorstGroups(*(_worst_group(columns, over) for over in Over)),
         classes=tuple(_classes(columns, how)),
@@ -196,8 +196,13 @@ def _group_values(columns: Columns, group: int) -> dict[str, str]:
     return dict(zip(columns.values, map(str, columns.groups[group]), strict=True))
 
 
-def _indifference(entropies: Mapping[str, Floats] | None, how: Bootstrap) -> dict[str, Measured]:
-    return {a: Measured.of(mean(entropy, how.level)) for a, entropy in (entropies or {}).items()}
+def _indifference(
+    columns: Columns, entropies: Mapping[str, Floats] | None, how: Bootstrap
+) -> dict[str, Measured]:
+    return {
+        attribute: Measured.of(definitions.mean_of(columns, entropy, how.level))
+        for attribute, entropy in (entropies or {}).items()
+    }
 
 
 def _worst_group(columns: Columns, over: Over) -> doc.GroupName:
@@ -271,7 +276,7 @@ def against(
         ),
         sensitive_indifference={
             attribute: Difference.of(
-                definitions.mean_change(known.get(attribute), entropy, how.level)
+                definitions.mean_change(columns, known.get(attribute), entropy, how.level)
             )
             for attribute, entropy in (b.sensitive_entropy or {}).items()
         },
@@ -318,7 +323,7 @@ def _compared_groups(columns: Columns, after: int, how: Bootstrap) -> Iterator[d
                 mask = mask & (columns.truth == target)
             values = _group_values(columns, g)
             cell = label(*(() if name is None else (name,)), *values.values())
-            change = Difference.of(share_of(mask, how.level, cell, was, now))
+            change = Difference.of(share_of(columns, mask, how.level, cell, was, now))
             yield doc.ComparedGroup(name, values, change, _changes(columns, after, mask, how))
 
 
@@ -326,6 +331,13 @@ def _changes(columns: Columns, after: int, mask: Mask, how: Bootstrap) -> doc.An
     a, b, truth = columns.answers[0][mask], columns.answers[after][mask], columns.truth[mask]
     was, now, moved = a == truth, b == truth, a != b
     n, lost, won = len(truth), int((was & ~now).sum()), int((~was & now).sum())
+    needed = _intervals.images_for_change(lost, won, n, how.level) if n else None
+    if needed is not None and columns.clusters is not None:
+        # So many independent images, and as many more as the clusters take.
+        change = (columns.answers[after] == columns.truth).astype(np.float64)
+        change -= columns.answers[0] == columns.truth
+        rows = needed / columns.weight(mask, change)
+        needed = math.ceil(rows * columns.image_count / columns.n)
     return doc.AnswerChanges(
         n=n,
         changed=int(moved.sum()),
@@ -333,5 +345,5 @@ def _changes(columns: Columns, after: int, mask: Mask, how: Bootstrap) -> doc.An
         wrong_to_right=won,
         wrong_to_wrong=int((moved & ~was & ~now).sum()),
         mcnemar_p=_intervals.mcnemar(lost, won) if n and columns.clusters is None else None,
-        images_needed=_intervals.images_for_change(lost, won, n, how.level) if n else None,
+        images_needed=needed,
     )

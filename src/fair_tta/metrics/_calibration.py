@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from fair_tta.errors import FairTTAError, check_count
-from fair_tta.metrics._bootstrap import Interval, accepts_level, read_interval
-from fair_tta.metrics._columns import Column, Floats, Sensitive, Values, check_length, parse_columns
+from fair_tta.metrics._bootstrap import Bootstrap, Interval, accepts_level, read_interval
+from fair_tta.metrics._columns import (
+    Column,
+    Floats,
+    Ints,
+    Mask,
+    Sensitive,
+    Values,
+    check_length,
+    parse_columns,
+)
 from fair_tta.metrics._estimate import Estimate, undefined, warn_small
-from fair_tta.metrics._intervals import quantile_of_normal
+from fair_tta.metrics._extremes import ExtremeChange
+from fair_tta.metrics._intervals import Ends, quantile_of_normal
+from fair_tta.metrics._noise import DRAWS
 
 
 def normalised_entropies(probabilities: Any) -> Floats:
@@ -49,19 +61,24 @@ def average_sensitive_indifference(
     return mean(_entropies(probabilities, entropies), read_interval(interval).level)
 
 
-def mean(figures: Floats, level: float, least: float = 0.0) -> Estimate:
+def mean(figures: Floats, level: float, least: float = 0.0, weight: float = 1.0) -> Estimate:
     """A mean of numbers from `least` to 1, with an interval that is honest for few images.
 
     Wald's interval after one image was added at either end of the range, as Bonett and Price do
-    for answers: what few images did not show may still be there.
+    for answers: what few images did not show may still be there. `weight` is what an image counts
+    for, see `Columns.weight`.
     """
     n = len(figures)
     if n == 0:
         return undefined("no images")
     value = float(figures.mean())
     more = np.concatenate([figures, [least, 1.0]])
-    half = quantile_of_normal(level) * float(more.std(ddof=1)) / math.sqrt(n + 2)
-    low, high = min(value, float(more.mean()) - half), max(value, float(more.mean()) + half)
+    weights = np.concatenate([np.full(n, weight), [1.0, 1.0]])
+    middle = float(np.average(more, weights=weights))
+    squares = float((weights * (more - middle) ** 2).sum())
+    size = n * weight + 2
+    half = quantile_of_normal(level) * math.sqrt(squares / (size - 1) / size)
+    low, high = min(value, middle - half), max(value, middle + half)
     return Estimate(value, n, max(least, low), min(1.0, high))
 
 
@@ -173,7 +190,9 @@ def group_calibration_error(
     return found
 
 
-def calibration(right: Any, sure: Floats, bins: int, interval: Interval | None) -> Estimate:
+def calibration(
+    right: Any, sure: Floats, bins: int, interval: Interval | None, clusters: Ints | None = None
+) -> Estimate:
     """The error from right answers and confidences.
 
     The interval is ``value -+ q`` with q the `level` quantile of the error of noise alone, as for
@@ -192,9 +211,45 @@ def calibration(right: Any, sure: Floats, bins: int, interval: Interval | None) 
         return Estimate(value, n)
     how = read_interval(interval)
     generator = np.random.default_rng(how.seed)
-    noise = generator.standard_normal((how.resamples, bins)) @ _root(errors, weights, sure)
-    reach = float(np.quantile(np.abs(noise).sum(1), how.level))
+    draws = generator.standard_normal((how.resamples, bins))
+    roots = [_root(errors, [weights], [sure])]
+    if clusters is not None:
+        roots.append(_root(errors, [weights], [sure], clusters))
+    reaches = [np.quantile(np.abs(draws @ root).sum(1), how.level) for root in roots]
+    reach = float(max(reaches))
     return Estimate(value, n, max(0.0, value - reach), min(1.0, value + reach))
+
+
+def calibration_change(
+    right: Sequence[Mask],
+    sure: Sequence[Floats],
+    bins: int,
+    how: Bootstrap,
+    clusters: Ints | None = None,
+) -> Estimate:
+    """The error of a second run minus that of a first on the same images.
+
+    The error is a sum of absolute values, so its change has the interval of a change of extremes,
+    see `fair_tta.metrics._extremes`, from the noise of all bins of both runs together.
+    """
+    weights = [_weights(of_run, bins) for of_run in sure]
+    errors = [w * (r - s)[:, None] for w, r, s in zip(weights, right, sure, strict=True)]
+    seen = np.stack([of_run.mean(0) for of_run in errors])
+    before, after = np.abs(seen).sum(1)
+    normal = np.random.default_rng(how.seed).standard_normal((DRAWS, 2 * bins))
+
+    def ends(units: Ints | None) -> Ends:
+        draws = normal @ _root(np.hstack(errors), weights, sure, units)
+        noise = np.concatenate([draws, -draws]).T.reshape(2, bins, -1)
+        mean_of_bins = ExtremeChange.of_absolutes(seen, noise)
+        return mean_of_bins.ends((1 - how.level) / 2)
+
+    low, high = ends(None)
+    if clusters is not None:
+        clustered = ends(clusters)
+        low, high = min(low, clustered[0]), max(high, clustered[1])
+    low, high = max(-1.0, bins * low), min(1.0, bins * high)
+    return Estimate(float(after - before), len(sure[0]), low, high)
 
 
 def _weights(sure: Floats, bins: int) -> Floats:
@@ -204,18 +259,36 @@ def _weights(sure: Floats, bins: int) -> Floats:
     return weights
 
 
-def _root(errors: Floats, weights: Floats, sure: Floats) -> Floats:
-    """A matrix ``[bins, bins]`` that gives independent normal numbers the noise of the bins.
+def _root(
+    errors: Floats, weights: Sequence[Floats], sure: Sequence[Floats], clusters: Ints | None = None
+) -> Floats:
+    """A matrix that gives independent normal numbers the noise of the bins of all runs.
 
     As Agresti and Coull do for rates, two right and two wrong images are added to the ones seen,
-    spread over their confidences: a group that is all right would look certain.
+    spread over their confidences: a group that is all right would look certain. Images of a cluster
+    have their noise together, and what is added counts as much as an average cluster.
 
     Of all roots of a covariance the symmetric one is taken. It does not depend on the order of
     images nor on how a processor turns eigenvectors, and it moves no faster than the `errors`.
+
+    Args:
+        errors: by which each image moves each bin: ``[images, runs * bins]``.
+        weights: of the images in the bins, run by run: ``[images, bins]``.
+        sure: confidences, run by run: ``[images]``.
+        clusters: numbers of the clusters; None if images are independent.
     """
-    n = len(errors)
+    n = units = len(errors)
     centred = errors - errors.mean(0)
-    added = _ADDED / n * (sure**2 + (1 - sure) ** 2) / 2
-    covariance = (centred.T @ centred + weights.T @ (weights * added[:, None])) / n**2
+    if clusters is not None:
+        _, unit = np.unique(clusters, return_inverse=True)
+        units = int(unit.max()) + 1
+        totals = np.zeros((units, errors.shape[1]))
+        np.add.at(totals, unit, centred)
+        centred = totals * math.sqrt(units / max(1, units - 1))
+    added = []
+    for in_bins, confidence in zip(weights, sure, strict=True):
+        worth = _ADDED * n / units**2 * (confidence**2 + (1 - confidence) ** 2) / 2
+        added.append(in_bins.T @ (in_bins * worth[:, None]))
+    covariance = (centred.T @ centred + block_diag(*added)) / n**2
     squares, axes = np.linalg.eigh(covariance)
     return np.asarray((axes * np.sqrt(np.maximum(squares, 0))) @ axes.T)

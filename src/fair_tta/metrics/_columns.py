@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+from scipy.special import ndtri, stdtrit
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._estimate import Over, check_over, label
@@ -35,6 +36,9 @@ Values: TypeAlias = Sequence[Hashable] | Mapping[str, Sequence[Hashable]]
 
 LEAST_CLUSTERS = 10
 """Persons or sources that intervals take."""
+
+_SAME_VALUES = 1e-12
+"""Variance of values that differ by rounding only."""
 
 ONE_ATTRIBUTE = "sensitive"
 """The name of an attribute that has none."""
@@ -171,23 +175,30 @@ class Columns:
         joined = join_clusters(self.clusters, contents)
         return replace(self, clusters=joined, contents=contents)
 
-    def weight(self, some: Mask, counted: Mask) -> float:
-        """What one of some images counts for where the share of those `counted` is estimated.
+    def weight(self, some: Mask, values: Mask | Floats, level: float | None = None) -> float:
+        """What one of some images counts for where the mean of their values is estimated.
 
         1 if images are independent. With clusters one over the design effect: how many times as
-        large the variance of the share is. Where all or none are counted, images of a cluster are
-        taken to agree. (Korn and Graubard, 1998.)
+        large the variance of the mean is. Where all values are equal, images of a cluster are taken
+        to agree. (Korn and Graubard, 1998.) With a level it is less, as the variance is estimated
+        from the clusters: so much that a normal interval of that level is as wide as Student's.
         """
-        n, share = int(some.sum()), float(counted[some].mean()) if some.any() else 0.0
+        n = int(some.sum())
         if self.clusters is None or not n:
             return 1.0
+        figures = values[some].astype(np.float64)
         _, unit = np.unique(self.clusters[some], return_inverse=True)
-        sizes, hits = np.bincount(unit), np.bincount(unit, counted[some])
+        sizes, variance = np.bincount(unit), float(figures.var())
+        clusters = len(sizes)
         effect = float((sizes**2).sum()) / n
-        if 0 < share < 1 and len(sizes) > 1:
-            spread = float(((hits - share * sizes) ** 2).sum()) * len(sizes) / (len(sizes) - 1)
-            effect = spread / (n * share * (1 - share))
-        return 1 / max(1.0, effect)
+        if variance > _SAME_VALUES and clusters > 1:
+            totals = np.bincount(unit, figures - figures.mean())
+            effect = float((totals**2).sum()) * clusters / (clusters - 1) / (n * variance)
+        weight = 1 / max(1.0, effect)
+        if level is None:
+            return weight
+        tail = (1 + level) / 2
+        return weight * float(ndtri(tail) / stdtrit(max(1, clusters - 1), tail)) ** 2
 
     def weights(self, run: int, over: Over) -> Floats:
         """`weight` of each of `cells`, of right answers."""

@@ -15,8 +15,8 @@ import numpy as np
 
 from fair_tta.metrics import _extremes as extremes
 from fair_tta.metrics._bootstrap import Bootstrap
-from fair_tta.metrics._calibration import BINS, calibration, mean
-from fair_tta.metrics._columns import Columns, Floats
+from fair_tta.metrics._calibration import BINS, calibration, calibration_change, mean
+from fair_tta.metrics._columns import Columns, Floats, Mask
 from fair_tta.metrics._estimate import Estimate, Over, left_out, undefined
 from fair_tta.metrics._extremes import ByDraws, class_ends, run_ends
 from fair_tta.metrics._intervals import (
@@ -29,6 +29,7 @@ from fair_tta.metrics._intervals import (
 )
 from fair_tta.metrics._metric import Figure, OwnMetric, widest, with_reason
 from fair_tta.metrics._metric import Metric as Metric  # `definitions.Metric` is public
+from fair_tta.metrics._scores import Scores
 from fair_tta.metrics._typical_gap import typical_gap, typical_gap_change, withheld
 
 NOT_GIVEN = "not given: no scores were passed"
@@ -133,9 +134,22 @@ def _balanced_ends(columns: Columns, run: int, level: float) -> Ends:
 
 def _overall_change(columns: Columns, before: int, after: int, level: float) -> Ends:
     """The change of accuracy (Bonett and Price)."""
-    if columns.clusters is not None:
-        return ByDraws(extremes.overall)(columns, before, after, level)
-    loss, gain, n = (part.sum() for part in _losses_and_gains(columns, before, after))
+    was, now = (columns.answers[run] == columns.truth for run in (before, after))
+    low, high = change_ends(columns, np.ones(len(was), np.bool_), was, now, level)
+    if columns.clusters is None:
+        return low, high
+    # Draws take the images of each cell as given, totals of clusters do not: persons may be in
+    # several cells.
+    drawn = ByDraws(extremes.overall)(columns, before, after, level)
+    return min(low, drawn[0]), max(high, drawn[1])
+
+
+def change_ends(columns: Columns, some: Mask, was: Mask, now: Mask, level: float) -> Ends:
+    """The change of the share of some images (Bonett and Price), as many as count with clusters."""
+    change = now.astype(np.float64) - was
+    weight = columns.weight(some, change, level)
+    counts = np.array([(some & was & ~now).sum(), (some & ~was & now).sum(), some.sum()])
+    loss, gain, n = weight * counts
     low, high = paired_ends(loss, gain, n, level)
     return max(-1.0, float(low)), min(1.0, float(high))
 
@@ -181,28 +195,61 @@ def _of_present(columns: Columns, run: int, over: Over) -> tuple[Floats, Floats]
     return right[n > 0] * weight, n[n > 0] * weight
 
 
-def mean_change(less: Floats | None, more: Floats | None, level: float) -> Estimate:
+def mean_of(columns: Columns, figures: Floats | None, level: float) -> Estimate:
+    """Mean of a number from 0 to 1 of each image."""
+    if figures is None:
+        return undefined(NOT_GIVEN)
+    return mean(figures, level, weight=_weight_of_mean(columns, figures))
+
+
+def mean_change(
+    columns: Columns, less: Floats | None, more: Floats | None, level: float
+) -> Estimate:
     """Mean of ``more - less``, image by image."""
     if less is None or more is None:
         return undefined(NOT_GIVEN)
-    return mean(more - less, level, least=-1.0)
+    change = more - less
+    return mean(change, level, least=-1.0, weight=_weight_of_mean(columns, change))
+
+
+def _weight_of_mean(columns: Columns, figures: Floats) -> float:
+    return columns.weight(np.ones(len(figures), np.bool_), figures)
 
 
 def _confidence(columns: Columns, run: int, how: Bootstrap) -> Estimate:
-    entropy = columns.scores[run].entropy
-    return undefined(NOT_GIVEN) if entropy is None else mean(1 - entropy, how.level)
+    entropy = _scores(columns, run).entropy
+    return mean_of(columns, None if entropy is None else 1 - entropy, how.level)
+
+
+def _confidence_change(columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
+    less, more = _scores(columns, after).entropy, _scores(columns, before).entropy
+    return mean_change(columns, less, more, how.level)
+
+
+def _scores(columns: Columns, run: int) -> Scores:
+    """What a run reports besides answers; nothing where no scores were passed."""
+    return columns.scores[run] if columns.scores else Scores()
 
 
 def calibration_of(
     columns: Columns, run: int, how: Bootstrap, group: int | None = None
 ) -> Estimate:
     """The calibration error of all images or of a group, if confidences are known."""
-    confidence = columns.scores[run].confidence
+    confidence = _scores(columns, run).confidence
     if confidence is None:
         return undefined(NOT_GIVEN)
     some = slice(None) if group is None else columns.group == group
     right = columns.truth[some] == columns.answers[run][some]
-    return calibration(right, confidence[some], BINS, how)
+    clusters = None if columns.clusters is None else columns.clusters[some]
+    return calibration(right, confidence[some], BINS, how, clusters)
+
+
+def _calibration_change(columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
+    sure = [_scores(columns, run).confidence for run in (before, after)]
+    if sure[0] is None or sure[1] is None:
+        return undefined(NOT_GIVEN)
+    right = [columns.truth == columns.answers[run] for run in (before, after)]
+    return calibration_change(right, sure, BINS, how, columns.clusters)
 
 
 def _typical_gap(columns: Columns, run: int, how: Bootstrap) -> Estimate:
@@ -360,9 +407,7 @@ DEMOGRAPHIC_PARITY = Metric(
 AVERAGE_TARGET_CONFIDENCE = OwnMetric(
     "average_target_confidence",
     _confidence,
-    lambda columns, before, after, how: mean_change(
-        columns.scores[after].entropy, columns.scores[before].entropy, how.level
-    ),
+    _confidence_change,
     title="Average target confidence (ATC)",
     meaning="One minus the normalised entropy of the answers, on average: 0 undecided, 100 "
     "certain. Certain is not right.",
@@ -371,6 +416,8 @@ AVERAGE_TARGET_CONFIDENCE = OwnMetric(
 EXPECTED_CALIBRATION_ERROR = OwnMetric(
     "expected_calibration_error",
     calibration_of,
+    _calibration_change,
+    is_compared=False,
     title="Expected calibration error",
     better=-1,
     meaning="How far confidence is from accuracy, on average. 0 means that answers given with 80 % "

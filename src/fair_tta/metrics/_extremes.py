@@ -177,17 +177,37 @@ def _largest(forms: Sequence[Floats]) -> float:
 
 
 class ExtremeChange:
-    """The change of the largest form, mean over classes, from the first of several runs to one.
+    """The change of the largest form, mean over classes, from one run to another.
 
     Attributes:
         value: as counted.
     """
 
-    def __init__(self, kind: Forms, noise: Noise, after: int) -> None:
-        every = (_forms(noise, kind, run) for run in (0, after))
-        self._before, self._after = ([form for form in of if len(form.t)] for of in every)
-        first, then = ([of.seen for of in forms] for forms in (self._before, self._after))
-        self.value = _largest(then) - _largest(first)
+    def __init__(self, before: Sequence[_Forms], after: Sequence[_Forms]) -> None:
+        self._before = [forms for forms in before if len(forms.t)]
+        self._after = [forms for forms in after if len(forms.t)]
+        largest_before = _largest([forms.seen for forms in self._before])
+        self.value = _largest([forms.seen for forms in self._after]) - largest_before
+
+    @classmethod
+    def of(cls, kind: Forms, noise: Noise, after: int) -> ExtremeChange:
+        """Return the change from the first run of this noise to another."""
+        return cls(_forms(noise, kind, 0), _forms(noise, kind, after))
+
+    @classmethod
+    def of_absolutes(cls, seen: Floats, noise: Floats) -> ExtremeChange:
+        """Return the change of a mean of absolute values, each the larger of a number and minus it.
+
+        Args:
+            seen: the numbers before and after: ``[2, numbers]``.
+            noise: draws of their noise, and then minus each draw: ``[2, numbers, 2 * DRAWS]``.
+        """
+        runs: list[list[_Forms]] = [[], []]
+        for forms, numbers, draws in zip(runs, seen, noise, strict=True):
+            for number, z in zip(numbers, draws, strict=True):
+                signed = np.array([number, -number])
+                forms.append(_Forms(signed, signed, np.stack([z, -z])))
+        return cls(*runs)
 
     def ends(self, error: float) -> tuple[float, float]:
         """Each end fails with this error; the value lies inside."""
@@ -308,7 +328,7 @@ class ByDraws:
     sign: int = 1
 
     def __call__(self, columns: Columns, before: int, after: int, level: float) -> Ends:
-        change = ExtremeChange(self.forms, noise_of(columns, (before, after)), 1)
+        change = ExtremeChange.of(self.forms, noise_of(columns, (before, after)), 1)
         return self._turned(change.ends((1 - level) / 2))
 
     def together(self, columns: Columns, level: float) -> list[Ends]:
@@ -317,7 +337,7 @@ class ByDraws:
         """
         runs = range(len(columns.answers))
         noise = noise_of(columns, tuple(runs))
-        changes = [ExtremeChange(self.forms, noise, i) for i in runs[1:]]
+        changes = [ExtremeChange.of(self.forms, noise, i) for i in runs[1:]]
         ranks = [_ranks(change.roots((1 - level) / len(changes))) for change in changes]
         found = step_down(
             len(changes),

@@ -9,7 +9,7 @@ names or numbers in lists, arrays, tensors or pandas series. `sensitive` may be
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from fair_tta.metrics._columns import (
     Values,
     parse_columns,
 )
+from fair_tta.metrics._definitions import change_ends
 from fair_tta.metrics._estimate import (
     Estimate,
     Over,
@@ -39,8 +40,9 @@ from fair_tta.metrics._estimate import (
     undefined,
     warn_small,
 )
-from fair_tta.metrics._intervals import paired_interval, wilson
-from fair_tta.metrics._metric import Metric, with_reason
+from fair_tta.metrics._intervals import wilson
+from fair_tta.metrics._metric import Figure, Metric, with_reason
+from fair_tta.metrics._scores import Scores
 
 Targets = Sequence[Hashable] | None
 
@@ -293,7 +295,7 @@ def group_rates(
 
 
 def paired_difference(
-    metric: Metric,
+    metric: Figure,
     y_true: Column,
     before: Column,
     after: Column,
@@ -301,6 +303,7 @@ def paired_difference(
     *,
     targets: Targets = None,
     values: Values | None = None,
+    scores: tuple[Scores, Scores] | None = None,
     interval: Interval = DEFAULT,
 ) -> Estimate:
     """How a metric changes from one run to another on the same images, ``after - before``.
@@ -309,14 +312,28 @@ def paired_difference(
     function of confusion counts, for which images are resampled, each with both its answers. What
     both runs get right or wrong together cancels, so the interval is narrower than those of the
     runs suggest.
+
+    Args:
+        metric: such as ``definitions.TYPICAL_GAP``.
+        y_true: true labels.
+        before: answers of the first run.
+        after: answers of the second run.
+        sensitive: sensitive values, or ``{attribute: values}``.
+        targets: all classes, if some may not occur.
+        values: all sensitive values, if some may not occur.
+        scores: what both runs report besides answers, for metrics of confidence.
+        interval: how intervals are made.
     """
-    if not isinstance(metric, Metric):
+    if not isinstance(metric, Figure):
         raise FairTTAError(
-            "`metric` should be a Metric, such as definitions.WORST_GROUP_ACCURACY "
+            "`metric` should be a definition, such as definitions.WORST_GROUP_ACCURACY "
             f"(got {metric!r})."
         )
     how = read_interval(interval)
     columns = parse_columns(y_true, [before, after], sensitive, targets, values)
+    if scores is not None:
+        checked = (of_run.checked(columns.n) for of_run in scores)
+        columns = replace(columns, scores=tuple(checked))
     warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE))
     return metric.difference(columns, 0, 1, how)
 
@@ -373,15 +390,18 @@ def gaps_of_classes(columns: Columns, run: int, how: Bootstrap | None) -> list[R
     return [Rates(*(gap(i, c) for i in range(3))) for c in range(len(columns.targets))]
 
 
-def share_of(mask: Mask, level: float, name: str, was: Mask, now: Mask | None = None) -> Estimate:
+def share_of(
+    columns: Columns, mask: Mask, level: float, name: str, was: Mask, now: Mask | None = None
+) -> Estimate:
     """The share of some images that `was` counts; with `now` how it changes on the same images."""
     n = int(mask.sum())
     if now is None:
-        return rate(int(was[mask].sum()), n, level, name)
+        return rate(int(was[mask].sum()), n, level, name, columns.weight(mask, was))
     if n == 0:
         return undefined(f"no images: {name}")
     gone, come = int((was & ~now)[mask].sum()), int((~was & now)[mask].sum())
-    return Estimate((come - gone) / n, n, *paired_interval(gone, come, n, level))
+    low, high = change_ends(columns, mask, was, now, level)
+    return Estimate((come - gone) / n, n, low, high)
 
 
 def _measure(

@@ -82,7 +82,7 @@ def _shares(
     counted, level = [bad[codes] for codes in columns.answers], read_interval(interval).level
     return {
         group[0] if len(group) == 1 else group: share_of(
-            columns.group == g, level, label(*group), *counted
+            columns, columns.group == g, level, label(*group), *counted
         )
         for g, group in enumerate(columns.groups)
     }

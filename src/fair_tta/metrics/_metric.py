@@ -36,6 +36,7 @@ class Figure(ABC):
         better: 1 if larger is better, -1 if smaller is, 0 if neither.
         meaning: one or two sentences for readers of reports.
         since: the version that introduced it; audits of older versions do not have it.
+        is_compared: comparisons of audits have its difference.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Figure(ABC):
     better: int = field(default=0, kw_only=True)
     meaning: str = field(default="", kw_only=True)
     since: str = field(default="0.3", kw_only=True)
+    is_compared: bool = field(default=True, kw_only=True)
 
     @abstractmethod
     def estimate(self, columns: Columns, run: int, how: Bootstrap | None) -> Estimate:
@@ -51,11 +53,6 @@ class Figure(ABC):
     @abstractmethod
     def difference(self, columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
         """The figure of run `after` minus that of run `before`."""
-
-    @property
-    def is_compared(self) -> bool:
-        """Whether it has a difference."""
-        return True
 
     def differences(self, columns: Columns, how: Bootstrap) -> list[Estimate]:
         """Of each run from the first, at levels that allow for all of them (Holm's procedure)."""
@@ -171,23 +168,18 @@ class OwnMetric(Figure):
 
     Attributes:
         measure: columns, the run and how intervals are made to the figure.
-        change: the same for two runs; without it runs are not compared by it.
+        change: the same for two runs.
     """
 
     measure: Callable[[Columns, int, Bootstrap], Estimate]
-    change: Callable[[Columns, int, int, Bootstrap], Estimate] | None = None
+    change: Callable[[Columns, int, int, Bootstrap], Estimate]
 
     def estimate(self, columns: Columns, run: int, how: Bootstrap | None) -> Estimate:
         found = self.measure(columns, run, how or Bootstrap())
         return found if how is not None else replace(found, low=None, high=None)
 
     def difference(self, columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
-        assert self.change is not None
         return self.change(columns, before, after, how)
-
-    @property
-    def is_compared(self) -> bool:
-        return self.change is not None
 
 
 def widest(columns: Columns, ends: Callable[[Columns], Any]) -> Any:

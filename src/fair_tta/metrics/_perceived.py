@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from fair_tta.errors import FairTTAError
 from fair_tta.metrics import _bootstrap
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval
 from fair_tta.metrics._calibration import check_probabilities, read_array
-from fair_tta.metrics._columns import Floats, Ints
+from fair_tta.metrics._columns import Column, Floats, Ints, read_clusters
 from fair_tta.metrics._definitions import EQUALIZED_ODDS, ratio
 from fair_tta.metrics._estimate import Estimate, undefined
 
@@ -166,7 +166,12 @@ class PseudoOdds:
 
 
 def pseudo_odds(
-    runs: Sequence[Any], target: Any, sensitive: Any, interval: Interval = DEFAULT
+    runs: Sequence[Any],
+    target: Any,
+    sensitive: Any,
+    interval: Interval = DEFAULT,
+    *,
+    clusters: Column | None = None,
 ) -> PseudoOdds:
     """Pseudo-EOD of each run and how it differs from that of the first, with intervals.
 
@@ -184,9 +189,32 @@ def pseudo_odds(
         target: ``[images, classes]`` zero-shot probabilities q.
         sensitive: ``[images, values]`` zero-shot probabilities w.
         interval: level, resamples and seed; its strata do not matter.
+        clusters: the person or source of each image, if several images come from one: these get one
+            weight. No interval is narrower than without.
     """
     how = _bootstrap.read_interval(interval)
     chosen, q, w = _read(runs, target, sensitive)
+    independent = _pseudo_odds(chosen, q, w, how, None)
+    units = None if clusters is None else read_clusters(clusters, len(q))
+    if units is None:
+        return independent
+    clustered = _pseudo_odds(chosen, q, w, how, units)
+    return PseudoOdds(
+        tuple(map(_widest, independent.runs, clustered.runs)),
+        tuple(map(_widest, independent.changes, clustered.changes)),
+    )
+
+
+def _widest(first: Estimate, second: Estimate) -> Estimate:
+    """The same figure with both its intervals in one."""
+    if first.low is None or second.low is None or first.high is None or second.high is None:
+        return first
+    return replace(first, low=min(first.low, second.low), high=max(first.high, second.high))
+
+
+def _pseudo_odds(
+    chosen: list[Ints], q: Floats, w: Floats, how: Bootstrap, units: Ints | None
+) -> PseudoOdds:
     n, one_hot = len(q), np.eye(q.shape[1])
     seen = [_odds(one_hot[answers], q, w)(np.ones(n)) for answers in chosen]
     values = [float(EQUALIZED_ODDS.combine(rates)) for rates in seen]
@@ -195,7 +223,7 @@ def pseudo_odds(
         return PseudoOdds((nothing,) * len(values), (nothing,) * (len(values) - 1))
     resampled: list[list[Floats]] = [[] for _ in chosen]
     noises: list[list[Floats]] = [[] for _ in chosen]
-    for part in _noise(chosen, q, w, how):
+    for part in _noise(chosen, q, w, how, units):
         for rates, noise, figures, gaps in zip(seen, part, resampled, noises, strict=True):
             figures.append(EQUALIZED_ODDS.combine(rates + noise))
             gaps.append(EQUALIZED_ODDS.combine(noise))
@@ -212,8 +240,13 @@ def pseudo_odds(
     return PseudoOdds(tuple(alone), tuple(changes))
 
 
-def _noise(chosen: list[Ints], q: Floats, w: Floats, how: Bootstrap) -> Iterator[list[Floats]]:
-    """For each run the noise of its rates on the same draws, ``[some, 2, values, classes]``."""
+def _noise(
+    chosen: list[Ints], q: Floats, w: Floats, how: Bootstrap, units: Ints | None
+) -> Iterator[list[Floats]]:
+    """For each run the noise of its rates on the same draws, ``[some, 2, values, classes]``.
+
+    What is added counts as much as an average cluster.
+    """
     n, values, classes = len(q), w.shape[1], q.shape[1]
     one_hot = np.eye(classes)
     wrong = (1 - one_hot) / max(1, classes - 1)
@@ -225,9 +258,14 @@ def _noise(chosen: list[Ints], q: Floats, w: Floats, how: Bootstrap) -> Iterator
         _odds(np.concatenate([one_hot[answers], *(added if k == 0 else added[::-1])]), q, w)
         for k, answers in enumerate(chosen)
     ]
-    worth = np.where(np.arange(len(q)) < n, 1.0, _ADDED)
-    expected = [of(worth) for of in odds]
+    added_images = np.full(len(q) - n, _ADDED)
+    unit = np.arange(n) if units is None else units
+    clusters = int(unit.max()) + 1
+    row_of = np.concatenate([unit, clusters + np.arange(len(added_images))])
+    size = np.where(np.arange(len(q)) < n, 1.0, n / clusters)
+    worth = np.concatenate([np.ones(clusters), added_images])
+    expected = [of(size * worth[row_of]) for of in odds]
     generator = np.random.default_rng(how.seed)
     for some in _bootstrap.parts(how.resamples, len(q)):
-        drawn = generator.standard_gamma(worth, (some, len(q)))
+        drawn = size * generator.standard_gamma(worth, (some, len(worth)))[:, row_of]
         yield [of(drawn) - rates for of, rates in zip(odds, expected, strict=True)]

@@ -27,7 +27,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaincinv, ndtri
 
 from fair_tta.metrics._columns import Columns, Floats, Ints
-from fair_tta.metrics._estimate import Over, listed
+from fair_tta.metrics._estimate import Over, label, listed
 
 LEAST = 5
 """Images of each class in each group that an interval takes."""
@@ -257,7 +257,7 @@ def withheld(columns: Columns, before: int = 0, after: int | None = None) -> str
         return columns.few_clusters
     n = columns.counts().sum(2)
     few = (n > 0) & (n < LEAST) & ((n > 0).sum(0) > 1)  # classes with two groups count
-    names = [*columns.sizes(Over.TARGET_AND_SENSITIVE)]
+    names = [label(*cell) for cell in columns.cells(Over.TARGET_AND_SENSITIVE)]
     what = "images"
     if columns.clusters is not None and not few.any():
         units = np.unique(np.stack([columns.cell, columns.clusters]), axis=1)[0]
