@@ -64,8 +64,9 @@ def test_a_chain_needs_what_its_parts_need() -> None:
     assert chain.needs == Needs(sensitive=True, views=True, prompt_gradient=True)
 
 
-def test_separate_terms_have_the_average_of_a_weighted_sum(clf: FairTPTClassifier) -> None:
-    """A weighted sum shares lambda, so terms of their own change nothing; UPGrad does."""
+def test_separate_terms_change_nothing_in_a_weighted_sum(clf: FairTPTClassifier) -> None:
+    """It gives each attribute lambda, in one term or in terms of their own; UPGrad tells them
+    apart."""
     pictures = [picture(i) for i in range(2)]
     for loss, other in ((SLoss(), SLoss(separate=True)),):
         one = clf.with_adapter(FairTPT(loss=loss)).predict_proba(pictures)
