@@ -67,10 +67,12 @@ def grid_of_miniature(home: Path, images: int) -> None:
     timed(ZERO_ALONE, gather([birds], miniature_reader(home / "warm", 16), images=16, seeds=[0])[0],
           "miniature", home / "warm-out", home / "warm-bank")  # fmt: skip
     zero = timed(ZERO_ALONE, parts, "miniature", home / "zero", home / "bank-1")
-    whole = timed(GRIDS["elra-ablation"], parts, "miniature", home / "whole", home / "bank-2")
-    more = replace(GRIDS["elra-ablation"], settings=GRIDS["loss-choice"].settings)
+    ablation = GRIDS["elra-ablation"]  # SEraser encodes images that are in no bank
+    ablation = replace(ablation, settings=tuple(s for s in ablation.settings if not s.adapter.needs.pixels))
+    whole = timed(ablation, parts, "miniature", home / "whole", home / "bank-2")
+    more = replace(ablation, settings=GRIDS["loss-choice"].settings)
     added = timed(more, parts, "miniature", home / "whole", home / "bank-2")
-    count = len(GRIDS["elra-ablation"].settings)
+    count = len(ablation.settings)
     print(f"miniature, {images} images: Zero alone {zero:.1f} s; elra-ablation ({count} settings) "
           f"{whole:.1f} s, {whole / zero:.2f} times; loss-choice added {added:.1f} s")  # fmt: skip
 

@@ -41,8 +41,8 @@ METHODS: dict[str, Adapter] = {
     **{f"FairTPT-MO {lam:g}": FairTPTMO(lam=lam) for lam in LAMBDAS},
     "FairTPT 100, no ELRA": FairTPT(rate=FixedRate()),
     "FairTPT-MO 100, no ELRA": FairTPTMO(rate=FixedRate()),
-    "FairTPT 100, unbounded": FairTPT(rate=ELRA(max_relative_step=math.inf)),
-    "FairTPT-MO 100, unbounded": FairTPTMO(rate=ELRA(max_relative_step=math.inf)),
+    "FairTPT 100, radius 2": FairTPT(rate=ELRA(max_relative_step=2)),
+    "FairTPT-MO 100, radius 2": FairTPTMO(rate=ELRA(max_relative_step=2)),
     "FairTPT 100, radius 0.5": FairTPT(rate=ELRA(max_relative_step=0.5)),
     "FairTPT-MO 100, radius 0.5": FairTPTMO(rate=ELRA(max_relative_step=0.5)),
 }

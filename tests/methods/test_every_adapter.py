@@ -63,7 +63,7 @@ from fair_tta.methods import (
     TSLoss,
 )
 from fair_tta.methods import _registry as text_form
-from fair_tta.methods._tuning.rates import BOUNDED
+from fair_tta.methods._tuning.rates import BOUNDED, LONG, NO_STEP
 from fair_tta.metrics._scores import Scores
 
 TARGETS = ["cat", "black dog", "water bird"]
@@ -450,10 +450,29 @@ def test_the_bound_shows_in_the_prediction(plain: FairTPTClassifier) -> None:
     prediction = clf.predict(picture())
     assert prediction.relative_step == pytest.approx(1e-4, rel=1e-2)
     assert prediction.warnings == (BOUNDED.format(radius=1e-4),)
-    free = plain.with_adapter(FairTPT(rate=ELRA(max_relative_step=math.inf))).predict(picture())
+    free = plain.with_adapter(FairTPT()).predict(picture())
     assert free.relative_step is not None
-    assert free.relative_step > 1e-4
+    assert 1e-4 < free.relative_step < 2
     assert free.warnings == ()
+
+
+def test_a_long_step_shows_in_the_prediction(plain: FairTPTClassifier) -> None:
+    """A longer aim makes the step longer in proportion."""
+    short = plain.with_adapter(FairTPT()).predict(picture())
+    assert short.relative_step is not None
+    times = 3 / short.relative_step
+    far = plain.with_adapter(FairTPT(rate=ELRA(beta=0.01 * times))).predict(picture())
+    assert far.relative_step == pytest.approx(3, rel=1e-3)
+    assert far.warnings == (LONG,)
+
+
+def test_a_step_that_is_not_finite_leaves_the_zero_shot_answer(plain: FairTPTClassifier) -> None:
+    for method in (FairTPT, FairTPTMO):
+        far = plain.with_adapter(method(rate=ELRA(beta=1e60))).predict(picture())
+        assert far.probabilities == pytest.approx(far.zero_shot, abs=1e-6)
+        assert far.label == max(far.zero_shot, key=far.zero_shot.__getitem__)
+        assert far.relative_step == far.learning_rate == 0
+        assert far.warnings == (NO_STEP,)
 
 
 def test_a_sweep_needs_one_vision_pass(plain: FairTPTClassifier) -> None:

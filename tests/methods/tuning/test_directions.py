@@ -37,9 +37,9 @@ def closed_form(gramian: Tensor, preference: tuple[float, float]) -> list[float]
 
 
 def spread(lam: float, terms: int) -> Tensor:
-    """1 for the target, `lam` shared by the others."""
+    """1 for the target, `lam` for each of the others."""
     first, rest = (0.0, 1.0) if math.isinf(lam) else (1.0, lam)
-    return torch.tensor([first] + [rest / (terms - 1)] * (terms - 1), dtype=torch.float64)
+    return torch.tensor([first] + [rest] * (terms - 1), dtype=torch.float64)
 
 
 def by_least_squares(jacobian: Tensor, preference: Tensor) -> Tensor:
@@ -187,9 +187,9 @@ def test_upgrad_by_hand() -> None:
     """g1 = (1, 0) and g2 = (-1, 1) conflict, g3 = (0, -1) conflicts with g2."""
     gramian = gramian_of(torch.tensor([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]]))
     # g1 + g2/2 = (1/2, 1/2) conflicts with g3: g1 + g2 + g3 = 0 is shorter, so for all
-    assert UPGrad(2.0).weights(gramian).tolist() == pytest.approx([3, 3, 3])
+    assert UPGrad(1.0).weights(gramian).tolist() == pytest.approx([3, 3, 3])
     gramian = gramian_of(torch.tensor([[1.0, 0.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
-    assert UPGrad(2.0).weights(gramian).tolist() == pytest.approx([1 + 1, 1 + 0.5, 1])
+    assert UPGrad(1.0).weights(gramian).tolist() == pytest.approx([1 + 1, 1 + 0.5, 1])
 
 
 def test_a_term_without_gradient_changes_nothing_for_the_others() -> None:
@@ -198,9 +198,9 @@ def test_a_term_without_gradient_changes_nothing_for_the_others() -> None:
     jacobians = torch.randn(50, 2, 3, generator=generator, dtype=torch.float64)
     padded = torch.cat([jacobians, torch.zeros(50, 1, 3, dtype=torch.float64)], dim=1)
     three = UPGrad(2.0).weights(padded @ padded.mT)
-    two = UPGrad(1.0).weights(jacobians @ jacobians.mT)  # the third has its share of lam
+    two = UPGrad(2.0).weights(jacobians @ jacobians.mT)
     torch.testing.assert_close(three[:, :2], two)
-    assert (three[:, 2] == 1).all()
+    assert (three[:, 2] == 2).all()
 
 
 def test_gradients_that_are_no_numbers_leave_the_preference() -> None:
@@ -283,14 +283,14 @@ def test_an_objective_with_three_terms() -> None:
     for lam in (0.0, 1.0, 100.0, math.inf):
         one = clf.with_adapter(FairTPT(lam=lam)).predict_proba(images)
         each = clf.with_adapter(FairTPT(lam=lam, loss=SLoss(separate=True))).predict_proba(images)
-        assert each == pytest.approx(one, abs=1e-5)  # the mean of their gradients either way
+        assert each == pytest.approx(one, abs=1e-5)  # the sum of their gradients either way
         free = clf.with_adapter(FairTPTMO(lam=lam, loss=SLoss(separate=True))).predict(images)
         assert all(not p.warnings or "step" in p.warnings[0] for p in free)
 
 
 @pytest.mark.parametrize(
     ("lam", "weights"),
-    [(0.0, [1, 0, 0]), (1.0, [0.5, 0.25, 0.25]), (math.inf, [0, 0.5, 0.5])],
+    [(0.0, [1, 0, 0]), (1.0, [0.5, 0.5, 0.5]), (3.0, [0.25, 0.75, 0.75]), (math.inf, [0, 1, 1])],
 )
 def test_weighted_sum_of_three(lam: float, weights: list[float]) -> None:
     direction = WeightedSum(lam)

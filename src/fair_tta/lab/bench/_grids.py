@@ -15,7 +15,7 @@ from fair_tta.lab.bench._printed import OTHER_TABLES
 from fair_tta.lab.data import MAIN_TASKS, MORE_TASKS
 from fair_tta.lab.data._fairface import BRACKETS, PEOPLE
 from fair_tta.lab.data._tasks import GENDERS, RACES_7, BenchmarkTask
-from fair_tta.methods import TPT, FairTPT, FairTPTMO, OrthCali, Zero, ZeroShot
+from fair_tta.methods import TPT, FairTPT, FairTPTMO, OrthCali, SEraser, Zero, ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._registry import ADAPTERS
 from fair_tta.methods._tuning.losses import Loss, SLoss, SuperTSLoss, TSLoss
@@ -190,6 +190,8 @@ def _elra_ablation() -> Iterable[Setting]:
         yield from _fair(f"FairTPT{ending}", "S", rate, _LAMBDAS)
         yield from _fair(f"FairTPT (MO){ending}", "S", rate, mo=True)
         yield from _fair(f"FairTPT special cases{ending}", "S", rate, (0, math.inf))
+    # The paper takes lambda = inf for SEraser with ELRA; it has no row of SEraser itself.
+    yield Setting("SEraser ELRA", SEraser(rate=ELRA(), steps=1))
 
 
 def _loss_choice(rate: RatePolicy = ELRA(), ending: str = "") -> Iterable[Setting]:

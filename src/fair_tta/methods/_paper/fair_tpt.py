@@ -26,17 +26,20 @@ class FairTPT(PromptTuning):
     ``min_t 1/(1+lam) l(Y; t) - lam/(1+lam) l(S; t)``: lower the entropy of the mean target
     prediction over views and raise that of the sensitive attribute's, on the same views, with one
     context t for both. `SLoss`, `TSLoss` and `SuperTSLoss` are the paper's variants of the second
-    term. The step is as long as changes the target loss by `ELRA.beta`.
+    term; several attributes add a term each. The step is as long as changes the target loss by
+    `ELRA.beta`.
 
     *Fairness-Aware Test-Time Prompt Tuning*, 2026.
 
     Differences from the reference implementation: there is none in public. The label is the most
-    probable one, where the algorithm box samples; ELRA's step is bounded. ``lam = 0`` is TPT with
-    this rate; ``lam = inf`` keeps the sensitive term alone (the paper calls it the SEraser limit,
-    but SEraser raises the entropy of *targets* on images without foreground).
+    probable one, where the algorithm box samples. Terms of several attributes are added, as the
+    paper has it, each with the weight of a single one; ``lam / n`` is the direction of the mean of
+    n. ``lam = 0`` is TPT with this rate; ``lam = inf`` keeps the sensitive term alone (the paper
+    calls it the SEraser limit, but SEraser raises the entropy of *targets* on images without
+    foreground).
 
     Args:
-        lam: the weight of the sensitive term, from 0 to infinity.
+        lam: the weight of the sensitive term, or of each of them, from 0 to infinity.
         loss: the terms.
         rate: how far to step.
         rho: the fraction of views to keep, those with the most certain target.
@@ -75,7 +78,7 @@ class FairTPTMO(FairTPT):
     differs from TorchJD's defaults. ``lam = inf`` is the preference ``(0, 1)``.
 
     Args:
-        lam: the preference for the sensitive term, from 0 to infinity.
+        lam: the preference for the sensitive term, or for each, from 0 to infinity.
         loss: the terms.
         rate: how far to step.
         rho: the fraction of views to keep, those with the most certain target.

@@ -44,7 +44,7 @@ class Direction(Protocol):
 
 @dataclass(frozen=True)
 class WeightedSum:
-    """``1/(1+lam)`` for the target, ``lam/(1+lam)`` for the others' mean; a single term has 1.
+    """``1/(1+lam)`` for the target, ``lam/(1+lam)`` for each other term; a single term has 1.
 
     Args:
         lam: from 0 (target alone) to infinity (the others alone).
@@ -54,7 +54,7 @@ class WeightedSum:
 
     def weights(self, gramian: Tensor) -> Tensor:
         preference = gramian.new_tensor(_preference(self.lam, gramian.shape[-1]))
-        return (preference / preference.sum()).expand(gramian.shape[:-1])
+        return (preference / preference[:2].sum()).expand(gramian.shape[:-1])
 
     def wants(self, terms: int) -> list[bool]:
         return [weight > 0 for weight in _preference(self.lam, terms)]
@@ -67,9 +67,8 @@ class UPGrad:
     Each gradient is projected onto the cone of directions that conflict with none: ``g_k`` becomes
     the shortest ``g_k + sum_j x_j g_j`` with ``x >= 0``. The projections are added with the
     preference as weights. Two terms with the Gramian ``[[a, c], [c, b]]`` and the preference p have
-    ``w1 = p1 + max(0, -p2 c / a)`` and ``w2 = p2 + max(0, -p1 c / b)``. More terms share `lam`, so
-    that their mean has the preference that a single one would have; x is then found by
-    non-negative least squares.
+    ``w1 = p1 + max(0, -p2 c / a)`` and ``w2 = p2 + max(0, -p1 c / b)``. Of more terms each but the
+    first has the preference `lam`; x is then found by non-negative least squares.
 
     Quinton and Rey, *Jacobian Descent for Multi-Objective Optimization*, 2024.
 
@@ -99,11 +98,11 @@ class UPGrad:
 
 
 def _preference(lam: float, terms: int) -> list[float]:
-    """1 for the target, and `lam` for the others' mean."""
+    """1 for the target, and `lam` for each other term."""
     if terms == 1:
         return [1.0]
     first, rest = (0.0, 1.0) if math.isinf(lam) else (1.0, lam)
-    return [first] + [rest / (terms - 1)] * (terms - 1)
+    return [first] + [rest] * (terms - 1)
 
 
 def _added(cosines: Tensor) -> Tensor:
