@@ -33,9 +33,12 @@ class BendVLM(FitsLabelledImages):
 
     Differences from the reference implementation: the closed form in place of an iterative solver
     (SLSQP); a test compares it with a constrained optimiser. Joint prompts in place of sentences
-    that a language model has rewritten; where a value has fewer images than `neighbours`, all of
-    them count; no rule that chooses their number. Features of all reference images are held while
-    it is fitted.
+    that a language model has rewritten; with three or more values the differences of pairs depend
+    on one another: they span only what they span, where the public code, which asks a truncated SVD
+    for as many directions as rows, also removes arbitrary directions that belong to no prompt;
+    where a value has fewer images than `neighbours`, all of them count; no rule that chooses their
+    number. Where a step leaves nothing of a class's prompt but rounding, answers are zero-shot's.
+    Features of all reference images are held while it is fitted.
 
     Args:
         neighbours: how many images of each value; the paper takes 100 for gender and 10 for race.
