@@ -24,6 +24,8 @@ from fair_tta._images.stored import (
     CHUNK,
     Features,
     are_stored,
+    dtype_of,
+    dtype_of_rows,
     as_stored,
     read_features,
     stack,
@@ -339,6 +341,8 @@ class FairTPTClassifier:
         needs = self.adapter.needs
         with self._current.borrow(alone=needs.prompt_gradient or needs.pixels) as task:
             features = self._encode(task, images, needs.views and not needs.pixels)
+            if are_stored(images):
+                task = task.seen_in(dtype_of(images))
             return self._from_features(task, features, images)
 
     def _encode(self, task: Task, images: Sequence[Any], with_views: bool) -> Tensor:
@@ -401,7 +405,8 @@ class FairTPTClassifier:
         with self._current.borrow(alone=adapter.needs.prompt_gradient) as task:
             if is_own(adapter) and not isinstance(adapter, CrossFitted):
                 encoded = self._encode(task, features, adapter.needs.views)
-                found = adapter.adapt(task, encoded).probabilities
+                seen = task.seen_in(dtype_of(features))
+                found = adapter.adapt(seen, encoded).probabilities
                 if bool(found.isfinite().all()):
                     return fetch({0: found})[0].numpy()
             answers = self._predict_batch(features)
@@ -455,7 +460,8 @@ class FairTPTClassifier:
             return list(self._stream(features, False))
         with self._current.borrow() as task:
             unit = read_features(features, task.target_features)
-            return self._from_features(task, unit, images) if len(unit) else []
+            seen = task.seen_in(dtype_of_rows(features))
+            return self._from_features(seen, unit, images) if len(unit) else []
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the method as an ONNX file: features of images in, probabilities out.

@@ -149,6 +149,25 @@ def test_rates_equal_scikit_learn(case: Case) -> None:
             assert figure.value == pytest.approx(top / n if n else math.nan, nan_ok=True)
 
 
+def test_the_interval_of_bias_is_not_accuracy_minus_that_of_the_worst_group() -> None:
+    """It is shorter, as both have noise in common; the two once differed from the docstring."""
+    truth = ["cat"] * 200 + ["dog"] * 200
+    groups = (["x"] * 100 + ["y"] * 100) * 2
+    right = [74, 81, 81, 81]
+    answers = [
+        name if place < count else other
+        for count, (name, other) in zip(right, [("cat", "dog")] * 2 + [("dog", "cat")] * 2, strict=True)
+        for place in range(100)
+    ]
+    accuracy = metrics.accuracy(truth, answers)
+    worst = metrics.worst_group_accuracy(truth, answers, groups)
+    bias = metrics.bias(truth, answers, groups)
+    assert bias.value == pytest.approx(accuracy.value - worst.value)
+    assert bias.high is not None
+    assert worst.low is not None
+    assert bias.value < bias.high < accuracy.value - worst.low
+
+
 @settings(deadline=None)
 @given(columns(3, 2))
 def test_worst_group_and_bias_by_hand(case: Case) -> None:

@@ -191,7 +191,9 @@ def bias(
 ) -> Estimate:
     """Accuracy minus worst-group accuracy: 0 means that no group fares worse than the average.
 
-    The interval subtracts both ends of that of `worst_group_accuracy`.
+    The interval is that of the largest of the differences accuracy - group accuracy, by draws of
+    the noise that both have in common (`fair_tta.metrics._extremes`). It is not accuracy minus the
+    ends of `worst_group_accuracy`, which come from exact intervals of the groups alone.
     """
     columns = parse_columns(y_true, [y_pred], sensitive, targets, values)
     metric = _over(over, definitions.BIAS_S, definitions.BIAS)
