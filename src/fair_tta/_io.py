@@ -119,6 +119,25 @@ def open_file(path: str | os.PathLike[str]) -> IO[bytes]:
     return open(path, "rb")
 
 
+def leads_out(path: Path, folder: Path) -> bool:
+    """Return whether a path, with all links followed, lies neither in a folder nor in its blobs.
+
+    In the hub's cache the files of a revision, ``models--NAME/snapshots/REVISION``, are links to
+    ``models--NAME/blobs``, which therefore belong to it.
+    """
+    real = folder.resolve()
+    allowed = [real]
+    for revision in (real, *real.parents):
+        snapshots = revision.parent
+        if snapshots.name == "snapshots" and snapshots.parent.name.startswith("models--"):
+            allowed.append((snapshots.parent / "blobs").resolve())
+    try:
+        target = path.resolve()
+    except (OSError, RuntimeError, ValueError):  # a loop of links, or a null character
+        return True
+    return not any(target.is_relative_to(root) for root in allowed)
+
+
 def walk(folder: str | os.PathLike[str], *, follow_links: bool = False) -> Iterator[str | Unlisted]:
     """Paths of all files in a folder and its subfolders, by name; then what could not be listed.
 

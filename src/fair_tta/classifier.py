@@ -43,7 +43,7 @@ from fair_tta._prompts.templates import (
     parse_sensitive,
     parse_template,
 )
-from fair_tta.errors import FairTTAError, ImageError, check_count, check_number
+from fair_tta.errors import FairTTAError, ImageError, ModelError, check_count, check_number
 from fair_tta.methods import AssociationCorrection, FairTPT, ZeroShot
 from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, not_finite
 from fair_tta.methods._cross_fit import CrossFitted
@@ -347,7 +347,9 @@ class FairTPTClassifier:
 
     def _encode(self, task: Task, images: Sequence[Any], with_views: bool) -> Tensor:
         if not are_stored(images):
-            return self.vision.features(images, with_views)
+            features = self.vision.features(images, with_views)
+            check_dimensions(self.backend.name, features, task.target_features)
+            return features
         if with_views or self.adapter.needs.pixels:
             raise FairTTAError(
                 "stored features have neither pixels nor further views (`with_views`): choose a "
@@ -561,6 +563,15 @@ class FairTPTClassifier:
             "views": repr(self.vision.views),
         }
         return facts_table(facts)
+
+
+def check_dimensions(name: str, images: Tensor, texts: Tensor) -> None:
+    """Raise `ModelError` if features of images and of prompts cannot be compared."""
+    if images.shape[-1] != texts.shape[-1]:
+        raise ModelError(
+            f"{name} has image features of {images.shape[-1]} numbers and text features of "
+            f"{texts.shape[-1]}: both sides should be of the same model, with its projections."
+        )
 
 
 def checked_images(images: Any) -> Iterable[Any]:

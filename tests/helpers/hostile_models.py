@@ -387,8 +387,42 @@ def link_to_a_pickle(folder: Path, flag: Path) -> None:
     (folder / "pytorch_model.bin").symlink_to(folder.parent / "elsewhere.bin")
 
 
+def move_out(path: Path) -> None:
+    """Leave a link in place of a file or folder, which is outside the model then."""
+    elsewhere = path.parent.parent / f"elsewhere-{path.name}"
+    path.rename(elsewhere)
+    path.symlink_to(f"../{elsewhere.name}")
+
+
+def weights_behind_a_link(folder: Path, flag: Path) -> None:
+    """Whoever loads a folder that was unpacked in his own would read his own files so."""
+    save_clip(folder)
+    move_out(folder / "model.safetensors")
+
+
+def words_behind_a_link(folder: Path, flag: Path) -> None:
+    save_clip(folder)
+    move_out(folder / "tokenizer.json")
+
+
+def link_in_a_folder(folder: Path, flag: Path) -> None:
+    """What is not there now may be there when it is read."""
+    save_clip(folder)
+    write(folder / "inner" / "file.json", a=1)
+    (folder / "inner" / "link.json").symlink_to("../../no-such-file")
+
+
+def checkpoint_behind_a_link(folder: Path, flag: Path) -> None:
+    save_open_clip(folder)
+    move_out(folder / "open_clip_model.safetensors")
+
+
+def config_behind_a_link(folder: Path, flag: Path) -> None:
+    save_open_clip(folder)
+    move_out(folder / "open_clip_config.json")
+
+
 def linked_folder(folder: Path, flag: Path) -> None:
-    """What is read is looked at, whether it lies here or behind a link."""
     save_clip(folder)
     write_code(folder.parent / "behind", flag)
     write(folder.parent / "behind" / "tokenizer_config.json", auto_map=["evil.Tokenizer", None])
@@ -559,6 +593,8 @@ OPEN_CLIP: dict[str, tuple[Make, str]] = {
         (tower_of_a_known_kind, "auto_map"),
         (pipe_for_a_config, "not a file"),
         (pipe_for_a_checkpoint, "not a file"),
+        (checkpoint_behind_a_link, "open_clip_model.safetensors is a link that leads out of"),
+        (config_behind_a_link, "open_clip_config.json is a link that leads out of"),
     )
 }
 """How to make the folder, and what the error names."""
@@ -587,8 +623,11 @@ TRANSFORMERS: dict[str, tuple[Make, str]] = {
         (tokenizer_files_elsewhere, "fast_tokenizer_files"),
         (pickled, "could not be loaded"),
         (pickled_shards, "could not be loaded"),
-        (link_to_a_pickle, "could not be loaded"),
-        (linked_folder, "auto_map"),
+        (link_to_a_pickle, r"pytorch_model\.bin is a link that leads out of"),
+        (linked_folder, "tokenizer is a link that leads out of"),
+        (weights_behind_a_link, r"model\.safetensors is a link that leads out of"),
+        (words_behind_a_link, r"tokenizer\.json is a link that leads out of"),
+        (link_in_a_folder, r"inner/link\.json is a link that leads out of"),
         (audio_tokenizer, "audio_tokenizer"),
         (audio_tokenizer_file, "audio_tokenizer"),
         (round_about, "processor_class"),
@@ -637,3 +676,12 @@ def as_hub(cache: Path, name: str, make: Callable[[Path], Any]) -> None:
     (folder / "refs" / "main").write_text(commit)
     (folder / "snapshots").mkdir()
     make(folder / "snapshots" / commit)
+
+
+def blobs_behind_links(snapshot: Path) -> None:
+    """Move the files of a snapshot among the blobs, as the hub's library does."""
+    blobs = snapshot.parent.parent / "blobs"
+    blobs.mkdir()
+    for place, path in enumerate(sorted(snapshot.iterdir())):
+        path.rename(blobs / f"{place:040x}")
+        path.symlink_to(f"../../blobs/{place:040x}")

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from fair_tta._io import leads_out
 from fair_tta._models.open_clip import OpenClipBackend
 from fair_tta.errors import ModelError, near
+from fair_tta.miniature._model import FOLDER
 
 _DUAL_ENCODERS = (
     "aimv2 align altclip blip chinese_clip clip clipseg flava groupvit metaclip_2 owlv2 owlvit "
@@ -163,8 +165,12 @@ def check_sizes(name: str, settings: Any) -> None:
 
 
 def _check_files(name: str, folder: Path) -> None:
-    """Refuse pipes and devices: reading them may never end."""
+    """Refuse pipes and devices, as reading them may never end, and links that lead out."""
     for path in [*folder.glob("*"), *folder.glob("*/*")]:
+        # those of the embedded model are of whoever installed the package
+        if folder != FOLDER and leads_out(path, folder):
+            where = path.relative_to(folder).as_posix()
+            _refuse(name, f"{where} is a link that leads out of the folder")
         if path.exists() and not path.is_file() and not path.is_dir():
             _refuse(name, f"{path.name} is not a file")
 
