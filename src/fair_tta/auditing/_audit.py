@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 _HEADS = {
     "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
     "worst_group_accuracy": "worst group",
     "typical_gap": "typical gap",
     "equalized_odds_difference": "EOD",
 }  # the figures that fit into a narrow table
-_PRINTED = ("accuracy", "balanced_accuracy", *list(_HEADS)[1:])
 
 _MOST_BYTES = 2**28  # of a file that is read
 
@@ -296,7 +296,7 @@ class Audit(Written):
         for run in self.document.runs:
             lines.append(run.name)
             for metric, figure in run.metrics.by_name().items():
-                if metric in _PRINTED:
+                if metric in _HEADS:
                     lines.append(f"  {metric:27}{figure.shown()}  n = {figure.n}")
         return "\n".join([*lines, *self.warnings])
 
@@ -316,7 +316,7 @@ def _numbers(figure: EstimateFields) -> dict[str, float | int | None]:
 
 
 def _percent(figure: EstimateFields | None, sign: str = "") -> str:
-    return "n/a" if figure is None or figure.value is None else figure.shown(sign, "")
+    return "n/a" if figure is None or figure.low is None else figure.shown(sign, "")
 
 
 def latex_table(

@@ -47,13 +47,13 @@ class EstimateFields(Part, frozen=True):
         return Estimate.from_dict(asdict(self))
 
     def shown(self, sign: str = "", unit: str = "%") -> str:
-        """``81.2% [77.1%, 84.6%]``, or the reason why there is no value."""
-        if self.value is None:
+        """``81.2% [77.1%, 84.6%]``, or the reason why there is no value or no interval."""
+        if self.value is None or self.low is None:
             return f"{self.reason}"
         value, low, high = (
             f"{100 * (x or 0.0):{sign}.1f}{unit}" for x in (self.value, self.low, self.high)
         )
-        return value if self.low is None or self.high is None else f"{value} [{low}, {high}]"
+        return f"{value} [{low}, {high}]"
 
 
 class Measured(EstimateFields, frozen=True):
@@ -172,7 +172,7 @@ class GapsOfClass(Part, frozen=True):
 
 
 class ClassInGroup(Part, frozen=True):
-    """One class in one group."""
+    """One class in one group. different_images: null if none comes twice or that is not known."""
 
     target: str
     n: NotNegative
@@ -180,6 +180,12 @@ class ClassInGroup(Part, frozen=True):
     true_positive_rate: Measured
     false_positive_rate: Measured
     selection_rate: Measured
+    different_images: NotNegative | None = None
+
+    @property
+    def images(self) -> int:
+        """How many images there are; one that comes several times counts once."""
+        return self.n if self.different_images is None else self.different_images
 
 
 class GroupFigures(Part, frozen=True):
@@ -292,19 +298,18 @@ class AnswerChanges(Part, frozen=True):
 
 
 class ComparedGroup(GroupName, frozen=True):
-    """A group in two runs."""
+    """A group in two runs. corrected: the difference with an interval that allows for every class
+    in every group (Holm); null for a group of all classes.
+    """
 
     difference: Difference
     changes: AnswerChanges
+    corrected: Difference | None = None
 
-
-class GapPower(Part, frozen=True):
-    """What such images can show of the typical gap. detectable: the change that they show in 8 of
-    10 audits. images_needed: how many would show the change that was seen so often; null if none.
-    """
-
-    detectable: Rate
-    images_needed: NotNegative | None
+    @property
+    def judged(self) -> Difference:
+        """The difference whose interval verdicts follow."""
+        return self.corrected or self.difference
 
 
 class Comparison(Part, frozen=True):
@@ -331,7 +336,6 @@ class Comparison(Part, frozen=True):
         NotNegative | None,
         Meta(description="How many comparisons corrected allows for, also those not kept here."),
     ] = None
-    power: GapPower | None = None
 
     @property
     def adjusted(self) -> Differences:

@@ -14,7 +14,7 @@ from fair_tta._images.stored import Features
 from fair_tta._images.vision import image_digest
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._judge import objection, recommended, stop_signs
+from fair_tta.auditing._judge import recommended, stop_signs, verdict_on
 from fair_tta.auditing._measure import audit_classifier, compare
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
@@ -66,9 +66,9 @@ def mitigate_classifier(
     """A method that is ready to use, chosen by labels.
 
     The methods of `COMPARED` are cross-fitted without labels, and the one with the lowest typical
-    gap is taken among those that significantly narrow it and do not significantly cost accuracy or
-    the worst group; it is then fitted on all images. What the audit reports are the cross-fitted
-    answers.
+    gap is taken among those whose verdict is green (docs/report.md): they significantly narrow it,
+    answer better than chance, and cost neither accuracy nor any group significantly. It is then
+    fitted on all images. What the audit reports are the cross-fitted answers.
 
     Args:
         classifier: with sensitive names; its adapter does not matter.
@@ -141,12 +141,15 @@ def conclusion(document: AuditDocument) -> tuple[str | None, str]:
     """The method that labels choose, None if there is none, and why, in a sentence."""
     found = recommended(document)
     if found is None:
-        reasons = "; ".join(f"{c.run} {objection(c)}" for c in document.comparisons)
+        reasons = "; ".join(
+            f"{c.run} {verdict_on(document, c).objection}" for c in document.comparisons
+        )
         return None, f"No method is chosen: {reasons}."
     change = found.adjusted.typical_gap.shown("+", "")
+    balanced = found.adjusted.balanced_accuracy.shown("+", "")
     level, n = f"{100 * document.settings.level:g} %", len(document.comparisons)
     return found.run, (
         f"{found.run} is chosen: it changes the typical gap by {change} points ({level} CI, "
-        f"allowing for {n} candidates), and costs neither accuracy nor the worst group "
-        "significantly."
+        f"allowing for {n} candidates) and balanced accuracy by {balanced}, answers better than "
+        "chance, and costs neither accuracy nor any group significantly."
     )

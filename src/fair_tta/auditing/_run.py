@@ -18,11 +18,10 @@ from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics import _intervals
 from fair_tta.metrics._bootstrap import Bootstrap
 from fair_tta.metrics._columns import NO_CLASS, Columns, Floats, Mask
-from fair_tta.metrics._estimate import Estimate, Over, label
+from fair_tta.metrics._estimate import Estimate, Over, direction, label
 from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups, share_of
 from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._scores import Scores
-from fair_tta.metrics._typical_gap import typical_gap_change, withheld
 
 HarmSets = Mapping[str, Sequence[Hashable]] | Sequence[Hashable]
 """Classes that should not be answered, or ``{name of a set: classes}``."""
@@ -223,10 +222,12 @@ def _classes(columns: Columns, how: Bootstrap) -> Iterator[doc.GapsOfClass]:
 def _groups(columns: Columns, how: Bootstrap) -> Iterator[doc.GroupFigures]:
     table = zip(columns.counts(0), rates_of_groups(columns, 0, how.level), strict=True)
     weights = columns.weights(0, Over.SENSITIVE)
+    cells = columns.different(Over.TARGET_AND_SENSITIVE).reshape(-1, len(columns.targets))
+    comes_twice = columns.image_count < columns.n
     for g, (confusion, classes) in enumerate(table):
         name = _group_values(columns, g)
         n, right = int(confusion.sum()), confusion.diagonal().tolist()
-        rates = zip(columns.targets, right, classes, strict=True)
+        rates = zip(columns.targets, right, classes, cells[g].tolist(), strict=True)
         rows = zip(columns.targets, confusion.tolist(), strict=True)
         yield doc.GroupFigures(
             sensitive=name,
@@ -241,8 +242,9 @@ def _groups(columns: Columns, how: Bootstrap) -> Iterator[doc.GroupFigures]:
                     of.true_positive_rate.n,
                     correct,
                     *map(Measured.of, vars(of).values()),
+                    different_images=images if comes_twice else None,
                 )
-                for target, correct, of in rates
+                for target, correct, of, images in rates
                 if target != NO_CLASS
             ),
         )
@@ -287,16 +289,8 @@ def against(
         perceived=_perceived(columns, how, after),
         corrected=corrected[after - 1] if corrected else None,
         compared=len(corrected) or None,
-        power=_power(columns, after, how.level),
     )
     return _withheld_if_few(figures, columns)
-
-
-def _power(columns: Columns, after: int, level: float) -> doc.GapPower | None:
-    change = typical_gap_change(columns, before=0, after=after)
-    if math.isnan(change.value) or withheld(columns, 0, after):
-        return None
-    return doc.GapPower(*change.power(columns.image_count, level))
 
 
 def corrected_differences(columns: Columns, how: Bootstrap) -> list[doc.Differences]:
@@ -313,18 +307,37 @@ def corrected_differences(columns: Columns, how: Bootstrap) -> list[doc.Differen
 
 def _compared_groups(columns: Columns, after: int, how: Bootstrap) -> Iterator[doc.ComparedGroup]:
     was, now = (columns.answers[run] == columns.truth for run in (0, after))
-    for target in (None, *range(len(columns.targets))):
-        name = None if target is None else str(columns.targets[target])
-        if name == NO_CLASS:
-            continue
-        for g in range(len(columns.groups)):
-            mask = columns.group == g
-            if target is not None:
-                mask = mask & (columns.truth == target)
-            values = _group_values(columns, g)
-            cell = label(*(() if name is None else (name,)), *values.values())
-            change = Difference.of(share_of(columns, mask, how.level, cell, was, now))
-            yield doc.ComparedGroup(name, values, change, _changes(columns, after, mask, how))
+    targets = [target for target in columns.targets if target != NO_CLASS]
+    for g, group in enumerate(columns.groups):
+        mask = columns.group == g
+        change = Difference.of(share_of(columns, mask, how.level, label(*group), was, now))
+        changes = _changes(columns, after, mask, how)
+        yield doc.ComparedGroup(None, _group_values(columns, g), change, changes)
+    cells = [(c, g) for c in range(len(targets)) for g in range(len(columns.groups))]
+    masks = [(columns.truth == c) & (columns.group == g) for c, g in cells]
+    names = [label(targets[c], *columns.groups[g]) for c, g in cells]
+
+    def change_of(place: int, error: float) -> Estimate:
+        return share_of(columns, masks[place], 1 - error, names[place], was, now)
+
+    # Groups without images are not among those that are judged together.
+    present = [place for place, mask in enumerate(masks) if mask.any()]
+    judged = _intervals.step_down(
+        len(present),
+        lambda left: (1 - how.level) / len(left),
+        lambda i, error: change_of(present[i], error),
+        lambda estimate: direction(estimate.low, estimate.high),
+    )
+    corrected = dict(zip(present, judged, strict=True))
+    for place, (c, g) in enumerate(cells):
+        change = change_of(place, 1 - how.level)
+        yield doc.ComparedGroup(
+            str(targets[c]),
+            _group_values(columns, g),
+            Difference.of(change),
+            _changes(columns, after, masks[place], how),
+            corrected=Difference.of(corrected.get(place, change)),
+        )
 
 
 def _changes(columns: Columns, after: int, mask: Mask, how: Bootstrap) -> doc.AnswerChanges:

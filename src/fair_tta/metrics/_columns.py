@@ -214,7 +214,7 @@ class Columns:
         Repeated images count once, and no image is of `NO_CLASS`.
         """
         sizes = {}
-        for cell, size in zip(self.cells(over), self._different(over).tolist(), strict=True):
+        for cell, size in zip(self.cells(over), self.different(over).tolist(), strict=True):
             if over is Over.SENSITIVE or cell[0] != NO_CLASS:
                 sizes[label(*cell)] = size
         return sizes
@@ -222,11 +222,11 @@ class Columns:
     def repeats(self, over: Over) -> Floats:
         """How often an image comes in each of `cells`, on average: 1 if all are different."""
         n = self.right_and_all(0, over)[1]
-        repeats: Floats = np.maximum(1, n) / np.maximum(1, self._different(over))
+        repeats: Floats = np.maximum(1, n) / np.maximum(1, self.different(over))
         return repeats
 
-    def _different(self, over: Over) -> Ints:
-        """Images of each of `cells`, of which repeated ones count once."""
+    def different(self, over: Over) -> Ints:
+        """Return the images of each of `cells`, of which repeated ones count once."""
         n = self.right_and_all(0, over)[1]
         images = self.different_images
         if self.contents is None or images is None:

@@ -56,9 +56,11 @@ def print_audit(result: FolderAudit) -> None:
     every = [run.metrics.by_name() for run in document.runs]
     reasons = {
         f"{name} is not defined: {figures[metric].reason}."
+        if figures[metric].value is None
+        else f"{name} is withheld: {figures[metric].reason}."
         for figures in every
         for metric, name in SHOWN_METRICS.items()
-        if figures[metric].value is None
+        if figures[metric].low is None
     }
     for sentence in sorted(reasons):
         show(sentence)
@@ -160,12 +162,10 @@ def harm_table(document: AuditDocument, classes: str) -> NarrowTable:
 
 
 def figure_cell(figure: EstimateFields, sign: str) -> str:
-    """Percent with its interval."""
-    if figure.value is None:
+    """Percent with its interval; without one no value either."""
+    if figure.value is None or figure.low is None or figure.high is None:
         return NONE
     text = f"{100 * figure.value:{sign}.1f}"
-    if figure.low is None or figure.high is None:
-        return text
     return f"{text}\n[{100 * figure.low:{sign}.1f}, {100 * figure.high:{sign}.1f}]"
 
 

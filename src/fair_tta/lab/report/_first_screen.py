@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._examine import MOST_ENTROPY
-from fair_tta.auditing._judge import stop_signs
+from fair_tta.auditing._judge import few_images, stop_signs
 from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import BeforeAfter, Dot, before_and_after, dot_plot
 from fair_tta.lab.report._method_rows import (
@@ -23,15 +23,15 @@ from fair_tta.lab.report._numbers import (
     MINUS,
     count,
     group_name,
-    in_words,
     interval,
     of_hundred,
+    percent,
     points,
+    shown,
     whole,
     whole_percent,
 )
 from fair_tta.lab.report._sentences import MANY_CHANGED, of_clusters
-from fair_tta.metrics._estimate import direction
 
 MOST_ROWS = 14  # of a figure; more groups are not drawn, the worst are
 
@@ -89,7 +89,6 @@ def first_screen(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> dict
         "sentences": figure.sentences if figure else [],
         "methods": methods[:MOST_METHODS],
         "caption": f"{caption} Cost: times plain zero-shot.{more}",
-        "note": "" if several else _odds_note(first),
     }
 
 
@@ -107,7 +106,7 @@ def figure_of(tasks: Sequence[NamedAudit]) -> Figure | None:
         return Figure(
             f"Each group {method}",
             [_group(group) for group in groups[:MOST_ROWS]],
-            f"{caption} Coloured: the interval of that group alone excludes 0.{more}",
+            f"{caption} Coloured: its interval, which allows for all groups, excludes 0.{more}",
             verdict.group_sentences(groups),
             (),
         )
@@ -118,13 +117,14 @@ def figure_of(tasks: Sequence[NamedAudit]) -> Figure | None:
             row.before.value,
             row.after.value,
             row.values,
-            interval(row.gap, signed=True, words=True),
+            f"{interval(row.gap, signed=True, words=True)} at {row.balanced_values}".lstrip(),
             row.tone,
         )
         for (name, _), row in zip(tasks, best.rows, strict=True)
-        if row and row.before.value is not None and row.after.value is not None
+        if row and shown(row.before) is not None and shown(row.after) is not None
     ]
-    caption = "In points, with the interval of the change. Coloured: it excludes 0."
+    caption = "In points, with the interval of the change, at balanced accuracy before and after. "
+    caption += "Coloured: the verdict of the report."
     found = Figure(f"Typical gap of each task {method}", rows[:MOST_ROWS], caption, [], (0.0,))
     return found if rows else None
 
@@ -145,15 +145,19 @@ def _group(group: verdict.ChangedGroup) -> BeforeAfter:
 def _dots(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> tuple[str, str]:
     """What there is where nothing was compared: groups, or the typical gap of each task."""
     if len(tasks) > 1:
-        heading = "Typical gap of each task in points"
-        dots = [Dot(name, typical_gap(document.runs[0])) for name, document in tasks]
+        heading = "Typical gap of each task in points, at balanced accuracy"
+        dots = [
+            Dot(f"{name}, at {balanced_of(document)}", typical_gap(document.runs[0]))
+            for name, document in tasks
+            if shown(typical_gap(document.runs[0])) is not None
+        ]
         return heading, dot_plot(dots[:MOST_ROWS], heading)
     document, heading = tasks[0][1], "Right answers in percent, the worst first"
     dots = [
         Dot(
             f"{name} (n = {cell.n})",
             cell.true_positive_rate,
-            hollow=cell.n < document.settings.small,
+            hollow=cell.images < document.settings.small,
             link=images.get(name, ""),
         )
         for name, cell in verdict.cells_of(document.runs[0])[:MOST_ROWS]
@@ -161,16 +165,9 @@ def _dots(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> tuple[str, 
     return heading, dot_plot(dots, heading, reach=(0.0, 1.0))
 
 
-def _odds_note(document: AuditDocument) -> str:
-    """On EOD, where the typical gap is shown to narrow and EOD is not."""
-    row = featured(document)
-    odds = row and row.comparison.adjusted.equalized_odds_difference
-    if not row or not odds or not row.narrows or direction(odds.low, odds.high):
-        return ""
-    return (
-        f"EOD of {row.name} {in_words(odds, ' points', signed=True)}: the largest single "
-        "difference cannot be judged with so few images per group."
-    )
+def balanced_of(document: AuditDocument) -> str:
+    """Balanced accuracy of the first run, without which no gap is shown."""
+    return percent(shown(document.runs[0].metrics.balanced_accuracy))
 
 
 def banners(tasks: Sequence[NamedAudit]) -> list[str]:
@@ -189,7 +186,8 @@ def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
     run = document.runs[0]
     if run.metrics.bias.low and not typical_gap(run).low:
         head = "The worst group may be a matter of its class: no gap between groups is shown"
-        yield head, f"typical gap {points(typical_gap(run))}"
+        at = f"at balanced accuracy {balanced_of(document)}"
+        yield head, f"typical gap {points(typical_gap(run))} {at}"
     accuracy, usual = run.metrics.accuracy, verdict.commonest(run)
     if usual is not None and accuracy.low is not None and accuracy.low <= usual[1]:
         head = f"{run.name} is not shown to be better than always giving the commonest answer"
@@ -222,7 +220,7 @@ def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
     if data.clusters is not None and data.clusters != data.different_images:  # a warning says it
         yield of_clusters(document), "intervals allow for that"
     cells = verdict.cells_of(run)
-    small = sum(cell.n < document.settings.small for _, cell in cells)
+    small = len(few_images(document))
     if small:
         few = f"Groups with fewer than {document.settings.small} images"
         yield f"{few}, whose figures are uncertain", f"{small} of {len(cells)}"

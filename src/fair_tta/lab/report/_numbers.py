@@ -27,6 +27,11 @@ def percent(share: float | None, signed: bool = False) -> str:
     return sign + text
 
 
+def shown(figure: EstimateFields | None) -> float | None:
+    """Return the value of a figure, None if it has no interval: such values are withheld."""
+    return None if figure is None or figure.low is None else figure.value
+
+
 def interval(figure: EstimateFields, signed: bool = False, words: bool = False) -> str:
     """``[77.1, 84.6]``, in words ``77.1 to 84.6``, empty if there is none."""
     if figure.low is None or figure.high is None:
@@ -36,8 +41,10 @@ def interval(figure: EstimateFields, signed: bool = False, words: bool = False) 
 
 
 def figure_text(figure: EstimateFields, signed: bool = False, unit: str = "") -> str:
-    """``81.2 [77.1, 84.6]``."""
-    return f"{percent(figure.value, signed)}{unit} {interval(figure, signed)}".rstrip()
+    """``81.2 [77.1, 84.6]``; without an interval no value either."""
+    if shown(figure) is None:
+        return NONE
+    return f"{percent(figure.value, signed)}{unit} {interval(figure, signed)}"
 
 
 def points(figure: EstimateFields, signed: bool = False) -> str:
@@ -46,11 +53,14 @@ def points(figure: EstimateFields, signed: bool = False) -> str:
 
 
 def in_words(figure: EstimateFields, unit: str, signed: bool = False, label: str = "") -> str:
-    """``3.2 points (1.0 to 5.4)``; `unit` begins with its space."""
-    if figure.value is None:
+    """``3.2 points (1.0 to 5.4)``; `unit` begins with its space.
+
+    Without an interval the reason stands in place of the value.
+    """
+    if shown(figure) is None:
         return f"{NONE} ({figure.reason})"
     ends = interval(figure, signed, words=True)
-    return f"{percent(figure.value, signed)}{unit}" + (f" ({label}{ends})" if ends else "")
+    return f"{percent(figure.value, signed)}{unit} ({label}{ends})"
 
 
 def whole(share: float | None) -> str:
