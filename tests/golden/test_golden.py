@@ -78,7 +78,8 @@ def same(golden: Any, figure: Any) -> bool:
         return bool(golden == figure)
     if EXACT and f"{100 * golden:.1f}" != f"{100 * figure:.1f}":
         return False
-    relative = 1e-3 if isinstance(golden, int) else 0  # numbers of images to label, rounded up
+    # Numbers of images to label are rounded up; relative steps have no upper bound.
+    relative = 1e-3 if isinstance(golden, int) else TOLERANCE
     return bool(figure == pytest.approx(golden, abs=TOLERANCE, rel=relative))
 
 
