@@ -60,7 +60,7 @@ def print_audit(result: FolderAudit) -> None:
         else f"{name} is withheld: {figures[metric].reason}."
         for figures in every
         for metric, name in SHOWN_METRICS.items()
-        if figures[metric].low is None
+        if figures[metric].is_withheld
     }
     for sentence in sorted(reasons):
         show(sentence)
@@ -165,10 +165,12 @@ def harm_table(document: AuditDocument, classes: str) -> NarrowTable:
 
 
 def figure_cell(figure: EstimateFields, sign: str) -> str:
-    """Percent with its interval; without one no value either."""
-    if figure.value is None or figure.low is None or figure.high is None:
+    """Percent with its interval."""
+    if figure.is_withheld:
         return NONE
-    text = f"{100 * figure.value:{sign}.1f}"
+    text = f"{100 * (figure.value or 0.0):{sign}.1f}"
+    if figure.low is None or figure.high is None:
+        return text
     return f"{text}\n[{100 * figure.low:{sign}.1f}, {100 * figure.high:{sign}.1f}]"
 
 
