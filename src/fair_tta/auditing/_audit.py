@@ -316,7 +316,7 @@ def _numbers(figure: EstimateFields) -> dict[str, float | int | None]:
 
 
 def _percent(figure: EstimateFields | None, sign: str = "") -> str:
-    return "n/a" if figure is None or figure.low is None else figure.shown(sign, "")
+    return "n/a" if figure is None or figure.is_withheld else figure.shown(sign, "")
 
 
 def latex_table(

@@ -46,14 +46,21 @@ class EstimateFields(Part, frozen=True):
         """The reverse of `of`."""
         return Estimate.from_dict(asdict(self))
 
+    @property
+    def is_withheld(self) -> bool:
+        """Whether the value must not be printed: there is none, or there is a reason why it has no
+        interval.
+        """
+        return self.value is None or (self.low is None and self.reason is not None)
+
     def shown(self, sign: str = "", unit: str = "%") -> str:
-        """``81.2% [77.1%, 84.6%]``, or the reason why there is no value or no interval."""
-        if self.value is None or self.low is None:
+        """``81.2% [77.1%, 84.6%]``, or the reason why nothing is shown."""
+        if self.is_withheld:
             return f"{self.reason}"
         value, low, high = (
             f"{100 * (x or 0.0):{sign}.1f}{unit}" for x in (self.value, self.low, self.high)
         )
-        return f"{value} [{low}, {high}]"
+        return value if self.low is None else f"{value} [{low}, {high}]"
 
 
 class Measured(EstimateFields, frozen=True):

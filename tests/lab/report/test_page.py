@@ -147,10 +147,9 @@ def shown(figure: dict[str, Any], signed: bool = False) -> str:
         sign = "-" if share < -1e-6 else "+" if signed and share > 1e-6 else ""
         return sign + text
 
-    if figure["value"] is None:
+    if figure["low"] is None:
         return f"n/a{figure['reason']}"
-    ends = "" if figure["low"] is None else f" [{one(figure['low'])}, {one(figure['high'])}]"
-    return one(figure["value"]) + ends
+    return f"{one(figure['value'])} [{one(figure['low'])}, {one(figure['high'])}]"
 
 
 def told(cell: str) -> str:

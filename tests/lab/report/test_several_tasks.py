@@ -36,7 +36,8 @@ def test_the_largest_gap_and_a_method_that_helps() -> None:
     says = "Good narrows the gap on 1 of 2 tasks, no harm is shown on the others"
     assert (helps.text, helps.tone) == (f"{says}.", "good")
     assert helps.more.startswith(
-        "Typical gap with Good, the interval of its change in points, and balanced accuracy: wide 49."
+        "Typical gap with Good, the interval of its change in points, and balanced accuracy: "
+        "wide 49."
     )
     assert todo.text == "Use Good. Confirm it on images that took no part."
     assert title_of_many(tasks, "Two") == f"Two: {says}"

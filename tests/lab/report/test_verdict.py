@@ -14,7 +14,7 @@ from fair_tta import Audit, audit, compare
 from fair_tta.auditing import Scores
 from fair_tta.lab._cli.tables import print_verdict
 from fair_tta.lab.report import html, markdown
-from fair_tta.lab.report._first_screen import banners, figure_of, first_screen
+from fair_tta.lab.report._first_screen import banners, figure_of
 from fair_tta.lab.report._sentences import Card
 from fair_tta.lab.report._verdict import cards, changed_groups, group_sentences, in_short
 

@@ -60,7 +60,7 @@ def print_audit(result: FolderAudit) -> None:
         else f"{name} is withheld: {figures[metric].reason}."
         for figures in every
         for metric, name in SHOWN_METRICS.items()
-        if figures[metric].low is None
+        if figures[metric].is_withheld
     }
     for sentence in sorted(reasons):
         show(sentence)
@@ -122,7 +122,7 @@ def _drawn(figure: Figure, width: int) -> list[str]:
 
 
 def _perceived(document: AuditDocument) -> NarrowTable:
-    """EOD by the labels and by the model's beliefs, and how both change."""
+    """EOD by the labels and by the model's beliefs, and how both change, at balanced accuracy."""
     changes = {c.run: c.perceived or {} for c in document.comparisons}
     rows = []
     for run in document.runs:
@@ -132,8 +132,11 @@ def _perceived(document: AuditDocument) -> NarrowTable:
             cells += [(change.eod, "+"), (change.pseudo_eod, "+")] if change else [(None, "")] * 2
             name = f"{run.name}, {attribute}" if len(run.perceived or {}) > 1 else run.name
             texts = ["" if figure is None else figure_cell(figure, sign) for figure, sign in cells]
-            rows.append([name, *texts])
-    titles = ["method", "EOD by labels", "without labels", "its change", "without labels"]
+            balanced = run.metrics.by_name().get("balanced_accuracy")
+            beside = NONE if balanced is None else figure_cell(balanced, "")
+            rows.append([name, beside, *texts])
+    titles = ["method", SHOWN_METRICS["balanced_accuracy"]]
+    titles += ["EOD by labels", "without labels", "its change", "without labels"]
     title = "EOD by labels, and by the model's own beliefs in their place (pseudo-EOD)"
     if document.compared:
         title += "; changes do not allow for the number of methods"
@@ -162,10 +165,12 @@ def harm_table(document: AuditDocument, classes: str) -> NarrowTable:
 
 
 def figure_cell(figure: EstimateFields, sign: str) -> str:
-    """Percent with its interval; without one no value either."""
-    if figure.value is None or figure.low is None or figure.high is None:
+    """Percent with its interval."""
+    if figure.is_withheld:
         return NONE
-    text = f"{100 * figure.value:{sign}.1f}"
+    text = f"{100 * (figure.value or 0.0):{sign}.1f}"
+    if figure.low is None or figure.high is None:
+        return text
     return f"{text}\n[{100 * figure.low:{sign}.1f}, {100 * figure.high:{sign}.1f}]"
 
 

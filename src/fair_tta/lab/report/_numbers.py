@@ -28,8 +28,8 @@ def percent(share: float | None, signed: bool = False) -> str:
 
 
 def shown(figure: EstimateFields | None) -> float | None:
-    """Return the value of a figure, None if it has no interval: such values are withheld."""
-    return None if figure is None or figure.low is None else figure.value
+    """Return the value of a figure, None if it is withheld."""
+    return None if figure is None or figure.is_withheld else figure.value
 
 
 def interval(figure: EstimateFields, signed: bool = False, words: bool = False) -> str:
@@ -41,10 +41,10 @@ def interval(figure: EstimateFields, signed: bool = False, words: bool = False) 
 
 
 def figure_text(figure: EstimateFields, signed: bool = False, unit: str = "") -> str:
-    """``81.2 [77.1, 84.6]``; without an interval no value either."""
-    if shown(figure) is None:
+    """``81.2 [77.1, 84.6]``."""
+    if figure.is_withheld:
         return NONE
-    return f"{percent(figure.value, signed)}{unit} {interval(figure, signed)}"
+    return f"{percent(figure.value, signed)}{unit} {interval(figure, signed)}".rstrip()
 
 
 def points(figure: EstimateFields, signed: bool = False) -> str:
@@ -53,14 +53,11 @@ def points(figure: EstimateFields, signed: bool = False) -> str:
 
 
 def in_words(figure: EstimateFields, unit: str, signed: bool = False, label: str = "") -> str:
-    """``3.2 points (1.0 to 5.4)``; `unit` begins with its space.
-
-    Without an interval the reason stands in place of the value.
-    """
-    if shown(figure) is None:
+    """``3.2 points (1.0 to 5.4)``, or the reason; `unit` begins with its space."""
+    if figure.is_withheld:
         return f"{NONE} ({figure.reason})"
     ends = interval(figure, signed, words=True)
-    return f"{percent(figure.value, signed)}{unit} ({label}{ends})"
+    return f"{percent(figure.value, signed)}{unit}" + (f" ({label}{ends})" if ends else "")
 
 
 def whole(share: float | None) -> str:

@@ -52,7 +52,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    for name in ("percent", "interval", "p_value", "duration", "count", "times", "logits"):
+    for name in ("percent", "shown", "interval", "p_value", "duration", "count", "times", "logits"):
         made.filters[name] = getattr(numbers, name)
     made.filters["md"] = for_markdown
     made.globals |= {

@@ -117,7 +117,7 @@ def of_thresholds(document: doc.AuditDocument) -> list[str]:
 
 def _balanced_beside(threshold: doc.Threshold, document: doc.AuditDocument) -> str:
     """Balanced accuracy of the run, without which no gap is shown."""
-    figure = METRICS[threshold.metric] if threshold.metric in METRICS else None
+    figure = METRICS.get(threshold.metric)
     balanced = replace(threshold, metric="balanced_accuracy")
     found = figure_of(balanced, document)
     if figure is None or figure.better >= 0 or found is None:

@@ -189,7 +189,9 @@ def wrong_card(document: doc.AuditDocument, task: str = "") -> Card:
     if shown(gap) is not None:
         differ = in_words(gap, f"{SPACE}points", label=level)
         balanced = percent(shown(run.metrics.balanced_accuracy))
-        more = f"Two groups of a class typically differ by {differ}, at balanced accuracy {balanced}."
+        more = (
+            f"Two groups of a class typically differ by {differ}, at balanced accuracy {balanced}."
+        )
         more += "" if gap.low else " A gap between groups is not shown."
     all_of, worst_of = of_hundred(run.metrics.accuracy.value), of_hundred(rate)
     is_worse = rate < (run.metrics.accuracy.value or 0.0)
