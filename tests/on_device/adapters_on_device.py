@@ -32,7 +32,7 @@ from fair_tta import (
 from fair_tta import methods as adapters
 from fair_tta.extend import Renderer
 from fair_tta.methods import SAR, SEM, TTR, SLoss, SuperTSLoss, TSLoss
-from fair_tta.methods._tuning.directions import combine
+from fair_tta.methods._tuning.directions import Aggregator, combine
 from fair_tta.methods._tuning.upgrad import upgrad_weights
 
 pytest_plugins = ("device_models",)
@@ -162,7 +162,7 @@ def test_upgrad_weighs_terms_where_they_are(device: torch.device, terms: int) ->
     gradients[30:35, 0] *= 1e-12
     gradients[35:, 1] = 0
     gradients = gradients.unsqueeze(2)
-    upgrad = (partial(upgrad_weights, lam=3.0), "gramian")
+    upgrad: Aggregator = (partial(upgrad_weights, lam=3.0), "gramian")
     expected = combine(upgrad, gradients.double()).squeeze(1)
     with devices.Traffic(device) as traffic:
         there = combine(upgrad, gradients.to(device)).squeeze(1)

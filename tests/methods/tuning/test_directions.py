@@ -250,6 +250,22 @@ def test_upgrad_equals_what_was_enumerated_on_300_gramians() -> None:
     assert conflicts > 200
 
 
+@pytest.mark.parametrize("terms", [3, 4])
+def test_a_gradient_of_zero_keeps_its_preference_among_many(terms: int) -> None:
+    """Rounding must not make a direction of it, which would hide conflicts of the others."""
+    generator = np.random.default_rng(1)
+    preference = spread(3.0, terms)
+    for i in range(200):
+        rows = generator.standard_normal((terms, terms))
+        index = i % terms
+        rows[index] = 0
+        gramian = gramian_of(torch.from_numpy(rows))
+        weights = upgrad_weights(gramian, 3.0)
+        assert float(weights[index]) == pytest.approx(float(preference[index]), abs=1e-9)
+        expected = by_enumeration(gramian, preference)
+        assert weights.tolist() == pytest.approx(expected, rel=1e-6)
+
+
 def test_upgrad_by_hand() -> None:
     """g1 = (1, 0) and g2 = (-1, 1) conflict, g3 = (0, -1) conflicts with g2."""
     gramian = gramian_of(torch.tensor([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]]))

@@ -14,8 +14,8 @@ from torchjd.linalg import DualConeProjector
 
 from fair_tta.methods._tuning.directions import preference
 
-# Eigenvalues of a matrix of cosines below this are rounding errors of zero.
-_ROUNDING = 1e-13
+# Eigenvalues of a matrix of cosines are zero up to rounding errors of about 1e-15.
+_ZERO_EIGENVALUE = 1e-13
 
 
 def upgrad_weights(gramian: Tensor, lam: float) -> Tensor:
@@ -55,18 +55,19 @@ class ScaleFreeProjector(DualConeProjector):
         """Return the weights of projections of combinations of gradients.
 
         Args:
-            U: ``[..., terms]``, weights of each combination, none of them negative.
+            U: ``[combinations, terms]``, weights of the gradients, none of them negative.
             G: ``[terms, terms]``, inner products of the gradients, in float64 on the CPU.
 
         Returns:
-            ``[..., terms]``
+            ``[combinations, terms]``
         """
         lengths = G.diagonal().sqrt()
         is_usable = lengths.isfinite() & (lengths > 0)
         lengths = lengths.where(is_usable, 1.0)
         cosines = (G / lengths / lengths.unsqueeze(-1)).clamp(-1, 1)
         # A gradient of zero, or of no number, counts as orthogonal to all: it conflicts with none.
-        cosines = cosines.where(torch.outer(is_usable, is_usable), torch.eye(len(G)).to(G))
+        identity = torch.ones_like(lengths).diag()
+        cosines = cosines.where(torch.outer(is_usable, is_usable), identity)
         # Scales do not matter, because the problem is solved for gradients of length one.
         solve = _added_to_two if len(G) <= 2 else _added_to_many
         added: Tensor = solve(U * lengths, cosines)
@@ -76,8 +77,8 @@ class ScaleFreeProjector(DualConeProjector):
 def _added_to_two(combinations: Tensor, cosines: Tensor) -> Tensor:
     """Return the least weights that end the conflicts of combinations of two unit gradients.
 
-    Where a combination conflicts with one of them, it does not with the other, and adding as much
-    of the one as the conflict is large leaves it orthogonal to the one.
+    A combination conflicts with at most one of them. Adding as much of that one as the conflict is
+    large leaves the sum orthogonal to it.
     """
     return (-combinations @ cosines).clamp(min=0)
 
@@ -86,7 +87,7 @@ def _added_to_many(combinations: Tensor, cosines: Tensor) -> Tensor:
     """Return the weights ``x >= 0`` of unit gradients that shorten each combination most."""
     # The solver takes vectors: the columns of a square root of the matrix have these cosines.
     eigenvalues, eigenvectors = np.linalg.eigh(cosines.numpy())
-    sizes = np.sqrt(np.where(eigenvalues > _ROUNDING, eigenvalues, 0))
+    sizes = np.sqrt(np.where(eigenvalues > _ZERO_EIGENVALUE, eigenvalues, 0))
     unit_gradients = sizes[:, None] * eigenvectors.T
     added = np.zeros(combinations.shape)
     for index, combination in enumerate(combinations.numpy()):
