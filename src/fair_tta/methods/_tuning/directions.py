@@ -91,12 +91,12 @@ def _combine_one_image(aggregator: Aggregator, gradients: Tensor) -> Tensor:
     if reset is not None:
         reset()
     if not isinstance(aggregator, tuple):
-        return _checked(function(gradients), gradients[0])
+        return _vector_like(function(gradients), gradients[0])
     gramian = gradients @ gradients.T
-    return _checked(function(gramian), gramian[0]) @ gradients
+    return _vector_like(function(gramian), gramian[0]) @ gradients
 
 
-def _checked(vector: Any, like: Tensor) -> Tensor:
+def _vector_like(vector: Any, like: Tensor) -> Tensor:
     """Return what an aggregator returned, as a vector like another."""
     if shape_of(vector) != list(like.shape):
         raise FairTTAError(
