@@ -119,7 +119,7 @@ _MOVED = _by_name(
     {
         "auditing": "Associations Scores audit_classifier examine_classifier "
         "predictions_to_dataframe",
-        "extend": "Adapter Backend Direction FitsImages FitsLabelledImages Identity "
+        "extend": "Adapter Backend FitsImages FitsLabelledImages Identity "
         "Loss Objective Outcome RatePolicy Reference ReferenceBatch Renderer Stepper Task Term "
         "Texts Tokens Views",
         "methods": "MEMO SAGE SAR TIE UMFC BendVLM Chained DeYO DistortedViews EpisodicTIE "

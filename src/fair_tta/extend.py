@@ -15,7 +15,6 @@ from fair_tta.methods._base import (
 )
 from fair_tta.methods._fitted import FitsImages, FitsLabelledImages, ReferenceBatch
 from fair_tta.methods._reference import Reference
-from fair_tta.methods._tuning.directions import Direction
 from fair_tta.methods._tuning.losses import Loss, Objective, Term
 from fair_tta.methods._tuning.prompt import PromptTuning
 from fair_tta.methods._tuning.rates import RatePolicy, Stepper
@@ -24,7 +23,6 @@ from fair_tta.methods._tuning.weights import WeightTuning
 __all__ = [
     "Adapter",
     "Backend",
-    "Direction",
     "FindsTexts",
     "FitsImages",
     "FitsLabelledImages",

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from torch import Tensor
+from functools import partial
 
 from fair_tta.errors import check_number
 from fair_tta.methods._base import Needs
-from fair_tta.methods._tuning.directions import Aggregated, Direction, UPGrad, WeightedSum
+from fair_tta.methods._tuning.directions import Aggregator, WeightedSum, check_aggregator
 from fair_tta.methods._tuning.losses import Loss, SLoss
 from fair_tta.methods._tuning.prompt import PromptTuning
 from fair_tta.methods._tuning.rates import ELRA, RatePolicy
-
-if TYPE_CHECKING:
-    from torchjd.aggregation import Aggregator
 
 
 @dataclass(frozen=True)
@@ -61,7 +55,7 @@ class FairTPT(PromptTuning):
         super().__post_init__()
         check_number("lam", self.lam, "be at least 0, or infinity", lambda x: x >= 0)
 
-    def recipe(self) -> tuple[Loss, Direction | Aggregated]:
+    def recipe(self) -> tuple[Loss, Aggregator]:
         return self.loss, WeightedSum(self.lam)
 
 
@@ -70,12 +64,13 @@ class FairTPTMO(FairTPT):
     """Fairness-aware test-time prompt tuning with several objectives.
 
     ``min_t (l(Y; t), -l(S; t))`` by Jacobian descent: the two gradients become one direction that
-    raises neither loss, `UPGrad` with preference ``(1, lam)``. Otherwise as `FairTPT`.
+    raises neither loss, TorchJD's UPGrad with preference ``(1, lam)``. Otherwise as `FairTPT`.
 
     *Fairness-Aware Test-Time Prompt Tuning*, 2026.
 
-    Differences from the reference implementation: there is none in public; see `UPGrad` for what
-    differs from TorchJD's defaults. ``lam = inf`` is the preference ``(0, 1)``.
+    Differences from the reference implementation: there is none in public; TorchJD's default
+    projector takes small gradients for zero and blurs one that is a hundred times smaller than the
+    other, here scales do not matter. ``lam = inf`` is the preference ``(0, 1)``.
 
     Args:
         lam: the preference for the sensitive term, or for each, from 0 to infinity.
@@ -83,24 +78,27 @@ class FairTPTMO(FairTPT):
         rate: how far to step.
         rho: the fraction of views to keep, those with the most certain target.
         steps: how often to step.
-        aggregator: another rule than UPGrad: an aggregator of TorchJD such as ``MGDA()``, any
-            function of a matrix of gradients ``[terms, numbers]``, or a `Direction`. It has its
-            own preferences, so `lam` is not used.
+        aggregator: another rule than UPGrad: an aggregator of TorchJD such as ``MGDA()``, a
+            weighting of Gramians ``[terms, terms]`` such as ``(MGDAWeighting(), "gramian")``, or
+            any function of a matrix of gradients ``[terms, numbers]``. It is called for each image
+            and has its own preferences, so `lam` is not used. TorchJD's that remember earlier calls
+            are reset before each.
 
     Example:
         >>> FairTPTMO().lam
         100.0
     """
 
-    aggregator: Aggregator | Callable[[Tensor], Tensor] | Direction | None = None
+    aggregator: Aggregator | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.recipe()  # checks the aggregator
+        if self.aggregator is not None:
+            check_aggregator(self.aggregator)
 
-    def recipe(self) -> tuple[Loss, Direction | Aggregated]:
-        if self.aggregator is None:
-            return self.loss, UPGrad(self.lam)
-        if isinstance(self.aggregator, Direction):
+    def recipe(self) -> tuple[Loss, Aggregator]:
+        if self.aggregator is not None:
             return self.loss, self.aggregator
-        return self.loss, Aggregated(self.aggregator)
+        from fair_tta.methods._tuning.upgrad import upgrad_weights
+
+        return self.loss, (partial(upgrad_weights, lam=self.lam), "gramian")
