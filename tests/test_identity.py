@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cli_fixtures import tiny_model as tiny_model
 from torch import nn
 
 from fair_tta import AugMix, FairTPT, FairTPTClassifier, Templates, ZeroShot
