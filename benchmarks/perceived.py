@@ -19,7 +19,7 @@ from rich.table import Table
 from fair_tta import OrthCali, metrics
 from fair_tta.errors import SmallGroupWarning
 from fair_tta.extend import Adapter
-from fair_tta.lab.bench._demo import METHODS, Episode, run_episodes
+from fair_tta.lab._demo import METHODS, Episode, run_episodes
 from fair_tta.metrics._columns import Floats
 from fair_tta.miniature import TASKS
 from fair_tta.miniature._world import WorldSplit

@@ -24,9 +24,7 @@ def question(name: str) -> long_steps.Question:
 
 @pytest.mark.parametrize("name", miniature.TASKS)
 @pytest.mark.parametrize(("method", "loss"), METHODS)
-def test_answers_are_those_of_exact_arithmetic(
-    name: str, method: type[FairTPT], loss: str
-) -> None:
+def test_answers_are_those_of_exact_arithmetic(name: str, method: type[FairTPT], loss: str) -> None:
     for answer in long_steps.answers(question(name), method, loss):
         allowed = long_steps.tolerance(answer.relative_step)
         for other in (answer.exact, answer.alone):

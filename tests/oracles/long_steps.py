@@ -144,7 +144,9 @@ def _print(title: str, steps: list[float], errors: list[float]) -> None:
         found = [e for step, e in zip(steps, errors, strict=True) if low < step <= high]
         if found:
             middle, most = np.median(found), max(found)
-            print(f"  steps {low:g} to {high:g}: n {len(found)}, median {middle:.1e}, max {most:.1e}")
+            print(
+                f"  steps {low:g} to {high:g}: n {len(found)}, median {middle:.1e}, max {most:.1e}"
+            )
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from fair_tta._io import open_file, write_whole
 from fair_tta.auditing._document import AuditDocument, EstimateFields
-from fair_tta.auditing._judge import stop_signs
+from fair_tta.auditing._judge import not_measurable
 from fair_tta.errors import FairTTAError, require
 from fair_tta.metrics._columns import Columns
 from fair_tta.metrics._estimate import Estimate, label
@@ -229,7 +229,7 @@ class Audit(Written):
         )
         signs, notes = (
             "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
-            for sentences in (stop_signs(self.document), self.warnings)
+            for sentences in (not_measurable(self.document), self.warnings)
         )
         level = f"{100 * self.document.settings.level:g}"
         caption = f"<p>{self.document.data.n} images; percent with {level} % intervals</p>"
@@ -292,7 +292,7 @@ class Audit(Written):
         return f"Audit(runs={list(self.runs)}, n={self.document.data.n})"
 
     def __str__(self) -> str:
-        lines = [*stop_signs(self.document), f"{self.document.data.n} images"]
+        lines = [*not_measurable(self.document), f"{self.document.data.n} images"]
         for run in self.document.runs:
             lines.append(run.name)
             for metric, figure in run.metrics.by_name().items():

@@ -81,9 +81,6 @@ def gap_labels(change: float | None, changed_share: float, level: float) -> int 
     return images_for_change(more, more + net, _PARTS, level)
 
 
-MOST_ENTROPY, MOST_R_SQUARED = 0.8, 0.7
-"""Above these an attribute has a stop sign."""
-
 NOTICE = (
     "The ranking is by the change of pseudo-EOD: the model's own perception, not a measurement on "
     "people. Over 58 tasks of four small models it tracked the true change with rank correlation "
@@ -132,7 +129,6 @@ def examine_predictions(
             None if np.isnan(explained) else explained,
             table,
             Measured.of(odds[attribute].runs[0]),
-            tuple(stop_signs(attribute, entropy.value, explained)),
             group_labels(groups / n, list(table), targets, how.level),
         )
         rare = [
@@ -177,22 +173,6 @@ def examine_predictions(
     )
 
 
-def stop_signs(attribute: str, entropy: float, explained: float) -> list[str]:
-    """Why an attribute should not be corrected by, from its mean entropy and R^2 (`r_squared`)."""
-    signs = []
-    if entropy > MOST_ENTROPY:
-        signs.append(
-            f"the model does not perceive {attribute!r} (mean normalised entropy {entropy:.2f}, "
-            f"above {MOST_ENTROPY}): do not correct by it."
-        )
-    if explained > MOST_R_SQUARED:
-        signs.append(
-            f"the model cannot tell {attribute!r} and the target apart (R^2 {explained:.2f}, above "
-            f"{MOST_R_SQUARED}): what corrects by one takes away the other."
-        )
-    return signs
-
-
 def _ranking(adapters: Sequence[doc.ExaminedAdapter], attribute: str) -> tuple[str, ...]:
     """The largest fall first; what has no figure comes last."""
     changes = {adapter.name: adapter.pseudo_eod[attribute].change.value for adapter in adapters}
@@ -207,7 +187,7 @@ def examine_classifier(
     progress: bool = False,
     interval: Interval = DEFAULT,
 ) -> Examination:
-    """Look at images without labels: what is perceived, stop signs, and what adapters would do.
+    """Look at images without labels: what is perceived, and what adapters would do.
 
     Pseudo-EOD takes the model's zero-shot beliefs for labels. It is the model's own perception,
     not a measurement on people, and says nothing about accuracy. Small copies of some images whose

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -144,9 +143,9 @@ def recommended(document: doc.AuditDocument) -> doc.Comparison | None:
     return min(green, key=lambda c: c.differences.typical_gap.value or 0.0, default=None)
 
 
-def stop_signs(document: doc.AuditDocument) -> list[str]:
-    """What labels cannot show, to be read before any figure: cells, a class in a group, with few
-    images or none, and a worst group that the attribute helps."""
+def not_measurable(document: doc.AuditDocument) -> list[str]:
+    """Return what labels cannot show, to be read before any figure: cells, a class in a group, with
+    few images or none."""
     run, small = document.runs[0], document.settings.small
     names = [label(*group.sensitive.values()) for group in run.groups]
     confusion = np.array([group.confusion for group in run.groups])  # group, true, answer
@@ -164,39 +163,7 @@ def stop_signs(document: doc.AuditDocument) -> list[str]:
             within = f"{98 / min(n for n in images if n) ** 0.5:.0f} points at best"
             few.append(f"few images of {listed(small_ones)}, accuracy is known to within {within}")
     signs = [f"Not measurable with these images: {'; '.join(few)}."] if few else []
-    signs += empty
-    return signs + [
-        f"STOP: of the groups that can be measured {label(target, name)} is the worst, and the "
-        f"attribute helps it: {name} is answered {target} {100 * pull:.0f} points more often than "
-        "others of the same class. A correction takes that away, and too few images show who gains."
-        for target, name, pull in _helped(document.data.targets, names, confusion, small)
-    ]
-
-
-def _helped(
-    targets: Collection[str], names: list[str], confusion: np.ndarray[Any, Any], small: int
-) -> Iterator[tuple[str, str, float]]:
-    """The worst cell that can be measured if no other group can on its class and the attribute
-    significantly raises the right answer, by so much in classes where groups can be compared."""
-    n = confusion.sum(2)
-    seen = n >= small
-    if not seen.any():
-        return
-    right = np.diagonal(confusion, axis1=1, axis2=2) / np.maximum(n, 1)
-    g, t = np.unravel_index(np.where(seen, right, 2.0).argmin(), n.shape)
-    others = (np.arange(len(names)) != g)[:, None] & seen
-    if others[:, t].any():
-        return
-    both = seen[g] & others.any(0)
-    if not both.any():
-        return
-    answers = np.stack([confusion[g], (confusion * others[..., None]).sum(0)])[:, both]
-    sizes = answers.sum(2)
-    rates = answers[..., t] / sizes  # how often the value, and others, get that answer
-    pull = float((rates[0] - rates[1]).mean())
-    error = float((rates * (1 - rates) / sizes).sum() ** 0.5 / both.sum())
-    if pull > 1.96 * error:
-        yield list(targets)[t], names[g], pull
+    return signs + empty
 
 
 SHORT = {

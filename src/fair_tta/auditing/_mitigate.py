@@ -14,7 +14,7 @@ from fair_tta._images.stored import Features
 from fair_tta._images.vision import image_digest
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._judge import recommended, stop_signs, verdict_on
+from fair_tta.auditing._judge import not_measurable, recommended, verdict_on
 from fair_tta.auditing._measure import audit_classifier, compare
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
@@ -127,7 +127,7 @@ def mitigate_classifier(
     notes = (*(f"{name}: {one.note}" for name, one in crossed.items()), *audit.warnings)
     audit = replace(audit, document=structs.replace(audit.document, warnings=notes))
     chosen, reason = conclusion(audit.document)
-    reason = " ".join([*stop_signs(audit.document), reason])
+    reason = " ".join([*not_measurable(audit.document), reason])
     chosen_adapter = None if chosen is None else fitted_on_all(methods[chosen])
     return Mitigation(chosen_adapter, reason, audit, classifier)
 

@@ -76,7 +76,6 @@ def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> No
     assert "10 images" in out.stdout
     assert {p.name for p in (folder / "out").iterdir()} == {
         ROWS, "audit.json", "report.html", "card.md", "predictions.csv", "problems.csv",
-        "images.b2",
     }  # fmt: skip
     predictions = table_of(folder / "out" / "predictions.csv")
     assert [row["target"] for row in predictions] == labels

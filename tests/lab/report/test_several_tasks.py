@@ -115,8 +115,6 @@ def test_banners_of_every_kind_are_told_once() -> None:
         "one: 'cat' is right in 50 of 100; two: 'cat' is right in 50 of 100.",
         "ZeroShot is hardly sure of any answer: one: median confidence 52 %, by chance 50 %; "
         "two: median confidence 52 %, by chance 50 %.",
-        "The model does not perceive this, so every correction by it is noise: one: place; "
-        "two: place.",
         "More than 20 % of the answers change: one: a 100 %; one: b 100 %; two: a 100 %; "
         "two: b 100 %.",
         "Groups with fewer than 30 images, whose figures are uncertain: one: 4 of 4; two: 4 of 4.",

@@ -19,8 +19,7 @@ from fair_tta import TPT, AugMix, LogitBalance, Zero, ZeroShot
 from fair_tta.auditing import Audit
 from fair_tta.extend import Adapter
 from fair_tta.lab._cli import app
-from fair_tta.lab._runs.job import Job
-from fair_tta.lab.bench._demo import (
+from fair_tta.lab._demo import (
     METHODS,
     ONE_VIEW,
     REFERENCE_IMAGES,
@@ -30,11 +29,12 @@ from fair_tta.lab.bench._demo import (
     gallery,
     one_thread,
     run_episodes,
+    shown_figure,
     to_audits,
     to_html,
+    to_rich,
 )
-from fair_tta.lab.bench._figures import cell, shown_figure
-from fair_tta.lab.bench._tables import to_rich
+from fair_tta.lab._runs.job import Job
 from fair_tta.lab.report._numbers import times
 from fair_tta.metrics import Estimate
 from fair_tta.metrics._estimate import undefined
@@ -47,7 +47,7 @@ IMAGES = 8
 @pytest.fixture(scope="module", autouse=True)
 def _few_views() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fair_tta.lab.bench._demo.Job", partial(Job, views=AugMix(8)))
+        patch.setattr("fair_tta.lab._demo.Job", partial(Job, views=AugMix(8)))
         yield
 
 
@@ -162,14 +162,10 @@ def test_threads_are_as_they_were() -> None:
 
 
 def test_cells_as_text() -> None:
-    assert str(cell([50.0, 56.0])) == "53.0 ±3.0"
     assert shown_figure(Estimate(0.53, 9, 0.4, 0.6), 1) == "53.0 [40.0, 60.0] +"
     assert shown_figure(Estimate(0.53, 9, 0.4, 0.6), -1) == "53.0 [40.0, 60.0] -"
     assert shown_figure(Estimate(0.53, 9)) == "53.0"
     assert shown_figure(undefined("no images")) == "n/a"
-    assert str(cell([50.0])) == "50.0"
-    assert str(cell([0.0, 100.0])) == "50.0 ±50"
-    assert str(cell([float("nan")])) == "n/a"
 
 
 def test_the_audit_pools_the_seeds(audits: dict[str, Audit]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.text import Text
 
 from fair_tta._identity import classifier_provenance
 from fair_tta._models import resolve
 from fair_tta.auditing import Audit, compare
+from fair_tta.auditing._document import EstimateFields
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.columns import RunColumns
@@ -23,7 +26,7 @@ from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.reference import fit_on_images
 from fair_tta.lab._runs.runner import Progress, Runner
 from fair_tta.lab._runs.store import StoredRow
-from fair_tta.lab.bench._figures import COLUMNS, in_audit, mark, shown_figure
+from fair_tta.lab._terminal import NarrowTable
 from fair_tta.lab.data import Record
 from fair_tta.lab.data._records import choose
 from fair_tta.lab.report import GalleryImage, Overview, html_many
@@ -39,7 +42,8 @@ from fair_tta.methods import (
     ZeroShot,
 )
 from fair_tta.methods._base import Adapter
-from fair_tta.metrics._estimate import Estimate
+from fair_tta.metrics._definitions import METRICS
+from fair_tta.metrics._estimate import Estimate, direction
 from fair_tta.miniature._world import DrawnImage, MiniatureTask, WorldSplit
 from fair_tta.prediction import Prediction
 
@@ -155,7 +159,9 @@ WITH_VIEWS = {name: METHODS[name] for name in METHODS if name == "ZeroShot" or n
 
 _SHOWN = "LogitBalance"  # whose changed answers the report shows
 _IMAGES_SHOWN = 12  # for each task
-_GAP, _BESIDE = "typical_gap", ("accuracy", "worst_group_accuracy")
+_GAP = "typical_gap"
+_BESIDE = {"accuracy": "Acc", "worst_group_accuracy": "WGA"}
+_STYLES = {1: "green", -1: "red", 0: ""}
 
 DEMO_LEGEND = (
     "Percent; n: images. Gap: by how much two groups of a class typically differ in accuracy; "
@@ -189,21 +195,43 @@ def demo_table(audits: Iterable[tuple[str, Audit]]) -> Overview:
         document = audit.document
         against = {c.run: c for c in document.comparisons}
         for run in document.runs:
-            of = {key: Estimate(in_audit(run, key).value, 0) for key in (_GAP, *_BESIDE)}
-            sides, change = dict.fromkeys(of, 0), ""
+            metrics = run.metrics.by_name()
+            values = {key: Estimate(metrics[key].estimate.value, 0) for key in (_GAP, *_BESIDE)}
+            sides = dict.fromkeys(values, 0)
+            change = ""
             if run.name in against:
-                changes = {key: in_audit(against[run.name], key) for key in of}
-                sides = {key: mark(key, by) for key, by in changes.items()}
-                change = shown_figure(changes[_GAP], sides[_GAP], sign="+")
-            cells = [task, run.name, f"{document.data.n:,}", shown_figure(of[_GAP])]
-            beside = [(shown_figure(of[key], sides[key]), sides[key]) for key in _BESIDE]
+                differences = against[run.name].adjusted.by_name()
+                sides = {key: _side(key, differences[key].estimate) for key in values}
+                change = shown_figure(differences[_GAP].estimate, sides[_GAP], sign="+")
+            cells = [task, run.name, f"{document.data.n:,}", shown_figure(values[_GAP])]
+            beside = [(shown_figure(values[key], sides[key]), sides[key]) for key in _BESIDE]
             assert run.cost is not None
             assert document.runs[0].cost is not None
             multiple = run.cost.seconds_per_image / document.runs[0].cost.seconds_per_image
             first, last = [(cell, 0) for cell in cells], (times(multiple), 0)
             rows.append([*first, (change, sides[_GAP]), *beside, last])
-    header = ["task", "method", "n", "gap", "change", *(COLUMNS[key] for key in _BESIDE), "cost"]
+    header = ["task", "method", "n", "gap", "change", *_BESIDE.values(), "cost"]
     return Overview("Every method on drawn images", header, rows)
+
+
+def _side(metric: str, difference: Estimate) -> int:
+    """Return 1 if a paired interval shows a metric to be better than zero-shot's, -1 if worse."""
+    return METRICS[metric].better * direction(difference.low, difference.high)
+
+
+def shown_figure(estimate: Estimate, side: int = 0, sign: str = "") -> str:
+    """Return a share in percent with its interval, and whether it is better (1) or worse (-1) than
+    zero-shot's: ``62.5 [48.1, 75.0] +``. Changes have a sign, ``+``.
+    """
+    if math.isnan(estimate.value):
+        return "n/a"
+    return EstimateFields.of(estimate).shown(sign, "") + ("", " +", " -")[side]
+
+
+def to_rich(table: Overview) -> NarrowTable:
+    """Return the table for the terminal."""
+    rows = [[Text(text, _STYLES[side]) for text, side in row] for row in table.rows]
+    return NarrowTable(table.header, rows, table.title, (0, 1) if "task" in table.header else (0,))
 
 
 def gallery(episodes: Iterable[Episode], task: str) -> list[GalleryImage]:
