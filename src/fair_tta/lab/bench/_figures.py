@@ -20,14 +20,14 @@ from fair_tta.lab.data import BenchmarkTask
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics import Estimate
 from fair_tta.metrics._columns import parse_columns
-from fair_tta.metrics._definitions import (
+from fair_tta.metrics._estimate import direction, undefined
+from fair_tta.metrics.definitions import (
     ACCURACY,
     BIAS,
     EQUALIZED_ODDS,
     METRICS,
     WORST_GROUP_ACCURACY,
 )
-from fair_tta.metrics._estimate import direction, undefined
 
 INDIFFERENCE_KEY = "sensitive_indifference"
 COLUMNS = {
