@@ -59,6 +59,6 @@ __all__ = [
 ]
 
 # What is defined but not listed above is a public function all the same.
-for _name in sorted(_functions.FUNCTIONS.keys() - set(__all__)):
-    globals()[_name] = _functions.FUNCTIONS[_name]
-    __all__ += [_name]
+_others = sorted(_functions.FUNCTIONS.keys() - set(__all__))
+globals().update({name: _functions.FUNCTIONS[name] for name in _others})
+__all__.extend(_others)
