@@ -23,7 +23,6 @@ from fair_tta import (
     OrthCali,
     Zero,
     ZeroShot,
-    metrics,
 )
 from fair_tta._models import TransformersBackend
 from fair_tta.auditing import examine_classifier
@@ -31,6 +30,8 @@ from fair_tta.auditing._examination import ExaminationDocument
 from fair_tta.auditing._examine import NOTICE
 from fair_tta.extend import Adapter
 from fair_tta.metrics import Bootstrap
+from fair_tta.metrics._intervals import wilson
+from fair_tta.metrics._perceived import pseudo_equalized_odds_difference, r_squared
 
 IMAGES = [picture(i) for i in range(10)]
 ADAPTERS: dict[str, Adapter] = {"zero": Zero(), "orth": OrthCali(lam=0), "tuned": FairTPT()}
@@ -101,18 +102,18 @@ def test_figures_are_those_of_the_predictions(
         assert of.confidence.value == pytest.approx(w.max(1).mean(), abs=1e-6)
         entropy = np.mean([p.sensitive_entropy_zero_shot[attribute] for p in own])
         assert of.entropy.value == pytest.approx(entropy, abs=1e-5)
-        assert of.r_squared == pytest.approx(metrics.r_squared(np.log(q), w), abs=1e-3)
+        assert of.r_squared == pytest.approx(r_squared(np.log(q), w), abs=1e-3)
         assert of.associations == clf.associations().logits[attribute]
-        wanted = metrics.pseudo_equalized_odds_difference(before, q, w)
+        wanted = pseudo_equalized_odds_difference(before, q, w)
         assert of.pseudo_eod.value == pytest.approx(wanted, abs=1e-5)
         for adapter in document.adapters:
             found = clf.with_adapter(ADAPTERS[adapter.name]).predict(IMAGES)
             after = [clf.targets.index(p.label) for p in found]
             assert adapter.changed == sum(p.flipped for p in found)
-            low, high = metrics.wilson(adapter.changed, 10)
+            low, high = wilson(adapter.changed, 10)
             assert (adapter.changed_share.low, adapter.changed_share.high) == (low, high)
             figure = adapter.pseudo_eod[attribute]
-            value = metrics.pseudo_equalized_odds_difference(after, q, w)
+            value = pseudo_equalized_odds_difference(after, q, w)
             assert figure.after.value == pytest.approx(value, abs=1e-5)
             assert figure.change.value == pytest.approx(value - wanted, abs=1e-5)
             assert figure.change.low <= figure.change.value <= figure.change.high  # type: ignore[operator]

@@ -11,7 +11,7 @@ from report_samples import Page
 from verdict_samples import Rates, answers, made
 
 from fair_tta import Audit, audit, compare
-from fair_tta.auditing._judge import Verdict, recommended, not_measurable, verdict_on
+from fair_tta.auditing._judge import Verdict, not_measurable, recommended, verdict_on
 from fair_tta.lab.report import html, markdown
 from fair_tta.lab.report._verdict import cards, in_short
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from fair_tta import metrics
 from fair_tta.errors import SmallGroupWarning
-from fair_tta.metrics import Bootstrap, paired_interval
-from fair_tta.metrics import _definitions as definitions
-from fair_tta.metrics._intervals import mean_change_ends, mean_rate_ends
+from fair_tta.metrics import Bootstrap, definitions
+from fair_tta.metrics._intervals import mean_change_ends, mean_rate_ends, paired_interval
 
 Case = list[tuple[str, str, str]]
 ROWS = st.lists(

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fair_tta import FairTTAError
-from fair_tta.metrics import clopper_pearson, worst_group_accuracy
+from fair_tta.metrics import worst_group_accuracy
+from fair_tta.metrics._intervals import clopper_pearson
 
 stats: Any = pytest.importorskip("scipy.stats")
 

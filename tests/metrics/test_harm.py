@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from fair_tta import FairTTAError
 from fair_tta.errors import SmallGroupWarning
-from fair_tta.metrics import harm_rate, harm_rate_change, paired_interval
+from fair_tta.metrics import harm_rate, harm_rate_change
+from fair_tta.metrics._intervals import paired_interval
 
 stats: Any = pytest.importorskip("scipy.stats")
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")

@@ -11,9 +11,9 @@ from msgspec.json import schema_components
 from msgspec.structs import asdict
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._definitions import METRICS
 from fair_tta.metrics._estimate import Estimate, Over
 from fair_tta.metrics._metric import Figure
+from fair_tta.metrics.definitions import METRICS
 
 SCHEMA_ID: Literal["fair-tta/audit/1"] = "fair-tta/audit/1"
 

@@ -25,8 +25,9 @@ from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._fitted import compare
 from fair_tta.methods._registry import Adapters, find_adapter
+from fair_tta.metrics import average_sensitive_indifference
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
-from fair_tta.metrics._calibration import average_sensitive_indifference, mean
+from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Floats
 from fair_tta.metrics._estimate import SMALL, listed
 from fair_tta.metrics._intervals import images_for_change, images_for_half_width, wilson

@@ -14,12 +14,12 @@ from msgspec import structs
 from fair_tta.auditing import _document as doc
 from fair_tta.auditing._document import Difference, Measured
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics import _definitions as definitions
-from fair_tta.metrics import _intervals
+from fair_tta.metrics import _intervals, definitions
 from fair_tta.metrics._bootstrap import Bootstrap
 from fair_tta.metrics._columns import NO_CLASS, Columns, Floats, Mask
 from fair_tta.metrics._estimate import Estimate, Over, direction, label
 from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups, share_of
+from fair_tta.metrics._own_figures import calibration_error, mean_change, mean_of
 from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._scores import Scores
 
@@ -172,7 +172,7 @@ def figures_of_run(
         zero_shot_scores=None
         if scores.entropy_zero_shot is None
         else doc.ZeroShotScores(
-            Measured.of(definitions.mean_of(columns, 1 - scores.entropy_zero_shot, how.level)),
+            Measured.of(mean_of(columns, 1 - scores.entropy_zero_shot, how.level)),
             _indifference(columns, scores.sensitive_entropy_zero_shot, how),
         ),
         worst_group=doc.WorstGroups(*(_worst_group(columns, over) for over in Over)),
@@ -199,7 +199,7 @@ def _indifference(
     columns: Columns, entropies: Mapping[str, Floats] | None, how: Bootstrap
 ) -> dict[str, Measured]:
     return {
-        attribute: Measured.of(definitions.mean_of(columns, entropy, how.level))
+        attribute: Measured.of(mean_of(columns, entropy, how.level))
         for attribute, entropy in (entropies or {}).items()
     }
 
@@ -234,7 +234,7 @@ def _groups(columns: Columns, how: Bootstrap) -> Iterator[doc.GroupFigures]:
             n=n,
             correct=sum(right),
             accuracy=Measured.of(rate(sum(right), n, how.level, label(*name.values()), weights[g])),
-            calibration_error=Measured.of(definitions.calibration_of(columns, 0, how, g)),
+            calibration_error=Measured.of(calibration_error(columns, 0, how, g)),
             confusion=tuple(tuple(row) for target, row in rows if target != NO_CLASS),
             classes=tuple(
                 doc.ClassInGroup(
@@ -277,9 +277,7 @@ def against(
             **{m.name: Difference.of(m.difference(columns, 0, after, how)) for m in doc.COMPARED}
         ),
         sensitive_indifference={
-            attribute: Difference.of(
-                definitions.mean_change(columns, known.get(attribute), entropy, how.level)
-            )
+            attribute: Difference.of(mean_change(columns, known.get(attribute), entropy, how.level))
             for attribute, entropy in (b.sensitive_entropy or {}).items()
         },
         changes=_changes(columns, after, np.ones(len(columns.truth), np.bool_), how),

@@ -93,9 +93,6 @@ def renamed(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-accepts_level = renamed("level", "interval")
-
-
 def resampled(metric: Metric, counts: Ints, how: Bootstrap) -> ArrayEnds:
     """Interval of a metric of one run that has no closed form; NaN where it is not defined.
 

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from fair_tta.auditing._document import EstimateFields, RunFigures
 from fair_tta.lab.report._numbers import MINUS, figure_text
 from fair_tta.lab.report._sentences import Sweep
-from fair_tta.metrics._definitions import METRICS
+from fair_tta.metrics.definitions import METRICS
 
 DRAWING_WIDTH = 400
 

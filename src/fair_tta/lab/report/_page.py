@@ -24,7 +24,7 @@ from fair_tta.lab.report._first_screen import first_screen
 from fair_tta.lab.report._method_rows import changes
 from fair_tta.lab.report._numbers import percent
 from fair_tta.lab.report._verdict import audit_title, cards, in_short, title_of_many
-from fair_tta.metrics._definitions import METRICS
+from fair_tta.metrics.definitions import METRICS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
