@@ -241,7 +241,9 @@ def _groups(columns: Columns, how: Bootstrap) -> Iterator[doc.GroupFigures]:
                     str(target),
                     of.true_positive_rate.n,
                     correct,
-                    *map(Measured.of, vars(of).values()),
+                    Measured.of(of.true_positive_rate),
+                    Measured.of(of.false_positive_rate),
+                    Measured.of(of.selection_rate),
                     different_images=images if comes_twice else None,
                 )
                 for target, correct, of, images in rates
@@ -308,9 +310,9 @@ def _compared_groups(columns: Columns, after: int, how: Bootstrap) -> Iterator[d
     targets = [target for target in columns.targets if target != NO_CLASS]
     for g, group in enumerate(columns.groups):
         mask = columns.group == g
-        change = Difference.of(share_of(columns, mask, how.level, label(*group), was, now))
+        difference = Difference.of(share_of(columns, mask, how.level, label(*group), was, now))
         changes = _changes(columns, after, mask, how)
-        yield doc.ComparedGroup(None, _group_values(columns, g), change, changes)
+        yield doc.ComparedGroup(None, _group_values(columns, g), difference, changes)
     cells = [(c, g) for c in range(len(targets)) for g in range(len(columns.groups))]
     masks = [(columns.truth == c) & (columns.group == g) for c, g in cells]
     names = [label(targets[c], *columns.groups[g]) for c, g in cells]
