@@ -24,9 +24,9 @@ from fair_tta._images.stored import (
     CHUNK,
     Features,
     are_stored,
+    as_stored,
     dtype_of,
     dtype_of_rows,
-    as_stored,
     read_features,
     stack,
 )

@@ -156,7 +156,9 @@ def test_the_interval_of_bias_is_not_accuracy_minus_that_of_the_worst_group() ->
     right = [74, 81, 81, 81]
     answers = [
         name if place < count else other
-        for count, (name, other) in zip(right, [("cat", "dog")] * 2 + [("dog", "cat")] * 2, strict=True)
+        for count, (name, other) in zip(
+            right, [("cat", "dog")] * 2 + [("dog", "cat")] * 2, strict=True
+        )
         for place in range(100)
     ]
     accuracy = metrics.accuracy(truth, answers)

@@ -12,7 +12,14 @@ from torch import Tensor
 from fair_tta._linalg import is_rounding, k_means, nearest_centre, unit
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, check_count
-from fair_tta.methods._base import NO_CLASS, Needs, Outcome, check_from_zero, softmax, unless_rounding
+from fair_tta.methods._base import (
+    NO_CLASS,
+    Needs,
+    Outcome,
+    check_from_zero,
+    softmax,
+    unless_rounding,
+)
 from fair_tta.methods._fitted import FitsImages, ReferenceBatch, gather_batches
 from fair_tta.methods._reference import Reference
 
