@@ -296,19 +296,19 @@ class Longer:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
-    def encode_images(self, images: Any) -> Tensor:
+    def encode_images(self, images: Any) -> Any:
         return self._times("images") * self._backend.encode_images(images)
 
-    def encode_pixels(self, pixels: Tensor) -> Tensor:
+    def encode_pixels(self, pixels: Tensor) -> Any:
         return self._times("images") * self._backend.encode_pixels(pixels)
 
-    def encode_prompts(self, tokens: Any, embeddings: Tensor) -> Tensor:
+    def encode_prompts(self, tokens: Any, embeddings: Tensor) -> Any:
         return self._times("prompts") * self._backend.encode_prompts(tokens, embeddings)
 
-    def encode_episodes(self, *arguments: Any) -> Tensor:
+    def encode_episodes(self, *arguments: Any) -> Any:
         return self._times("prompts") * self._backend.encode_episodes(*arguments)
 
-    def encode_text(self, tokens: Any) -> Tensor:
+    def encode_text(self, tokens: Any) -> Any:
         features = self._times("prompts") * self._backend.encode_text(tokens)
         if self._longer != "sensitive prompts":
             return features

@@ -239,7 +239,7 @@ def test_what_is_refused(file: str, weights: Any, tmp_path: Path) -> None:
         ({"male": []}, r"`wordings\['male'\]` should be a list of sentences \(got \[\]"),
     ):
         with pytest.raises(FairTTAError, match=message):
-            classifier(adapter=SEM(file, wordings=wordings))  # type: ignore[arg-type]
+            classifier(adapter=SEM(file, wordings=wordings))
     with pytest.raises(FairTTAError, match="`diverse` should be a list of sentences"):
         SEM(file, "a photo")
     with pytest.raises(FairTTAError, match="`autoencoder` should be the path of a file"):

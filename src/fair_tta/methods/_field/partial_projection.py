@@ -36,7 +36,8 @@ class PartialProjection(UsesTexts):
     similarity to e that is given up, of what a projection onto the rest would give up:
     ``(1 - <e, e'>) / (1 - o) = a / n``. Of a short part (3 - sqrt 5) / 2 = 38 % stays. A vector
     without a part in A stays as it is. Where the image or a class is within A, so that its rest is
-    rounding, the answer is zero-shot's. Both the target prompts and the image are treated so. Nothing is tuned and one view is enough.
+    rounding, the answer is zero-shot's. Both the target prompts and the image are treated so.
+    Nothing is tuned and one view is enough.
 
     Lian et al., arXiv 2603.12998, who give it no short name; this one is ours.
     ``FairTPT() >> PartialProjection()`` takes prototypes and classes from the tuned prompts.
