@@ -1,7 +1,8 @@
 """Answers and figures are those of version 0.2; `write.py` wrote them.
 
 Probabilities agree to 1e-4 on any processor; with ``FAIR_TTA_GOLDEN_EXACT=1``, on the machine that
-wrote the files, to 1e-6 and figures to the printed digit.
+wrote the files, to 1e-6 and figures to the printed digit. After a long step of ELRA they agree to
+`long_steps.LONG_TOLERANCE`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from typing import Any
 
 import cv2
 import golden_cases as cases
+import long_steps
 import pytest
 
-from fair_tta import Audit, Examination
+from fair_tta import Audit, Examination, Prediction
 
 EXACT = bool(os.environ.get("FAIR_TTA_GOLDEN_EXACT"))
 TOLERANCE = 1e-6 if EXACT else 1e-4
@@ -52,7 +54,12 @@ def check(name: str, method: str, predictions: list[Any]) -> None:
         label, *numbers = cases.plain(found)
         assert label == golden[0]
         for some, expected in zip(numbers, golden[1:], strict=True):
-            assert some == pytest.approx(expected, abs=TOLERANCE)
+            assert some == pytest.approx(expected, abs=tolerance_of(found))
+
+
+def tolerance_of(prediction: Prediction) -> float:
+    is_long = (prediction.relative_step or 0) > long_steps.LONG_STEP
+    return long_steps.LONG_TOLERANCE if is_long else TOLERANCE
 
 
 @pytest.mark.parametrize("method", [m for m in cases.METHODS if m != "UMFC"])
@@ -89,6 +96,9 @@ def differences(golden: Any, found: Any, where: str = "") -> Iterator[str]:
     elif isinstance(golden, list) and isinstance(found, list) and len(golden) == len(found):
         for i, (one, other) in enumerate(zip(golden, found, strict=True)):
             yield from differences(one, other, f"{where}[{i}]")
+    elif "relative_steps" in where:
+        if found != pytest.approx(golden, abs=TOLERANCE, rel=1e-2):  # long ones amplify rounding
+            yield f"{where}: {golden} in version 0.2, now {found}"
     elif not same(golden, found):
         yield f"{where}: {golden} in version 0.2, now {found}"
 

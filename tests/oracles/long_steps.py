@@ -31,7 +31,7 @@ if __name__ == "__main__":
 
 import literal
 
-from fair_tta import AugMix, FairTPT, FairTPTClassifier, FairTPTMO, Templates, miniature
+from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, Templates, miniature
 from fair_tta._prompts.task import Task
 from fair_tta._prompts.templates import Prompt
 from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
@@ -67,9 +67,7 @@ def parts(prompts: list[Prompt]) -> list[literal.Prompt]:
 def drawn_question(name: str, images: int, seed: int = 77) -> Question:
     """A task of the drawn world with a twin of its model in float64."""
     world = miniature.TASKS[name]
-    clf = FairTPTClassifier(
-        "miniature", world.targets, world.sensitive, world.template, views=AugMix(16)
-    )
+    clf = FairTPTClassifier("miniature", world.targets, world.sensitive, world.template)
     backend: Any = clf.backend
     twin = copy.deepcopy(backend.model).double().eval()
     templates = Templates.from_sentence(world.template)
