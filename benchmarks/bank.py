@@ -67,8 +67,10 @@ def grid_of_miniature(home: Path, images: int) -> None:
     timed(ZERO_ALONE, gather([birds], miniature_reader(home / "warm", 16), images=16, seeds=[0])[0],
           "miniature", home / "warm-out", home / "warm-bank")  # fmt: skip
     zero = timed(ZERO_ALONE, parts, "miniature", home / "zero", home / "bank-1")
-    ablation = GRIDS["elra-ablation"]  # SEraser encodes images that are in no bank
-    ablation = replace(ablation, settings=tuple(s for s in ablation.settings if not s.adapter.needs.pixels))
+    ablation = GRIDS["elra-ablation"]
+    # SEraser encodes images that are in no bank.
+    banked = tuple(s for s in ablation.settings if not s.adapter.needs.pixels)
+    ablation = replace(ablation, settings=banked)
     whole = timed(ablation, parts, "miniature", home / "whole", home / "bank-2")
     more = replace(ablation, settings=GRIDS["loss-choice"].settings)
     added = timed(more, parts, "miniature", home / "whole", home / "bank-2")

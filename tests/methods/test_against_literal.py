@@ -140,9 +140,7 @@ def test_fair_tpt_equals_the_literal_algorithm(name: str, loss: str, part: int) 
         allowed = tolerance(theirs.relative_step)
         assert error < allowed, (what, float(error), theirs.relative_step)
         assert ours.relative_step is not None
-        assert float(ours.relative_step[0]) == pytest.approx(
-            theirs.relative_step, rel=10 * allowed
-        )
+        assert float(ours.relative_step[0]) == pytest.approx(theirs.relative_step, rel=10 * allowed)
 
 
 def test_elra_is_well_conditioned() -> None:

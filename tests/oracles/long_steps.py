@@ -17,7 +17,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -138,11 +138,11 @@ def _questions(images: int, seeds: int) -> Iterator[Question]:
 
 def _print(title: str, steps: list[float], errors: list[float]) -> None:
     print(title)
-    for low, high in zip(EDGES, EDGES[1:], strict=False):
+    for low, high in pairwise(EDGES):
         found = [e for step, e in zip(steps, errors, strict=True) if low < step <= high]
         if found:
-            middle, most = np.median(found), max(found)
-            print(f"  steps {low:g} to {high:g}: n {len(found)}, median {middle:.1e}, max {most:.1e}")
+            figures = f"n {len(found)}, median {np.median(found):.1e}, max {max(found):.1e}"
+            print(f"  steps {low:g} to {high:g}: {figures}")
 
 
 def main() -> None:
