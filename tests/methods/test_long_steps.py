@@ -13,6 +13,7 @@ import long_steps
 import pytest
 
 from fair_tta import FairTPT, FairTPTMO, miniature
+from fair_tta.methods._tuning.rates import LONG_STEP
 
 METHODS = [(FairTPT, "super-TS"), *product([FairTPTMO], long_steps.LOSSES)]
 
@@ -34,4 +35,4 @@ def test_answers_are_those_of_exact_arithmetic(name: str, method: type[FairTPT],
 def test_steps_are_long() -> None:
     """So that the test above is about them."""
     found = long_steps.answers(question("scenes"), FairTPTMO, "S", is_exact=False)
-    assert max(answer.relative_step for answer in found) > 2 * long_steps.LONG_STEP
+    assert max(answer.relative_step for answer in found) > 2 * LONG_STEP

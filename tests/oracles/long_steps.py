@@ -17,7 +17,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ if __name__ == "__main__":
 
 import literal
 
-from fair_tta import AugMix, FairTPT, FairTPTClassifier, FairTPTMO, Templates, miniature
+from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, Templates, miniature
 from fair_tta._prompts.task import Task
 from fair_tta._prompts.templates import Prompt
 from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
@@ -67,9 +67,7 @@ def parts(prompts: list[Prompt]) -> list[literal.Prompt]:
 def drawn_question(name: str, images: int, seed: int = 77) -> Question:
     """A task of the drawn world with a twin of its model in float64."""
     world = miniature.TASKS[name]
-    clf = FairTPTClassifier(
-        "miniature", world.targets, world.sensitive, world.template, views=AugMix(16)
-    )
+    clf = FairTPTClassifier("miniature", world.targets, world.sensitive, world.template)
     backend: Any = clf.backend
     twin = copy.deepcopy(backend.model).double().eval()
     templates = Templates.from_sentence(world.template)
@@ -140,13 +138,11 @@ def _questions(images: int, seeds: int) -> Iterator[Question]:
 
 def _print(title: str, steps: list[float], errors: list[float]) -> None:
     print(title)
-    for low, high in zip(EDGES, EDGES[1:], strict=False):
+    for low, high in pairwise(EDGES):
         found = [e for step, e in zip(steps, errors, strict=True) if low < step <= high]
         if found:
-            middle, most = np.median(found), max(found)
-            print(
-                f"  steps {low:g} to {high:g}: n {len(found)}, median {middle:.1e}, max {most:.1e}"
-            )
+            figures = f"n {len(found)}, median {np.median(found):.1e}, max {max(found):.1e}"
+            print(f"  steps {low:g} to {high:g}: {figures}")
 
 
 def main() -> None:

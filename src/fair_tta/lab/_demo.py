@@ -42,8 +42,8 @@ from fair_tta.methods import (
     ZeroShot,
 )
 from fair_tta.methods._base import Adapter
-from fair_tta.metrics.definitions import METRICS
 from fair_tta.metrics._estimate import Estimate, direction
+from fair_tta.metrics.definitions import METRICS
 from fair_tta.miniature._world import DrawnImage, MiniatureTask, WorldSplit
 from fair_tta.prediction import Prediction
 

@@ -235,9 +235,8 @@ class _ElraStepper:
         is_failed = ~context.flatten(1).isfinite().all(1).cpu()
         self._relative = self._relative.where(~is_failed, 0.0)
         self.rate = self.rate.where(~is_failed, 0.0)
-        self.context = torch.where(
-            is_failed.to(context.device)[:, None, None], self._start, context
-        )
+        goes_back = is_failed.to(context.device)[:, None, None]
+        self.context = torch.where(goes_back, self._start, context)
         self._note(NO_STEP, is_failed)
         self._note(BOUNDED.format(radius=self._bound), is_bounded & ~is_failed)
         self._note(LONG, (relative > LONG_STEP * _TIE) & ~is_failed)
