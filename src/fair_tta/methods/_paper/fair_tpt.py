@@ -68,9 +68,9 @@ class FairTPTMO(FairTPT):
 
     *Fairness-Aware Test-Time Prompt Tuning*, 2026.
 
-    Differences from the reference implementation: there is none in public; TorchJD's default
+    Differences from the reference implementation: there is none in public. TorchJD's default
     projector takes small gradients for zero and blurs one that is a hundred times smaller than the
-    other, here scales do not matter. ``lam = inf`` is the preference ``(0, 1)``.
+    other; ours does not depend on scales. ``lam = inf`` is the preference ``(0, 1)``.
 
     Args:
         lam: the preference for the sensitive term, or for each, from 0 to infinity.

@@ -36,7 +36,8 @@ class WeightedSum:
     def weights(self, terms: int) -> list[float]:
         """Return the weights of the terms; a single term has the weight 1."""
         weights = preference(self.lam, terms)
-        total = sum(weights[:2])  # of the target and one other term: further terms are added
+        # 1 + lam: each further term is added with the weight of a single one.
+        total = sum(weights[:2])
         return [weight / total for weight in weights]
 
     def __call__(self, gradients: Tensor) -> Tensor:

@@ -21,12 +21,11 @@ _ZERO_EIGENVALUE = 1e-13
 def upgrad_weights(gramian: Tensor, lam: float) -> Tensor:
     """Weigh the terms of one image so that no loss rises: ``[terms, terms] -> [terms]``.
 
-    The target has the preference 1, the rest `lam`. Each gradient is projected onto the cone of
-    directions that conflict with none: ``g_k`` becomes the shortest ``g_k + sum_j x_j g_j`` with
+    The target has the preference 1, each other term `lam`. Each gradient is projected onto the cone
+    of directions that conflict with none: ``g_k`` becomes the shortest ``g_k + sum_j x_j g_j`` with
     ``x >= 0``. The projections are added with the preference as weights. Two terms with the Gramian
     ``[[a, c], [c, b]]`` and the preference p have ``w1 = p1 + max(0, -p2 c / a)`` and
-    ``w2 = p2 + max(0, -p1 c / b)``. More terms share `lam`, so that their mean has the preference
-    that a single one would have.
+    ``w2 = p2 + max(0, -p1 c / b)``.
 
     Quinton and Rey, *Jacobian Descent for Multi-Objective Optimization*, 2024.
 
@@ -37,7 +36,7 @@ def upgrad_weights(gramian: Tensor, lam: float) -> Tensor:
 
     Args:
         gramian: inner products of the gradients, the target's first, in float64 on the CPU.
-        lam: from 0 to infinity, where the target has the preference 0 and the rest 1.
+        lam: from 0 to infinity, where the target has the preference 0 and the others 1.
     """
     preferences = gramian.new_tensor(preference(lam, len(gramian)))
     weights: Tensor = UPGradWeighting(preferences, ScaleFreeProjector())(gramian)
