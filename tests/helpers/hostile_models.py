@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import warnings
 from collections import OrderedDict
@@ -203,18 +202,6 @@ def tower_of_a_known_kind(folder: Path, flag: Path) -> None:
 
     as_hub(flag.parent / "cache", "somebody/tower", save)
     save_open_clip(folder, hf_model_name="somebody/tower")
-
-
-def pipe_for_a_config(folder: Path, flag: Path) -> None:
-    save_open_clip(folder)
-    (folder / "open_clip_config.json").unlink()
-    os.mkfifo(folder / "open_clip_config.json")
-
-
-def pipe_for_a_checkpoint(folder: Path, flag: Path) -> None:
-    save_open_clip(folder)
-    (folder / "open_clip_model.safetensors").unlink()
-    os.mkfifo(folder / "open_clip_model.safetensors")
 
 
 # --- transformers ----------------------------------------------------------------------------
@@ -510,12 +497,6 @@ def processor_that_fails(folder: Path, flag: Path) -> None:
     (folder / "tokenizer.json").write_text('{"a": 1}')
 
 
-def pipe_for_a_template(folder: Path, flag: Path) -> None:
-    save_clip(folder)
-    (folder / "additional_chat_templates").mkdir()
-    os.mkfifo(folder / "additional_chat_templates" / "x.jinja")
-
-
 def _guessed(folder: Path, **values: Any) -> None:
     """transformers takes a config without a kind for one of timm if it has this key."""
     save_clip(folder)
@@ -555,12 +536,6 @@ def fused(folder: Path, flag: Path) -> None:
     write(folder / "config.json", fusion_config={"x": {"impl": "evil"}})
 
 
-def pipe_for_weights(folder: Path, flag: Path) -> None:
-    save_clip(folder)
-    (folder / "model.safetensors").unlink()
-    os.mkfifo(folder / "model.safetensors")
-
-
 def too_deep(folder: Path, flag: Path) -> None:
     save_clip(folder)
     (folder / "config.json").write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
@@ -591,8 +566,6 @@ OPEN_CLIP: dict[str, tuple[Make, str]] = {
         (no_weights, "could not be loaded"),
         (tower_of_the_hub, "auto_map|model_type"),
         (tower_of_a_known_kind, "auto_map"),
-        (pipe_for_a_config, "not a file"),
-        (pipe_for_a_checkpoint, "not a file"),
         (checkpoint_behind_a_link, "open_clip_model.safetensors is a link that leads out of"),
         (config_behind_a_link, "open_clip_config.json is a link that leads out of"),
     )
@@ -640,14 +613,12 @@ TRANSFORMERS: dict[str, tuple[Make, str]] = {
         (words_with_rules_elsewhere, "tokenizer_class"),
         (labels_elsewhere, "image_processor_type"),
         (processor_that_fails, "no processor was found"),
-        (pipe_for_a_template, r"x\.jinja is not a file"),
         (timm_by_a_guess, "no 'model_type'"),
         (timm_of_the_hub, "no 'model_type'"),
         (timm_of_another_folder, "no 'model_type'"),
         (letters_in_images, "image_processor_type"),
         (weights_elsewhere, "transformers_weights"),
         (fused, "fusion_config"),
-        (pipe_for_weights, "not a file"),
         (too_deep, r"config\.json"),
         (no_json, r"tokenizer_config\.json"),
     )

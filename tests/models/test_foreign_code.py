@@ -90,18 +90,6 @@ def test_nor_does_a_model_of_the_hub(name: str, tmp_path: Path) -> None:
     assert not flag.exists()
 
 
-def test_weights_that_look_harmless_to_open_clip(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """open_clip answers a TypeError by loading again, with the default of torch."""
-    flag = tmp_path / "ran"
-    hostile.pickled_with_type_error(tmp_path / "model", flag)
-    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
-    with pytest.raises(ModelError, match="TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD is set: unset it"):
-        resolve(tmp_path / "model")
-    assert not flag.exists()
-
-
 def test_a_folder_of_the_same_name_is_not_the_hub(tmp_path: Path) -> None:
     hostile.as_hub(tmp_path / "cache", "somebody/open", partial(
         hostile.trusting, flag=tmp_path / "ran"

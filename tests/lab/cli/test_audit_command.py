@@ -196,6 +196,21 @@ def test_the_same_command_changes_nothing_and_asks_nothing(
     assert Audit.load(folder / "out" / "audit.json") == audit
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such pipes")
+def test_labels_may_come_from_a_pipe(many: Path, tiny_model: str) -> None:
+    """As a shell passes them: ``--labels <(grep ...)``."""
+    call(*audit_arguments(many, tiny_model))
+    reading, writing = os.pipe()
+    with open(reading, "rb"):
+        with open(writing, "wb") as pipe:
+            pipe.write((many / "labels.csv").read_bytes())
+        arguments = audit_arguments(many, tiny_model, "piped")
+        arguments[arguments.index(str(many / "labels.csv"))] = f"/dev/fd/{reading}"
+        call(*arguments)
+    found = Audit.load(many / "piped" / "audit.json").document
+    assert found.data == Audit.load(many / "out" / "audit.json").document.data
+
+
 def test_what_kills_left_is_swept(many: Path, tiny_model: str) -> None:
     (many / "out").mkdir()
     left = many / "out" / ".0123.part"

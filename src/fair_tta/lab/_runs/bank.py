@@ -20,11 +20,8 @@ from fair_tta._identity import content_digest
 from fair_tta._images.stored import StoredFeature
 from fair_tta._images.vision import image_digest
 from fair_tta._io import open_file, write_whole
-from fair_tta.errors import ImageError
 
 D = TypeVar("D")
-
-MOST_BYTES = 2**30  # no model can use a larger image file
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,6 @@ def read_image(image: ImageSource) -> ImageFile[bytes | StoredFeature]:
 
     Raises:
         OSError: it cannot be read, or is a pipe or a device.
-        ImageError: it is too large.
     """
     if isinstance(image.source, bytes):
         return ImageFile(image.source, content_digest(image.source), "")
@@ -62,8 +58,6 @@ def read_image(image: ImageSource) -> ImageFile[bytes | StoredFeature]:
         return ImageFile(image.source, image_digest(image.source), "")
     with open_file(image.source) as file:
         found = os.fstat(file.fileno())
-        if found.st_size > MOST_BYTES:
-            raise ImageError(f"cannot use {image.source!r}: it has more than {MOST_BYTES} bytes")
         data = file.read()
     return ImageFile(data, content_digest(data), _signature(image.source, found))
 

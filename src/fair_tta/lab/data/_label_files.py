@@ -57,7 +57,7 @@ class LabelTable:
     ) -> None:
         self.path, self._encoding = path, "utf-8"
         try:
-            with open_file(path) as file:
+            with open_file(path, pipes=True) as file:
                 data = file.read()
         except OSError as error:
             raise DatasetError(f"cannot read {str(path)!r}: {error.strerror or error}.") from error

@@ -221,7 +221,7 @@ class Labels:
         stored, wanted = self.features, [*self.columns, *self._clusters]
         if stored is None and not os.path.isdir(self.images):
             raise DatasetError(f"`images` should be a folder (got {str(self.images)!r}).")
-        if not os.path.isfile(self.file):
+        if not os.path.exists(self.file) or os.path.isdir(self.file):
             raise DatasetError(f"`labels_csv` should be a file (got {str(self.file)!r}).")
         table = LabelTable(self.file, wanted if self.path is None else [self.path, *wanted])
         if stored is not None and stored.ids is None:
