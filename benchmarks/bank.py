@@ -27,6 +27,7 @@ import torch
 import transformers
 from PIL import Image
 
+from fair_tta import ZeroShot
 from fair_tta.lab._runs.local import Local
 from fair_tta.lab._runs.runner import Engine
 from fair_tta.lab.bench._grids import GRIDS, Grid, Setting
@@ -39,7 +40,6 @@ from fair_tta.lab.bench._sources import (
     miniature_tasks,
 )
 from fair_tta.lab.data import BenchmarkTask, read_folder
-from fair_tta.methods import ZeroShot
 
 ZERO_ALONE = Grid("zero-alone", "", (GRIDS["main-L14"].settings[2],))
 

@@ -26,7 +26,8 @@ import torch
 from PIL import Image
 from speed import photo, transformers_model
 
-from fair_tta import TPT, AugMix, FairTPT, FairTPTClassifier, FairTPTMO
+from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO
+from fair_tta.extend import AugMix
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import job_of
 from fair_tta.lab._runs.local import Local

@@ -42,11 +42,13 @@ import torch
 from PIL import Image
 from torch import nn
 
-from fair_tta import AugMix, FairTPTClassifier, ImageError, miniature
+from fair_tta import FairTPTClassifier, miniature
 from fair_tta._cache import Cache
 from fair_tta._identity import environment, weights_hash
 from fair_tta._models import resolve
 from fair_tta.auditing import audit_classifier, examine_classifier
+from fair_tta.errors import ImageError
+from fair_tta.extend import AugMix
 from fair_tta.methods._registry import parse_adapter
 from fair_tta.metrics import Bootstrap
 

@@ -33,22 +33,12 @@ import torch
 import transformers
 from PIL import Image
 
-from fair_tta import (
-    ELRA,
-    TPT,
-    AugMix,
-    FairTPT,
-    FairTPTClassifier,
-    FairTPTMO,
-    OrthCali,
-    Zero,
-    ZeroShot,
-)
+from fair_tta import ELRA, TPT, FairTPT, FairTPTClassifier, FairTPTMO, OrthCali, Zero, ZeroShot
 from fair_tta._images.draw import render_batch
-from fair_tta._images.views import content_generator
+from fair_tta._images.views import Identity, content_generator
 from fair_tta._models.load import find_device
 from fair_tta.auditing._measure import lacks_values
-from fair_tta.extend import Identity
+from fair_tta.extend import AugMix
 
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path[:0] = [str(TESTS / part) for part in ("helpers", "oracles")]

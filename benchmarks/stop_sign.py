@@ -19,7 +19,8 @@ from pathlib import Path
 from page_blocks import PAGE, change, table, write_blocks
 from real_clip import FIRST, Question, answers_of, celeba_questions, compared
 
-from fair_tta import Audit, FairTPTClassifier
+from fair_tta import FairTPTClassifier
+from fair_tta.auditing import Audit
 from fair_tta.auditing._judge import stop_signs
 from fair_tta.metrics._estimate import direction
 from fair_tta.miniature import TASKS

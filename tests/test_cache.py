@@ -12,11 +12,11 @@ import pytest
 import torch
 from checks import SENSITIVE, TEMPLATE, picture
 
-from fair_tta import Cache, FairTPTClassifier, FairTTAError, Templates
+from fair_tta import FairTPTClassifier, FairTTAError, Templates
 from fair_tta._cache import size_of
 from fair_tta._models import TransformersBackend
 from fair_tta._prompts.task import Task
-from fair_tta.extend import Texts
+from fair_tta.extend import Cache, Texts
 
 
 def test_the_oldest_go_when_bytes_run_out(monkeypatch: pytest.MonkeyPatch) -> None:

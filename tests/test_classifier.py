@@ -18,25 +18,23 @@ import numpy as np
 import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
+from fits import fit_on_features
 from torch import Tensor
 
 from fair_tta import (
-    AugMix,
-    Cache,
     FairTPTClassifier,
     FairTTAError,
-    ImageError,
     LogitBalance,
     Prediction,
-    PromptError,
     Templates,
     Zero,
     ZeroShot,
 )
+from fair_tta._images.views import Identity
 from fair_tta._models import TransformersBackend
 from fair_tta._prompts.task import Task
-from fair_tta.errors import SmallGroupWarning
-from fair_tta.extend import Adapter, Identity, Needs, Outcome
+from fair_tta.errors import ImageError, PromptError, SmallGroupWarning
+from fair_tta.extend import Adapter, AugMix, Cache, Needs, Outcome
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +206,7 @@ def test_no_images_have_features_too(backend: TransformersBackend, views: Any) -
         counted = with_views and not (callable(views) and not hasattr(views, "n"))
         assert none.shape == (0, some.shape[1] if counted else 1, some.shape[2])
         assert (none.dtype, none.device) == (some.dtype, some.device)
-        assert clf.predict_encoded(none) == []
+        assert clf._predict_encoded(none) == []
 
 
 @pytest.mark.parametrize(
@@ -222,21 +220,21 @@ def test_no_images_have_features_too(backend: TransformersBackend, views: Any) -
 )
 def test_features_that_are_none_of_ours(clf: FairTPTClassifier, features: Any, got: str) -> None:
     with pytest.raises(FairTTAError) as error:
-        clf.predict_encoded(features)
+        clf._predict_encoded(features)
     dim = clf.encode([picture()]).shape[2]
     should = f"or what `encode` returns, [images, views, {dim}] (got {got})."
     assert str(error.value) == f"`features` should be [images, {dim}], {should}"
     with pytest.raises(FairTTAError, match=re.escape(should.partition(" (got")[0])):
-        LogitBalance().fit_encoded(clf, features)
+        fit_on_features(LogitBalance(), clf, features)
 
 
 def test_only_where_features_point_to_counts(backend: TransformersBackend) -> None:
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4))
     features = clf.encode([picture(0), picture(1)])
-    expected = clf.predict_encoded(features)
+    expected = clf._predict_encoded(features)
     assert expected == clf.predict([picture(0), picture(1)])
     scales = torch.tensor([1.0009, 1e-30, 1e25, 1.0])[None, :, None]
-    for found, of in zip(clf.predict_encoded(features * scales), expected, strict=True):
+    for found, of in zip(clf._predict_encoded(features * scales), expected, strict=True):
         assert found.probabilities == pytest.approx(of.probabilities, abs=1e-4)
         assert found.zero_shot == pytest.approx(of.zero_shot, abs=1e-6)
 
@@ -268,7 +266,7 @@ def test_sensitive_names_find_a_place_in_the_default_template(
     backend: TransformersBackend,
 ) -> None:
     clf = FairTPTClassifier(backend, ["cat", "dog"], ["male", "female"])
-    assert str(clf.task.templates) == str(
+    assert str(clf._task.templates) == str(
         Templates.from_sentence("a photo of a {sensitive} {target}.")
     )
     plain = FairTPTClassifier(backend, ["cat", "dog"])
@@ -280,13 +278,13 @@ def test_sensitive_names_find_a_place_in_the_default_template(
 def test_forget_lets_go_of_everything(backend: TransformersBackend) -> None:
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(3))
     expected = clf.predict(picture())
-    kept, task = clf.cache.bytes, clf.task
+    kept, task = clf.cache.bytes, clf._task
     assert 0 < kept < clf.cache.limit
     clf.vision.forget()  # of images alone
     assert 0 < clf.cache.bytes < kept
     clf.forget()
     assert len(clf.cache) == clf.cache.bytes == 0
-    assert clf.task is not task
+    assert clf._task is not task
     assert clf.predict(picture()) == expected
     assert clf.cache.bytes == kept
 
@@ -335,7 +333,7 @@ def test_classifiers_may_share_a_cache_or_keep_nothing(backend: TransformersBack
 
 
 def test_a_task_does_not_change(clf: FairTPTClassifier) -> None:
-    task: Any = clf.task
+    task: Any = clf._task
     with pytest.raises(FrozenInstanceError):
         task.targets = {}
     with pytest.raises(FrozenInstanceError):
@@ -540,7 +538,7 @@ def test_with_adapter_shares_the_text_side(clf: FairTPTClassifier) -> None:
         other = clf.with_adapter(Moves())
         other.predict([picture(0), picture(1)])
     assert not calls  # prompts were not encoded again
-    assert other.task is clf.task
+    assert other.task is clf._task
     assert clf.adapter == ZeroShot()
 
 
@@ -574,8 +572,8 @@ def test_scaling_image_features_changes_nothing(backend: TransformersBackend) ->
     features = torch.randn(3, 1, 16, generator=torch.Generator().manual_seed(0))
     from fair_tta._linalg import unit
 
-    a = ZeroShot().adapt(clf.task, unit(features)).probabilities
-    b = ZeroShot().adapt(clf.task, unit(7 * features)).probabilities
+    a = ZeroShot().adapt(clf._task, unit(features)).probabilities
+    b = ZeroShot().adapt(clf._task, unit(7 * features)).probabilities
     torch.testing.assert_close(a, b)
 
 
@@ -636,7 +634,7 @@ def test_words_of_the_joint_sentence_alone_are_context_too(backend: Transformers
         ["male", "female"],
         Templates("a {target}.", "a {sensitive}.", "an image showing a {sensitive} {target}."),
     )
-    assert ((clf.task.joint_prompts("sensitive").slots >= 0).sum(1) == 5).all()
+    assert ((clf._task.joint_prompts("sensitive").slots >= 0).sum(1) == 5).all()
     with pytest.raises(PromptError, match="no context to adapt in 'cat'"):
         FairTPTClassifier(backend, ["cat", "dog"], None, Templates("{target}"))
 

@@ -13,8 +13,9 @@ import pytest
 import torch
 from torch import nn
 
-from fair_tta import AugMix, FairTPT, FairTPTClassifier, Templates, ZeroShot
+from fair_tta import FairTPT, FairTPTClassifier, Templates, ZeroShot
 from fair_tta._identity import describe, describe_adapter, fingerprint
+from fair_tta.extend import AugMix
 from fair_tta.lab._runs.job import job_of
 
 

@@ -30,7 +30,9 @@ sys.addaudithook(watch)
 
 LOCAL = """
 from pathlib import Path
-from fair_tta import AugMix, FairTPTClassifier, FairTTAError, ImageError, miniature
+from fair_tta.extend import AugMix
+from fair_tta import FairTPTClassifier, FairTTAError, miniature
+from fair_tta.errors import ImageError
 from fair_tta.lab._cli import app
 
 folder, pictures = sys.argv[1:]

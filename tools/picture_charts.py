@@ -16,8 +16,8 @@ import numpy as np
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from fair_tta import AssociationCorrection, Audit, ZeroShot, compare, metrics, miniature
-from fair_tta.auditing import audit_classifier
+from fair_tta import AssociationCorrection, ZeroShot, compare, metrics, miniature
+from fair_tta.auditing import Audit, audit_classifier
 from fair_tta.extend import Adapter
 from picture_canvas import INK, LINE, MUTED, RED, TEAL
 from picture_world import balanced, classifier

@@ -14,23 +14,13 @@ import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 
-from fair_tta import (
-    AugMix,
-    Examination,
-    FairTPT,
-    FairTPTClassifier,
-    FairTTAError,
-    ImageError,
-    OrthCali,
-    Zero,
-    ZeroShot,
-    metrics,
-)
+from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, OrthCali, Zero, ZeroShot, metrics
 from fair_tta._models import TransformersBackend
-from fair_tta.auditing import examine_classifier
+from fair_tta.auditing import Examination, examine_classifier
 from fair_tta.auditing._examination import ExaminationDocument
 from fair_tta.auditing._examine import NOTICE, stop_signs
-from fair_tta.extend import Adapter
+from fair_tta.errors import ImageError
+from fair_tta.extend import Adapter, AugMix
 from fair_tta.metrics import Bootstrap
 from fair_tta.miniature import TASKS
 from fair_tta.miniature._world import WorldSplit
@@ -57,7 +47,7 @@ def test_associations_are_those_of_the_prompts(clf: FairTPTClassifier) -> None:
     found = clf.associations()
     table = found.to_dict()["light"]
     assert json.loads(json.dumps(table)) == table
-    z, t = clf.task.sensitive_features["light"], clf.task.target_features
+    z, t = clf._task.sensitive_features["light"], clf._task.target_features
     with torch.no_grad():
         logits = 100 * z.double() @ t.double().T  # centring twice is centring the features
     logits = logits - logits.mean(0, keepdim=True)

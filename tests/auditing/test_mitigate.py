@@ -6,16 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fits import fit_on
 
-from fair_tta import (
-    AssociationCorrection,
-    FairTPTClassifier,
-    FairTTAError,
-    LogitBalance,
-    ZeroShot,
-    load_adapter,
-)
+from fair_tta import AssociationCorrection, FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
 from fair_tta.auditing import Mitigation
+from fair_tta.methods import load_adapter
 from fair_tta.miniature import BADGES, BIRDS, MiniatureTask
 
 DRAWN = BADGES.draw(450)
@@ -35,9 +30,9 @@ def labelled() -> Mitigation:
 
 def test_labels_choose_and_the_method_is_fitted_on_all(labelled: Mitigation) -> None:
     assert isinstance(labelled.adapter, LogitBalance)
-    expected = LogitBalance().fit(classifier(), IMAGES).checked_reference()
-    assert labelled.adapter.checked_reference().images == len(IMAGES)
-    for name, value in labelled.adapter.checked_reference().tensors.items():
+    expected = fit_on(LogitBalance(), classifier(), IMAGES)._checked_reference()
+    assert labelled.adapter._checked_reference().images == len(IMAGES)
+    for name, value in labelled.adapter._checked_reference().tensors.items():
         assert value.flatten().tolist() == pytest.approx(
             expected.tensors[name].flatten().tolist(), abs=1e-4
         )
@@ -73,8 +68,8 @@ def test_a_method_without_a_fit_is_saved_with_its_settings(
     assert load_adapter(tmp_path / "adapter.safetensors") == found.adapter
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_without_an_effect_there_is_no_method(tmp_path: Path) -> None:
     found = classifier().mitigate(IMAGES[:45], [one.target for one in DRAWN[:45]], COLOURS[:45])
     assert found.adapter is None
@@ -95,8 +90,8 @@ def test_without_attribute_values_it_says_that_they_are_needed() -> None:
     assert str(refused.value).count(". ") == 0
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_clusters() -> None:
     clf, some = classifier(), IMAGES[:60]
     labels, colours = [one.target for one in DRAWN[:60]], COLOURS[:60]

@@ -17,10 +17,10 @@ from torch import nn
 
 from fair_tta import TPT, FairTPTClassifier, FairTTAError, ZeroShot
 from fair_tta._identity import model_identity, weights_hash
+from fair_tta._images.views import Identity
 from fair_tta._models import TransformersBackend
 from fair_tta.auditing import Audit, audit_classifier, compare, predictions_to_dataframe
 from fair_tta.errors import SmallGroupWarning
-from fair_tta.extend import Identity
 from fair_tta.methods._tuning.rates import FixedRate
 from fair_tta.metrics import Bootstrap
 from fair_tta.miniature._model import FOLDER

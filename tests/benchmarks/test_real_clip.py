@@ -113,7 +113,7 @@ def write_celeba(folder: Path, module: Any, images: int = 60) -> None:
     )
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.FeatureMismatchWarning")  # random numbers
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.FeatureMismatchWarning")  # random numbers
 def test_all_six_tasks_are_reported_whatever_they_show(
     module: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -139,7 +139,7 @@ def test_all_six_tasks_are_reported_whatever_they_show(
 def test_no_image_is_answered_by_a_fit_that_has_seen_it(
     module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from fair_tta.methods import LogitBalance
+    from fair_tta import LogitBalance
 
     write_celeba(tmp_path, module)
     question = next(module("real_clip").celeba_questions(tmp_path))
@@ -199,7 +199,7 @@ def sem(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.FeatureMismatchWarning")  # random numbers
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.FeatureMismatchWarning")  # random numbers
 def test_the_layout_of_sem_is_read(
     module: Any, monkeypatch: pytest.MonkeyPatch, sem: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,10 +29,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for `python tests/golden/w
 import families
 
 # isort: split
+from fits import fit_on
+
 from fair_tta import (
     TPT,
     AssociationCorrection,
-    AugMix,
     FairTPT,
     FairTPTClassifier,
     FairTPTMO,
@@ -40,13 +41,12 @@ from fair_tta import (
     LogitBalance,
     OrthCali,
     Prediction,
-    SmallGroupWarning,
-    SmallReferenceWarning,
     Zero,
     ZeroShot,
-    load_adapter,
     miniature,
 )
+from fair_tta.errors import SmallGroupWarning, SmallReferenceWarning
+from fair_tta.extend import AugMix
 from fair_tta.lab._cli import app
 from fair_tta.methods import (
     MEMO,
@@ -67,6 +67,7 @@ from fair_tta.methods import (
     Tent,
     TIEStar,
     TSLoss,
+    load_adapter,
 )
 
 HERE = Path(__file__).parent
@@ -137,7 +138,7 @@ class World:
         labels = (self.reference_values,) if method.needs.labels else ()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallReferenceWarning)
-            return method.fit(self.classifier, self.reference, *labels)
+            return fit_on(method, self.classifier, self.reference, *labels)
 
     def predict(self, name: str, places: Sequence[int]) -> list[Prediction]:
         """Of the method of this name, which is fitted first if it has to be."""

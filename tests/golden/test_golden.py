@@ -17,7 +17,7 @@ import cv2
 import golden_cases as cases
 import pytest
 
-from fair_tta import Audit, Examination
+from fair_tta.auditing import Audit, Examination
 
 EXACT = bool(os.environ.get("FAIR_TTA_GOLDEN_EXACT"))
 TOLERANCE = 1e-6 if EXACT else 1e-4

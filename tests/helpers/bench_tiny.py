@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from fair_tta import FairTPT, OrthCali, Zero, ZeroShot
 from fair_tta._images.views import AugMix
 from fair_tta.lab._runs.job import load_backend
 from fair_tta.lab._runs.store import StoredRow
@@ -22,7 +23,6 @@ from fair_tta.lab.bench._grids import Grid, Setting
 from fair_tta.lab.bench._run import TableRun, prepare
 from fair_tta.lab.bench._sources import TaskSamples, gather
 from fair_tta.lab.data import BenchmarkTask, read_folder
-from fair_tta.methods import FairTPT, OrthCali, Zero, ZeroShot
 
 TASK = BenchmarkTask(
     "pets",

@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from fair_tta import AugMix, FairTPTClassifier
+from fair_tta import FairTPTClassifier
 from fair_tta.errors import ModelError
+from fair_tta.extend import AugMix
 from fair_tta.methods._registry import parse_adapter
 
 warnings.filterwarnings("ignore", message=".*multi-threaded.*", category=DeprecationWarning)

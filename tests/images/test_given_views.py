@@ -9,7 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from fair_tta import TPT, FairTPTClassifier, FairTTAError, ImageError, miniature
+from fair_tta import TPT, FairTPTClassifier, FairTTAError, miniature
+from fair_tta.errors import ImageError
 
 PICTURE = miniature.BIRDS.draw(1, seed=3)[0].image
 

@@ -14,8 +14,9 @@ from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from families_open_clip import OPEN_CLIP
 from PIL import Image, ImageOps
 
-from fair_tta import AugMix, FairTPTClassifier
+from fair_tta import FairTPTClassifier
 from fair_tta._images.vision import PixelSpec
+from fair_tta.extend import AugMix
 
 Change = Callable[[Image.Image], Image.Image]
 

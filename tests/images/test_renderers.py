@@ -7,8 +7,9 @@ import pytest
 import torch
 from checks import picture
 
-from fair_tta import AugMix, FairTPTClassifier, FairTTAError, Zero
-from fair_tta.extend import Renderer
+from fair_tta import FairTPTClassifier, FairTTAError, Zero
+from fair_tta._images.draw import Renderer
+from fair_tta.extend import AugMix
 
 CPU, OTHER = torch.device("cpu"), torch.device("meta")
 

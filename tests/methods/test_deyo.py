@@ -12,9 +12,10 @@ import torch
 from checks import picture
 from plain_towers import classifier
 
-from fair_tta import FairTTAError, FixedRate, TowerError
+from fair_tta import FairTTAError, FixedRate
 from fair_tta._images.views import content_generator
 from fair_tta._linalg import unit
+from fair_tta.errors import TowerError
 from fair_tta.methods import DeYO
 from fair_tta.methods._field.deyo import NOTHING_PASSED, PatchShuffle
 
@@ -48,7 +49,7 @@ def numpy_weights(method: DeYO, p: Any, q: Any) -> list[float]:
 
 
 def literal(clf: Any, method: DeYO, image: Any) -> tuple[list[float], int]:
-    task = clf.task
+    task = clf._task
     views, copies = both_features(clf, image)
     context = task.context.clone().requires_grad_()
     optimizer = torch.optim.AdamW([context], lr=5e-3)
@@ -93,7 +94,7 @@ def test_each_filter_counts() -> None:
     _, clf = classifier()
     images = [picture(i) for i in range(4)]
     both = torch.cat([torch.stack(both_features(clf, one)).flatten(0, 1)[None] for one in images])
-    task = clf.task
+    task = clf._task
     p, q = (
         softmax(task.scale * (x @ task.target_features.T).double().numpy())
         for x in both.chunk(2, dim=1)

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import torch
 from checks import picture
+from fits import fit_on
 from torch import Tensor
 
 from fair_tta import (
     ELRA,
     TPT,
     AssociationCorrection,
-    AugMix,
     FairTPT,
     FairTPTClassifier,
     FairTPTMO,
@@ -29,14 +29,15 @@ from fair_tta import (
     LogitBalance,
     OrthCali,
     Prediction,
-    PromptError,
     Templates,
     Zero,
     ZeroShot,
 )
+from fair_tta._images.views import Identity
 from fair_tta._linalg import unit
 from fair_tta._models import TransformersBackend
-from fair_tta.extend import Adapter, Identity
+from fair_tta.errors import PromptError
+from fair_tta.extend import Adapter, AugMix
 from fair_tta.methods import (
     MEMO,
     SAGE,
@@ -122,7 +123,7 @@ ADAPTERS: dict[str, Any] = {
 
 REFERENCE = [picture(100 + i) for i in range(12)]
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 
 FITTED: dict[Any, Any] = {}
@@ -160,7 +161,7 @@ def fitted(clf: FairTPTClassifier, adapter: Any) -> FairTPTClassifier:
     if adapter.needs.class_labels:
         images = REFERENCE * 5
         more = ((sorted(clf.targets) * 20)[: len(images)],)
-    method = adapter.fit(clf, images, *more)
+    method = fit_on(adapter, clf, images, *more)
     if isinstance(method, TIE):
         method = method.knowing(*(SENSITIVE[attribute][1] for attribute in clf.sensitive))
     return clf.with_adapter(method)
@@ -343,7 +344,7 @@ def test_one_answer_everywhere_also_with_ties(adapter: Adapter, dtype: torch.dty
     features[:10, 1] = features[:10, 0]  # no tie
     pictures = [picture(i) for i in range(4)]
     from_pictures = adapter.needs.pixels
-    predictions = clf.predict(pictures) if from_pictures else clf.predict_encoded(features)
+    predictions = clf.predict(pictures) if from_pictures else clf._predict_encoded(features)
     rows = np.array([list(p.probabilities.values()) for p in predictions])
     assert_one_answer(predictions, rows)
     if isinstance(adapter, Zero):
@@ -355,7 +356,7 @@ def test_one_answer_everywhere_also_with_ties(adapter: Adapter, dtype: torch.dty
     if needs_fit(adapter):
         clf = fitted(clf.with_adapter(ZeroShot()), adapter)
     if not from_pictures:
-        predictions = clf.predict_encoded(features)
+        predictions = clf._predict_encoded(features)
         rows = np.array([list(p.probabilities.values()) for p in predictions])
         assert_one_answer(predictions, rows)
     assert_one_answer(clf.predict(pictures), clf.predict_proba(pictures))
@@ -380,9 +381,9 @@ def test_the_same_template_twice_is_that_template(
 def test_zero_breaks_ties_by_the_sum_of_probabilities(plain: FairTPTClassifier) -> None:
     clf = classifier(backend=plain.backend, adapter=Zero(rho=1.0))
     features = unit(torch.randn(60, 2, 16, generator=torch.Generator().manual_seed(1)))
-    p = clf.task.log_probabilities(features, clf.task.target_features).exp()
+    p = clf._task.log_probabilities(features, clf._task.target_features).exp()
     ties = 0
-    for views, prediction in zip(p, clf.predict_encoded(features), strict=True):
+    for views, prediction in zip(p, clf._predict_encoded(features), strict=True):
         first, second = views.argmax(-1).tolist()
         if first != second:
             ties += 1

@@ -13,31 +13,26 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from checks import picture
+from fits import fit_on, fit_on_features
 from random_task import DIM, EncodedClassifier, random_units, task_of
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from fair_tta import (
-    FairTPTClassifier,
-    FairTTAError,
-    LogitBalance,
-    ModelError,
-    PromptError,
-    SmallReferenceWarning,
-    ZeroShot,
-    load_adapter,
-)
-from fair_tta.extend import FitsImages, FitsLabelledImages, Outcome, Reference, ReferenceBatch, Task
+from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
+from fair_tta.errors import ModelError, PromptError, SmallReferenceWarning
+from fair_tta.extend import FittedMethod, Outcome, Reference, Task
+from fair_tta.methods import load_adapter
 from fair_tta.methods._base import Adapter, Needs, UsesTexts, check_adapter
+from fair_tta.methods._fitted import ReferenceBatch
 from fair_tta.methods._paper.fair_tpt import FairTPT
 from fair_tta.methods._reference import _digest
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 
 @dataclass(frozen=True)
-class GroupMeans(FitsLabelledImages, UsesTexts):
+class GroupMeans(FittedMethod, UsesTexts):
     """Takes the mean of an image's perceived group from it: the whole of a method with labels."""
 
     strength: float = 1.0
@@ -45,10 +40,10 @@ class GroupMeans(FitsLabelledImages, UsesTexts):
     notes: tuple[str, ...] = ()
     reference: Reference | None = None
     needs = Needs(sensitive=True, reference=True, labels=True)
-    enough: ClassVar[int] = 5
-    learnt_with: ClassVar[tuple[str, ...]] = ("power",)
+    _enough: ClassVar[int] = 5
+    _learnt_with: ClassVar[tuple[str, ...]] = ("power",)
 
-    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         sums = {a: torch.zeros(len(names), DIM).double() for a, names in task.sensitive.items()}
         counts = {a: torch.zeros(len(names), 1) for a, names in task.sensitive.items()}
         for batch in batches:
@@ -75,15 +70,18 @@ LABELS = ["s0 0", "s0 1", "s0 1"] * 3
 
 
 def test_learns_of_labelled_images() -> None:
-    method = GroupMeans().fit(classifier(), list(FEATURES), LABELS)
+    method = fit_on(GroupMeans(), classifier(), list(FEATURES), LABELS)
     assert method.reference is not None
     learnt = method.reference.tensors
     assert learnt["counts.s0"].tolist() == [3, 6]
     torch.testing.assert_close(learnt["means.s0"][0], FEATURES[::3, 0].mean(0))
-    same = GroupMeans().fit_encoded(classifier(), iter(FEATURES.split(2)), {"s0": LABELS})
+    same = fit_on_features(GroupMeans(), classifier(), iter(FEATURES.split(2)), {"s0": LABELS})
     torch.testing.assert_close(same.reference and same.reference.tensors, learnt)
-    two = GroupMeans().fit_encoded(
-        classifier((2, 3)), FEATURES, {"s1": ["s1 2", "s1 0", "s1 1"] * 3, "s0": iter(LABELS)}
+    two = fit_on_features(
+        GroupMeans(),
+        classifier((2, 3)),
+        FEATURES,
+        {"s1": ["s1 2", "s1 0", "s1 1"] * 3, "s0": iter(LABELS)},
     )
     assert two.reference is not None
     assert two.reference.tensors["counts.s1"].tolist() == [3, 3, 3]
@@ -91,9 +89,9 @@ def test_learns_of_labelled_images() -> None:
 
 
 def test_only_where_reference_features_point_to_counts() -> None:
-    unit = GroupMeans().fit_encoded(classifier(), FEATURES, LABELS)
+    unit = fit_on_features(GroupMeans(), classifier(), FEATURES, LABELS)
     scales = torch.linspace(0.1, 30, len(FEATURES))[:, None, None]
-    scaled = GroupMeans().fit_encoded(classifier(), FEATURES * scales, LABELS)
+    scaled = fit_on_features(GroupMeans(), classifier(), FEATURES * scales, LABELS)
     assert unit.reference is not None
     assert scaled.reference is not None
     torch.testing.assert_close(scaled.reference.tensors, unit.reference.tensors)
@@ -101,12 +99,12 @@ def test_only_where_reference_features_point_to_counts() -> None:
 
 def test_what_is_prepared_is_as_the_task_is() -> None:
     clf = classifier()
-    method = GroupMeans().fit_encoded(clf, FEATURES, LABELS)
-    task = task_of(clf.task.target_features.float(), {"s0": clf.task.sensitive_features["s0"]})
-    made = method.prepared(task)
+    method = fit_on_features(GroupMeans(), clf, FEATURES, LABELS)
+    task = task_of(clf._task.target_features.float(), {"s0": clf._task.sensitive_features["s0"]})
+    made = method._prepared(task)
     assert made["means.s0"].dtype == torch.float32
     assert made["counts.s0"].dtype == torch.int64
-    assert method.prepared(task) is made  # made once
+    assert method._prepared(task) is made  # made once
 
 
 @pytest.mark.parametrize(
@@ -138,12 +136,12 @@ def test_labels_that_do_not_fit(values: tuple[int, ...], labels: Any, message: s
 
     clf = classifier(values)
     ways: list[Any] = [
-        lambda: GroupMeans().fit(clf, list(FEATURES), labels),
-        lambda: GroupMeans().fit(clf, iter(FEATURES), labels),
-        lambda: GroupMeans().fit_encoded(clf, FEATURES.split(4), labels),
+        lambda: fit_on(GroupMeans(), clf, list(FEATURES), labels),
+        lambda: fit_on(GroupMeans(), clf, iter(FEATURES), labels),
+        lambda: fit_on_features(GroupMeans(), clf, FEATURES.split(4), labels),
     ]
     if "for each of 9" not in message:
-        ways.append(lambda: GroupMeans().fit(clf, unread(), labels))
+        ways.append(lambda: fit_on(GroupMeans(), clf, unread(), labels))
     for way in ways:
         with pytest.raises(FairTTAError, match=message):
             way()
@@ -151,25 +149,25 @@ def test_labels_that_do_not_fit(values: tuple[int, ...], labels: Any, message: s
 
 def test_labels_that_run_out() -> None:
     with pytest.raises(FairTTAError, match=r"for each of 8 images \(got 6\)"):
-        GroupMeans().fit_encoded(classifier(), FEATURES.split(4), LABELS[:6])
+        fit_on_features(GroupMeans(), classifier(), FEATURES.split(4), LABELS[:6])
 
 
 def test_few_images_warn_by_the_methods_own_measure() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        GroupMeans().fit_encoded(classifier(), FEATURES, LABELS)
+        fit_on_features(GroupMeans(), classifier(), FEATURES, LABELS)
     with pytest.warns(SmallReferenceWarning, match="GroupMeans was fitted on 4 images; .* than 5 "):
-        GroupMeans().fit_encoded(classifier(), FEATURES[:4], LABELS[:4])
+        fit_on_features(GroupMeans(), classifier(), FEATURES[:4], LABELS[:4])
 
 
 def test_needs_names() -> None:
     with pytest.raises(PromptError, match="GroupMeans needs sensitive attribute values"):
-        GroupMeans().fit_encoded(classifier(()), FEATURES, LABELS)
+        fit_on_features(GroupMeans(), classifier(()), FEATURES, LABELS)
 
 
 def test_save_and_load(tmp_path: Path) -> None:
     path = tmp_path / "means.safetensors"
-    method = GroupMeans(0.5, 2, ("a", "b")).fit_encoded(classifier(), FEATURES, LABELS)
+    method = fit_on_features(GroupMeans(0.5, 2, ("a", "b")), classifier(), FEATURES, LABELS)
     method.save(path)
     loaded = GroupMeans.load(path)
     assert loaded == method == pickle.loads(pickle.dumps(method))
@@ -186,7 +184,7 @@ def test_save_and_load(tmp_path: Path) -> None:
 
 def test_saved_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "means.safetensors"
-    method = GroupMeans().fit_encoded(classifier(), FEATURES, LABELS)
+    method = fit_on_features(GroupMeans(), classifier(), FEATURES, LABELS)
     method.save(path)
     before = path.read_bytes()
 
@@ -201,7 +199,7 @@ def test_saved_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_any_method_of_the_library_is_loaded_by_its_file(tmp_path: Path) -> None:
-    balance = LogitBalance(strength=1.25).fit_encoded(classifier(), FEATURES)
+    balance = fit_on_features(LogitBalance(strength=1.25), classifier(), FEATURES)
     balance.save(tmp_path / "balance.safetensors")
     assert load_adapter(tmp_path / "balance.safetensors") == balance
     with pytest.raises(FairTTAError, match=r"there is no file .*: check the path"):
@@ -210,7 +208,7 @@ def test_any_method_of_the_library_is_loaded_by_its_file(tmp_path: Path) -> None
 
 def test_files_with_settings_of_another_version(tmp_path: Path) -> None:
     path = tmp_path / "balance.safetensors"
-    reference = LogitBalance().fit_encoded(classifier(), FEATURES).reference
+    reference = fit_on_features(LogitBalance(), classifier(), FEATURES).reference
     assert reference is not None
     for settings in ({"strength": 1.0, "colour": 3}, {"strength": -1.0}):
         reference.save(path, settings)
@@ -224,12 +222,12 @@ def test_files_with_settings_of_another_version(tmp_path: Path) -> None:
 
 def test_settings_that_belong_to_what_was_learnt() -> None:
     clf = classifier()
-    method = GroupMeans(power=2).fit_encoded(clf, FEATURES, LABELS)
-    replace(method, strength=3.0).prepared(clf.task)
+    method = fit_on_features(GroupMeans(power=2), clf, FEATURES, LABELS)
+    replace(method, strength=3.0)._prepared(clf._task)
     with pytest.raises(FairTTAError, match=r"was fitted with power=2 \(got 3\): fit it again"):
-        replace(method, power=3).prepared(clf.task)
+        replace(method, power=3)._prepared(clf._task)
     with pytest.raises(FairTTAError, match="what GroupMeans has learnt: LogitBalance cannot"):
-        LogitBalance(reference=method.reference).prepared(clf.task)
+        LogitBalance(reference=method.reference)._prepared(clf._task)
 
 
 def test_an_unfitted_method_is_refused_at_once() -> None:
@@ -258,8 +256,8 @@ class ByItself(Adapter):
 
 def test_other_ways_to_be_fitted() -> None:
     with pytest.raises(FairTTAError, match="ByItself is not fitted: its `fit` should set `ref"):
-        check_adapter(ByItself(), classifier().task)
-    check_adapter(ByItself("much"), classifier().task)
+        check_adapter(ByItself(), classifier()._task)
+    check_adapter(ByItself("much"), classifier()._task)
     assert [x.is_fitted for x in (ByItself(), ByItself("much"), ZeroShot())] == [False, True, True]
 
 
@@ -283,16 +281,16 @@ def test_weights_that_change_meanwhile() -> None:
             yield picture(i)
 
     with pytest.raises(ModelError, match=r"the weights of .* changed during `fit`: fit again"):
-        LogitBalance().fit(clf, pictures())
+        fit_on(LogitBalance(), clf, pictures())
 
 
 @dataclass(frozen=True)
-class Broken(FitsImages):
+class Broken(FittedMethod):
     """Learns what is no number."""
 
     reference: Reference | None = None
 
-    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         return {"x": torch.full((len([*batches]),), torch.nan)}
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
@@ -301,9 +299,9 @@ class Broken(FitsImages):
 
 def test_what_is_learnt_should_be_numbers() -> None:
     with pytest.raises(ModelError, match="what Broken has learnt is not finite; if random numbers"):
-        Broken().fit_encoded(classifier(), FEATURES)
+        fit_on_features(Broken(), classifier(), FEATURES)
     with pytest.raises(FairTTAError, match=r"what `encode` returns, \[images, views, 24\] \(got"):
-        Broken().fit_encoded(classifier(), [[1.0]])
+        fit_on_features(Broken(), classifier(), [[1.0]])
 
 
 @pytest.mark.parametrize(
@@ -317,7 +315,7 @@ def test_files_whose_checksum_is_right_but_not_their_content(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
     clf = classifier()
-    LogitBalance().fit_encoded(clf, FEATURES).save(tmp_path / "x")
+    fit_on_features(LogitBalance(), clf, FEATURES).save(tmp_path / "x")
     with safe_open(tmp_path / "x", "pt") as file:
         about = json.loads(file.metadata()["about"]) | change
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -325,4 +323,4 @@ def test_files_whose_checksum_is_right_but_not_their_content(
     about["sha256"] = _digest(about, tensors)
     save_file(tensors, tmp_path / "x", metadata={"about": json.dumps(about)})
     with pytest.raises(FairTTAError, match=r"fit( it)? again"):
-        check_adapter(load_adapter(tmp_path / "x"), clf.task).adapt(clf.task, FEATURES)
+        check_adapter(load_adapter(tmp_path / "x"), clf._task).adapt(clf._task, FEATURES)

@@ -12,7 +12,8 @@ from checks import picture
 from PIL.Image import Image
 from plain_towers import classifier
 
-from fair_tta import FairTPTClassifier, FairTTAError, TowerError, Zero, ZeroShot
+from fair_tta import FairTPTClassifier, FairTTAError, Zero, ZeroShot
+from fair_tta.errors import TowerError
 from fair_tta.extend import Needs, Outcome, PixelAdapter, Task
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import WorkUnit, job_of
@@ -42,9 +43,9 @@ def test_features_will_not_do(clf: FairTPTClassifier, method: Any) -> None:
         "`predict_encoded`."
     )
     with pytest.raises(FairTTAError, match=said):
-        clf.with_adapter(method).predict_encoded(features)
+        clf.with_adapter(method)._predict_encoded(features)
     with pytest.raises(FairTTAError, match=said):
-        method.adapt(clf.task, features)
+        method.adapt(clf._task, features)
 
 
 def test_others_are_not_asked_for_pictures() -> None:
@@ -103,7 +104,7 @@ def test_they_cannot_be_first_of_two() -> None:
 class Upright(PixelAdapter):
     """One of a user: the answer on the picture turned upside down."""
 
-    def check_task(self, task: Task) -> None:
+    def _check_task(self, task: Task) -> None:
         if "unicorn" in task.targets:
             raise TowerError("there are no unicorns")
 

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_task import random_units
 
-from fair_tta import FairTPTClassifier, FairTTAError, PromptError
-from fair_tta.extend import Identity
+from fair_tta import FairTPTClassifier, FairTTAError
+from fair_tta._images.views import Identity
+from fair_tta.errors import PromptError
 from fair_tta.methods import SAGE
 from fair_tta.methods._field.sage import OPENINGS, widest
 
@@ -74,7 +75,7 @@ def test_by_default_openings_stand_before_the_classifiers_sentence() -> None:
         sensitive=["man", "woman"],
         template="A {sensitive} person {target}.",
     )
-    sentences = SAGE().sentences(clf.task)
+    sentences = SAGE()._sentences(clf._task)
     assert sentences[:4] == [
         "A person with blond hair.",
         "A person with dark hair.",

@@ -11,8 +11,8 @@ import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from plain_towers import classifier, open_clip_resnet
 
-from fair_tta import ELRA, AugMix, FairTPTClassifier, FairTTAError, ZeroShot
-from fair_tta.extend import Adapter
+from fair_tta import ELRA, FairTPTClassifier, FairTTAError, ZeroShot
+from fair_tta.extend import Adapter, AugMix
 from fair_tta.methods import MEMO, SAR, Tent
 
 METHODS: list[Any] = [Tent(), MEMO(every_weight=True), SAR(margin=2.0)]

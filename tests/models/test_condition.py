@@ -20,10 +20,10 @@ from test_untouched import open_clip_clip, transformers_clip
 from torch import nn
 from transformers import CLIPImageProcessor
 
-from fair_tta import AugMix, FairTPT, FairTPTClassifier, ZeroShot
+from fair_tta import FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta._models.borrow import explained
 from fair_tta.errors import ModelError, TowerError
-from fair_tta.extend import Adapter
+from fair_tta.extend import Adapter, AugMix
 from fair_tta.methods import Tent
 from fair_tta.miniature._model import FOLDER
 

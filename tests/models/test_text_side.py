@@ -10,19 +10,12 @@ import open_clip
 import pytest
 import torch
 import transformers
+from fits import fit_on
 
-from fair_tta import (
-    AssociationCorrection,
-    FairTPTClassifier,
-    FairTTAError,
-    Features,
-    LogitBalance,
-    ModelError,
-    PromptError,
-    TowerError,
-)
+from fair_tta import AssociationCorrection, FairTPTClassifier, FairTTAError, Features, LogitBalance
 from fair_tta._models.protocol import Backend
 from fair_tta._models.stored import TextTable
+from fair_tta.errors import ModelError, PromptError, TowerError
 from fair_tta.methods._base import Adapter, check_adapter
 
 NAMES: dict[str, Any] = {
@@ -52,13 +45,13 @@ def test_a_text_tower_gives_the_features_of_the_whole_model(family: str) -> None
     clf = FairTPTClassifier(tower, processor=tokenizer, scale=30.0, **NAMES)
     assert clf.adapter == AssociationCorrection()
     own = whole.task.target_features
-    torch.testing.assert_close(clf.task.target_features, own)
-    torch.testing.assert_close(clf.task.sensitive_features, whole.task.sensitive_features)
+    torch.testing.assert_close(clf._task.target_features, own)
+    torch.testing.assert_close(clf._task.sensitive_features, whole.task.sensitive_features)
     stored = Features(np.random.default_rng(0).standard_normal((9, own.shape[1])))
     expected = whole.with_adapter("orthcali").predict_proba(stored)
     np.testing.assert_allclose(clf.with_adapter("orthcali").predict_proba(stored), expected, 1e-5)
     with pytest.warns(UserWarning, match="fitted on 9 images"):
-        fitted = LogitBalance().fit(clf, stored)
+        fitted = fit_on(LogitBalance(), clf, stored)
     whole.with_adapter(fitted)  # what a text tower fits, the whole model can use
     with pytest.raises(ModelError, match=r"no image encoder here: pass .* Features\(array\)\.$"):
         clf.predict("image.png")
@@ -78,7 +71,7 @@ def test_a_text_tower_of_open_clip() -> None:
     clf = FairTPTClassifier(tower, processor=tokenizer, scale=20.0, **NAMES)
     own = tower(tokenizer(["a photo of a cat.", "a photo of a dog."]))
     expected = own / own.norm(dim=1, keepdim=True)
-    torch.testing.assert_close(clf.task.target_features, expected.detach(), atol=1e-5, rtol=0)
+    torch.testing.assert_close(clf._task.target_features, expected.detach(), atol=1e-5, rtol=0)
     with pytest.raises(ModelError, match="open_clip TextTransformer has no logit scale"):
         FairTPTClassifier(tower, processor=tokenizer, **NAMES)
 

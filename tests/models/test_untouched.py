@@ -21,9 +21,11 @@ import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 
-from fair_tta import AugMix, FairTPT, FairTPTClassifier, ModelError, ZeroShot
+from fair_tta import FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta._models import borrow
 from fair_tta._models.borrow import borrowed, untouched
+from fair_tta.errors import ModelError
+from fair_tta.extend import AugMix
 
 
 class Broken(Exception):
@@ -53,8 +55,8 @@ def use(model: Any) -> None:
     """Everything a user does: classify, and run the context through the text tower and back."""
     clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE)
     clf.predict([picture(0), picture(1)])
-    context = clf.task.context.clone().requires_grad_()
-    features = clf.task.encode(clf.task.target_prompts, context)
+    context = clf._task.context.clone().requires_grad_()
+    features = clf._task.encode(clf._task.target_prompts, context)
     torch.autograd.grad(features.sum(), context)
 
 
@@ -225,9 +227,9 @@ def test_works_inside_inference_mode_and_no_grad(loaded: tuple[Any, Any]) -> Non
     with torch.inference_mode():
         clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE)
         assert np.array_equal(clf.predict_proba([picture()]), expected)
-        context = clf.task.context
+        context = clf._task.context
     assert not context.is_inference()
-    clf.task.encode(clf.task.target_prompts, context.clone().requires_grad_()).sum().backward()
+    clf._task.encode(clf._task.target_prompts, context.clone().requires_grad_()).sum().backward()
     with torch.no_grad():
         assert np.array_equal(clf.predict_proba([picture()]), expected)
 
@@ -236,7 +238,7 @@ def test_embeddings_of_the_user_are_not_written_to() -> None:
     """BLIP adds positions in place; that must not reach what was spliced in."""
     model, images, tokenizer = families.seeded(families.blip)
     clf = FairTPTClassifier((model, (images, tokenizer)), TARGETS, SENSITIVE, TEMPLATE)
-    prompts = clf.task.target_prompts
+    prompts = clf._task.target_prompts
     embeddings = clf.backend.embed_tokens(prompts.tokens.ids)
     before = embeddings.clone()
     with torch.no_grad():
@@ -306,13 +308,13 @@ def test_one_thread_tunes_the_prompt_while_others_predict(loaded: tuple[Any, Any
     clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(2))
     plain = clf.with_adapter("zero-shot")
     expected = [[c.predict(picture(i)) for i in range(6)] for c in (clf, plain)]
-    task = clf.task
+    task = clf._task
     clf.vision.forget()
     with ThreadPoolExecutor(4) as pool:
         jobs = [pool.submit(c.predict, picture(i)) for i in range(6) for c in (clf, plain)]
         found = [job.result() for job in jobs]
     assert [found[0::2], found[1::2]] == expected
-    assert clf.task is task
+    assert clf._task is task
 
 
 def test_a_thread_that_loads_a_model_leaves_the_filters_of_warnings_alone(

@@ -16,12 +16,12 @@ import pytest
 import torch
 from checks import picture
 from devices import Pair
+from fits import fit_on
 
 from fair_tta import (
     ELRA,
     TPT,
     AssociationCorrection,
-    AugMix,
     FairTPT,
     FairTPTClassifier,
     FairTPTMO,
@@ -29,7 +29,8 @@ from fair_tta import (
     OrthCali,
 )
 from fair_tta import methods as adapters
-from fair_tta.extend import Renderer
+from fair_tta._images.draw import Renderer
+from fair_tta.extend import AugMix
 from fair_tta.methods import SAR, SEM, TTR, SLoss, SuperTSLoss, TSLoss
 from fair_tta.methods._tuning.directions import UPGrad, combine
 
@@ -74,7 +75,7 @@ OTHERS: dict[str, Any] = {
 MOST_COPIES = 100
 """To the host for a batch: lengths and projections are computed there, in float64."""
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 
 def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
@@ -88,7 +89,7 @@ def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
             labels = ({a: [v[i % len(v)] for i in range(count)] for a, v in SENSITIVE.items()},)
         elif adapter.needs.class_labels:
             labels = ([TARGETS[i % len(TARGETS)] for i in range(count)],)
-        adapter = adapter.fit(clf, images, *labels)
+        adapter = fit_on(adapter, clf, images, *labels)
     return clf.with_adapter(adapter)
 
 
@@ -140,7 +141,7 @@ def test_the_same_answers_with_few_copies(
     pair = pairs["CLIP"]
     clf = classifier(pair.there, adapter)
     features = clf.encode(PICTURES, with_views=adapter.needs.views).cpu()
-    expected = classifier(pair.cpu, adapter).predict_encoded(features)
+    expected = classifier(pair.cpu, adapter)._predict_encoded(features)
     clf.predict(PICTURES[:2])  # what is made once: features of prompts, graphs
     clf.vision.forget()
     with devices.Traffic(device) as traffic:

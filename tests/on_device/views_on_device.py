@@ -12,10 +12,10 @@ import torch
 from checks import picture
 from devices import Pair
 
-from fair_tta import TPT, AugMix, FairTPTClassifier, Zero, ZeroShot
-from fair_tta._images.draw import render_batch
+from fair_tta import TPT, FairTPTClassifier, Zero, ZeroShot
+from fair_tta._images.draw import Renderer, render_batch
 from fair_tta._images.views import content_generator
-from fair_tta.extend import Renderer
+from fair_tta.extend import AugMix
 
 pytest_plugins = ("device_models",)
 

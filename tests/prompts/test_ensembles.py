@@ -11,21 +11,16 @@ import numpy as np
 import open_clip
 import pytest
 from checks import picture
+from fits import fit_on
 
-from fair_tta import (
-    FairTPTClassifier,
-    FairTTAError,
-    LogitBalance,
-    PromptError,
-    Templates,
-    ZeroShot,
-    load_adapter,
-)
+from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, Templates, ZeroShot
 from fair_tta._models import TransformersBackend
 from fair_tta.auditing import Audit
+from fair_tta.errors import PromptError
 from fair_tta.lab._runs.job import job_of
+from fair_tta.methods import load_adapter
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 TARGETS, SENSITIVE = ["cat", "black dog"], ["male", "female"]
 SENTENCES = ["a photo of a {sensitive} {target}.", "a {sensitive} {target} in a picture."]
@@ -49,12 +44,12 @@ def test_equal_to_open_clips_zero_shot_classifier() -> None:
     clf = FairTPTClassifier(parts, names, template=templates)
     expected = open_clip.build_zero_shot_classifier(parts[0].eval(), parts[2], names, templates)
     assert len(templates) == 80
-    np.testing.assert_allclose(clf.task.target_features.numpy().T, expected.numpy(), atol=1e-5)
+    np.testing.assert_allclose(clf._task.target_features.numpy().T, expected.numpy(), atol=1e-5)
 
 
 def test_all_features_are_unit_means() -> None:
     clf = classifier()
-    task, singles = clf.task, [classifier(sentence).task for sentence in SENTENCES]
+    task, singles = clf._task, [classifier(sentence).task for sentence in SENTENCES]
 
     def mean(features: list[Any]) -> Any:
         total = np.mean([f.double().numpy() for f in features], 0)
@@ -102,7 +97,7 @@ def test_errors_name_the_sentence() -> None:
 
 def test_what_is_fitted_or_stored_knows_all_templates(tmp_path: Path) -> None:
     clf = classifier()
-    LogitBalance().fit(clf, PICTURES).save(tmp_path / "b.safetensors")
+    fit_on(LogitBalance(), clf, PICTURES).save(tmp_path / "b.safetensors")
     method = load_adapter(tmp_path / "b.safetensors")
     assert clf.with_adapter(method).predict(PICTURES[0]).label in TARGETS
     for other in (SENTENCES[0], SENTENCES[::-1], [*SENTENCES, "a {sensitive} {target}."]):
@@ -115,7 +110,7 @@ def test_what_is_fitted_or_stored_knows_all_templates(tmp_path: Path) -> None:
     assert len(digests) == 3
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_audits_keep_all_templates(tmp_path: Path) -> None:
     audit = classifier().audit(PICTURES, TARGETS * 4, {"sex": ["male"] * 4 + ["female"] * 4})
     audit.save(tmp_path / "audit.json")

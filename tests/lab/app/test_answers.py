@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fair_tta import AugMix, FairTPTClassifier, FairTTAError, ImageError, OrthCali, Zero
+from fair_tta import FairTPTClassifier, FairTTAError, OrthCali, Zero
 from fair_tta._images.views import content_generator
+from fair_tta.errors import ImageError
+from fair_tta.extend import AugMix
 from fair_tta.lab._runs.reference import fit_on_folder
 from fair_tta.lab.app._answers import (
     answers_html,
@@ -37,7 +39,7 @@ def picture(tmp_path_factory: pytest.TempPathFactory) -> str:
     return paths[2]
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 def test_every_method_answers(birds: FairTPTClassifier, picture: str, tmp_path: Path) -> None:
     draw_folder(tmp_path, BIRDS, 12)
     usable = [name for name in ADAPTERS if not why_not(name)]

@@ -10,6 +10,7 @@ from pathlib import Path
 import bench_tiny
 import pytest
 
+from fair_tta import AssociationCorrection, LogitBalance, OrthCali
 from fair_tta.errors import DatasetError, FairTTAError, SmallReferenceWarning
 from fair_tta.extend import Adapter
 from fair_tta.lab.bench._grids import GRIDS, Grid, find_grid
@@ -17,7 +18,6 @@ from fair_tta.lab.bench._run import TableReference, TableRun
 from fair_tta.lab.bench._sources import open_table
 from fair_tta.lab.bench._tables import publish
 from fair_tta.lab.data import BenchmarkTask, Dataset, read_folder
-from fair_tta.methods import AssociationCorrection, LogitBalance, OrthCali
 from fair_tta.methods._registry import ADAPTERS
 
 METHODS: dict[str, Adapter] = {"balance": LogitBalance(), "association": AssociationCorrection()}

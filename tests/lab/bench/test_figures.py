@@ -13,7 +13,7 @@ from fair_tta import compare
 from fair_tta.lab.bench._figures import parts_of
 from fair_tta.lab.report import html, markdown
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 
 
 def test_a_part_says_how_many_were_compared() -> None:

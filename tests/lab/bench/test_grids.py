@@ -8,9 +8,9 @@ from importlib import resources
 
 import pytest
 
+from fair_tta import ZeroShot
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.bench._grids import GRIDS, Grid, Setting, find_grid, of_datasets
-from fair_tta.methods import ZeroShot
 
 
 def paper(name: str) -> list[dict[str, str]]:

@@ -20,6 +20,7 @@ import pytest
 from bench_tiny import GRID
 from report_samples import Page
 
+from fair_tta import Zero
 from fair_tta._images.views import AugMix
 from fair_tta._io import printable
 from fair_tta.auditing import Audit, audit, compare
@@ -51,7 +52,6 @@ from fair_tta.lab.bench._tables import (
     to_markdown,
 )
 from fair_tta.lab.data import Dataset, Record, read_folder
-from fair_tta.methods import Zero
 from fair_tta.metrics import Estimate
 from fair_tta.prediction import Prediction
 

@@ -19,6 +19,7 @@ from bench_tiny import GRID, finished, tiny_run
 from checks import picture
 from cli_fixtures import count_rows
 
+from fair_tta import TPT
 from fair_tta._images.views import AugMix
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
@@ -27,7 +28,6 @@ from fair_tta.lab._runs.local import Local
 from fair_tta.lab.bench._grids import Setting
 from fair_tta.lab.bench._run import Remaining
 from fair_tta.lab.bench._tables import publish
-from fair_tta.methods import TPT
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,10 @@ import pytest
 import typer
 from cli_fixtures import count_rows
 from extending_page import documented
+from fits import fit_on
 from typer.testing import CliRunner
 
+from fair_tta import FairTPT, LogitBalance, ZeroShot
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli.bench import bench_command
@@ -24,7 +26,6 @@ from fair_tta.lab.bench._sources import (
     paper_reader,
     read_toml,
 )
-from fair_tta.methods import FairTPT, LogitBalance, ZeroShot
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(bench_command)
@@ -159,7 +160,7 @@ def test_a_table_of_ones_own(model: str, tmp_path: Path) -> None:
     assert {c["images"] for c in cells(tmp_path / "out")} == {"7"}
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 def test_a_fitted_method_in_a_table(model: str, tmp_path: Path) -> None:
     """Its file is beside the table; one that was fitted with other names is refused at once."""
     pets = bench_tiny.save_pets(tmp_path / "pets", 8)
@@ -174,7 +175,7 @@ def test_a_fitted_method_in_a_table(model: str, tmp_path: Path) -> None:
             model, ["cat", "dog"], {"place": {"indoors": "in a house", "outdoors": place}},
             "a photo of a {target} {sensitive}.", adapter=ZeroShot(),
         )  # fmt: skip
-        balance = LogitBalance().fit(clf, sorted((pets / "images").glob("*.png")))
+        balance = fit_on(LogitBalance(), clf, sorted((pets / "images").glob("*.png")))
         balance.save(pets / "b.safetensors")
         found, stdout, stderr = call(*options)
         assert found == code, stderr

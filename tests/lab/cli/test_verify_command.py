@@ -16,7 +16,7 @@ from cli_fixtures import tiny_model as tiny_model
 from fair_tta.lab.folder import _digest_line, _read_digest_line, verify_folder
 from fair_tta.lab.report import html
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 
 
 def changed(file: Path, old: str, new: str) -> None:

@@ -14,8 +14,8 @@ from cli_fixtures import write_labels
 from test_runner import Late
 from torch import Tensor
 
-from fair_tta import AugMix, FairTPTClassifier, Prediction, ZeroShot
-from fair_tta.extend import Adapter, Needs, Outcome, Task
+from fair_tta import FairTPTClassifier, Prediction, ZeroShot
+from fair_tta.extend import Adapter, AugMix, Needs, Outcome, Task
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import job_of
 from fair_tta.lab._runs.local import Local

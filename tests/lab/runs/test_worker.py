@@ -11,8 +11,9 @@ import torch
 from checks import picture
 from cli_fixtures import tiny_model as tiny_model
 
-from fair_tta import TPT, AugMix, FairTPT, FairTPTClassifier, ModelError, ZeroShot
-from fair_tta.extend import Adapter
+from fair_tta import TPT, FairTPT, FairTPTClassifier, ZeroShot
+from fair_tta.errors import ModelError
+from fair_tta.extend import Adapter, AugMix
 from fair_tta.lab._runs import bank as picture_files
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import Job, WorkUnit, job_of
@@ -119,7 +120,7 @@ def test_each_method_is_charged_what_it_looks_at(
     """By a clock that moves when pictures are encoded and when a method works."""
     now = [0.0]
     monkeypatch.setattr("fair_tta.lab._runs.worker.time.perf_counter", lambda: now[0])
-    encode, predict = FairTPTClassifier.encode, FairTPTClassifier.predict_encoded
+    encode, predict = FairTPTClassifier.encode, FairTPTClassifier._predict_encoded
 
     def encoding(self: Any, images: Any, **options: Any) -> Any:
         found = encode(self, images, **options)
@@ -131,7 +132,7 @@ def test_each_method_is_charged_what_it_looks_at(
         return predict(self, features, **more)
 
     monkeypatch.setattr(FairTPTClassifier, "encode", encoding)
-    monkeypatch.setattr(FairTPTClassifier, "predict_encoded", working)
+    monkeypatch.setattr(FairTPTClassifier, "_predict_encoded", working)
     for methods in (METHODS, METHODS[::-1], METHODS[:1], METHODS[2:]):
         for answers in ask(job_of(classifier, methods), *pictures[:2]):
             assert isinstance(answers, list)

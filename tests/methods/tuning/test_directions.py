@@ -17,8 +17,8 @@ from torch import Tensor
 from torchjd.aggregation import MGDA, Mean, PCGrad, TrimmedMean, UPGradWeighting
 from torchjd.linalg import QuadprogProjector
 
-from fair_tta import AugMix, FairTPTClassifier, FairTTAError
-from fair_tta.methods import FairTPT, FairTPTMO
+from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, FairTTAError
+from fair_tta.extend import AugMix
 from fair_tta.methods._tuning.directions import Aggregated, Direction, UPGrad, WeightedSum, combine
 from fair_tta.methods._tuning.losses import SLoss
 

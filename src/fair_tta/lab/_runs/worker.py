@@ -136,10 +136,10 @@ class Worker:
             clf.vision.forget()  # or it would cost less after others that look at the same
         start = time.perf_counter()
         if is_own:
-            predictions = clf.predict(images)
+            predictions = clf._predict_batch(images)
         else:
             features = torch.stack([encoded[i][0] for i in usable])
-            predictions = clf.predict_encoded(features, images=images)
+            predictions = clf._predict_encoded(features, images)
         own = (time.perf_counter() - start) / len(usable)
         return [
             StoredRow(
@@ -193,7 +193,7 @@ class Worker:
             clf = self._classifiers.get(key)
             if clf is None:
                 clf = self._job.classifier(question, self._cache)
-                _ = clf.task.target_features, clf.task.sensitive_features  # before any clock runs
+                _ = clf._task.target_features, clf._task.sensitive_features  # before any clock runs
             if clf.vision.seed != seed:
                 clf = clf.with_views(self._job.views, seed)
             self._classifiers[key] = clf

@@ -38,7 +38,7 @@ def kept_views(
     rho: Any = getattr(adapter, "rho", None)
     if rho is None or prediction.views_kept is None:
         return []
-    task = classifier.task
+    task = classifier._task
     log_p = task.log_probabilities(classifier.encode([image]), task.target_features)
     places = most_confident(log_p, rho)[0].tolist()
     p = log_p[0].exp()

@@ -273,7 +273,7 @@ def prepare(
                 place[i] = len(adapters)
                 adapters.append(adapter)
             if adapter.needs.reference:
-                check_adapter(adapter, clf.task)
+                check_adapter(adapter, clf._task)
         places.append(tuple(place))
     said = {} if reference is None else reference.said
     job = job.with_adapters(adapters)

@@ -58,7 +58,7 @@ class FairTPT(PromptTuning):
         super().__post_init__()
         check_number("lam", self.lam, "be at least 0, or infinity", lambda x: x >= 0)
 
-    def recipe(self) -> tuple[Loss, Direction | Aggregated]:
+    def _recipe(self) -> tuple[Loss, Direction | Aggregated]:
         return self.loss, WeightedSum(self.lam)
 
 
@@ -93,9 +93,9 @@ class FairTPTMO(FairTPT):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.recipe()  # checks the aggregator
+        self._recipe()  # checks the aggregator
 
-    def recipe(self) -> tuple[Loss, Direction | Aggregated]:
+    def _recipe(self) -> tuple[Loss, Direction | Aggregated]:
         if self.aggregator is None:
             return self.loss, UPGrad(self.lam)
         if isinstance(self.aggregator, Direction):

@@ -40,5 +40,5 @@ class TPT(PromptTuning):
     rho: float = 0.1
     steps: int = 1
 
-    def recipe(self) -> tuple[Loss, Direction]:
+    def _recipe(self) -> tuple[Loss, Direction]:
         return TargetLoss(), WeightedSum(0)

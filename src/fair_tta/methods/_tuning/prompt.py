@@ -196,14 +196,14 @@ class PromptTuning(FindsTexts):
         check_tuning(self.rate, self.steps)
 
     @abstractmethod
-    def recipe(self) -> tuple[Loss, Direction | Aggregated]:
+    def _recipe(self) -> tuple[Loss, Direction | Aggregated]:
         """What is minimised, and how several gradients become one."""
 
-    def check_task(self, task: Task) -> None:
-        objective_of(self.recipe()[0], task)
+    def _check_task(self, task: Task) -> None:
+        objective_of(self._recipe()[0], task)
 
     def find_texts(self, task: Task, features: Tensor) -> tuple[Texts, Outcome]:
-        loss, direction = self.recipe()
+        loss, direction = self._recipe()
         views = confident_views(task, features, self.rho)
         tuned = tune(task, views, loss=loss, direction=direction, rate=self.rate, steps=self.steps)
         texts, outcome = tuned_answer(task, features, tuned)
