@@ -83,7 +83,7 @@ def views(seed: int) -> torch.Tensor:
 def classes(count: int, rounds: int) -> None:
     """Methods against their floor: Zero and two forward passes of the text tower."""
     clf = classifier([f"thing {i}" for i in range(count)])
-    backend: Any = clf.backend
+    backend: Any = clf._backend
     context = clf.task.context[None]
     pixels = torch.randn(PART, 3, 224, 224)
 

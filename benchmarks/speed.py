@@ -118,7 +118,7 @@ def methods(model: Any, name: str, repeat: int, chunks: tuple[int, ...] = (16, 3
     """Items 1 and 2: each method against Zero, and Zero against the bare vision tower."""
     torch.manual_seed(0)
     clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE, scale=100.0)
-    backend: Any = clf.backend
+    backend: Any = clf._backend
     pixels = torch.randn(64, 3, 224, 224)
 
     def bare(chunk: int) -> Callable[[int], Any]:
@@ -128,7 +128,7 @@ def methods(model: Any, name: str, repeat: int, chunks: tuple[int, ...] = (16, 3
         one = clf.with_adapter(adapter)
 
         def run(i: int) -> Any:
-            one.vision.forget()  # every call makes its views and encodes them
+            one._vision.forget()  # every call makes its views and encodes them
             return one.predict(photo(first + i))
 
         return run
@@ -194,7 +194,7 @@ def public(repeat: int) -> None:
         clf = FairTPTClassifier(model, names, template=sentence, adapter=TPT(), scale=100.0)
 
         def ours(i: int, clf: Any = clf) -> Any:
-            clf.vision.forget()
+            clf._vision.forget()
             return clf.predict(photo(i))
 
         jobs = {"public algorithm": lambda i, f=theirs: f(photo(i), i), "TPT": ours}
@@ -241,7 +241,7 @@ def one_view(repeat: int) -> None:
             one = clf.with_adapter(method)
 
             def run(i: int, one: Any = one) -> Any:
-                one.vision.forget()
+                one._vision.forget()
                 return one.predict(photo(i))
 
             jobs[name] = run
@@ -307,7 +307,7 @@ def batches(repeat: int) -> None:
 
             def run(together: bool, clf: Any = clf, photos: Any = photos, kept: bool = kept) -> Any:
                 if not kept:
-                    clf.vision.forget()
+                    clf._vision.forget()
                 return clf.predict(photos) if together else [clf.predict(p) for p in photos]
 
             times = interleaved(
@@ -350,7 +350,7 @@ def sweep(model: Any, name: str) -> None:
     photos = [photo(i) for i in range(4)]
 
     def run(some: list[Any]) -> float:
-        clf.vision.forget()
+        clf._vision.forget()
         start = time.perf_counter()
         for adapter in some:
             clf.with_adapter(adapter).predict(photos)

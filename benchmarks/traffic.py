@@ -48,7 +48,7 @@ def main() -> None:
     for name, adapter in {**methods.EXPORTED, **methods.OTHERS}.items():
         clf = methods.classifier(backend, adapter, views=views)
         clf.predict(methods.PICTURES[:2])
-        clf.vision.forget()
+        clf._vision.forget()
         with devices.Traffic(device) as traffic:
             clf.predict(methods.PICTURES)
         print(f"| {name} | {traffic.operations:,} | {traffic.to_host} | {traffic.uploads} | "

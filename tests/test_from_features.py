@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from checks import picture
-from fits import fit_on, fit_on_features
+from fits import fit_on, fit_on_features, save
 
 from fair_tta import (
     AssociationCorrection,
@@ -133,7 +133,7 @@ def test_audit_examine_and_mitigate_take_features(clf: FairTPTClassifier) -> Non
     right = np.array(TARGETS)[corrected(v).argmax(1)] == labels
     assert audit.estimate("accuracy").value == pytest.approx(right.mean())
     examination = clf.examine(
-        Features(v), [AssociationCorrection(), fit_on(LogitBalance(), clf, Features(v))]
+        Features(v), [AssociationCorrection(), fit_on(LogitBalance(), clf, v)]
     )
     perceived = softmax(SCALE * v @ Z.T).mean(0)
     shares = examination.document.attributes["sensitive"].shares
@@ -149,7 +149,7 @@ def test_what_was_fitted_is_saved_and_belongs_to_its_texts(
     clf: FairTPTClassifier, tmp_path: Path
 ) -> None:
     v = Features(cone(N, 1))
-    fit_on(LogitBalance(), clf, v).save(tmp_path / "fitted")
+    save(fit_on(LogitBalance(), clf, v), tmp_path / "fitted")
     loaded = load_adapter(tmp_path / "fitted")
     again = FairTPTClassifier.from_features(
         dict(reversed(TABLE.items())), TARGETS, VALUES, "a {sensitive} {target}", scale=SCALE,
@@ -199,4 +199,4 @@ def test_a_bad_row_is_named(clf: FairTPTClassifier) -> None:
         ):
             call(argument)
     with pytest.raises(FairTTAError, match="see row 33"):
-        fit_on(LogitBalance(), clf, Features(v))
+        fit_on(LogitBalance(), clf, v)

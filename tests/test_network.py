@@ -41,7 +41,6 @@ for given in ("miniature", folder, miniature.load_open_clip()):
     clf = FairTPTClassifier(given, ["cat", "dog"], ["water", "land"], views=AugMix(2))
     assert len(clf.predict(paths)) == len(paths)
     clf.examine(paths)
-    clf.associations()
     try:
         clf.predict("https://example.org/cat.png")
         raise SystemExit("an address was answered")

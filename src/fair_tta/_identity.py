@@ -217,9 +217,9 @@ def feature_identity(backend: Any, views: Any) -> dict[str, Any]:
 
 def classifier_provenance(classifier: Any) -> dict[str, Any]:
     """Model, prompts, views and seed of a `FairTPTClassifier`."""
-    task, vision = classifier._task, classifier.vision
+    task, vision = classifier._task, classifier._vision
     return {
-        "model": {**model_identity(classifier.backend), "scale": task.scale},
+        "model": {**model_identity(classifier._backend), "scale": task.scale},
         "prompts": {
             "targets": dict(task.targets),
             "sensitive": {a: dict(names) for a, names in task.sensitive.items()},

@@ -138,21 +138,21 @@ class FairTPTClassifier:
             check_number("scale", scale, "be a positive number", lambda x: 0 < x <= _LARGEST)
         if not isinstance(cache, Cache | None):
             raise FairTTAError(f"`cache` should be a Cache such as Cache(2**28) (got {cache!r}).")
-        self.cache = Cache() if cache is None else cache
-        self.backend: Backend = load(model, processor, device=device, dtype=dtype)
-        self.loaded_as = device, dtype
+        self._cache = Cache() if cache is None else cache
+        self._backend: Backend = load(model, processor, device=device, dtype=dtype)
+        self._loaded_as = device, dtype
         if compile_vision:
-            self.backend = with_compiled_vision(self.backend)
+            self._backend = with_compiled_vision(self._backend)
         self._current = CurrentTask(
-            Task(self.backend, names, attributes, templates, scale, cache=self.cache)
+            Task(self._backend, names, attributes, templates, scale, cache=self._cache)
         )
-        self.vision = Vision(self.backend, views, seed, self.cache)
-        self.batch_size = min(batch_size, sys.maxsize)
-        tuned = FairTPT() if sees_images(self.backend) else AssociationCorrection()
+        self._vision = Vision(self._backend, views, seed, self._cache)
+        self._batch_size = min(batch_size, sys.maxsize)
+        tuned = FairTPT() if sees_images(self._backend) else AssociationCorrection()
         default = tuned if attributes else ZeroShot()
         method = default if adapter is None else find_adapter(adapter)
         self.adapter: Adapter = check_adapter(method, self._task)
-        if not sees_images(self.backend):
+        if not sees_images(self._backend):
             _ = self._task.scale  # a text tower may not know it
         self._has_logged_cost = False
 
@@ -213,8 +213,8 @@ class FairTPTClassifier:
     def with_views(self, views: Any, seed: int | None = None) -> Self:
         """The same classifier with other views; features of prompts are shared."""
         other = copy.copy(self)
-        seed = self.vision.seed if seed is None else seed
-        other.vision = Vision(self.backend, views, seed, self.cache)
+        seed = self._vision.seed if seed is None else seed
+        other._vision = Vision(self._backend, views, seed, self._cache)
         return other
 
     def fit(
@@ -336,7 +336,7 @@ class FairTPTClassifier:
             if errors == "skip":
                 return next(self._stream([images], progress, skip=True))
             self.adapter._check_ready()
-            return self._predict_batch([self.vision.load(images)])[0]
+            return self._predict_batch([self._vision.load(images)])[0]
         stream = self._stream(checked_images(images), progress, errors == "skip")
         if isinstance(images, Iterator):
             return stream
@@ -360,13 +360,13 @@ class FairTPTClassifier:
         self, images: Iterable[Any], progress: bool, skip: bool, digests: list[str] | None
     ) -> Iterator[Any]:
         batches = ahead if are_files(images) else in_turn
-        size = self.batch_size
+        size = self._batch_size
         if isinstance(images, Features) and images._views is None:
             size = max(size, CHUNK)
         compare(images, self._task)
         place, start = 0, perf_counter()
         with image_bar(images, progress) as bar:
-            for batch in batches(images, self._load_or_error if skip else self.vision.load, size):
+            for batch in batches(images, self._load_or_error if skip else self._vision.load, size):
                 failed = [im if isinstance(im, ImageError) else None for im in batch.images]
                 readable = [im for im in batch.images if not isinstance(im, ImageError)]
                 if digests is not None:
@@ -389,13 +389,13 @@ class FairTPTClassifier:
 
     def _load_or_error(self, image: Any) -> Any:
         try:
-            return self.vision.load(image)
+            return self._vision.load(image)
         except ImageError as error:
             return error
 
     def _log_cost(self, images: Iterable[Any], seconds: float) -> None:
         """Once, if there are many images, each with many views; `seconds` an image took."""
-        views = self.vision.count or "several"
+        views = self._vision.count or "several"
         if self._has_logged_cost or views == 1 or not self.adapter.needs.views:
             return
         if isinstance(images, Sized) and len(images) > _MANY:
@@ -421,7 +421,7 @@ class FairTPTClassifier:
 
     def _encode(self, task: Task, images: Sequence[Any], with_views: bool) -> Tensor:
         if not are_stored(images):
-            return self.vision.features(images, with_views)
+            return self._vision.features(images, with_views)
         if with_views and not _have_views(images):
             raise _only_features()
         return stack(images, task.target_features)
@@ -450,7 +450,7 @@ class FairTPTClassifier:
         adapted = zero_shot = ZeroShot().adapt(task, features)
         try:
             if isinstance(adapter, PixelAdapter) and images:
-                adapted = adapter.adapt_pixels(task, self.vision, images)
+                adapted = adapter.adapt_pixels(task, self._vision, images)
             elif adapter != ZeroShot():
                 adapted = adapter.adapt(task, features)
         except Exception:
@@ -508,7 +508,7 @@ class FairTPTClassifier:
         if is_single_image(images):
             raise ImageError("`images` should be a list of images (got one): encode([image]).")
         parts = []
-        for batch in in_turn(checked_images(images), self.vision.load, sys.maxsize):
+        for batch in in_turn(checked_images(images), self._vision.load, sys.maxsize):
             if batch.error is not None:
                 raise batch.error.__cause__ or batch.error
             with self._current.borrow() as task:
@@ -516,7 +516,7 @@ class FairTPTClassifier:
         if parts:
             return torch.cat(parts)
         with self._current.borrow() as task:
-            count = self.vision.count if with_views else 1
+            count = self._vision.count if with_views else 1
             return task.target_features.new_empty(0, count or 1, task.target_features.shape[1])
 
     def export(self, path: str | os.PathLike[str]) -> None:
@@ -659,7 +659,7 @@ class FairTPTClassifier:
         values = [f"{a!r}: ({shortened(map(repr, v))})" for a, v in self.sensitive.items()]
         targets = shortened(map(repr, self.targets))
         return (
-            f"FairTPTClassifier({self.backend.name!r}, targets=[{targets}], "
+            f"FairTPTClassifier({self._backend.name!r}, targets=[{targets}], "
             f"sensitive={{{', '.join(values)}}}, adapter={self.adapter!r})"
         )
 
@@ -667,12 +667,12 @@ class FairTPTClassifier:
         """For notebooks: the model, what it is asked, and the method."""
         sentences = self._task.templates.sentences
         facts = {
-            "model": self.backend.name,
+            "model": self._backend.name,
             "targets": shortened(self.targets),
             **{f"sensitive: {a}": shortened(names) for a, names in self.sensitive.items()},
             **{f"prompt: {name}": str(text) for name, text in sentences.items() if text},
             "adapter": repr(self.adapter),
-            "views": repr(self.vision.views),
+            "views": repr(self._vision.views),
         }
         return facts_table(facts)
 

@@ -187,7 +187,7 @@ def sem(tmp_path_factory: pytest.TempPathFactory) -> Path:
                        "background": [f"{('land', 'water')[i // 2 % 2]} background"
                                       for i in range(n)], "split": [0] * n},
     }  # fmt: skip
-    dim = FairTPTClassifier("miniature", ["a", "b"], adapter=ZeroShot()).task.target_features.shape[
+    dim = FairTPTClassifier("miniature", ["a", "b"], adapter=ZeroShot())._task.target_features.shape[
         1
     ]
     for name, columns in tables.items():

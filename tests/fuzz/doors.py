@@ -21,7 +21,7 @@ import openpyxl
 import pyarrow
 import pyarrow.parquet
 import torch
-from fits import fit_on
+from fits import fit_on, save
 from mutations import mutated, mutated_json, mutated_text, with_true_checksums
 from PIL import Image
 from safetensors import safe_open
@@ -364,7 +364,7 @@ def fitted() -> bytes:
         LogitBalance(), classifier(), [p.image for p in miniature.BIRDS.draw(8, seed=1)]
     )
     with TemporaryDirectory() as folder:
-        method.save(Path(folder) / "fitted.safetensors")
+        save(method, Path(folder) / "fitted.safetensors")
         return (Path(folder) / "fitted.safetensors").read_bytes()
 
 

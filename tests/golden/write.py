@@ -14,6 +14,7 @@ from typing import Any
 
 import golden_cases as cases
 import torch
+from fits import save
 
 import fair_tta
 
@@ -47,7 +48,7 @@ def write_predictions() -> None:
         golden[name] = {"places": places, "umfc_objective": objective, "methods": answers}
         if name in cases.FITTED_WORLDS:
             for method, one in fitted.items():
-                one.save(cases.saved(name, method))
+                save(one, cases.saved(name, method))
     text = json.dumps(golden, separators=(",", ":")).replace('"methods":{', '"methods":{\n')
     cases.PREDICTIONS.write_text(text.replace("]]],", "]]],\n") + "\n", "utf-8")
 

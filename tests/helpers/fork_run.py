@@ -34,7 +34,7 @@ def child(clf: FairTPTClassifier, image: Image.Image, wanted: dict[str, float]) 
         found = clf.predict(image).probabilities
     except ModelError as error:
         return FORKED_IN_A_CALL if "when this process was forked" in str(error) else 6
-    model = clf.backend.model  # type: ignore[attr-defined]
+    model = clf._backend.model  # type: ignore[attr-defined]
     hooks = sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
     if hooks or not model.training:
         return 3
@@ -47,7 +47,7 @@ def main(method: str, views: int, forks: int) -> None:
         "miniature", ["circle", "square"], ["red", "blue"], "a {sensitive} {target}.",
         adapter=parse_adapter(method), views=AugMix(views),
     )  # fmt: skip
-    clf.backend.model.train()  # type: ignore[attr-defined]
+    clf._backend.model.train()  # type: ignore[attr-defined]
     noise = np.random.default_rng(0)
     images = [Image.fromarray(noise.integers(0, 255, (40, 40, 3), np.uint8)) for _ in range(8)]
     wanted = clf.predict(images[0]).probabilities
@@ -55,7 +55,7 @@ def main(method: str, views: int, forks: int) -> None:
 
     def loop() -> None:
         while not stop.is_set():
-            clf.vision.forget()
+            clf._vision.forget()
             clf.predict(images[1:])
             time.sleep(0.05)
 

@@ -65,7 +65,7 @@ def tuned(
 ) -> Tensor:
     """Probabilities of the image after steps that the caller takes with a copy of the model."""
     other = copy.deepcopy(model).eval()
-    texts, pixels = clf._task.target_features, clf.vision.pixels(image)
+    texts, pixels = clf._task.target_features, clf._vision.pixels(image)
     chosen = parameters(other)
     optimizer = make_optimizer(chosen)
     with torch.enable_grad():

@@ -86,7 +86,7 @@ class EncodedClassifier:
     """Its images are their features."""
 
     _task: Task
-    batch_size: int = 7
+    _batch_size: int = 7
 
     def encode(self, images: Any, *, with_views: bool = True) -> Tensor:
         assert not with_views

@@ -33,7 +33,7 @@ def test_pictures_alone_go_through_the_tower_some_at_a_time(
 
     backend.encode_images = counted
     monkeypatch.setattr(features, "_VIEWS_AT_ONCE", 3)
-    clf.vision.forget()
+    clf._vision.forget()
     torch.testing.assert_close(clf.encode(images, with_views=False), expected, rtol=0, atol=1e-5)
     assert seen == [3, 3, 1]
 

@@ -50,7 +50,7 @@ def close(found: Sequence[Prediction], expected: Sequence[Prediction]) -> None:
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 def test_an_image_is_answered_by_a_fit_on_the_other_folds() -> None:
     clf = classifier()
-    found = clf.with_adapter(fit_on(LogitBalance(), IMAGES, clf)).predict(IMAGES)
+    found = clf.with_adapter(fitted(LogitBalance(), IMAGES, clf)).predict(IMAGES)
     for number in range(5):
         own = [i for i, image in enumerate(IMAGES) if fold(image) == number]
         others = [image for image in IMAGES if fold(image) != number]
@@ -70,8 +70,8 @@ def test_neither_order_nor_batch_size_matters(method: Adapter) -> None:
 
 def test_its_identity_is_that_of_settings_and_images() -> None:
     clf = classifier()
-    one = fit_on(LogitBalance(), IMAGES, clf)
-    others = fit_on(LogitBalance(), IMAGES[1:], clf), fit_on(LogitBalance(1.0), IMAGES, clf)
+    one = fitted(LogitBalance(), IMAGES, clf)
+    others = fitted(LogitBalance(), IMAGES[1:], clf), fitted(LogitBalance(1.0), IMAGES, clf)
     assert len({fingerprint(method) for method in (one, *others)}) == 3
     sent = pickle.loads(pickle.dumps(one))
     assert fingerprint(sent) == fingerprint(one)

@@ -22,10 +22,10 @@ from fair_tta.methods._field.deyo import NOTHING_PASSED, PatchShuffle
 
 def both_features(clf: Any, image: Any) -> tuple[Any, Any]:
     """Of the views, and of their shuffled copies, made here."""
-    pixels = clf.vision.pixels(image)
+    pixels = clf._vision.pixels(image)
     shuffled = PatchShuffle(4)(pixels, content_generator(image, 0, "PatchShuffle(patches=4)"))
     assert not torch.equal(shuffled, pixels)
-    return unit(clf.backend.encode_pixels(pixels)), unit(clf.backend.encode_pixels(shuffled))
+    return unit(clf._backend.encode_pixels(pixels)), unit(clf._backend.encode_pixels(shuffled))
 
 
 def softmax(logits: Any) -> Any:
@@ -106,7 +106,7 @@ def test_each_filter_counts() -> None:
     for margin, drop in ((2.0, -1.0), (certain, -1.0), (2.0, large), (certain, large)):
         method = DeYO(margin=margin, least_drop=drop)
         expected = [numpy_weights(method, *pair) for pair in zip(p, q, strict=True)]
-        found = method.weights(task, both, task.target_features)
+        found = method._weights(task, both, task.target_features)
         assert found.tolist() == [pytest.approx(row) for row in expected]
         seen.add(int((found > 0).sum()))
     assert len(seen) == 4
@@ -160,7 +160,7 @@ def test_a_model_that_keeps_its_pixels_to_itself_is_refused() -> None:
         preprocess = None
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(clf.backend, name)
+            return getattr(clf._backend, name)
 
     with pytest.raises(
         TowerError,

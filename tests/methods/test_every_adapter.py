@@ -203,7 +203,7 @@ def test_is_a_frozen_strategy(adapter: Adapter) -> None:
 
 def test_batch_order_and_history_do_not_matter(plain: FairTPTClassifier, variant: Adapter) -> None:
     pictures = [picture(i, (40 + i, 30)) for i in range(3)]
-    clf = classifier(adapter=variant, backend=plain.backend, batch_size=2)
+    clf = classifier(adapter=variant, backend=plain._backend, batch_size=2)
     alone = [clf.with_views(AugMix(8)).predict(p) for p in pictures]
     together = clf.predict(pictures)
     backwards = clf.with_views(AugMix(8)).predict(pictures[::-1])[::-1]
@@ -227,12 +227,12 @@ def test_only_a_queue_looks_at_other_images() -> None:
 def test_the_same_seed_gives_the_same_bits(plain: FairTPTClassifier, adapter: Adapter) -> None:
     pictures = [picture(i) for i in range(3)]
     first, second = (
-        classifier(adapter=adapter, backend=plain.backend, fit_again=True).predict(pictures)
+        classifier(adapter=adapter, backend=plain._backend, fit_again=True).predict(pictures)
         for _ in range(2)
     )
     assert first == second
     if adapter.needs.views and not isinstance(adapter, Zero):  # whose votes may be the same
-        other = classifier(adapter=adapter, seed=1, backend=plain.backend).predict(pictures)
+        other = classifier(adapter=adapter, seed=1, backend=plain._backend).predict(pictures)
         assert other != first
 
 
@@ -248,7 +248,7 @@ def test_the_same_seed_gives_the_same_bits(plain: FairTPTClassifier, adapter: Ad
 )
 def test_the_default_device_does_not_matter(plain: FairTPTClassifier, adapter: Adapter) -> None:
     """As after `torch.set_default_device("cuda")`: what lands there has no numbers here."""
-    settings: dict[str, Any] = {"adapter": adapter, "backend": plain.backend}
+    settings: dict[str, Any] = {"adapter": adapter, "backend": plain._backend}
     image = picture()
     expected = classifier(**settings, fit_again=True).predict(image)
     with torch.device("meta"):
@@ -270,13 +270,13 @@ def test_finite_in_half_precision(adapter: Adapter) -> None:
 
 
 def test_permuting_names_permutes_the_answer(plain: FairTPTClassifier, variant: Adapter) -> None:
-    expected = classifier(adapter=variant, backend=plain.backend).predict(picture())
+    expected = classifier(adapter=variant, backend=plain._backend).predict(picture())
     combines = isinstance(variant, PerceptionCLIP) or "joint=True" in repr(variant)
     # the phrases of a combination follow the order of the attributes
     attributes = list(SENSITIVE) if combines else list(SENSITIVE)[::-1]
     clf = classifier(
         adapter=variant,
-        backend=plain.backend,
+        backend=plain._backend,
         targets=[TARGETS[i] for i in (2, 0, 1)],
         sensitive={name: SENSITIVE[name][::-1] for name in attributes},
     )
@@ -286,21 +286,21 @@ def test_permuting_names_permutes_the_answer(plain: FairTPTClassifier, variant: 
 
 
 def test_scaling_features_changes_nothing(plain: FairTPTClassifier, adapter: Adapter) -> None:
-    clf = classifier(adapter=adapter, backend=plain.backend)
+    clf = classifier(adapter=adapter, backend=plain._backend)
 
     class Scaled:
         def __getattr__(self, name: str) -> Any:
-            return getattr(plain.backend, name)
+            return getattr(plain._backend, name)
 
         def encode_images(self, images: Any) -> Tensor:
-            return 7 * plain.backend.encode_images(images)
+            return 7 * plain._backend.encode_images(images)
 
         def encode_pixels(self, pixels: Tensor) -> Tensor:
             return 7 * plain.backend.encode_pixels(pixels)  # type: ignore[attr-defined,no-any-return]
 
     expected = clf.predict(picture())
-    clf.vision.backend = Scaled()
-    clf.vision.forget()
+    clf._vision.backend = Scaled()
+    clf._vision.forget()
     prediction = clf.predict(picture())
     assert prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-4)
 
@@ -310,7 +310,7 @@ def test_works_with_one_view_and_with_views_of_ones_own(
 ) -> None:
     others = [picture(7), picture(8)]
     for views in (Identity(), others, lambda image, generator: others):
-        clf = classifier(adapter=adapter, backend=plain.backend, views=views)
+        clf = classifier(adapter=adapter, backend=plain._backend, views=views)
         assert clf.predict(picture()).label in TARGETS
 
 
@@ -366,7 +366,7 @@ def test_the_same_template_twice_is_that_template(
     plain: FairTPTClassifier, adapter: Adapter
 ) -> None:
     """Every method works with several templates, but those that tune the words of one."""
-    settings: dict[str, Any] = {"adapter": adapter, "backend": plain.backend}
+    settings: dict[str, Any] = {"adapter": adapter, "backend": plain._backend}
     if adapter.needs.prompt_gradient:
         with pytest.raises(PromptError, match=r"tunes the words of one template \(got 2\)"):
             classifier(template=[TEMPLATE, TEMPLATE], **settings)
@@ -379,7 +379,7 @@ def test_the_same_template_twice_is_that_template(
 
 
 def test_zero_breaks_ties_by_the_sum_of_probabilities(plain: FairTPTClassifier) -> None:
-    clf = classifier(backend=plain.backend, adapter=Zero(rho=1.0))
+    clf = classifier(backend=plain._backend, adapter=Zero(rho=1.0))
     features = unit(torch.randn(60, 2, 16, generator=torch.Generator().manual_seed(1)))
     p = clf._task.log_probabilities(features, clf._task.target_features).exp()
     ties = 0
@@ -407,19 +407,19 @@ def test_zero_steps_is_zero_shot(plain: FairTPTClassifier, make: Any) -> None:
 )
 def test_needs_sensitive_names(plain: FairTPTClassifier, make: Any) -> None:
     with pytest.raises(PromptError, match="needs sensitive attribute values"):
-        FairTPTClassifier(plain.backend, TARGETS, adapter=make())
+        FairTPTClassifier(plain._backend, TARGETS, adapter=make())
 
 
 def test_strength_0_is_zero_shot(plain: FairTPTClassifier) -> None:
     for adapter in (AssociationCorrection(strength=0), LogitBalance(strength=0)):
-        prediction = classifier(backend=plain.backend, adapter=adapter).predict(picture())
+        prediction = classifier(backend=plain._backend, adapter=adapter).predict(picture())
         assert prediction.probabilities == prediction.zero_shot
         assert (prediction.distance, prediction.flipped) == (0, False)
 
 
 def test_default_method(plain: FairTPTClassifier) -> None:
-    assert classifier(backend=plain.backend).adapter == FairTPT()
-    assert classifier(backend=plain.backend, sensitive=None).adapter == ZeroShot()
+    assert classifier(backend=plain._backend).adapter == FairTPT()
+    assert classifier(backend=plain._backend, sensitive=None).adapter == ZeroShot()
 
 
 def test_defaults_are_the_papers() -> None:
@@ -458,7 +458,7 @@ def test_the_bound_shows_in_the_prediction(plain: FairTPTClassifier) -> None:
 
 
 def test_a_sweep_needs_one_vision_pass(plain: FairTPTClassifier) -> None:
-    clf = classifier(backend=plain.backend)
+    clf = classifier(backend=plain._backend)
     seen = []
     model: Any = plain.backend.model  # type: ignore[attr-defined]
     handle = model.vision_model.register_forward_hook(lambda *_: seen.append(1))
@@ -516,14 +516,14 @@ def test_missing_joint_prompts_are_found_before_any_picture(
 ) -> None:
     template = Templates("a photo of a {target}.", "a photo of a {sensitive}.")
     with pytest.raises(PromptError, match="joint prompts are needed, but `template` does not"):
-        classifier(adapter=method, backend=plain.backend, template=template)
-    classifier(adapter=OrthCali(lam=0), backend=plain.backend, template=template)
+        classifier(adapter=method, backend=plain._backend, template=template)
+    classifier(adapter=OrthCali(lam=0), backend=plain._backend, template=template)
 
 
 @pytest.mark.parametrize("views", [3, AugMix, "augmix", None])
 def test_bad_views(plain: FairTPTClassifier, views: Any) -> None:
     with pytest.raises(FairTTAError, match="`views` should be a strategy"):
-        classifier(backend=plain.backend, views=views)
+        classifier(backend=plain._backend, views=views)
 
 
 def test_views_of_different_number(plain: FairTPTClassifier) -> None:
@@ -531,13 +531,13 @@ def test_views_of_different_number(plain: FairTPTClassifier) -> None:
         return [image] * (image.width % 3)
 
     pictures = [picture(0, (30, 40)), picture(1, (31, 40))]
-    clf = classifier(backend=plain.backend, views=views)
+    clf = classifier(backend=plain._backend, views=views)
     with pytest.raises(FairTTAError, match=r"as many views of each image of a batch \(got 1"):
         clf.predict(pictures)
-    one_by_one = classifier(backend=plain.backend, views=views, batch_size=1)
+    one_by_one = classifier(backend=plain._backend, views=views, batch_size=1)
     assert [p.views_kept for p in one_by_one.predict(pictures)] == [1, 1]
 
 
 def test_bad_seed(plain: FairTPTClassifier) -> None:
     with pytest.raises(FairTTAError, match="`seed` should be a whole number"):
-        classifier(backend=plain.backend, seed=0.5)
+        classifier(backend=plain._backend, seed=0.5)

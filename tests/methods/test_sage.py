@@ -50,11 +50,11 @@ def test_is_the_best_of_single_templates(keep: int) -> None:
     """Cosines of classifiers that have one template each."""
     clf = classifier(adapter=SAGE(TEMPLATES, keep=keep))
     others = [
-        FairTPTClassifier(clf.backend, clf.targets, template=t, scale=30.0) for t in TEMPLATES
+        FairTPTClassifier(clf._backend, clf.targets, template=t, scale=30.0) for t in TEMPLATES
     ]
     for seed in range(4):
         v = clf.encode([picture(seed)])[0, 0]
-        logits = [(30 * other.task.target_features @ v).double().numpy() for other in others]
+        logits = [(30 * other._task.target_features @ v).double().numpy() for other in others]
         best = sorted(logits, key=lambda row: row.min() - row.max())[:keep]
         expected = torch.from_numpy(np.mean(best, axis=0)).softmax(-1)
         ours = list(clf.predict(picture(seed)).probabilities.values())

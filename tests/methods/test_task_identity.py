@@ -66,7 +66,7 @@ def test_other_weights_are_refused(balance: LogitBalance, tower: str) -> None:
     clf = classifier(adapter=balance)
     clf.predict(PICTURES[0])
     with torch.no_grad():
-        for weight in getattr(clf.backend.model, tower).parameters():  # type: ignore[attr-defined]
+        for weight in getattr(clf._backend.model, tower).parameters():  # type: ignore[attr-defined]
             weight += 0.05 * torch.randn(
                 weight.shape, generator=torch.Generator().manual_seed(weight.numel())
             )

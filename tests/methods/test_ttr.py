@@ -66,7 +66,7 @@ def test_the_segment_is_that_of_brute_force(seed: int) -> None:
 
 def test_the_answer_is_that_of_the_segment() -> None:
     clf, image = classifier(), picture()
-    backend: Any = clf.backend
+    backend: Any = clf._backend
     pixels = backend.preprocess([image])
     general = backend.encode_text(backend.tokenize(["a photo of a bird."]))[0]
     (kept,) = TTR("bird")._segment([pixels[0]], [backend.encode_patches(pixels)[0]], general)
@@ -142,7 +142,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(FairTTAError, match=r"`subject` should be a phrase \(got 3\)"):
         TTR(3)  # type: ignore[arg-type]
     clf = classifier(adapter=TTR("bird"))
-    with pytest.raises(FairTTAError, match="TTR needs the images themselves; call `predict`"):
+    with pytest.raises(FairTTAError, match="TTR needs the images themselves: pass them to `"):
         clf._predict_encoded(clf.encode([picture()]))
 
 
@@ -158,6 +158,6 @@ def test_towers_without_patches_are_refused() -> None:
             for name in (name for name in vars(Backend) if not name.startswith("_")):
                 setattr(self, name, getattr(backend, name))
 
-    own: Any = Own(classifier().backend)
+    own: Any = Own(classifier()._backend)
     with pytest.raises(FairTTAError, match="has no method `encode_patches`"):
         FairTPTClassifier(own, TARGETS, template=TEMPLATE, adapter=TTR("bird"))

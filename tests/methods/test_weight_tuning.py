@@ -82,7 +82,7 @@ def test_a_thread_that_uses_the_model_itself_notices_nothing() -> None:
     """Not through this library, so without its lock; every answer is the same bits."""
     model, clf = classifier(torch.float32)
     model.eval()
-    pixels = clf.vision.pixels(picture(7))
+    pixels = clf._vision.pixels(picture(7))
     done, wrong, count = threading.Event(), [], [0]
 
     def ask() -> Any:

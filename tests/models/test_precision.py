@@ -28,8 +28,8 @@ def test_a_string_is_loaded_in_a_precision(dtype: Any) -> None:
     clf = FairTPTClassifier("miniature", *NAMES, views=AugMix(4), device="cpu", dtype=dtype)
     plain = FairTPTClassifier("miniature", *NAMES, views=AugMix(4))
     wanted = dtype if isinstance(dtype, torch.dtype) else getattr(torch, dtype)
-    assert clf.backend.dtype == wanted
-    assert clf.backend.scale == plain.backend.scale  # bfloat16 would be one percent off
+    assert clf._backend.dtype == wanted
+    assert clf._backend.scale == plain._backend.scale  # bfloat16 would be one percent off
     assert clf.predict(PICTURES[0]).zero_shot == pytest.approx(
         plain.predict(PICTURES[0]).zero_shot, abs=0.05
     )

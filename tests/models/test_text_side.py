@@ -44,9 +44,9 @@ def test_a_text_tower_gives_the_features_of_the_whole_model(family: str) -> None
     whole = FairTPTClassifier(model, processor=(images, tokenizer), scale=30.0, **NAMES)
     clf = FairTPTClassifier(tower, processor=tokenizer, scale=30.0, **NAMES)
     assert clf.adapter == AssociationCorrection()
-    own = whole.task.target_features
+    own = whole._task.target_features
     torch.testing.assert_close(clf._task.target_features, own)
-    torch.testing.assert_close(clf._task.sensitive_features, whole.task.sensitive_features)
+    torch.testing.assert_close(clf._task.sensitive_features, whole._task.sensitive_features)
     stored = Features(np.random.default_rng(0).standard_normal((9, own.shape[1])))
     expected = whole.with_adapter("orthcali").predict_proba(stored)
     np.testing.assert_allclose(clf.with_adapter("orthcali").predict_proba(stored), expected, 1e-5)
@@ -56,7 +56,7 @@ def test_a_text_tower_gives_the_features_of_the_whole_model(family: str) -> None
     with pytest.raises(ModelError, match=r"no image encoder here: pass .* Features\(array\)\.$"):
         clf.predict("image.png")
     with pytest.raises(ModelError, match="no image encoder here"):
-        clf.backend.encode_images([])
+        clf._backend.encode_images([])
     with pytest.raises(ModelError, match=r"TextModel.* has no logit scale: pass `scale`"):
         FairTPTClassifier(tower, processor=tokenizer, **NAMES)
 
@@ -148,6 +148,6 @@ def test_a_method_that_tunes_the_prompt_refuses() -> None:
 
         def adapt(self, task: Any, features: Any) -> Any: ...
 
-    task = FairTPTClassifier.from_features(table(), **NAMES).task
+    task = FairTPTClassifier.from_features(table(), **NAMES)._task
     with pytest.raises(TowerError, match="tunes the prompt, but stored text features have no text"):
         check_adapter(Tunes(), task)

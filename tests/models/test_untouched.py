@@ -239,10 +239,10 @@ def test_embeddings_of_the_user_are_not_written_to() -> None:
     model, images, tokenizer = families.seeded(families.blip)
     clf = FairTPTClassifier((model, (images, tokenizer)), TARGETS, SENSITIVE, TEMPLATE)
     prompts = clf._task.target_prompts
-    embeddings = clf.backend.embed_tokens(prompts.tokens.ids)
+    embeddings = clf._backend.embed_tokens(prompts.tokens.ids)
     before = embeddings.clone()
     with torch.no_grad():
-        clf.backend.encode_prompts(prompts.tokens, embeddings)
+        clf._backend.encode_prompts(prompts.tokens, embeddings)
     assert torch.equal(embeddings, before)
 
 
@@ -286,7 +286,7 @@ def test_threads_with_one_view_are_in_the_vision_tower_together(loaded: tuple[An
     model, parts = loaded
     clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, adapter="association-correction")
     expected = [clf.predict(picture(i)).label for i in range(2)]
-    clf.vision.forget()
+    clf._vision.forget()
     model.train()  # one mode for both, until the last has left
     modes: list[bool] = []
     both = threading.Barrier(2, timeout=60)
@@ -309,7 +309,7 @@ def test_one_thread_tunes_the_prompt_while_others_predict(loaded: tuple[Any, Any
     plain = clf.with_adapter("zero-shot")
     expected = [[c.predict(picture(i)) for i in range(6)] for c in (clf, plain)]
     task = clf._task
-    clf.vision.forget()
+    clf._vision.forget()
     with ThreadPoolExecutor(4) as pool:
         jobs = [pool.submit(c.predict, picture(i)) for i in range(6) for c in (clf, plain)]
         found = [job.result() for job in jobs]
@@ -382,7 +382,7 @@ def test_code_of_the_user_draws_as_it_would_anywhere(loaded: tuple[Any, Any]) ->
 def test_nothing_keeps_the_backend_alive(loaded: tuple[Any, Any]) -> None:
     clf = FairTPTClassifier(loaded[1], TARGETS, SENSITIVE, TEMPLATE, adapter=ZeroShot())
     clf.predict(picture())
-    backend = weakref.ref(clf.backend)
+    backend = weakref.ref(clf._backend)
     del clf
     assert backend() is None
 
@@ -396,11 +396,11 @@ def test_a_classifier_can_be_copied_and_sent(
     clf = FairTPTClassifier(loaded[1], TARGETS, SENSITIVE, TEMPLATE, adapter=adapter, views=views)
     expected = clf.predict(picture())
     other = pickle.loads(pickle.dumps(clf)) if how == "pickle" else copy.deepcopy(clf)
-    backends: tuple[Any, Any] = other.backend, clf.backend
+    backends: tuple[Any, Any] = other._backend, clf._backend
     assert backends[0].model is not backends[1].model
     with torch.no_grad():
         for parameter in loaded[0].parameters():
             parameter.zero_()  # the copy does not hang on the original
     assert other.predict(picture()) == expected
-    other.vision.forget()
+    other._vision.forget()
     assert other.predict(picture()) == expected

@@ -263,24 +263,24 @@ def test_changed_weights_have_another_task_and_nothing_of_the_old_is_kept(
     clf = classifier(parts)
     other, first = clf.with_adapter(ZeroShot()), clf._task
     clf.predict(PICTURES)
-    kept = set(clf.cache._kept)
-    assert clf._task is other.task is first
+    kept = set(clf._cache._kept)
+    assert clf._task is other._task is first
     context = first.context.clone()
     in_place(model)
     other.predict(PICTURES)
-    assert clf._task is other.task is not first
+    assert clf._task is other._task is not first
     assert torch.equal(first.context, context)
     assert not torch.equal(clf._task.context, context)
     clf.predict(PICTURES)
-    assert not {key for key in clf.cache._kept if key[0] is not clf.vision._owner} & kept
+    assert not {key for key in clf._cache._kept if key[0] is not clf._vision._owner} & kept
 
 
 def test_nothing_is_computed_again_while_weights_stay(loaded: tuple[Any, Any]) -> None:
     model, parts = loaded
     clf = classifier(parts)
     clf.predict(PICTURES)
-    text, calls = clf.backend.encode_text, []
-    clf.backend.encode_text = lambda tokens: calls.append(1) or text(tokens)  # type: ignore[func-returns-value, method-assign]
+    text, calls = clf._backend.encode_text, []
+    clf._backend.encode_text = lambda tokens: calls.append(1) or text(tokens)  # type: ignore[func-returns-value, method-assign]
     model.train()
     model.requires_grad_(False)
     clf.predict(PICTURES)
@@ -310,7 +310,7 @@ def test_hooks_of_one_call_are_no_change() -> None:
     """Or a thread with one view would wait for one that tunes the prompt."""
     model, parts = transformers_clip()
     clf = classifier(parts)
-    layer = clf.backend.layer  # type: ignore[attr-defined]
+    layer = clf._backend.layer  # type: ignore[attr-defined]
     before = state_of(model)
     during = []
     with layer.register_forward_hook(lambda *_: during.append(state_of(model))):

@@ -127,7 +127,7 @@ def test_methods_on_pictures_give_the_same_answers(
     assert_same(expected, there.predict(PICTURES[:3]), 1e-3)
     if name in FEW_PASS and cv2.__version__ >= "5":  # others draw other views
         assert [bool(one.warnings) for one in expected] == [True, True, False]
-    there.vision.forget()
+    there._vision.forget()
     with devices.Traffic(device) as traffic:
         there.predict(PICTURES[:3])
     assert traffic.to_host <= MOST_COPIES, traffic.names
@@ -143,7 +143,7 @@ def test_the_same_answers_with_few_copies(
     features = clf.encode(PICTURES, with_views=adapter.needs.views).cpu()
     expected = classifier(pair.cpu, adapter)._predict_encoded(features)
     clf.predict(PICTURES[:2])  # what is made once: features of prompts, graphs
-    clf.vision.forget()
+    clf._vision.forget()
     with devices.Traffic(device) as traffic:
         found = clf.predict(PICTURES)
     # what is left after a projection is short, and is divided by its length

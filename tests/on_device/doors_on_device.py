@@ -18,6 +18,7 @@ from fair_tta import (
     OrthCali,
     ZeroShot,
 )
+from fair_tta.auditing import Associations
 from fair_tta.extend import Adapter, AugMix
 
 pytest_plugins = ("device_models",)
@@ -72,7 +73,7 @@ def test_audit(pairs: dict[str, Pair]) -> None:
 
 
 def test_associations(pairs: dict[str, Pair]) -> None:
-    here, there = (clf.associations().to_dict() for clf in both(pairs["CLIP"]))
+    here, there = (Associations.of(clf._task).to_dict() for clf in both(pairs["CLIP"]))
     for attribute, table in here.items():
         for value, row in table.items():
             assert there[attribute][value] == pytest.approx(row, abs=1e-4)

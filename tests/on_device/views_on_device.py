@@ -51,7 +51,7 @@ def test_every_picture_is_sent_once_as_it_is(pairs: dict[str, Pair], device: tor
     pictures = [picture(i, (200, 150)) for i in range(16)]
     clf = FairTPTClassifier(pairs["CLIP"].there, ["cat", "dog"], adapter=Zero(), views=AugMix(16))
     clf.predict(pictures[:1])
-    clf.vision.forget()
+    clf._vision.forget()
     with devices.Traffic(device) as traffic:
         clf.predict(pictures)
     own = 200 * 150 * 3

@@ -78,7 +78,7 @@ def mitigate_classifier(
 
     def loaded() -> Iterator[Image]:
         for one in several:
-            image = classifier.vision.load(one)
+            image = classifier._vision.load(one)
             digests.append(image_digest(image))
             yield image
 

@@ -85,7 +85,7 @@ def read_classes(labels: ClassLabels | None, names: Iterable[str]) -> tuple[dict
 class EncodesImages(Protocol):
     """What fitting needs of a classifier."""
 
-    batch_size: int
+    _batch_size: int
 
     @property
     def _task(self) -> Task:
@@ -127,7 +127,7 @@ def encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[
         )
     compare(images, classifier._task)
     stream, is_stored = iter(images), isinstance(images, Features)
-    parts = iter(lambda: list(islice(stream, classifier.batch_size)), [])
+    parts = iter(lambda: list(islice(stream, classifier._batch_size)), [])
     with image_bar(images, progress) as bar:
         for part in images.chunks() if is_stored else parts:
             yield part if is_stored else classifier.encode(part, with_views=False)
@@ -392,10 +392,11 @@ def save_adapter(adapter: Adapter, path: str | os.PathLike[str], task: Task) -> 
 
     `load_adapter` reads it. A method that learns nothing is written too.
     """
-    adapter._check_fitted(task)
-    nothing = Reference(type(adapter).__name__, 0, TaskIdentity.of(task), {})
-    reference = adapter.reference if isinstance(adapter, FittedMethod) else nothing
-    assert reference is not None  # as it is fitted
+    if isinstance(adapter, FittedMethod):
+        reference = adapter._checked_reference(task)
+    else:
+        adapter._check_fitted(task)
+        reference = Reference(type(adapter).__name__, 0, TaskIdentity.of(task), {})
     reference.save(path, settings_of(adapter))
 
 

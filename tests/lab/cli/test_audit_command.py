@@ -23,7 +23,7 @@ from cli_fixtures import tiny_model as tiny_model
 from extending_page import documented
 
 from fair_tta import FairTPT, FairTPTClassifier, ZeroShot
-from fair_tta.auditing import Audit, audit_classifier, compare
+from fair_tta.auditing import Audit, compare
 from fair_tta.extend import AugMix
 from fair_tta.lab._runs.store import ROWS, Store
 from fair_tta.miniature import BADGES
@@ -54,9 +54,7 @@ def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> No
     places = ["water" if i in (1, 3, 5, 7, 8) else "land" for i in USABLE]
     wanted = compare(
         [
-            audit_classifier(
-                clf.with_adapter(adapter), [picture(i) for i in USABLE], labels, places, name=name
-            )
+            clf.with_adapter(adapter).audit([picture(i) for i in USABLE], labels, places, name=name)
             for name, adapter in (
                 ("zero-shot", ZeroShot()),
                 ("fair-tpt:lam=10,rho=0.5", FairTPT(lam=10.0, rho=0.5)),

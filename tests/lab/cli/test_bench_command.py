@@ -12,7 +12,7 @@ import pytest
 import typer
 from cli_fixtures import count_rows
 from extending_page import documented
-from fits import fit_on
+from fits import fit_on, save
 from typer.testing import CliRunner
 
 from fair_tta import FairTPT, LogitBalance, ZeroShot
@@ -176,7 +176,7 @@ def test_a_fitted_method_in_a_table(model: str, tmp_path: Path) -> None:
             "a photo of a {target} {sensitive}.", adapter=ZeroShot(),
         )  # fmt: skip
         balance = fit_on(LogitBalance(), clf, sorted((pets / "images").glob("*.png")))
-        balance.save(pets / "b.safetensors")
+        save(balance, pets / "b.safetensors")
         found, stdout, stderr = call(*options)
         assert found == code, stderr
         assert ("was fitted with another `sensitive`" in stderr) == (code == 3)

@@ -63,7 +63,7 @@ def test_with_labels(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = badges / "with"
     clf = used(folder, out.stdout, monkeypatch)
     assert isinstance(clf.adapter, LogitBalance)
-    assert clf.adapter.checked_reference().images == 450
+    assert clf.adapter._checked_reference().images == 450
     assert clf.predict(folder / "../pics/0.png").label
     audit = Audit.load(folder / "audit.json").document
     change = audit.comparisons[1].adjusted.typical_gap

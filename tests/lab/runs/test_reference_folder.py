@@ -49,7 +49,7 @@ class Labelled(FittedMethod):
 
     reference: Reference | None = None
     needs = Needs(sensitive=True, reference=True, labels=True)
-    learn, adapt = Centre._learn, Centre.adapt
+    _learn, adapt = Centre._learn, Centre.adapt
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def clf() -> FairTPTClassifier:
 
 def test_pictures_are_encoded_once_for_all_methods(clf: FairTPTClassifier, folder: Path) -> None:
     seen: list[int] = []
-    model: Any = clf.backend.model  # type: ignore[attr-defined]
+    model: Any = clf._backend.model  # type: ignore[attr-defined]
     hook = model.vision_model.register_forward_pre_hook(lambda _, args, more: seen.append(1),
                                                         with_kwargs=True)  # fmt: skip
     told: list[tuple[int, int | None]] = []

@@ -187,4 +187,4 @@ def test_half_precision_keeps_its_dtype_and_tunes_in_float32() -> None:
     _, clf = classifier(torch.bfloat16)
     tower = ImageTower.of(clf._task, False)
     assert tower.start.dtype == torch.float32
-    assert tower.encode(tower.start, clf.vision.pixels(picture())).isfinite().all()
+    assert tower.encode(tower.start, clf._vision.pixels(picture())).isfinite().all()

@@ -222,14 +222,14 @@ def job_of(
     question = Question(task.targets, task.sensitive, task.templates, task.scale)
     placed: dict[str, Any] = {}
     if model is not None:
-        placed["device"], placed["dtype"] = classifier.loaded_as
+        placed["device"], placed["dtype"] = classifier._loaded_as
     job = Job(
-        classifier.backend if model is None else model,
+        classifier._backend if model is None else model,
         (question,),
         tuple(adapters),
-        classifier.vision.views,
+        classifier._vision.views,
         **placed,
         **others,
     )
-    job.__dict__["backend"] = classifier.backend
+    job.__dict__["backend"] = classifier._backend
     return job

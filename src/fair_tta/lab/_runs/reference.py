@@ -81,13 +81,13 @@ def fit_on_images(
         return [(one, 0.0) for one in made]
 
     store = None
-    if kept is not None and sees_images(classifier.backend):
-        store = kept, feature_identity(classifier.backend, None)
+    if kept is not None and sees_images(classifier._backend):
+        store = kept, feature_identity(classifier._backend, None)
     features: list[Tensor] = []
     progress(0, None)
     places = count()
     with closing(Decoder()) as decoder:
-        for few in batched(images, classifier.batch_size):
+        for few in batched(images, classifier._batch_size):
             upcoming = submit_sources(decoder, classifier, few)
             for some in loaded_portions(decoder, upcoming, places, problems):
                 found = encode_each(some, partial(encode, some), problems)
@@ -99,7 +99,7 @@ def fit_on_images(
                     for attribute, value in sensitive[place].items() if sensitive else ():
                         labels.setdefault(attribute, []).append(value)
                     known += [classes[place]] if classes else []
-                classifier.vision.forget()  # nobody asks for these images again
+                classifier._vision.forget()  # nobody asks for these images again
                 progress(len(contents), None)
 
     if not contents:

@@ -117,7 +117,7 @@ class Worker:
             made = self._predict(unit, (question, adapter), usable, of)
             for place, row in zip(usable, made, strict=True):
                 rows[place].append(row)
-        clf.vision.forget()  # nobody asks for these images again
+        clf._vision.forget()  # nobody asks for these images again
 
     def _predict(
         self,
@@ -131,9 +131,9 @@ class Worker:
         clf = self._classifier(question, place, unit.seed).with_adapter(adapter)
         is_own, images = adapter.needs.pixels, [one.data for one in usable.values()]
         if adapter.needs.other_images:
-            clf.batch_size = len(images)  # the unit is the batch, as it is for `predict`
+            clf._batch_size = len(images)  # the unit is the batch, as it is for `predict`
         if is_own:
-            clf.vision.forget()  # or it would cost less after others that look at the same
+            clf._vision.forget()  # or it would cost less after others that look at the same
         start = time.perf_counter()
         if is_own:
             predictions = clf._predict_batch(images)
@@ -175,7 +175,7 @@ class Worker:
     def _from_bank(
         self, clf: FairTPTClassifier, some: Sequence[LoadedImage], views: bool
     ) -> list[_Encoded]:
-        seed = clf.vision.seed
+        seed = clf._vision.seed
         if seed not in self._banks:
             assert self._job.bank is not None
             self._banks[seed] = Bank(self._job.bank, self._job.facts, seed)
@@ -194,7 +194,7 @@ class Worker:
             if clf is None:
                 clf = self._job.classifier(question, self._cache)
                 _ = clf._task.target_features, clf._task.sensitive_features  # before any clock runs
-            if clf.vision.seed != seed:
+            if clf._vision.seed != seed:
                 clf = clf.with_views(self._job.views, seed)
             self._classifiers[key] = clf
             return clf
@@ -286,7 +286,7 @@ def load_source(clf: FairTPTClassifier, image: ImageSource) -> LoadedImage:
     """Read an image once, for its content and its pixels; `ImageError` if it cannot be used."""
     try:
         file = read_image(image)
-        return LoadedImage(clf.vision.load(file.data), file.content, file.signature)
+        return LoadedImage(clf._vision.load(file.data), file.content, file.signature)
     except (OSError, ImageError):
-        clf.vision.load(image.source)  # raises too, with the path of the file
+        clf._vision.load(image.source)  # raises too, with the path of the file
         raise
