@@ -42,7 +42,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from fair_tta import FairTPTClassifier, miniature
+from fair_tta import FairTPTClassifier, Features, miniature
 from fair_tta._cache import Cache
 from fair_tta._identity import environment, weights_hash
 from fair_tta._models import resolve
@@ -97,7 +97,7 @@ class Soak:
         )
         reference = [drawn.image for drawn in self.draw(64)]
         self._fitted = {
-            name: parse_adapter(name).fit(self.classifier, reference)
+            name: self.classifier.with_adapter(name).fit(reference).adapter
             for name in ("logit-balance", "umfc")
         }
 
@@ -160,7 +160,7 @@ class Soak:
         """Features once, then several methods of them."""
         features = self.classifier.encode([drawn.image for drawn in self.draw(BATCH)])
         for name in islice(self._features, 4):
-            self._count(self.method(name).predict_encoded(features))
+            self._count(self.method(name).predict(Features(features)))
 
     def bad(self) -> None:
         """Pictures that cannot be used, alone and in lists."""

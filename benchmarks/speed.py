@@ -33,9 +33,19 @@ import torch
 import transformers
 from PIL import Image
 
-from fair_tta import ELRA, TPT, FairTPT, FairTPTClassifier, FairTPTMO, OrthCali, Zero, ZeroShot
+from fair_tta import (
+    ELRA,
+    TPT,
+    FairTPT,
+    FairTPTClassifier,
+    FairTPTMO,
+    Features,
+    OrthCali,
+    Zero,
+    ZeroShot,
+)
 from fair_tta._images.draw import render_batch
-from fair_tta._images.views import Identity, content_generator
+from fair_tta._images.views import content_generator
 from fair_tta._models.load import find_device
 from fair_tta.auditing._measure import lacks_values
 from fair_tta.extend import AugMix
@@ -215,7 +225,7 @@ def one_view(repeat: int) -> None:
     )
     clf = FairTPTClassifier((model, processor), TARGETS, SENSITIVE, TEMPLATE, scale=100.0)
     names = [f"A photo of a {target} person." for target in TARGETS]
-    texts = clf.task.target_features
+    texts = clf._task.target_features
 
     def kept(i: int) -> Any:
         with torch.no_grad():
@@ -229,14 +239,17 @@ def one_view(repeat: int) -> None:
         "bare model, text features kept": kept,
     }
     warnings.simplefilter("ignore")  # small references
-    reference = clf.encode([photo(900 + k) for k in range(8)], with_views=False).repeat(40, 1, 1)
+    few = clf.encode([photo(900 + k) for k in range(8)], with_views=False)
+    reference = Features(few.repeat(40, 1, 1))
     values = [SENSITIVE[k % len(SENSITIVE)] for k in range(len(reference))]
     for name, kind in ADAPTERS.items():
         method = kind()
         if not method.needs.views and not method.needs.pixels:
             if method.needs.reference:
-                labels = [values] if method.needs.labels else []
-                method = method.fit_encoded(clf, reference, *labels)
+                labels = TARGETS * 200 if method.needs.class_labels else None
+                known = values if method.needs.labels else None
+                fitted = clf.with_adapter(method).fit(reference, labels, known)
+                method = fitted.adapter
             method = method.knowing(SENSITIVE[0]) if lacks_values(method) else method
             one = clf.with_adapter(method)
 
@@ -259,23 +272,23 @@ def text_side(model: Any, name: str, repeat: int) -> None:
     clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE, scale=100.0, adapter=FairTPT())
     network, _, tokenizer = model
     text = literal.LiteralText(network, "openclip", tokenizer)
-    templates = clf.task.templates
+    templates = clf._task.templates
 
     def parts(prompts: Any) -> Any:
         return [[(part.text, part.slot is not None) for part in p.parts] for p in prompts]
 
-    names = next(iter(clf.task.sensitive.values()))
+    names = next(iter(clf._task.sensitive.values()))
     plain = literal.Task(
-        parts(templates.target_prompts(clf.task.targets)),
+        parts(templates.target_prompts(clf._task.targets)),
         [parts(templates.sensitive_prompts(names))],
     )
     features = torch.nn.functional.normalize(
-        torch.randn(1, 64, clf.task.target_features.shape[1]), dim=-1
+        torch.randn(1, 64, clf._task.target_features.shape[1]), dim=-1
     )
     times = interleaved(
         {
             "literal": lambda _: literal.fair_tpt(text, plain, features[0]),
-            "FairTPT": lambda _: clf.adapter.adapt(clf.task, features),
+            "FairTPT": lambda _: clf.adapter.adapt(clf._task, features),
         },
         repeat,
     )
@@ -293,7 +306,7 @@ def batches(repeat: int) -> None:
     rows: list[tuple[str, Any, bool]] = [
         ("64 AugMix views", AugMix(64), False),
         ("8 AugMix views", AugMix(8), False),
-        ("the image alone", Identity(), False),
+        ("the image alone", AugMix(1), False),
         ("64 views, encoded before", AugMix(64), True),
     ]
     for label, strategy, kept in rows:
@@ -327,11 +340,11 @@ def many_classes(model: Any, name: str) -> None:
         names = [f"thing {i}" for i in range(count)]
         clf = FairTPTClassifier(model, names, template="a photo of a {target}.", adapter=TPT())
         features = torch.nn.functional.normalize(torch.randn(1, 64, 512), dim=-1)
-        _ = clf.task.target_features
+        _ = clf._task.target_features
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         base = base or before
         start = time.perf_counter()
-        clf.adapter.adapt(clf.task, features)
+        clf.adapter.adapt(clf._task, features)
         seconds = time.perf_counter() - start
         peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base) / 2**20
         print(f"{count:6} targets {seconds:8.2f} s   {1000 * seconds / count:6.1f} ms per target   "

@@ -151,7 +151,7 @@ class World:
             classifiers = [self.classifier.with_adapter(one) for one in known]
             pairs = zip(classifiers, places, strict=True)
             return [one.predict(self.images[i]) for one, i in pairs]
-        return self.classifier.with_adapter(method).predict([self.images[i] for i in places])
+        return [*self.classifier.with_adapter(method).predict([self.images[i] for i in places])]
 
 
 def _miniature(name: str) -> World:

@@ -21,8 +21,9 @@ def test_the_choice() -> None:
 
 
 def test_a_bad_renderer() -> None:
-    with pytest.raises(FairTTAError, match=r"`render` should be one of Renderer.AUTO, .*got 'gpu'"):
-        AugMix(8, render="gpu")  # type: ignore[arg-type]
+    with pytest.raises(FairTTAError, match=r"one of \['auto', 'opencv', 'tensors'\] \(got 'gpu'"):
+        AugMix(8, render="gpu")
+    assert AugMix(8, render="opencv") == AugMix(8, render=Renderer.OPENCV)
 
 
 @pytest.mark.parametrize("count", [1, 8])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -314,7 +315,7 @@ def test_works_with_one_view_and_with_views_of_ones_own(
         assert clf.predict(picture()).label in TARGETS
 
 
-def assert_one_answer(predictions: list[Prediction], rows: Any) -> None:
+def assert_one_answer(predictions: Sequence[Prediction], rows: Any) -> None:
     """Label, scores, probabilities, flips, certificates and confidence tell the same story."""
     scores = Scores.from_predictions(predictions)
     again = Scores.from_probabilities(rows)

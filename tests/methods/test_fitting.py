@@ -301,6 +301,7 @@ def test_fit_changes_its_own_classifier_and_no_other() -> None:
     assert clf.adapter == fit_on(balance, other, images)
     first = clf.adapter
     assert clf.fit(images[:5]).adapter != first  # anew, and from these alone
+    assert clf.adapter.reference is not None
     assert clf.adapter.reference.images == 5
     assert other.with_adapter("logit-balance").fit(images).adapter.strength == 1.5  # type: ignore[attr-defined]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -93,7 +94,7 @@ def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
     return clf.with_adapter(adapter)
 
 
-def assert_same(here: list[Any], there: list[Any], tolerance: float = SAME) -> None:
+def assert_same(here: Sequence[Any], there: Sequence[Any], tolerance: float = SAME) -> None:
     for one, two in zip(here, there, strict=True):
         assert one.label == two.label
         assert two.probabilities == pytest.approx(one.probabilities, abs=tolerance)

@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from fair_tta._cache import Cache
-from fair_tta._images.draw import render_batch
+from fair_tta._images.draw import Renderer, render_batch
 from fair_tta._images.load import check_enlarged, load_image, pixel_digest
 from fair_tta._images.stored import StoredFeature
 from fair_tta._images.views import AugMix, Views, check_arrays, content_generator
@@ -251,7 +251,7 @@ class Vision:
         """Images and views at the model's own size: ``[images, views, 3, height, width]``."""
         backend: Any = self.backend
         first: Tensor = backend.preprocess(images).unsqueeze(1)
-        if isinstance(views, AugMix) and views.render.uses_tensors(backend.device):
+        if isinstance(views, AugMix) and Renderer(views.render).uses_tensors(backend.device):
             if views.n == 1:
                 return first
             # made where the model is: images go there, not their views
