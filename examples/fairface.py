@@ -9,8 +9,9 @@ Gender against race, on the validation split: the test split is not public.
 
 import argparse
 
-from fair_tta import AugMix, FairTPT, FairTPTClassifier, OrthCali, Zero, ZeroShot, audit, compare
+from fair_tta import FairTPT, FairTPTClassifier, OrthCali, Zero, ZeroShot, audit, compare
 from fair_tta.auditing import Scores
+from fair_tta.extend import AugMix
 from fair_tta.lab.data import find_task, read_fairface
 
 parser = argparse.ArgumentParser(description="Methods of the paper on FairFace.")

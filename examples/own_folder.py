@@ -7,8 +7,9 @@ The file has the columns path, animal and place. Change names and template to yo
 
 import argparse
 
-from fair_tta import AugMix, FairTPT, FairTPTClassifier, FairTPTMO, Zero, ZeroShot, audit, compare
+from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, Zero, ZeroShot, audit, compare
 from fair_tta.auditing import Scores
+from fair_tta.extend import AugMix
 from fair_tta.lab.data import read_folder
 
 TARGETS = {"cat": "cat", "dog": "dog"}

@@ -9,8 +9,9 @@ Age and gender against race. The paper does not say who is old: the cut is an op
 
 import argparse
 
-from fair_tta import AugMix, FairTPT, FairTPTClassifier, OrthCali, Zero, ZeroShot, audit, compare
+from fair_tta import FairTPT, FairTPTClassifier, OrthCali, Zero, ZeroShot, audit, compare
 from fair_tta.auditing import Scores
+from fair_tta.extend import AugMix
 from fair_tta.lab.data import AgeCut, find_task, read_utkface
 
 parser = argparse.ArgumentParser(description="Methods of the paper on UTKFace.")

@@ -9,8 +9,9 @@ Bird type against background, on the test split.
 
 import argparse
 
-from fair_tta import AugMix, FairTPT, FairTPTClassifier, OrthCali, Zero, ZeroShot, audit, compare
+from fair_tta import FairTPT, FairTPTClassifier, OrthCali, Zero, ZeroShot, audit, compare
 from fair_tta.auditing import Scores
+from fair_tta.extend import AugMix
 from fair_tta.lab.data import find_task, read_waterbirds
 
 parser = argparse.ArgumentParser(description="Methods of the paper on Waterbirds.")

@@ -19,7 +19,7 @@ DATASETS = {
 
 pytestmark = [
     pytest.mark.usefixtures("loaded_once"),
-    pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning"),
+    pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning"),
 ]
 
 

@@ -15,8 +15,9 @@ import torch
 from cli_fixtures import tiny_model as tiny_model
 from torch import nn
 
-from fair_tta import AugMix, FairTPT, FairTPTClassifier, Templates, ZeroShot
+from fair_tta import FairTPT, FairTPTClassifier, Templates, ZeroShot
 from fair_tta._identity import describe, describe_adapter, feature_identity, fingerprint
+from fair_tta.extend import AugMix
 from fair_tta.lab._runs.job import job_of, load_backend
 
 

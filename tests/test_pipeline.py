@@ -23,12 +23,11 @@ from fair_tta import (
     FairPipeline,
     FairTPTClassifier,
     FairTTAError,
-    ImageError,
-    PromptError,
     ZeroShot,
     miniature,
 )
 from fair_tta._images.fetch import _is_public, fetch_image
+from fair_tta.errors import ImageError, PromptError
 from fair_tta.miniature._model import FOLDER
 
 LABELS = ["of a water bird", "of a land bird"]

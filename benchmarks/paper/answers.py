@@ -21,16 +21,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from fair_tta import (
-    AugMix,
-    FairTPTClassifier,
-    ImageError,
-    Prediction,
-    SmallReferenceWarning,
-    ZeroShot,
-    __version__,
-)
-from fair_tta.extend import Adapter
+from fair_tta import FairTPTClassifier, Prediction, ZeroShot, __version__
+from fair_tta.errors import ImageError, SmallReferenceWarning
+from fair_tta.extend import Adapter, AugMix
 from fair_tta.lab.data import BenchmarkTask, Record
 from paper.images import TaskImages
 from paper.tables import Setting, Table

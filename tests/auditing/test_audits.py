@@ -329,7 +329,7 @@ def test_runs_of_other_models_say_so() -> None:
     assert make(provenance=b).to_dict()["provenance"]["command"] == "x"
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_several_runs_where_no_two_groups_share_a_class() -> None:
     answers = {"a": ["cat", "dog"], "b": ["cat", "cat"], "c": ["dog", "dog"]}
     found = compare([audit(["cat", "dog"], a, ["in", "out"], name=n) for n, a in answers.items()])

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from report_samples import Page
 from verdict_samples import Rates, answers, made
 
-from fair_tta import Audit, audit, compare
+from fair_tta import audit, compare
+from fair_tta.auditing import Audit
 from fair_tta.auditing._judge import Verdict, not_measurable, recommended, verdict_on
 from fair_tta.lab.report import html, markdown
 from fair_tta.lab.report._verdict import cards, in_short
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 
 CELLS = [(target, place) for target in ("cat", "dog") for place in ("in", "out")]
 

@@ -21,20 +21,21 @@ import openpyxl
 import pyarrow
 import pyarrow.parquet
 import torch
+from fits import fit_on, save
 from mutations import mutated, mutated_json, mutated_text, with_true_checksums
 from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from fair_tta import FairTPTClassifier, LogitBalance, ZeroShot, load_adapter, miniature
-from fair_tta._images.views import AugMix
+from fair_tta import FairTPTClassifier, LogitBalance, ZeroShot, miniature
+from fair_tta._images.views import AugMix, Identity
 from fair_tta._models import Backend, resolve
 from fair_tta.auditing import Audit, Examination, audit
-from fair_tta.extend import Identity
 from fair_tta.lab._runs.store import ROWS, Key, Store, StoredRow
 from fair_tta.lab.data._labels import Labels
 from fair_tta.lab.data._records import Problem
 from fair_tta.lab.report import examination_html, html, markdown
+from fair_tta.methods import load_adapter
 from fair_tta.methods._reference import _digest
 from fair_tta.methods._registry import ADAPTERS, parse_adapter
 from fair_tta.metrics import Bootstrap
@@ -319,9 +320,11 @@ def fitted() -> bytes:
     """A file of a fitted method."""
     from tempfile import TemporaryDirectory
 
-    method = LogitBalance().fit(classifier(), [p.image for p in miniature.BIRDS.draw(8, seed=1)])
+    method = fit_on(
+        LogitBalance(), classifier(), [p.image for p in miniature.BIRDS.draw(8, seed=1)]
+    )
     with TemporaryDirectory() as folder:
-        method.save(Path(folder) / "fitted.safetensors")
+        save(method, Path(folder) / "fitted.safetensors")
         return (Path(folder) / "fitted.safetensors").read_bytes()
 
 

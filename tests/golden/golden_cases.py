@@ -29,11 +29,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))  # for `python te
 import families
 
 # isort: split
+from fits import fit_on
+
 from fair_tta import (
     ELRA,
     TPT,
     AssociationCorrection,
-    AugMix,
     FairTPT,
     FairTPTClassifier,
     FairTPTMO,
@@ -41,12 +42,12 @@ from fair_tta import (
     LogitBalance,
     OrthCali,
     Prediction,
-    SmallGroupWarning,
-    SmallReferenceWarning,
     Zero,
     ZeroShot,
     miniature,
 )
+from fair_tta.errors import SmallGroupWarning, SmallReferenceWarning
+from fair_tta.extend import AugMix
 from fair_tta.lab._cli import app
 from fair_tta.methods import (
     MEMO,
@@ -140,7 +141,7 @@ class World:
         labels = (self.reference_values,) if method.needs.labels else ()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallReferenceWarning)
-            return method.fit(self.classifier, self.reference, *labels)
+            return fit_on(method, self.classifier, self.reference, *labels)
 
     def predict(self, name: str, places: Sequence[int]) -> list[Prediction]:
         """Of the method of this name, which is fitted first if it has to be."""
@@ -153,7 +154,7 @@ class World:
             classifiers = [self.classifier.with_adapter(one) for one in known]
             pairs = zip(classifiers, places, strict=True)
             return [one.predict(self.images[i]) for one, i in pairs]
-        return self.classifier.with_adapter(method).predict([self.images[i] for i in places])
+        return [*self.classifier.with_adapter(method).predict([self.images[i] for i in places])]
 
 
 def _miniature(name: str) -> World:

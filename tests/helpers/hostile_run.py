@@ -19,9 +19,11 @@ import numpy as np
 import torch
 from PIL import Image
 
-from fair_tta import AugMix, FairTPTClassifier, ImageError, ZeroShot
+from fair_tta import FairTPTClassifier, ZeroShot
 from fair_tta._images.load import ImageInput
 from fair_tta._models import resolve
+from fair_tta.errors import ImageError
+from fair_tta.extend import AugMix
 
 ROOM = 2 << 30  # bytes that may be asked for; 12,000 x 1 pixels would need five
 SIZE = 224

@@ -18,9 +18,10 @@ from checks import picture
 from cli_fixtures import NAMES, audit_arguments, call, write_labels
 from cli_fixtures import tiny_model as tiny_model
 
-from fair_tta import FairTPTClassifier, ImageError
+from fair_tta import FairTPTClassifier
 from fair_tta._images.load import load_image
 from fair_tta._io import Unlisted, walk
+from fair_tta.errors import ImageError
 from fair_tta.lab.data import find_task, read_utkface
 from fair_tta.lab.data._records import ProblemKind
 

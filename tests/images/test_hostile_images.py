@@ -21,8 +21,8 @@ from checks import picture
 from cli_fixtures import call, write_labels
 from PIL import Image
 
-from fair_tta import ImageError
 from fair_tta._images.load import MOST_ENLARGED, Metered, check_enlarged, load_image
+from fair_tta.errors import ImageError
 
 
 def line(width: int, height: int) -> bytes:
@@ -269,7 +269,7 @@ def test_exif_takes_no_more_memory_than_its_file(kind: str, tmp_path: Path) -> N
     (tmp_path / "a").write_bytes(EXIF[kind](overlapping(400, 2**20)))
     code = (
         "import re, sys\n"
-        "from fair_tta import ImageError\n"
+        "from fair_tta.errors import ImageError\n"
         "from fair_tta._images.load import load_image\n"
         "def peak():\n"
         "    with open('/proc/self/status') as file:\n"

@@ -15,9 +15,9 @@ from report_samples import Page
 from rich.console import Console
 from typer.testing import CliRunner
 
-from fair_tta import TPT, AugMix, LogitBalance, Zero, ZeroShot
+from fair_tta import TPT, LogitBalance, Zero, ZeroShot
 from fair_tta.auditing import Audit
-from fair_tta.extend import Adapter
+from fair_tta.extend import Adapter, AugMix
 from fair_tta.lab._cli import app
 from fair_tta.lab._demo import (
     METHODS,

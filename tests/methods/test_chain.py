@@ -11,9 +11,9 @@ import torch
 from checks import picture
 from torch import Tensor
 
-from fair_tta import TPT, AugMix, FairTPT, FairTPTClassifier, FairTPTMO, OrthCali, ZeroShot
+from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO, OrthCali, ZeroShot
 from fair_tta.errors import FairTTAError
-from fair_tta.extend import Needs, Objective, Outcome, Task, Term, Texts, UsesTexts
+from fair_tta.extend import AugMix, Needs, Objective, Outcome, Task, Term, Texts, UsesTexts
 from fair_tta.methods import Chained, SLoss, SuperTSLoss
 
 NAMES = {"gender": ["man", "woman"], "age": ["young", "old"]}
@@ -72,8 +72,8 @@ def test_separate_terms_change_nothing_in_a_weighted_sum(clf: FairTPTClassifier)
         one = clf.with_adapter(FairTPT(loss=loss)).predict_proba(pictures)
         two = clf.with_adapter(FairTPT(loss=other)).predict_proba(pictures)
         assert two == pytest.approx(one, abs=1e-5)
-        assert len(other.objective(clf.task).terms) == 3
-    assert len(SuperTSLoss(separate=True).objective(clf.task).terms) == 3
+        assert len(other.objective(clf._task).terms) == 3
+    assert len(SuperTSLoss(separate=True).objective(clf._task).terms) == 3
 
 
 @dataclass(frozen=True)

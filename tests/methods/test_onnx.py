@@ -18,14 +18,17 @@ import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from PIL import Image
 
-from fair_tta import FairTPTClassifier, FairTTAError, ModelError, OnnxBackend, ZeroShot
+from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, Zero, ZeroShot
 from fair_tta._identity import fingerprint
-from fair_tta.extend import Adapter, Outcome
-from fair_tta.methods import EpisodicTIE, FairTPT, Tent, Zero
+from fair_tta.errors import ModelError
+from fair_tta.extend import Adapter, OnnxBackend, Outcome
+from fair_tta.methods import EpisodicTIE, Tent
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning"),
-    pytest.mark.filterwarnings("ignore::fair_tta.FeatureMismatchWarning"),  # of random features
+    pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning"),
+    pytest.mark.filterwarnings(
+        "ignore::fair_tta.errors.FeatureMismatchWarning"
+    ),  # of random features
 ]
 
 ONE_VIEW = {
@@ -56,7 +59,7 @@ def test_one_view_methods_are_exported(name: str, tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(1)
     for count, length in ((1, 1.0), (40, 7.0)):
         features = length * torch.randn(count, families.DIM, generator=generator)
-        expected = [list(p.probabilities.values()) for p in clf.predict_encoded(features)]
+        expected = [list(p.probabilities.values()) for p in clf._predict_encoded(features)]
         assert run(path, features.numpy()) == pytest.approx(np.array(expected), abs=1e-5)
 
 
@@ -141,7 +144,7 @@ def test_an_encoder_that_is_an_onnx_file(tmp_path: Path) -> None:
     features = torch.nn.functional.normalize(pixels.mean((2, 3)) @ matrix, dim=-1)
     assert clf.encode(images, with_views=False)[:, 0] == pytest.approx(features.numpy(), abs=1e-5)
     plain = FairTPTClassifier((model, (processor, tokenizer)), TARGETS, SENSITIVE, TEMPLATE)
-    expected = plain.with_adapter(ZeroShot()).predict_encoded(features)
+    expected = plain.with_adapter(ZeroShot())._predict_encoded(features)
     found = clf.with_adapter(ZeroShot()).predict(images)
     for one, other in zip(found, expected, strict=True):
         assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)

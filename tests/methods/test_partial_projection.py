@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from random_task import DIM, Drawn, drawn, joint_of, random_units, softmax, unrelated
 from torch import Tensor
 
-from fair_tta import TPT, FairTPTClassifier, PromptError, Templates
-from fair_tta.extend import Identity
+from fair_tta import TPT, FairTPTClassifier, Templates
+from fair_tta._images.views import Identity
+from fair_tta.errors import PromptError
 from fair_tta.methods import PartialProjection
 from fair_tta.methods._field.partial_projection import balance_part
 

@@ -16,8 +16,9 @@ from hypothesis import given
 from random_task import DIM, Drawn, drawn, random_units, softmax
 from torch import Tensor
 
-from fair_tta import TPT, FairTPTClassifier, FairTTAError, PromptError, ZeroShot
-from fair_tta.extend import Identity
+from fair_tta import TPT, FairTPTClassifier, FairTTAError, ZeroShot
+from fair_tta._images.views import Identity
+from fair_tta.errors import PromptError
 from fair_tta.methods import RoboShot
 
 Array = npt.NDArray[np.float64]

@@ -45,7 +45,8 @@ DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::fair_tta.SmallReferenceWarning", "ignore::fair_tta.FeatureMismatchWarning"
+    "ignore::fair_tta.errors.SmallReferenceWarning",
+    "ignore::fair_tta.errors.FeatureMismatchWarning",
 )
 
 
@@ -325,7 +326,7 @@ def test_the_precision_of_text_features_counts(dtype: torch.dtype) -> None:
     clf = FairTPTClassifier.from_features(
         texts, CLASSES, VALUES, "a {sensitive} {target}", adapter=OrthCali(0)
     )
-    assert clf.backend.dtype == dtype
+    assert clf._backend.dtype == dtype
     assert_zero_shot(clf.predict(Features(world.images)), NO_CLASS)
 
 

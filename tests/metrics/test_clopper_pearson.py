@@ -31,7 +31,7 @@ def test_a_million_images() -> None:
     assert found == pytest.approx((expected.low, expected.high), abs=1e-7)
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_many_small_groups_that_are_nearly_always_right() -> None:
     """Wilson's ends held the truth here in 84 of 100."""
     chance = np.random.default_rng(0)

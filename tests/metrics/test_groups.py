@@ -431,7 +431,7 @@ def test_a_metric_and_its_interval_are_asked_for_by_type() -> None:
     )
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_an_interval_is_a_bootstrap_or_a_level_in_every_function() -> None:
     truth, answers, values = ["a", "b"] * 30, ["a", "b", "b"] * 20, ["x"] * 30 + ["y"] * 30
     sure, beliefs = [0.5] * 60, [[0.9, 0.1], [0.2, 0.8]] * 30

@@ -13,7 +13,7 @@ from fair_tta.metrics import harm_rate, harm_rate_change
 from fair_tta.metrics._intervals import paired_interval
 
 stats: Any = pytest.importorskip("scipy.stats")
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 
 ROWS = st.lists(
     st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd"), st.sampled_from("xyz")),

@@ -22,8 +22,9 @@ import transformers
 from checks import picture
 from cli_fixtures import NAMES, call
 
-from fair_tta import FairTPTClassifier, ModelError
+from fair_tta import FairTPTClassifier
 from fair_tta._models import load, resolve, untrusted
+from fair_tta.errors import ModelError
 from fair_tta.miniature._model import FOLDER
 
 EVERY = hostile.OPEN_CLIP | hostile.TRANSFORMERS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
@@ -17,12 +18,12 @@ import pytest
 import torch
 from checks import picture
 from devices import Pair
+from fits import fit_on
 
 from fair_tta import (
     ELRA,
     TPT,
     AssociationCorrection,
-    AugMix,
     FairTPT,
     FairTPTClassifier,
     FairTPTMO,
@@ -30,7 +31,8 @@ from fair_tta import (
     OrthCali,
 )
 from fair_tta import methods as adapters
-from fair_tta.extend import Renderer
+from fair_tta._images.draw import Renderer
+from fair_tta.extend import AugMix
 from fair_tta.methods import SAR, SEM, TTR, SLoss, SuperTSLoss, TSLoss
 from fair_tta.methods._tuning.directions import Aggregator, combine
 from fair_tta.methods._tuning.upgrad import upgrad_weights
@@ -76,7 +78,7 @@ OTHERS: dict[str, Any] = {
 MOST_COPIES = 100
 """To the host for a batch: lengths and projections are computed there, in float64."""
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 
 def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
@@ -90,11 +92,11 @@ def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
             labels = ({a: [v[i % len(v)] for i in range(count)] for a, v in SENSITIVE.items()},)
         elif adapter.needs.class_labels:
             labels = ([TARGETS[i % len(TARGETS)] for i in range(count)],)
-        adapter = adapter.fit(clf, images, *labels)
+        adapter = fit_on(adapter, clf, images, *labels)
     return clf.with_adapter(adapter)
 
 
-def assert_same(here: list[Any], there: list[Any], tolerance: float = SAME) -> None:
+def assert_same(here: Sequence[Any], there: Sequence[Any], tolerance: float = SAME) -> None:
     for one, two in zip(here, there, strict=True):
         assert one.label == two.label
         assert two.probabilities == pytest.approx(one.probabilities, abs=tolerance)
@@ -128,7 +130,7 @@ def test_methods_on_pictures_give_the_same_answers(
     assert_same(expected, there.predict(PICTURES[:3]), 1e-3)
     if name in FEW_PASS and cv2.__version__ >= "5":  # others draw other views
         assert [bool(one.warnings) for one in expected] == [True, True, False]
-    there.vision.forget()
+    there._vision.forget()
     with devices.Traffic(device) as traffic:
         there.predict(PICTURES[:3])
     assert traffic.to_host <= MOST_COPIES, traffic.names
@@ -142,9 +144,9 @@ def test_the_same_answers_with_few_copies(
     pair = pairs["CLIP"]
     clf = classifier(pair.there, adapter)
     features = clf.encode(PICTURES, with_views=adapter.needs.views).cpu()
-    expected = classifier(pair.cpu, adapter).predict_encoded(features)
+    expected = classifier(pair.cpu, adapter)._predict_encoded(features)
     clf.predict(PICTURES[:2])  # what is made once: features of prompts, graphs
-    clf.vision.forget()
+    clf._vision.forget()
     with devices.Traffic(device) as traffic:
         found = clf.predict(PICTURES)
     # what is left after a projection is short, and is divided by its length

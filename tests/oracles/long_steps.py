@@ -68,22 +68,22 @@ def drawn_question(name: str, images: int, seed: int = 77) -> Question:
     """A task of the drawn world with a twin of its model in float64."""
     world = miniature.TASKS[name]
     clf = FairTPTClassifier("miniature", world.targets, world.sensitive, world.template)
-    backend: Any = clf.backend
+    backend: Any = clf._backend
     twin = copy.deepcopy(backend.model).double().eval()
     templates = Templates.from_sentence(world.template)
-    attributes = clf.task.sensitive.values()
+    attributes = clf._task.sensitive.values()
     joint = [
-        [parts(templates.joint_prompts({y: y}, names)) for y in clf.task.targets.values()]
+        [parts(templates.joint_prompts({y: y}, names)) for y in clf._task.targets.values()]
         for names in attributes
     ]
     plain = literal.Task(
-        parts(templates.target_prompts(clf.task.targets)),
+        parts(templates.target_prompts(clf._task.targets)),
         [parts(templates.sensitive_prompts(names)) for names in attributes],
         joint,
     )
     views = clf.encode([one.image for one in world.draw(images, seed=seed)])
     text = literal.LiteralText(twin, "hf", backend.tokenizer)
-    return Question(name, clf.task, text, plain, views)
+    return Question(name, clf._task, text, plain, views)
 
 
 @dataclass(frozen=True)

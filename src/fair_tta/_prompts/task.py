@@ -207,7 +207,13 @@ class Task:
         The key identifies it, and the images it depends on if there are any; `size` is its bytes,
         by default those of its tensors.
         """
-        return self.cache.recall(self._owner, key, make, size)
+        since = self.cache.cleared
+        found = self.cache._find(self._owner, key)
+        if found is None:
+            found = make()
+            self.cache._keep(self._owner, key, found, size(found), since)
+        kept: T = found
+        return kept
 
     def own_features(self, prompts: PromptSet) -> Tensor:
         """Unit features of prompts as they are, from the model's own call: ``[prompts, dim]``.

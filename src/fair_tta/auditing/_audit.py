@@ -19,7 +19,6 @@ from fair_tta.auditing._judge import not_measurable
 from fair_tta.errors import FairTTAError, require
 from fair_tta.metrics._columns import Columns
 from fair_tta.metrics._estimate import Estimate, label
-from fair_tta.prediction import Prediction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -343,21 +342,3 @@ def latex_table(
 def _escaped(text: str) -> str:
     signs = "".join(map(re.escape, _LATEX))
     return re.sub(f"[{signs}]", lambda sign: _LATEX[sign.group()], " ".join(text.split()))
-
-
-def predictions_to_dataframe(predictions: Sequence[Prediction]) -> Any:
-    """Predictions as a pandas DataFrame, one row each, one column per number."""
-    rows = []
-    for prediction in predictions:
-        row: dict[str, Any] = {"label": prediction.label, "flipped": prediction.flipped}
-        for name, value in vars(prediction).items():
-            row |= _flat(name, value)
-        rows.append(row)
-    return require("pandas", "fairlearn").DataFrame(rows)
-
-
-def _flat(name: str, value: Any) -> dict[str, Any]:
-    if isinstance(value, dict):
-        parts = (_flat(f"{name}: {key}", inner) for key, inner in value.items())
-        return {key: number for part in parts for key, number in part.items()}
-    return {name: "; ".join(value) if name == "warnings" else value}

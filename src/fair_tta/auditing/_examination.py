@@ -286,7 +286,7 @@ def small_copy(image: Image) -> Image:
 class Examination(Written):
     """What can be seen of a classifier without labels: its own perception, no measurement.
 
-    `examine_classifier` makes it.
+    `FairTPTClassifier.examine` makes it.
 
     Args:
         document: all figures; its fields are those of `examine.json`.

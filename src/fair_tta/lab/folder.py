@@ -159,7 +159,7 @@ def audit_folder(
         for column in labels.sensitive
     }
     allowed = values.allowed(named, skip_unknown=skip_unknown)
-    seed = classifier.vision.seed
+    seed = classifier._vision.seed
 
     image = partial(_image, labels.features)
     rows = _numbered(values.records(allowed))
@@ -192,7 +192,7 @@ def audit_folder(
         whole_file(folder / PREDICTIONS) as predicted,
     ):
         runner = Runner(job_of(classifier, adapters.values(), model), engine or Local(), store)
-        size = classifier.batch_size
+        size = classifier._batch_size
         with (
             open(listed, "w", encoding="utf-8", newline="") as listing,
             open(predicted, "w", encoding="utf-8", newline="") as predictions,

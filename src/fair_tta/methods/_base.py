@@ -88,15 +88,6 @@ class Adapter(ABC):
     reference: Any = None
     """What was learnt from reference images, if the method needs them."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        old = [name for name in vars(cls) if name.startswith("needs_")]
-        if old:
-            raise FairTTAError(
-                f"{cls.__name__} should declare `needs = Needs({old[0][6:]}=...)` in place of "
-                f"`{old[0]}`: from fair_tta.extend import Needs."
-            )
-
     @abstractmethod
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """Classify each image on its own.
@@ -106,15 +97,19 @@ class Adapter(ABC):
             features: ``[images, views, dim]`` unit features; view 0 is the image itself.
         """
 
-    def check_task(self, task: Task) -> None:  # noqa: B027
+    def _check_task(self, task: Task) -> None:  # noqa: B027
         """Raise a `PromptError` or `TowerError` if the method cannot work with a task."""
 
-    def check_fitted(self, task: Task | None = None) -> None:
+    def _check_fitted(self, task: Task | None = None) -> None:
         """Raise unless the method is fitted, and for this task if one is given."""
         if not self.is_fitted:
             raise FairTTAError(
-                f"{type(self).__name__} is not fitted: its `fit` should set `reference`."
+                f"{type(self).__name__} has not been fitted: pass one that has its `reference`."
             )
+
+    def _check_ready(self) -> None:
+        """Raise unless the method can answer; a classifier may hold one that cannot yet."""
+        self._check_fitted()
 
     @property
     def is_fitted(self) -> bool:
@@ -139,8 +134,8 @@ class PixelAdapter(Adapter):
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """Raise an error: features are not enough."""
         raise FairTTAError(
-            f"{type(self).__name__} needs the images themselves; call `predict`, not "
-            "`predict_encoded`."
+            f"{type(self).__name__} needs the images themselves: pass them to `predict` in place "
+            "of features."
         )
 
     @abstractmethod
@@ -302,15 +297,20 @@ class Chained(Adapter):
         """Both methods."""
         return self.first, self.then
 
-    def check_fitted(self, task: Task | None = None) -> None:
+    def _check_fitted(self, task: Task | None = None) -> None:
         """Check both."""
         for part in self.parts:
-            part.check_fitted(task)
+            part._check_fitted(task)
 
-    def check_task(self, task: Task) -> None:
+    def _check_ready(self) -> None:
         """Check both."""
         for part in self.parts:
-            part.check_task(task)
+            part._check_ready()
+
+    def _check_task(self, task: Task) -> None:
+        """Check both."""
+        for part in self.parts:
+            part._check_task(task)
 
     def __rshift__(self, then: object) -> Chained:
         raise FairTTAError(
@@ -380,6 +380,7 @@ def check_adapter(adapter: Any, task: Task) -> Adapter:
                 f"{name} tunes the prompt, but {error}. Choose a method that does not, such as "
                 "AssociationCorrection(), LogitBalance(), OrthCali() or ZeroShot()."
             ) from error
-    checked.check_fitted(task)
-    checked.check_task(task)
+    if checked.is_fitted:  # one that is not may be held, and is refused when it should answer
+        checked._check_fitted(task)
+    checked._check_task(task)
     return checked

@@ -159,7 +159,7 @@ def test_answers_are_those_of_predict(script: Script, table: Any, tmp_path: Path
         for seed in (0, 1):
             some = [row for row in rows if row.seed == seed]
             clf = options.classifier(TASK).with_adapter(setting.adapter)
-            clf = clf.with_views(clf.vision.views, seed)
+            clf = clf.with_views(clf._vision.views, seed)
             for row, expected in zip(some, clf.predict([r.record.path for r in some]), strict=True):
                 # Features are kept in half precision.
                 wanted = pytest.approx(expected.probabilities, abs=0.02)

@@ -22,13 +22,14 @@ from cli_fixtures import many as many
 from cli_fixtures import tiny_model as tiny_model
 from extending_page import documented
 
-from fair_tta import AugMix, FairTPT, FairTPTClassifier, ZeroShot
-from fair_tta.auditing import Audit, audit_classifier, compare
+from fair_tta import FairTPT, FairTPTClassifier, ZeroShot
+from fair_tta.auditing import Audit, compare
+from fair_tta.extend import AugMix
 from fair_tta.lab._runs.store import ROWS, Store
 from fair_tta.miniature import BADGES
 from fair_tta.miniature._model import FOLDER
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 ADAPTERS = ("--adapters", "zero-shot,fair-tpt:lam=10,rho=0.5")
 
@@ -38,7 +39,7 @@ def table_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> None:
     out = call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
     clf = FairTPTClassifier(
@@ -53,9 +54,7 @@ def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> No
     places = ["water" if i in (1, 3, 5, 7, 8) else "land" for i in USABLE]
     wanted = compare(
         [
-            audit_classifier(
-                clf.with_adapter(adapter), [picture(i) for i in USABLE], labels, places, name=name
-            )
+            clf.with_adapter(adapter).audit([picture(i) for i in USABLE], labels, places, name=name)
             for name, adapter in (
                 ("zero-shot", ZeroShot()),
                 ("fair-tpt:lam=10,rho=0.5", FairTPT(lam=10.0, rho=0.5)),
@@ -189,7 +188,7 @@ def test_the_same_command_changes_nothing_and_asks_nothing(
     first = call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
     rows = rows_of(folder / "out")
     audit = Audit.load(folder / "out" / "audit.json")
-    monkeypatch.setattr(FairTPTClassifier, "predict_encoded", None)
+    monkeypatch.setattr(FairTPTClassifier, "_predict_encoded", None)
     again = call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
     assert again.stdout == first.stdout
     assert rows_of(folder / "out") == rows
@@ -282,13 +281,13 @@ def test_an_adapter_that_is_added_runs_alone(
     folder: Path, tiny_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    predict = FairTPTClassifier.predict_encoded
+    predict = FairTPTClassifier._predict_encoded
 
     def noted(self: Any, features: Any, **more: Any) -> Any:
         asked.append(type(self.adapter).__name__)
         return predict(self, features, **more)
 
-    monkeypatch.setattr(FairTPTClassifier, "predict_encoded", noted)
+    monkeypatch.setattr(FairTPTClassifier, "_predict_encoded", noted)
     arguments = audit_arguments(folder, tiny_model)
     call(*arguments, "--adapters", "zero-shot", code=4)
     assert set(asked) == {"ZeroShot"}
@@ -308,7 +307,7 @@ def test_an_adapter_that_is_added_runs_alone(
     assert "logit-balance: cross-fitted" in (folder / "out" / "report.html").read_text()
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_a_method_that_needs_classes_is_cross_fitted_with_those_of_the_audit(
     tmp_path: Path,
 ) -> None:

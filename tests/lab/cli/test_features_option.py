@@ -47,11 +47,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids = np.array([rows[i][0] for i in order])
     np.savez(folder / "images.npz", features=3 * vectors[order], ids=ids)
     np.save(folder / "images.npy", vectors)
-    sets = [clf.task.target_prompts, *clf.task.sensitive_prompts.values()]
-    tables = [clf.task.target_features, *clf.task.sensitive_features.values()]
+    sets = [clf._task.target_prompts, *clf._task.sensitive_prompts.values()]
+    tables = [clf._task.target_features, *clf._task.sensitive_features.values()]
     prompts = [text for of in sets for text in of.texts]
     features = np.concatenate([of.numpy(force=True) for of in tables])
-    np.savez(folder / "text.npz", prompts=prompts, features=features, scale=clf.task.scale)
+    np.savez(folder / "text.npz", prompts=prompts, features=features, scale=clf._task.scale)
     np.savez(folder / "no-scale.npz", prompts=prompts, features=features)
     return folder
 
@@ -219,7 +219,7 @@ def test_usage(place: Path) -> None:
     assert not (place / "nothing").exists()
 
 
-@pytest.mark.filterwarnings("always::fair_tta.FeatureMismatchWarning")
+@pytest.mark.filterwarnings("always::fair_tta.errors.FeatureMismatchWarning")
 def test_features_of_another_model_are_a_note(place: Path, tmp_path: Path) -> None:
     strange = np.random.default_rng(0).normal(size=(60, 64))
     np.savez(tmp_path / "other.npz", features=strange, ids=[f"{i}.png" for i in range(60)])

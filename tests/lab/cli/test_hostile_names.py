@@ -20,8 +20,8 @@ PLACE, CAT, DOG = f"pl{HOSTILE}", f"cat{HOSTILE}", f"dog{HOSTILE}"
 Arguments = Callable[[Path, str], list[list[str]]]
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning"),
-    pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning"),
+    pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning"),
+    pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning"),
     pytest.mark.skipif(sys.platform == "win32", reason="no such names"),
 ]
 

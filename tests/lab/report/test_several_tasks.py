@@ -6,15 +6,15 @@ import pytest
 from report_samples import Page
 from verdict_samples import BETTER, CLEAR, EVEN, FAIRER, answers, made
 
-from fair_tta import Audit, audit, compare
-from fair_tta.auditing import Scores
+from fair_tta import audit, compare
+from fair_tta.auditing import Audit, Scores
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.lab.report import html_many
 from fair_tta.lab.report._first_screen import MOST_METHODS, banners, figure_of, first_screen
 from fair_tta.lab.report._method_rows import methods_on
 from fair_tta.lab.report._verdict import by_gap, cards, in_short, title_of_many
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 
 WORSE = {**dict.fromkeys(CLEAR, (80, 100)), ("dog", "out"): (10, 100)}
 SMALL_GAP = dict.fromkeys(CLEAR, (90, 100)) | {("dog", "out"): (60, 100)}

@@ -31,8 +31,8 @@ from torchjd.aggregation import (
 )
 from torchjd.linalg import QuadprogProjector
 
-from fair_tta import AugMix, FairTPTClassifier, FairTTAError
-from fair_tta.methods import FairTPT, FairTPTMO
+from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, FairTTAError
+from fair_tta.extend import AugMix
 from fair_tta.methods._tuning.directions import Aggregator, WeightedSum, combine, needed_terms
 from fair_tta.methods._tuning.losses import SLoss
 from fair_tta.methods._tuning.upgrad import upgrad_weights
@@ -469,7 +469,8 @@ except ImportError:
 """
 
 PREDICT = """
-from fair_tta import AugMix, FairTPTClassifier, FairTPTMO, miniature
+from fair_tta.extend import AugMix
+from fair_tta import FairTPTClassifier, FairTPTMO, miniature
 from fair_tta.methods import SLoss
 
 task = miniature.BADGES

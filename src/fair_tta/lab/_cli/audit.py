@@ -246,7 +246,7 @@ def read_labels(
 
 def log_prompts(classifier: FairTPTClassifier) -> None:
     """What the model is asked: names such as 0 and 1 make no sentence, and nobody would notice."""
-    task = classifier.task
+    task = classifier._task
     sets = {"targets": task.templates.target_prompts(task.targets)}
     sets |= {a: task.templates.sensitive_prompts(names) for a, names in task.sensitive.items()}
     for name, prompts in sets.items():

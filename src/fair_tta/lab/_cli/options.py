@@ -403,6 +403,6 @@ def make_classifier(
     if NOTE in embedded_notes(context):
         log(NOTE)
     if features is not None:
-        features.features[:1].unit(classifier.task.target_features)  # raises if they do not fit
-        compare(features.features, classifier.task)
+        features.features[:1].unit(classifier._task.target_features)  # raises if they do not fit
+        compare(features.features, classifier._task)
     return classifier

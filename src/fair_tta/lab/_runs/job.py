@@ -123,7 +123,7 @@ class Job:
         return any(self.adapters[adapter].needs.other_images for _, adapter in unit.asked)
 
     def _question_digest(self, place: int) -> str:
-        task = self.classifier(place).task
+        task = self.classifier(place)._task
         sets = [task.target_prompts, *task.sensitive_prompts.values()]
         seen: list[Any] = [prompts.tokens.ids.tolist() for prompts in sets]
         if self.facts["architecture"] is None:
@@ -203,18 +203,18 @@ def job_of(
 
     Other processes load `model`; if it is None, the classifier's is sent to them.
     """
-    task = classifier.task
+    task = classifier._task
     question = Question(task.targets, task.sensitive, task.templates, task.scale)
     placed: dict[str, Any] = {}
     if model is not None:
-        placed["device"], placed["dtype"] = classifier.loaded_as
+        placed["device"], placed["dtype"] = classifier._loaded_as
     job = Job(
-        classifier.backend if model is None else model,
+        classifier._backend if model is None else model,
         (question,),
         tuple(adapters),
-        classifier.vision.views,
+        classifier._vision.views,
         **placed,
         **others,
     )
-    job.__dict__["backend"] = classifier.backend
+    job.__dict__["backend"] = classifier._backend
     return job

@@ -115,7 +115,7 @@ class Worker:
             made = self._predict(unit, (question, adapter), usable, of)
             for place, row in zip(usable, made, strict=True):
                 rows[place].append(row)
-        clf.vision.forget()  # nobody asks for these images again
+        clf._vision.forget()  # nobody asks for these images again
 
     def _predict(
         self,
@@ -129,15 +129,15 @@ class Worker:
         clf = self._classifier(question, unit.seed).with_adapter(adapter)
         is_own, images = adapter.needs.pixels, [one.data for one in usable.values()]
         if adapter.needs.other_images:
-            clf.batch_size = len(images)  # the unit is the batch, as it is for `predict`
+            clf._batch_size = len(images)  # the unit is the batch, as it is for `predict`
         if is_own:
-            clf.vision.forget()  # or it would cost less after others that look at the same
+            clf._vision.forget()  # or it would cost less after others that look at the same
         start = time.perf_counter()
         if is_own:
-            predictions = clf.predict(images)
+            predictions = clf._predict_batch(images)
         else:
             features = torch.stack([encoded[i][0] for i in usable])
-            predictions = clf.predict_encoded(features, images=images)
+            predictions = clf._predict_encoded(features, images)
         own = (time.perf_counter() - start) / len(usable)
         return [
             StoredRow(
@@ -173,8 +173,8 @@ class Worker:
             clf = self._classifiers.get(question)
             if clf is None:
                 clf = self._job.classifier(question, self._cache)
-                _ = clf.task.target_features, clf.task.sensitive_features  # before any clock runs
-            if clf.vision.seed != seed:
+                _ = clf._task.target_features, clf._task.sensitive_features  # before any clock runs
+            if clf._vision.seed != seed:
                 clf = clf.with_views(self._job.views, seed)
             self._classifiers[question] = clf
             return clf
@@ -266,7 +266,7 @@ def load_source(clf: FairTPTClassifier, image: ImageSource) -> LoadedImage:
     """Read an image once, for its content and its pixels; `ImageError` if it cannot be used."""
     try:
         file = read_image(image)
-        return LoadedImage(clf.vision.load(file.data), file.content, file.signature)
+        return LoadedImage(clf._vision.load(file.data), file.content, file.signature)
     except (OSError, ImageError):
-        clf.vision.load(image.source)  # raises too, with the path of the file
+        clf._vision.load(image.source)  # raises too, with the path of the file
         raise

@@ -13,12 +13,12 @@ from fair_tta._linalg import is_rounding, pair_differences, project_out, unit
 from fair_tta._prompts.task import Task
 from fair_tta.errors import check_count
 from fair_tta.methods._base import NO_CLASS, Needs, Outcome, probabilities, unless_rounding
-from fair_tta.methods._fitted import FitsLabelledImages, ReferenceBatch, gather_batches
+from fair_tta.methods._fitted import FittedMethod, ReferenceBatch, gather_batches
 from fair_tta.methods._reference import Reference
 
 
 @dataclass(frozen=True)
-class BendVLM(FitsLabelledImages):
+class BendVLM(FittedMethod):
     """Bends each class's prompt until it is as near to the images of one group as to another's.
 
     First ``e0 = norm(P0 T_y)``, where P0 projects onto the complement of the sensitive prompts and
@@ -42,7 +42,7 @@ class BendVLM(FitsLabelledImages):
 
     Args:
         neighbours: how many images of each value; the paper takes 100 for gender and 10 for race.
-        reference: what `fit` or `load` has found; without it nothing can be answered.
+        reference: what `FairTPTClassifier.fit` has found; without it nothing can be answered.
 
     Example:
         >>> BendVLM(neighbours=10)
@@ -52,12 +52,12 @@ class BendVLM(FitsLabelledImages):
     neighbours: int = 100
     reference: Reference | None = None
     needs = Needs(sensitive=True, reference=True, labels=True)
-    learnt_with: ClassVar[tuple[str, ...]] = ("neighbours",)
+    _learnt_with: ClassVar[tuple[str, ...]] = ("neighbours",)
 
     def __post_init__(self) -> None:
         check_count("neighbours", self.neighbours)
 
-    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """``texts``, the bent prompts: ``[targets, dim]``."""
         start = debiased(task)
         features, values = gather_batches(batches)
@@ -74,7 +74,7 @@ class BendVLM(FitsLabelledImages):
         return torch.stack([group[row[: self.neighbours]].mean(0) for row in order])
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        texts = self.prepared(task)["texts"]
+        texts = self._prepared(task)["texts"]
         found = probabilities(task, features, texts)
         is_nothing = texts.square().sum(-1) == 0
         return unless_rounding(task, features, found, {NO_CLASS: is_nothing})

@@ -53,7 +53,7 @@ class PartialProjection(UsesTexts):
 
     needs = Needs(sensitive=True)
 
-    def check_task(self, task: Task) -> None:
+    def _check_task(self, task: Task) -> None:
         for attribute in task.sensitive:
             task.joint_prompts(attribute)
 

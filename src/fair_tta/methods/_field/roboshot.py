@@ -69,7 +69,7 @@ class RoboShot(UsesTexts):
         """Sensitive attribute values, unless there are pairs to reject."""
         return Needs(sensitive=self.reject is None)
 
-    def check_task(self, task: Task) -> None:
+    def _check_task(self, task: Task) -> None:
         for pairs in (self.reject, self.accept):
             if pairs:
                 task.sentence_prompts([sentence for pair in pairs for sentence in pair])

@@ -99,12 +99,12 @@ class SEM(Adapter):
         """Sensitive attribute values, and an autoencoder."""
         return Needs(sensitive=True, setting=not self.autoencoder)
 
-    def identity_settings(self) -> dict[str, Any]:
+    def _identity_settings(self) -> dict[str, Any]:
         """For `fair_tta._identity.describe`: the file is known by its content."""
         content = self.autoencoder and sha256(_content(self.autoencoder)).hexdigest()
         return {"autoencoder": content, "diverse": self.diverse, "wordings": self.wordings}
 
-    def check_task(self, task: Task) -> None:
+    def _check_task(self, task: Task) -> None:
         if self.needs.setting:
             raise FairTTAError(
                 "SEM needs `autoencoder`, the file of a sparse autoencoder for this model: "
@@ -125,10 +125,10 @@ class SEM(Adapter):
             )
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        texts = task.remember(("sem", self), lambda: self.class_features(task).to(features))
+        texts = task.remember(("sem", self), lambda: self._class_features(task).to(features))
         return Outcome(probabilities(task, features, texts))
 
-    def class_features(self, task: Task) -> Tensor:
+    def _class_features(self, task: Task) -> Tensor:
         """New features of the classes, of length one, in float64: ``[targets, dim]``."""
         weights = self._weights(task)
 

@@ -79,7 +79,7 @@ class TTR(PixelAdapter):
         """The images themselves, a subject, and with a queue the other images of a batch."""
         return Needs(pixels=True, setting=not self.subject.strip(), other_images=self.queue > 1)
 
-    def check_task(self, task: Task) -> None:
+    def _check_task(self, task: Task) -> None:
         if self.needs.setting:
             raise FairTTAError(
                 "TTR needs `subject`, a phrase for what all classes are kinds of: "
@@ -110,13 +110,13 @@ class TTR(PixelAdapter):
         patches, kept = [backend.encode_patches(p)[0] for p in pixels], list[Tensor]()
         for at in range(0, len(images), self.queue):
             some = slice(at, at + self.queue)
-            kept += self.segment([p[0] for p in pixels[some]], patches[some], general)
+            kept += self._segment([p[0] for p in pixels[some]], patches[some], general)
         features = unit(backend.encode_pixels(torch.stack(kept))).unsqueeze(1)
         found = probabilities(task, features.to(general), task.target_features)
         depends = torch.full((len(images),), self.needs.other_images, device=found.device)
         return Outcome(found, flags={NOT_EPISODIC: depends})
 
-    def segment(
+    def _segment(
         self, pixels: Sequence[Tensor], patches: Sequence[Tensor], general: Tensor
     ) -> list[Tensor]:
         """Pixels ``[3, height, width]`` with all but the chosen segment set to zero.

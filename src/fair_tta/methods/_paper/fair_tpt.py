@@ -55,7 +55,7 @@ class FairTPT(PromptTuning):
         super().__post_init__()
         check_number("lam", self.lam, "be at least 0, or infinity", lambda x: x >= 0)
 
-    def recipe(self) -> tuple[Loss, Aggregator]:
+    def _recipe(self) -> tuple[Loss, Aggregator]:
         return self.loss, WeightedSum(self.lam)
 
 
@@ -96,7 +96,7 @@ class FairTPTMO(FairTPT):
         if self.aggregator is not None:
             check_aggregator(self.aggregator)
 
-    def recipe(self) -> tuple[Loss, Aggregator]:
+    def _recipe(self) -> tuple[Loss, Aggregator]:
         if self.aggregator is not None:
             return self.loss, self.aggregator
         from fair_tta.methods._tuning.upgrad import upgrad_weights

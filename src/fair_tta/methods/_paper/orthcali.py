@@ -59,7 +59,7 @@ class OrthCali(UsesTexts):
     def __post_init__(self) -> None:
         check_number("lam", self.lam, "be a number from 0 on", lambda x: 0 <= x < math.inf)
 
-    def check_task(self, task: Task) -> None:
+    def _check_task(self, task: Task) -> None:
         for attribute in task.sensitive if self.lam > 0 else ():
             task.joint_prompts(attribute)
 

@@ -40,5 +40,5 @@ class TPT(PromptTuning):
     rho: float = 0.1
     steps: int = 1
 
-    def recipe(self) -> tuple[Loss, Aggregator]:
+    def _recipe(self) -> tuple[Loss, Aggregator]:
         return TargetLoss(), WeightedSum(0)

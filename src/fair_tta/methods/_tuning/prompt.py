@@ -196,14 +196,14 @@ class PromptTuning(FindsTexts):
         check_tuning(self.rate, self.steps)
 
     @abstractmethod
-    def recipe(self) -> tuple[Loss, Aggregator]:
+    def _recipe(self) -> tuple[Loss, Aggregator]:
         """Return what is minimised, and how several gradients become one."""
 
-    def check_task(self, task: Task) -> None:
-        objective_of(self.recipe()[0], task)
+    def _check_task(self, task: Task) -> None:
+        objective_of(self._recipe()[0], task)
 
     def find_texts(self, task: Task, features: Tensor) -> tuple[Texts, Outcome]:
-        loss, aggregator = self.recipe()
+        loss, aggregator = self._recipe()
         views = confident_views(task, features, self.rho)
         tuned = tune(
             task, views, loss=loss, aggregator=aggregator, rate=self.rate, steps=self.steps
