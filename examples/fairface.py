@@ -9,7 +9,7 @@ Gender against race, on the validation split: the test split is not public.
 
 import argparse
 
-from fair_tta import FairTPT, FairTPTClassifier, OrthCali, Zero, ZeroShot, audit, compare
+from fair_tta import FairTPT, FairTPTClassifier, Features, OrthCali, Zero, ZeroShot, audit, compare
 from fair_tta.auditing import Scores
 from fair_tta.extend import AugMix
 from fair_tta.lab.data import find_task, read_fairface
@@ -28,7 +28,7 @@ for target, attribute in [("gender", "race")]:
     features = clf.encode([record.path for record in images])  # once for all methods
     audits = []
     for adapter in (ZeroShot(), Zero(), OrthCali(), FairTPT()):
-        answers = clf.with_adapter(adapter).predict_encoded(features)
+        answers = clf.with_adapter(adapter).predict(Features(features))
         one = audit(
             [record.target for record in images],
             [answer.label for answer in answers],

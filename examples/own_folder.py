@@ -7,7 +7,7 @@ The file has the columns path, animal and place. Change names and template to yo
 
 import argparse
 
-from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, Zero, ZeroShot, audit, compare
+from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, Features, Zero, ZeroShot, audit, compare
 from fair_tta.auditing import Scores
 from fair_tta.extend import AugMix
 from fair_tta.lab.data import read_folder
@@ -32,7 +32,7 @@ clf = FairTPTClassifier(
 features = clf.encode([record.path for record in images])  # once for all methods
 audits = []
 for adapter in (ZeroShot(), Zero(), FairTPT(), FairTPTMO()):
-    answers = clf.with_adapter(adapter).predict_encoded(features)
+    answers = clf.with_adapter(adapter).predict(Features(features))
     one = audit(
         [record.target for record in images],
         [answer.label for answer in answers],

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fair_tta import FairTPTClassifier, Prediction, ZeroShot, __version__
+from fair_tta import FairTPTClassifier, Features, Prediction, ZeroShot, __version__
 from fair_tta.errors import ImageError, SmallReferenceWarning
 from fair_tta.extend import Adapter, AugMix
 from fair_tta.lab.data import BenchmarkTask, Record
@@ -308,13 +308,13 @@ class TaskWork:
             predictions = classifier.predict(contents)
         else:
             features = [image.features for image in images if image.features is not None]
-            predictions = classifier.predict_encoded(torch.stack(features))
-        return predictions, (perf_counter() - start) / len(images)
+            predictions = classifier.predict(Features(torch.stack(features)))
+        return list(predictions), (perf_counter() - start) / len(images)
 
 
 def with_seed(classifier: FairTPTClassifier, seed: int) -> FairTPTClassifier:
     """Return the same classifier with the views of a seed."""
-    return classifier.with_views(classifier.vision.views, seed)
+    return classifier.with_views(seed=seed)
 
 
 def fit_settings(
@@ -340,12 +340,14 @@ def fit_settings(
             warnings.simplefilter("ignore", SmallReferenceWarning)
             if adapter.is_fitted:
                 fitted.append(adapter)
-            elif adapter.needs.labels:
-                fitted.append(adapter.fit_encoded(classifier, features, sensitive))
-            elif adapter.needs.class_labels:
-                fitted.append(adapter.fit_encoded(classifier, features, classes))
-            else:
-                fitted.append(adapter.fit_encoded(classifier, features))
+                continue
+            holder = classifier.with_adapter(adapter)
+            holder.fit(
+                Features(features),
+                classes if adapter.needs.class_labels else None,
+                sensitive if adapter.needs.labels else None,
+            )
+            fitted.append(holder.adapter)
     return fitted
 
 

@@ -218,9 +218,10 @@ class FairTPTClassifier:
             other.adapter = check_adapter(find_adapter(adapter), task)
         return other
 
-    def with_views(self, views: Any, seed: int | None = None) -> Self:
-        """The same classifier with other views; features of prompts are shared."""
+    def with_views(self, views: Any = None, seed: int | None = None) -> Self:
+        """Return the same classifier with other views or another seed of them; None keeps them."""
         other = copy.copy(self)
+        views = self._vision.views if views is None else views
         seed = self._vision.seed if seed is None else seed
         other._vision = Vision(self._backend, views, seed, self._cache)
         return other

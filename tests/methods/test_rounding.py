@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from fits import fit_on
 from hypothesis import given
 from hypothesis import strategies as st
 from random_task import DIM, drawn, random_units
@@ -128,18 +129,18 @@ class World:
             texts[f"minus axis {place}"] = -axis
         template = "a {sensitive} {target}"
         clf = FairTPTClassifier.from_features(texts, CLASSES, VALUES, template, adapter=ZeroShot())
-        return clf.with_adapter(self._fitted(clf)).predict(Features(self.images))
+        return [*clf.with_adapter(self._fitted(clf)).predict(Features(self.images))]
 
     def _fitted(self, clf: FairTPTClassifier) -> Adapter:
         method: Any = self.adapter
         if not method.needs.reference:
             return self.adapter
-        labels: tuple[Any, ...] = ()
+        known = None
         if method.needs.labels:
-            labels = ([*VALUES, *VALUES * 99][: len(self.images)],)
+            known = [*VALUES, *VALUES * 99][: len(self.images)]
         if method.needs.class_labels:
-            labels = ([*CLASSES, *CLASSES * 99][: len(self.images)],)
-        method = method.fit_encoded(clf, Features(self.images), *labels)
+            known = [*CLASSES, *CLASSES * 99][: len(self.images)]
+        method = fit_on(method, clf, Features(self.images), known)
         fitted: Adapter = method.knowing("red") if isinstance(method, TIE) else method
         return fitted
 
@@ -327,7 +328,7 @@ def test_the_precision_of_text_features_counts(dtype: torch.dtype) -> None:
         texts, CLASSES, VALUES, "a {sensitive} {target}", adapter=OrthCali(0)
     )
     assert clf._backend.dtype == dtype
-    assert_zero_shot(clf.predict(Features(world.images)), NO_CLASS)
+    assert_zero_shot([*clf.predict(Features(world.images))], NO_CLASS)
 
 
 @given(drawn())
@@ -348,6 +349,6 @@ def test_equal_reference_images_have_no_direction() -> None:
     texts = {f"a {name}": t for name, t in zip(CLASSES, world.targets, strict=True)}
     texts |= {f"a {value}": z for value, z in zip(VALUES, world.values, strict=True)}
     clf = FairTPTClassifier.from_features(texts, CLASSES, VALUES, "a {sensitive} {target}")
-    head = BalancedHead().fit_encoded(clf, Features(world.images), (CLASSES * 99)[:200])
+    head = fit_on(BalancedHead(), clf, Features(world.images), (CLASSES * 99)[:200])
     assert head.reference is not None
     assert not head.reference.tensors["weights"].any()
