@@ -18,7 +18,7 @@ from fair_tta.metrics import Bootstrap
 from fair_tta.metrics._columns import Columns
 from fair_tta.metrics._definitions import METRICS, TYPICAL_GAP
 from fair_tta.metrics._metric import Metric
-from fair_tta.metrics._typical_gap import _blocks, _Moments, typical_gap_change
+from fair_tta.metrics._typical_gap import _blocks, _Moments
 
 
 def drawn(
