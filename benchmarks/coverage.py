@@ -1,6 +1,7 @@
 """How often intervals hold the truth, and how often they show an effect that is there.
 
-    python benchmarks/coverage.py [--audits 1000] [--only NAME] [--jobs 2] [--kept FOLDER] [--oracles]
+    python benchmarks/coverage.py [--audits 1000] [--only NAME] [--jobs 2] [--kept FOLDER]
+    python benchmarks/coverage.py --oracles
 
 Audits are simulated: images of every class and group, right or wrong before and after with known
 probabilities. For each figure it prints how many of 100 intervals of level 95 % hold the truth; for
@@ -42,6 +43,7 @@ from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Columns, Floats, Ints
 from fair_tta.metrics._extremes import ByDraws
 from fair_tta.metrics._intervals import (
+    mcnemar,
     mean_change_ends,
     mean_rate_ends,
     paired_ends,
@@ -696,6 +698,17 @@ def print_oracles() -> None:
                 print(f"    {name}, {design.name}: {oracles[0]:.0f}, fair {oracles[1]:.0f}")
         means = np.mean(found, 0)
         print(f"{name}: {means[0]:.0f}, fair {means[1]:.0f}, in {len(found)} designs", flush=True)
+    print("one group named before looking, McNemar's exact test, none lost and so many won")
+    for n in (5, 6, 8, 12, 20, 50):
+        powers = [f"{won}: {100 * named_group_shown(n, won):.0f}" for won in (0.2, 0.5, 0.8)]
+        print(f"    {n} images: {', '.join(powers)} %")
+
+
+def named_group_shown(n: int, won: float) -> float:
+    """How often McNemar's exact test at 5 % shows that answers of a group become right."""
+    gains = range(n + 1)
+    shown = [gain for gain in gains if mcnemar(0, gain) < 1 - LEVEL]
+    return sum(math.comb(n, gain) * won**gain * (1 - won) ** (n - gain) for gain in shown)
 
 
 def main() -> None:

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_samples import Page
+from scipy.stats import binomtest
 from verdict_samples import Rates, answers, made
 
-from fair_tta import Audit, SmallGroupWarning, audit, compare
+from fair_tta import Audit, FairTTAError, SmallGroupWarning, audit, compare
 from fair_tta.auditing._judge import Verdict, recommended, stop_signs, verdict_on
 from fair_tta.lab.report import html, markdown
 from fair_tta.lab.report._verdict import cards, in_short
@@ -181,3 +182,16 @@ def test_too_few_different_images_show_no_figure() -> None:
     for text in (str(found), markdown(found), found._repr_html_()):
         assert "66.7" not in text
         assert "67" not in text
+
+
+def test_a_group_named_before_looking_is_tested_alone() -> None:
+    found = both(rates_of(200, 180, 180, 180, 60), rates_of(200, 180, 180, 180, 75))
+    named = found.compared_group("M", {"place": "out"}, "dog")
+    assert named.changes.mcnemar_p == pytest.approx(binomtest(0, 15).pvalue)
+    assert named.corrected is not None
+    assert 0 < (named.corrected.low or 0) < (named.difference.low or 0)
+    assert found.compared_group("M", {"place": "out"}).changes.n == 400
+    with pytest.raises(FairTTAError, match="`run` should be one of"):
+        found.compared_group("N", {"place": "out"})
+    with pytest.raises(FairTTAError, match=r"such as in, out, cat / in, .* \(got"):
+        found.compared_group("M", {"place": "outside"}, "dog")
