@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_samples import Page
+from scipy.stats import binomtest
 from verdict_samples import Rates, answers, made
 
-from fair_tta import audit, compare
+from fair_tta import FairTTAError, audit, compare
 from fair_tta.auditing import Audit
 from fair_tta.auditing._judge import Verdict, not_measurable, recommended, verdict_on
+from fair_tta.errors import SmallGroupWarning
 from fair_tta.lab.report import html, markdown
 from fair_tta.lab.report._verdict import cards, in_short
 
@@ -139,7 +141,7 @@ def test_repeated_images_count_once_for_small_groups() -> None:
     digests = [f"{i // 20}" for i in range(len(truth))]
     found = audit(truth, said, {"place": group}, digests=digests).document
     assert found.runs[0].groups[0].classes[0].images == 10
-    assert "few images of cat / in (10), cat / out (10)" in not_measurable(found)[0]
+    assert "few images of cat / in (10), dog / in (10)" in not_measurable(found)[0]
 
 
 CELL = st.tuples(st.integers(8, 60), st.floats(0, 1), st.floats(0, 1))
@@ -162,3 +164,36 @@ def test_no_first_screen_contradicts_itself(cells: list[tuple[int, float, float]
         assert todo.more == ""
     if "typically differ by" in tried.text:
         assert "balanced accuracy" in tried.text
+
+
+def test_one_group_only_is_a_warning() -> None:
+    rates = {("cat", "in"): (90, 100), ("dog", "in"): (60, 100)}
+    with pytest.warns(SmallGroupWarning, match="Only one group has images, in: no gap"):
+        found = made(rates)
+    assert found.warnings == (
+        "Only one group has images, in: no gap between groups can be measured.",
+    )
+    assert found.warnings[0] in Page(html(found)).text
+
+
+def test_too_few_different_images_show_no_figure() -> None:
+    truth, said, group = answers(dict.fromkeys(CELLS, (6, 9)))
+    found = audit(truth, said, {"place": group}, digests=[str(i // 6) for i in range(36)])
+    (seen, _) = cards([("", found.document)])
+    assert seen.text == ("No figure is shown: no interval, as there are only 6 different images.")
+    for text in (str(found), markdown(found), found._repr_html_()):
+        assert "66.7" not in text
+        assert "67" not in text
+
+
+def test_a_group_named_before_looking_is_tested_alone() -> None:
+    found = both(rates_of(200, 180, 180, 180, 60), rates_of(200, 180, 180, 180, 75))
+    named = found.compared_group("M", {"place": "out"}, "dog")
+    assert named.changes.mcnemar_p == pytest.approx(binomtest(0, 15).pvalue)
+    assert named.corrected is not None
+    assert 0 < (named.corrected.low or 0) < (named.difference.low or 0)
+    assert found.compared_group("M", {"place": "out"}).changes.n == 400
+    with pytest.raises(FairTTAError, match="`run` should be one of"):
+        found.compared_group("N", {"place": "out"})
+    with pytest.raises(FairTTAError, match=r"such as in, out, cat / in, .* \(got"):
+        found.compared_group("M", {"place": "outside"}, "dog")

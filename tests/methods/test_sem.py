@@ -185,7 +185,7 @@ def test_the_file_is_known_by_its_content(file: str, weights: Any, tmp_path: Pat
 
 
 def test_wordings_are_those_of_the_prompts_by_default(file: str) -> None:
-    task = classifier().task
+    task = classifier()._task
     written = {
         "male": ["a photo of a male."], "female": ["a photo of a female."],
         "young": ["a photo of a young."], "old": ["a photo of a old."],
@@ -193,7 +193,7 @@ def test_wordings_are_those_of_the_prompts_by_default(file: str) -> None:
     }  # fmt: skip
     prompts = [p.text for names in SENSITIVE.values() for p in sensitive_prompts(task, names)]
     assert prompts == [text for texts in written.values() for text in texts]
-    plain, worded = (SEM(file, DIVERSE[:9], w).class_features(task) for w in (None, written))
+    plain, worded = (SEM(file, DIVERSE[:9], w)._class_features(task) for w in (None, written))
     assert torch.equal(plain, worded)
 
 

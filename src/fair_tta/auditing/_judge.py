@@ -146,24 +146,17 @@ def recommended(document: doc.AuditDocument) -> doc.Comparison | None:
 def not_measurable(document: doc.AuditDocument) -> list[str]:
     """Return what labels cannot show, to be read before any figure: cells, a class in a group, with
     few images or none."""
-    run, small = document.runs[0], document.settings.small
+    run = document.runs[0]
     names = [label(*group.sensitive.values()) for group in run.groups]
     confusion = np.array([group.confusion for group in run.groups])  # group, true, answer
-    n = confusion.sum(2)
-    different = np.array([[cell.images for cell in group.classes] for group in run.groups])
-    empty, few = [], []
-    for target, of_groups, images in zip(document.data.targets, n.T, different.T, strict=True):
+    few = [f"{name} ({n})" for name, n in few_images(document).items()]
+    signs = [f"Not measurable with these images: few images of {listed(few)}."] if few else []
+    for target, of_groups in zip(document.data.targets, confusion.sum(2).T, strict=True):
         missing = [label(target, names[g]) for g in np.flatnonzero(of_groups == 0)]
-        small_ones = [f"{label(target, names[g])} ({images[g]})"
-                      for g in np.flatnonzero((images > 0) & (images < small))]  # fmt: skip
         alone = f", so {target} is in no gap" * (int((of_groups > 0).sum()) == 1)
         if missing and of_groups.any():
-            empty.append(f"No images of {listed(missing)}{alone}: nothing is known of them.")
-        if small_ones:
-            within = f"{98 / min(n for n in images if n) ** 0.5:.0f} points at best"
-            few.append(f"few images of {listed(small_ones)}, accuracy is known to within {within}")
-    signs = [f"Not measurable with these images: {'; '.join(few)}."] if few else []
-    return signs + empty
+            signs.append(f"No images of {listed(missing)}{alone}: nothing is known of them.")
+    return signs
 
 
 SHORT = {

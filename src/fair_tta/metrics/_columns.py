@@ -17,6 +17,7 @@ from scipy.special import ndtri, stdtrit
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._estimate import Over, check_over, label
+from fair_tta.metrics._spelling import escaped, unseen_twins
 
 if TYPE_CHECKING:
     from fair_tta.metrics._scores import Scores
@@ -403,9 +404,14 @@ def _are_text(column: list[Hashable]) -> set[bool]:
 def distinct_names(
     argument: str, given: Sequence[Hashable] | None, found: Iterable[Hashable]
 ) -> tuple[Hashable, ...]:
-    """The names given, or those found, sorted."""
+    """The names given, or those found, sorted.
+
+    Raises:
+        FairTTAError: they are not distinct, or two of them cannot be told apart by reading.
+    """
     if given is None:
         distinct = set(found)
+        _check_twins(argument, distinct)
         try:
             return tuple(sorted(distinct))  # type: ignore[type-var]
         except TypeError:  # names and numbers
@@ -413,7 +419,19 @@ def distinct_names(
     names = tuple(read_column(argument, given))
     if not names or len(set(names)) < len(names):
         raise FairTTAError(f"`{argument}` should list distinct names (got {list(names)}).")
+    _check_twins(argument, names)
     return names
+
+
+def _check_twins(argument: str, names: Iterable[Hashable]) -> None:
+    """Raise an error if names differ in what cannot be seen only: they would be two groups."""
+    twins = unseen_twins(sorted(name for name in names if isinstance(name, str)))
+    if twins:
+        shown = " and ".join(f"'{escaped(name)}'" for name in twins[0])
+        raise FairTTAError(
+            f"names of {argument} should differ in what can be seen (got {shown}, which look "
+            "alike): write them in one way."
+        )
 
 
 def _codes(what: str, argument: str, column: list[Hashable], names: tuple[Hashable, ...]) -> Ints:

@@ -92,7 +92,7 @@ class MetricStream:
             names = f"{list(self._attributes)}, as before (got {list(attributes)})"
             raise FairTTAError(f"`sensitive` should have the attributes {names}.")
         if counts:
-            self._columns(attributes, counts)  # raises before anything is counted
+            self._columns(attributes, self._counts | counts)  # raises before anything is counted
             self._attributes = attributes
             self._counts.update(counts)
 

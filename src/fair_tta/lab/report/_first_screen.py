@@ -100,7 +100,7 @@ def figure_of(tasks: Sequence[NamedAudit]) -> Figure | None:
     """Each group, or each of several tasks, before and after the method that cards speak of."""
     document = tasks[0][1]
     best = featured(document) if len(tasks) == 1 else next(iter(methods_on(tasks)), None)
-    if best is None:
+    if best is None or shown(document.runs[0].metrics.accuracy) is None:
         return None
     method = f"before (○) and after (●) {best.name}"
     if isinstance(best, MethodRow):
@@ -114,19 +114,16 @@ def figure_of(tasks: Sequence[NamedAudit]) -> Figure | None:
             verdict.group_sentences(groups),
             (),
         )
-    rows = [
-        BeforeAfter(
-            name,
-            row.comparison.changes.n,
-            row.before.value,
-            row.after.value,
-            row.values,
-            f"{interval(row.gap, signed=True, words=True)} at {row.balanced_values}".lstrip(),
-            row.tone,
-        )
-        for (name, _), row in zip(tasks, best.rows, strict=True)
-        if row and shown(row.before) is not None and shown(row.after) is not None
-    ]
+    rows = []
+    for (name, _), row in zip(tasks, best.rows, strict=True):
+        before = shown(row.before) if row else None
+        after = shown(row.after) if row else None
+        if row is None or before is None or after is None:
+            continue
+        change = interval(row.gap, signed=True, words=True)
+        more = f"{change} at {row.balanced_values}".lstrip()
+        images = row.comparison.changes.n
+        rows.append(BeforeAfter(name, images, before, after, row.values, more, row.tone))
     caption = "In points, with the interval of the change, at balanced accuracy before and after. "
     caption += "Coloured: the verdict of the report."
     found = Figure(f"Typical gap of each task {method}", rows[:MOST_ROWS], caption, [], (0.0,))
@@ -165,6 +162,7 @@ def _dots(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> tuple[str, 
             link=images.get(name, ""),
         )
         for name, cell in verdict.cells_of(document.runs[0])[:MOST_ROWS]
+        if not cell.true_positive_rate.is_withheld
     ]
     return heading, dot_plot(dots, heading, reach=(0.0, 1.0))
 
@@ -188,10 +186,11 @@ def banners(tasks: Sequence[NamedAudit]) -> list[str]:
 def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
     """For each banner the sentence that tasks share, and what is special to this one."""
     run = document.runs[0]
-    if run.metrics.bias.low and not typical_gap(run).low:
+    gap = typical_gap(run)
+    if run.metrics.bias.low and not gap.is_withheld and not gap.low:
         head = "The worst group may be a matter of its class: no gap between groups is shown"
         at = f"at balanced accuracy {balanced_of(document)}"
-        yield head, f"typical gap {points(typical_gap(run))} {at}"
+        yield head, f"typical gap {points(gap)} {at}"
     accuracy, usual = run.metrics.accuracy, verdict.commonest(run)
     if usual is not None and accuracy.low is not None and accuracy.low <= usual[1]:
         head = f"{run.name} is not shown to be better than always giving the commonest answer"

@@ -354,11 +354,11 @@ def beside_gap(row: MethodRow) -> str:
     parts = [
         f"{verdict or name} {in_words(change, ' points', signed=True)}"
         for name, change, verdict in figures
-        if change is not None
+        if change is not None and not change.is_withheld
     ]
     parts += [f"cost {times(row.cost)}"] if row.cost is not None else []
     text = ", ".join(parts)
-    return f"{text[0].upper()}{text[1:]}."
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def changes(document: doc.AuditDocument) -> list[str]:
@@ -368,7 +368,7 @@ def changes(document: doc.AuditDocument) -> list[str]:
         n = row.comparison.changes
         test = "" if n.mcnemar_p is None else f" (exact McNemar {p_text(n.mcnemar_p)})"
         found.append(
-            f"{' '.join(filter(None, gap_sentences(row)))} {beside_gap(row)} "
+            f"{' '.join(filter(None, [*gap_sentences(row), beside_gap(row)]))} "
             f"{count(n.changed)} of {count(n.n)} answers changed: {count(n.wrong_to_right)} from "
             f"wrong to right, {count(n.right_to_wrong)} from right to wrong, "
             f"{count(n.wrong_to_wrong)} from wrong to wrong{test}."

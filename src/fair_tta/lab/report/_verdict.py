@@ -183,7 +183,10 @@ def wrong_card(document: doc.AuditDocument, task: str = "") -> Card:
     run, level = document.runs[0], f"{100 * document.settings.level:g}{SPACE}% CI "
     (name, worst), gap = cells_of(run)[0], typical_gap(run)
     if shown(run.metrics.accuracy) is None:
-        return Card("What is seen", f"{task or 'Nothing'}: {run.metrics.accuracy.reason}.", "")
+        where = f" on {task}" * bool(task)
+        return Card(
+            "What is seen", f"No figure is shown{where}: {run.metrics.accuracy.reason}.", ""
+        )
     rate = worst.correct / worst.n
     more = f"Typical gap {in_words(gap, '')}."
     if shown(gap) is not None:
