@@ -193,8 +193,6 @@ def test_what_is_not_an_adapter(clf: FairTPTClassifier) -> None:
             clf.with_adapter(wrong)  # type: ignore[arg-type]
     with pytest.raises(FairTTAError, match=r"should inherit from fair_tta\.extend\.Adapter"):
         clf.with_adapter(Foreign())  # type: ignore[arg-type]
-    with pytest.raises(FairTTAError, match=r"Old should declare `needs = Needs\(views=...\)` in p"):
-        type("Old", (Uniform,), {"needs_views": True})
 
 
 @pytest.mark.parametrize("views", [AugMix(5), Identity(), [picture(1)], lambda i, g: [i]])
@@ -239,11 +237,6 @@ def test_only_where_features_point_to_counts(backend: TransformersBackend) -> No
     for found, of in zip(clf.predict_encoded(features * scales), expected, strict=True):
         assert found.probabilities == pytest.approx(of.probabilities, abs=1e-4)
         assert found.zero_shot == pytest.approx(of.zero_shot, abs=1e-6)
-
-
-def test_the_former_name_of_with_views(clf: FairTPTClassifier) -> None:
-    with pytest.warns(DeprecationWarning, match="`views` is now `with_views`"):
-        assert clf.encode([picture()], views=False).shape[1] == 1
 
 
 def test_one_image_is_no_list(clf: FairTPTClassifier) -> None:

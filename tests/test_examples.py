@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
+from fair_tta import FairTPTClassifier, LogitBalance, ZeroShot
 from fair_tta.miniature import TASKS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -67,8 +67,6 @@ def test_balance_on_a_stream() -> None:
     expected = clf.with_adapter(LogitBalance().fit(clf, images[:8])).predict(images[8:])
     for one, other in zip(found[8:], expected, strict=True):
         assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
-    with pytest.raises(FairTTAError, match=r"was removed .* as examples/online_balance.py does"):
-        LogitBalance().online(clf)
 
 
 @pytest.mark.slow

@@ -64,22 +64,6 @@ def test_importing_defines_names_on_first_use_and_does_nothing_else() -> None:
         fair_tta.FairTPX  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_names_that_moved_warn_and_names_that_went_have_a_successor() -> None:
-    for name, module in fair_tta._MOVED.items():
-        with pytest.warns(
-            DeprecationWarning, match=rf"import it from `fair_tta\.{module}`"
-        ) as seen:
-            exec(f"from fair_tta import {name}", {})
-        assert len(seen) == 1
-        assert seen[0].filename == "<string>"
-        new = importlib.import_module(f"fair_tta.{module}")
-        assert vars(fair_tta).pop(name) is getattr(new, name)
-        assert name in new.__all__
-    for name in fair_tta._REMOVED:
-        with pytest.raises(ImportError, match=rf"`fair_tta\.{name}` was removed in 0.3: "):
-            exec(f"from fair_tta import {name}", {})
-
-
 def test_the_public_names_are_those_on_record() -> None:
     """After a change on purpose: ``python tools/house.py --write-api``, and the changelog."""
     assert house.public_api() == house.API.read_text("utf-8")

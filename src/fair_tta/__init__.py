@@ -3,7 +3,6 @@
 Names are imported on first use: PyTorch takes seconds, and ``fair-tta --help`` needs none of it.
 """
 
-import warnings
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -114,52 +113,11 @@ _MODULE = _by_name(
     }
 )
 
-# What version 0.2 had here. To be removed in 0.4.
-_MOVED = _by_name(
-    {
-        "auditing": "Associations Scores audit_classifier examine_classifier "
-        "predictions_to_dataframe",
-        "extend": "Adapter Backend Direction FitsImages FitsLabelledImages Identity "
-        "Loss Objective Outcome RatePolicy Reference ReferenceBatch Renderer Stepper Task Term "
-        "Texts Tokens Views",
-        "methods": "MEMO SAGE SAR TIE UMFC BendVLM Chained DeYO DistortedViews EpisodicTIE "
-        "KLFromUniform PartialProjection PerceptionCLIP RoboShot SEraser SLoss SuperTSLoss TIEStar "
-        "TSLoss Tent",
-        "metrics": "Bootstrap Estimate Over",
-    }
-)
-_REMOVED = {
-    "AdaptsPixels": "use `fair_tta.extend.PixelAdapter`",
-    "BalanceStream": "refit `LogitBalance` from a ring buffer (examples/online_balance.py)",
-    "StreamGuard": "refit `LogitBalance` from a ring buffer (examples/online_balance.py)",
-    "CropFlip": "use `AugMix`, or write a view of your own with `fair_tta.extend.Views`",
-    "KLToUniform": "use `fair_tta.methods.KLFromUniform`",
-    "NoisyViews": "use `fair_tta.methods.DistortedViews`",
-    "adapters": "use `fair_tta.methods`",
-    "app": "use `fair_tta.lab.app`",
-    "backends": "use `fair_tta.extend`",
-    "data": "use `fair_tta.lab.data`",
-    "folders": "use `fair_tta.lab.folder`",
-    "paper": "use `fair_tta.lab.bench`",
-    "report": "use `fair_tta.lab.report`",
-}
-
 if not TYPE_CHECKING:  # otherwise a type checker accepts any name
 
     def __getattr__(name: str) -> object:
         if name in _MODULE:
             value = getattr(import_module(f"fair_tta.{_MODULE[name]}"), name)
-        elif name in _MOVED:
-            new = f"fair_tta.{_MOVED[name]}"
-            warnings.warn(
-                f"`fair_tta.{name}` has moved: import it from `{new}`.",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-            value = getattr(import_module(new), name)
-        elif name in _REMOVED:
-            # Not an AttributeError, whose text `from fair_tta import ...` would drop.
-            raise ImportError(f"`fair_tta.{name}` was removed in 0.3: {_REMOVED[name]}.")
         elif not name.startswith("_") and find_spec(f"fair_tta.{name}") is not None:
             return import_module(f"fair_tta.{name}")
         else:

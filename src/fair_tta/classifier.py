@@ -407,9 +407,7 @@ class FairTPTClassifier:
             answers = self._predict_batch(features)
             return np.array([list(answer.probabilities.values()) for answer in answers])
 
-    def encode(
-        self, images: Sequence[ImageInput], *, with_views: bool = True, views: bool | None = None
-    ) -> Tensor:
+    def encode(self, images: Sequence[ImageInput], *, with_views: bool = True) -> Tensor:
         """Unit features of images and their views: ``[images, views, dim]``; view 0 is the image.
 
         They do not depend on the adapter: keep them to try further settings with
@@ -419,11 +417,7 @@ class FairTPTClassifier:
             images: a list of images. Of none there are features ``[0, views, dim]``, with 1 for
                 `views` if only your function knows how many it makes.
             with_views: False for the images alone.
-            views: the former name of `with_views`; deprecated.
         """
-        if views is not None:
-            warnings.warn("`views` is now `with_views`.", DeprecationWarning, stacklevel=2)
-            with_views = views
         if is_single_image(images):
             raise ImageError("`images` should be a list of images (got one): encode([image]).")
         parts = []

@@ -1,4 +1,4 @@
-"""What the golden files hold: every method on five small worlds, and three fixed runs.
+"""What the golden files hold: every method on five small worlds.
 
 All imports from the library are at the top of this file, so that a move is a change of one place.
 Weights of the two families are drawn with numpy, by the names of the parameters, and their images
@@ -7,11 +7,10 @@ have the size that the models take, so that no version of another library change
 
 from __future__ import annotations
 
-import csv
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,7 +21,6 @@ import numpy as np
 import open_clip
 import torch
 from PIL import Image
-from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `python tests/golden/write.py`
 
@@ -40,14 +38,11 @@ from fair_tta import (
     LogitBalance,
     OrthCali,
     Prediction,
-    SmallGroupWarning,
     SmallReferenceWarning,
     Zero,
     ZeroShot,
-    load_adapter,
     miniature,
 )
-from fair_tta.lab._cli import app
 from fair_tta.methods import (
     MEMO,
     SAGE,
@@ -70,8 +65,7 @@ from fair_tta.methods import (
 )
 
 HERE = Path(__file__).parent
-PREDICTIONS, FITTED, RUN = HERE / "predictions.json", HERE / "fitted", HERE / "run-0.2"
-FITTED_WORLDS = ("birds", "scenes")  # with one and with two attributes
+PREDICTIONS = HERE / "predictions.json"
 
 METHODS: dict[str, Any] = {
     "ZeroShot": ZeroShot(),
@@ -234,22 +228,6 @@ def world(name: str) -> World:
     return _WORLDS[name]()
 
 
-def saved(of: str, method: str) -> Path:
-    """The file of a fitted method."""
-    return FITTED / f"{of}-{method.replace(' ', '-')}.safetensors"
-
-
-def load_saved(of: str, method: str) -> Any:
-    """What is in it, ready to use."""
-    return load_adapter(saved(of, method))
-
-
-def fit_all(of: World) -> dict[str, Any]:
-    """Everything that has a `save`, fitted."""
-    fitted = {name: of.fitted(method) for name, method in METHODS.items()}
-    return {name: method for name, method in fitted.items() if hasattr(method, "save")}
-
-
 def plain(prediction: Prediction) -> list[Any]:
     """Label, probabilities, and those of each attribute."""
     numbers = (prediction.probabilities, *prediction.sensitive.values())
@@ -261,45 +239,3 @@ def clustering_objective(of: World, method: Any) -> float:
     features = of.classifier.encode(of.reference, with_views=False)[:, 0].double()
     centres = method.reference.tensors["centres"].double()
     return float(torch.cdist(features, centres).square().amin(1).sum())
-
-
-# --- fixed runs --------------------------------------------------------------------------------
-
-_NAMES = [
-    *("--targets", "water bird=of a water bird", "--targets", "land bird=of a land bird"),
-    *("--sensitive", "background: water=on water", "--sensitive", "background: land=on land"),
-    *("--template", miniature.BIRDS.template, "--views", "8", "--batch-size", "8"),
-]
-_METHODS = "zero-shot,association-correction,logit-balance,fair-tpt"
-
-
-def run_all(folder: Path) -> Iterator[Path]:
-    """Run `audit`, `examine` and `bench` in a folder; the files that hold their figures."""
-    for name, seed in (("images", 8), ("reference", 7)):
-        (folder / name).mkdir()
-        drawn = miniature.BIRDS.draw(48, seed=seed)
-        for i, one in enumerate(drawn):
-            one.image.save(folder / name / f"{i:02}.png")
-        rows = [(f"{i:02}.png", one.target, *one.sensitive.values()) for i, one in enumerate(drawn)]
-        with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([("path", "bird", "background"), *rows])
-    images, reference = str(folder / "images"), ("--reference", str(folder / "reference"))
-    labels = ("--images", images, "--labels", f"{images}.csv", "--target-column", "bird")
-    values = ("--sensitive-column", "background", "--no-pictures")
-    methods = ("--adapters", _METHODS, *reference)
-    _call("audit", *labels, *values, *_NAMES, *methods, "--out", str(folder / "audit"))
-    yield folder / "audit" / "audit.json"
-    _call("examine", images, *_NAMES, *methods, "--no-pictures", "--out", str(folder / "examine"))
-    yield folder / "examine" / "examine.json"
-    drawn_sets = ("--data", "miniature", "--model", "miniature", "--dataset", "badges")
-    counts = ("--images", "24", "--seeds", "2", "--views", "8")
-    _call("bench", "main-B32", *drawn_sets, *counts, "--out", str(folder / "bench"))
-    yield folder / "bench" / "table.csv"
-
-
-def _call(*arguments: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SmallReferenceWarning)
-        warnings.simplefilter("ignore", SmallGroupWarning)
-        result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == 0, (result.output, result.exception)

@@ -444,12 +444,6 @@ def test_an_interval_is_a_bootstrap_or_a_level_in_every_function() -> None:
         assert measure(interval=None).low is None
 
 
-def test_level_is_the_old_name_of_interval() -> None:
-    with pytest.warns(DeprecationWarning, match=r"`bias\(level=...\)` is now `interval=...`"):
-        old = metrics.bias(["a"] * 60, ["a", "b"] * 30, ["x"] * 60, level=0.9)  # type: ignore[call-arg]
-    assert old == metrics.bias(["a"] * 60, ["a", "b"] * 30, ["x"] * 60, interval=0.9)
-
-
 def test_missing_values_of_pandas_are_missing() -> None:
     pandas = pytest.importorskip("pandas")
     with pytest.raises(FairTTAError, match="no missing values \\(row 1\\)"):

@@ -87,15 +87,6 @@ class Adapter(ABC):
     reference: Any = None
     """What was learnt from reference images, if the method needs them."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        old = [name for name in vars(cls) if name.startswith("needs_")]
-        if old:
-            raise FairTTAError(
-                f"{cls.__name__} should declare `needs = Needs({old[0][6:]}=...)` in place of "
-                f"`{old[0]}`: from fair_tta.extend import Needs."
-            )
-
     @abstractmethod
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """Classify each image on its own.

@@ -3,10 +3,6 @@
 Every figure comes as an `Estimate`, with its n, its interval and what it leaves out.
 """
 
-import warnings
-from typing import Any
-
-from fair_tta import errors
 from fair_tta.metrics import _definitions as definitions
 from fair_tta.metrics._bootstrap import Bootstrap
 from fair_tta.metrics._calibration import (
@@ -93,16 +89,3 @@ __all__ = [
     "wilson",
     "worst_group_accuracy",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "SmallGroupWarning":
-        text = "`SmallGroupWarning` is now in fair_tta.errors."
-        warnings.warn(text, DeprecationWarning, stacklevel=2)
-        return errors.SmallGroupWarning
-    if name in ("max_skew", "ndkl"):
-        raise AttributeError(
-            f"`{name}` was removed in version 0.3, as nothing here ranks images; "
-            "docs/metrics.md has the formula."
-        )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from fair_tta.errors import FairTTAError, check_count
-from fair_tta.metrics._bootstrap import Bootstrap, Interval, accepts_level, read_interval
+from fair_tta.metrics._bootstrap import Bootstrap, Interval, read_interval
 from fair_tta.metrics._columns import (
     Column,
     Floats,
@@ -35,7 +35,6 @@ def normalised_entropies(probabilities: Any) -> Floats:
     return np.clip(entropies, 0.0, 1.0)
 
 
-@accepts_level
 def average_target_confidence(
     *, probabilities: Any = None, entropies: Any = None, interval: Interval = 0.95
 ) -> Estimate:
@@ -46,7 +45,6 @@ def average_target_confidence(
     return mean(1 - _entropies(probabilities, entropies), read_interval(interval).level)
 
 
-@accepts_level
 def average_sensitive_indifference(
     *, probabilities: Any = None, entropies: Any = None, interval: Interval = 0.95
 ) -> Estimate:

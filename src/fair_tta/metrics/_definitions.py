@@ -286,7 +286,6 @@ ACCURACY = Metric(
     title="Accuracy",
     better=1,
     meaning="Share of right answers.",
-    since="0.1",
 )
 BALANCED_ACCURACY = Metric(
     "balanced_accuracy",
@@ -299,7 +298,6 @@ BALANCED_ACCURACY = Metric(
     meaning="Mean accuracy of all groups, a group being the images of one class and one sensitive "
     "value: a rare group counts as much as a frequent one. Equal to worst-group accuracy if all "
     "groups fare alike.",
-    since="0.2",
 )
 WORST_GROUP_ACCURACY = Metric(
     "worst_group_accuracy",
@@ -312,7 +310,6 @@ WORST_GROUP_ACCURACY = Metric(
     better=1,
     meaning="Accuracy of the worst group, a group being the images of one class and one sensitive "
     "value. Equal to accuracy if all groups fare alike.",
-    since="0.1",
 )
 WORST_GROUP_ACCURACY_S = Metric(
     "worst_group_accuracy_s",
@@ -325,7 +322,6 @@ WORST_GROUP_ACCURACY_S = Metric(
     title="Worst-group accuracy (group)",
     better=1,
     meaning="The same with groups of one sensitive value, whatever the class.",
-    since="0.1",
 )
 BIAS = Metric(
     "bias",
@@ -338,7 +334,6 @@ BIAS = Metric(
     better=-1,
     meaning="Accuracy minus worst-group accuracy; the literature calls it bias. 0 means no "
     "disparity.",
-    since="0.1",
 )
 BIAS_S = Metric(
     "bias_s",
@@ -351,7 +346,6 @@ BIAS_S = Metric(
     title="Accuracy minus worst group (group)",
     better=-1,
     meaning="The same with groups of one sensitive value. 0: no disparity.",
-    since="0.1",
 )
 TYPICAL_GAP = OwnMetric(
     "typical_gap",
@@ -374,7 +368,6 @@ EQUALIZED_ODDS = Metric(
     better=-1,
     meaning="For each class the larger of the gaps between groups in true and in false positive "
     "rate; then the mean over classes. 0 means no disparity.",
-    since="0.1",
 )
 EQUAL_OPPORTUNITY = Metric(
     "equal_opportunity_difference",
@@ -387,7 +380,6 @@ EQUAL_OPPORTUNITY = Metric(
     title="Equal opportunity difference",
     better=-1,
     meaning="Gap between groups in true positive rate, mean over classes. 0 means no disparity.",
-    since="0.1",
 )
 DEMOGRAPHIC_PARITY = Metric(
     "demographic_parity_difference",
@@ -402,7 +394,6 @@ DEMOGRAPHIC_PARITY = Metric(
     better=-1,
     meaning="Gap between groups in how often each answer is given, mean over classes. 0 means no "
     "disparity, which is not to be expected where classes are not equally frequent in groups.",
-    since="0.1",
 )
 AVERAGE_TARGET_CONFIDENCE = OwnMetric(
     "average_target_confidence",
@@ -411,7 +402,6 @@ AVERAGE_TARGET_CONFIDENCE = OwnMetric(
     title="Average target confidence (ATC)",
     meaning="One minus the normalised entropy of the answers, on average: 0 undecided, 100 "
     "certain. Certain is not right.",
-    since="0.1",
 )
 EXPECTED_CALIBRATION_ERROR = OwnMetric(
     "expected_calibration_error",
@@ -422,7 +412,6 @@ EXPECTED_CALIBRATION_ERROR = OwnMetric(
     better=-1,
     meaning="How far confidence is from accuracy, on average. 0 means that answers given with 80 % "
     "are right in 80 %. In 15 overlapping bins; on few images it is too large.",
-    since="0.1",
 )
 
 METRICS: dict[str, Figure] = {

@@ -19,7 +19,6 @@ from fair_tta.metrics._bootstrap import (
     DEFAULT,
     Bootstrap,
     Interval,
-    accepts_level,
     read_interval,
 )
 from fair_tta.metrics._columns import (
@@ -75,7 +74,6 @@ def accuracy(
     return _measure(definitions.ACCURACY, columns, interval)
 
 
-@accepts_level
 def group_accuracy(
     y_true: Column,
     y_pred: Column,
@@ -101,7 +99,6 @@ def group_accuracy(
     }
 
 
-@accepts_level
 def balanced_accuracy(
     y_true: Column,
     y_pred: Column,
@@ -153,7 +150,6 @@ def typical_gap(
     return definitions.TYPICAL_GAP.estimate(columns, 0, _how(interval))
 
 
-@accepts_level
 def worst_group_accuracy(
     y_true: Column,
     y_pred: Column,
@@ -178,7 +174,6 @@ def worst_group_accuracy(
     return _measure(metric, columns, interval, stacklevel=5)
 
 
-@accepts_level
 def bias(
     y_true: Column,
     y_pred: Column,
@@ -275,7 +270,6 @@ def class_gaps(
     return dict(zip(columns.targets, gaps, strict=True))
 
 
-@accepts_level
 def group_rates(
     y_true: Column,
     y_pred: Column,

@@ -7,13 +7,12 @@ from collections.abc import Collection, Hashable, Mapping
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._bootstrap import Interval, accepts_level, read_interval
+from fair_tta.metrics._bootstrap import Interval, read_interval
 from fair_tta.metrics._columns import Column, Sensitive, Values, parse_columns, read_column
 from fair_tta.metrics._estimate import Estimate, Over, label, warn_small
 from fair_tta.metrics._groups import share_of
 
 
-@accepts_level
 def harm_rate(
     y_pred: Column,
     sensitive: Sensitive,
@@ -42,7 +41,6 @@ def harm_rate(
     return _shares({"y_pred": y_pred}, sensitive, harmful, values, interval)
 
 
-@accepts_level
 def harm_rate_change(
     before: Column,
     after: Column,

@@ -35,7 +35,6 @@ class Figure(ABC):
         title: its name in reports.
         better: 1 if larger is better, -1 if smaller is, 0 if neither.
         meaning: one or two sentences for readers of reports.
-        since: the version that introduced it; audits of older versions do not have it.
         is_compared: comparisons of audits have its difference.
     """
 
@@ -43,7 +42,6 @@ class Figure(ABC):
     title: str = field(default="", kw_only=True)
     better: int = field(default=0, kw_only=True)
     meaning: str = field(default="", kw_only=True)
-    since: str = field(default="0.3", kw_only=True)
     is_compared: bool = field(default=True, kw_only=True)
 
     @abstractmethod

@@ -26,9 +26,6 @@ NamedAudit = tuple[str, doc.AuditDocument]
 """What a task is called, and its audit."""
 
 _SHARED = 0.9  # times the cost of zero-shot: less means that work was shared, not that it is cheap
-_NOT_RECORDED = doc.Difference(
-    None, None, None, 0, "not recorded by the version that made this audit"
-)
 
 
 @dataclass(frozen=True)
@@ -172,7 +169,7 @@ def method_rows(document: doc.AuditDocument) -> list[MethodRow]:
     rows = []
     for c in (c for c in document.comparisons if c.run in by_name):
         run = by_name[c.run]
-        gap, cost = c.adjusted.typical_gap or _NOT_RECORDED, _multiple(run, plain)
+        gap, cost = c.adjusted.typical_gap, _multiple(run, plain)
         rows.append(MethodRow(c, before, typical_gap(run), gap, level, document.compared, cost))
     return sorted(rows, key=lambda row: row.gap.value if row.gap.value is not None else 2.0)
 
@@ -209,8 +206,8 @@ def methods_on(tasks: Sequence[NamedAudit]) -> list[MethodOnTasks]:
 
 
 def typical_gap(run: doc.RunFigures) -> doc.EstimateFields:
-    """That of a run; audits of earlier versions lack it."""
-    return run.metrics.typical_gap or _NOT_RECORDED
+    """That of a run."""
+    return run.metrics.typical_gap
 
 
 def _mean(figures: Sequence[float | None]) -> float | None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
 from fair_tta._prompts.task import Task
-from fair_tta.errors import FairTTAError, check_number
+from fair_tta.errors import check_number
 from fair_tta.methods._base import Needs, Outcome, check_from_zero, softmax
 from fair_tta.methods._fitted import FitsImages, ReferenceBatch
 from fair_tta.methods._own.offsets import (
@@ -68,10 +67,3 @@ class LogitBalance(FitsImages):
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         return Outcome(softmax(subtract(group_logits(task, features[:, :1]), self.prepared(task))))
-
-    def online(self, *_: Any, **__: Any) -> None:
-        """Removed in version 0.3: raises an error that names the replacement."""
-        raise FairTTAError(
-            "LogitBalance.online was removed in version 0.3: fit again from the last images, as "
-            "examples/online_balance.py does."
-        )
