@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from checks import picture
 from dataset_fixtures import write_csv
 
-from fair_tta.lab.data import BenchmarkTask
+from fair_tta.lab.data import BenchmarkTask, Dataset, read_folder
 
 TASK = BenchmarkTask(
     "pets",
@@ -31,3 +32,18 @@ def save_pets(folder: Path, n: int = 24) -> Path:
         picture(i).save(folder / "images" / name)
     write_csv(folder / "labels.csv", [["path", "animal", "place"], *rows])
     return folder
+
+
+def reader(folder: Path) -> Callable[[BenchmarkTask], Dataset]:
+    """Return what reads the labels that `save_pets` wrote."""
+
+    def read(task: BenchmarkTask) -> Dataset:
+        return read_folder(
+            folder / "images",
+            folder / "labels.csv",
+            target_column=task.target,
+            sensitive_columns=[*task.sensitive],
+            task=task,
+        )
+
+    return read

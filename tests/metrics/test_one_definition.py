@@ -65,8 +65,6 @@ assert "best_group_accuracy" in set(both.to_frame()["figure"])
 assert "Best-group accuracy" in markdown(both)
 assert "Best-group accuracy" in html(both)
 assert "Accuracy of the group that fares best." in html(both)
-old = Audit.load(Path("tests/auditing/audit-0.1.json"))
-assert "best_group_accuracy" not in old.document.runs[0].metrics.by_name()
 """
 
 

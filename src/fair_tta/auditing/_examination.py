@@ -26,7 +26,6 @@ from fair_tta.auditing._document import (
     read_origin,
 )
 from fair_tta.errors import FairTTAError, ImageError
-from fair_tta.metrics._bootstrap import renamed
 from fair_tta.metrics._perceived import prompt_associations
 from fair_tta.prediction import Prediction
 
@@ -298,14 +297,12 @@ class Examination(Written):
 
     _kind = ExaminationDocument
 
-    @renamed("pictures", "images")
     def to_html(self, *, title: str | None = None, images: bool = False) -> str:
         """One HTML page that needs nothing else: see `fair_tta.lab.report.examination_html`."""
         from fair_tta.lab.report import examination_html  # a convenience: the lab when called
 
         return examination_html(self, title=title, images=images)
 
-    @renamed("pictures", "images")
     def save_html(
         self, path: str | PathLike[str], *, title: str | None = None, images: bool = False
     ) -> None:

@@ -36,7 +36,7 @@ from fair_tta.lab.data._labels import Labels, LabelValues
 from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record, check_counts, choose
 from fair_tta.lab.report import write_report
 from fair_tta.methods._base import Adapter
-from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, renamed
+from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
 from fair_tta.metrics._columns import check_clusters, read_clusters
 
 __all__ = [
@@ -75,7 +75,6 @@ NumberedRow = tuple[int, Record | Problem]
 """A row of the label file with its number; what is about the whole file has number 0."""
 
 
-@renamed("pictures", "embed_images")
 def audit_folder(
     classifier: FairTPTClassifier,
     adapters: Mapping[str, Adapter],

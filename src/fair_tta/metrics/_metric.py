@@ -35,7 +35,6 @@ class Figure(ABC):
         title: its name in reports.
         better: 1 if larger is better, -1 if smaller is, 0 if neither.
         meaning: one or two sentences for readers of reports.
-        since: the version that introduced it; audits of older versions do not have it.
         is_compared: comparisons of audits have its difference.
         formula: the same in symbols, see `fair_tta.metrics.definitions`.
         no_disparity: the value that means that groups fare alike; empty if none does.
@@ -48,7 +47,6 @@ class Figure(ABC):
     title: str = field(default="", kw_only=True)
     better: int = field(default=0, kw_only=True)
     meaning: str = field(default="", kw_only=True)
-    since: str = field(default="0.3", kw_only=True)
     is_compared: bool = field(default=True, kw_only=True)
     formula: str = field(default="", kw_only=True)
     no_disparity: str = field(default="", kw_only=True)

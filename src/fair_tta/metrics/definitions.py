@@ -37,7 +37,6 @@ ACCURACY = Metric(
     example="""\
 >>> accuracy(["cat", "dog"], ["cat", "cat"], interval=None)
 Estimate(value=0.5, n=2, low=None, high=None, reason=None)""",
-    since="0.1",
 )
 BALANCED_ACCURACY = Metric(
     "balanced_accuracy",
@@ -58,7 +57,6 @@ BALANCED_ACCURACY = Metric(
 >>> names = ["cat", "cat", "cat", "dog"] * 30
 >>> balanced_accuracy(names, ["cat"] * 120, ["indoors"] * 120).value
 0.5""",
-    since="0.2",
 )
 WORST_GROUP_ACCURACY = Metric(
     "worst_group_accuracy",
@@ -80,7 +78,6 @@ WORST_GROUP_ACCURACY = Metric(
 >>> truth, answers = ["cat", "dog"] * 60, ["cat", "dog"] * 30 + ["cat", "cat"] * 30
 >>> worst_group_accuracy(truth, answers, ["indoors"] * 60 + ["outdoors"] * 60).value
 0.0""",
-    since="0.1",
 )
 WORST_GROUP_ACCURACY_S = Metric(
     "worst_group_accuracy_s",
@@ -95,7 +92,6 @@ WORST_GROUP_ACCURACY_S = Metric(
     meaning="The same with groups of one sensitive value, whatever the class.",
     formula="min_s sum_i M^(s)_ii / K^(s)",
     no_disparity="equal to the accuracy",
-    since="0.1",
 )
 BIAS = Metric(
     "bias",
@@ -112,7 +108,6 @@ BIAS = Metric(
     no_disparity="0",
     notes="The n is that of the worst group. The interval is made from the noise of all groups "
     "together; its ends are not accuracy minus those of `worst_group_accuracy`.",
-    since="0.1",
 )
 BIAS_S = Metric(
     "bias_s",
@@ -127,7 +122,6 @@ BIAS_S = Metric(
     meaning="The same with groups of one sensitive value. 0: no disparity.",
     formula="sum_i M_ii / K - min_s sum_i M^(s)_ii / K^(s)",
     no_disparity="0",
-    since="0.1",
 )
 TYPICAL_GAP = OwnMetric(
     "typical_gap",
@@ -166,7 +160,6 @@ EQUALIZED_ODDS = Metric(
 >>> truth, answers = [1, 0, 1, 0] * 100, [1, 0, 1, 0] * 50 + [1, 0, 0, 0] * 50
 >>> equalized_odds_difference(truth, answers, ["woman"] * 200 + ["man"] * 200).value
 0.5""",
-    since="0.1",
 )
 EQUAL_OPPORTUNITY = Metric(
     "equal_opportunity_difference",
@@ -182,7 +175,6 @@ EQUAL_OPPORTUNITY = Metric(
     formula="mean_y Gap_s TPR_y",
     no_disparity="0",
     notes="`class_gaps` has the gap of each class, which for two classes is fairlearn's.",
-    since="0.1",
 )
 DEMOGRAPHIC_PARITY = Metric(
     "demographic_parity_difference",
@@ -201,7 +193,6 @@ DEMOGRAPHIC_PARITY = Metric(
     no_disparity="0",
     notes="Labels do not matter, except for the strata of the interval. `class_gaps` has the gap "
     "of each class.",
-    since="0.1",
 )
 AVERAGE_TARGET_CONFIDENCE = OwnMetric(
     "average_target_confidence",
@@ -214,7 +205,6 @@ AVERAGE_TARGET_CONFIDENCE = OwnMetric(
     "certain. Certain is not right.",
     formula="mean_i (1 - H(p_i) / log(classes))",
     notes="It lies between 0 and 1; 100 are per cent, as in reports.",
-    since="0.1",
 )
 EXPECTED_CALIBRATION_ERROR = OwnMetric(
     "expected_calibration_error",
@@ -238,7 +228,6 @@ EXPECTED_CALIBRATION_ERROR = OwnMetric(
 >>> error = expected_calibration_error(["a"] * 4, ["a", "a", "a", "b"], [0.95] * 4)
 >>> round(error.value, 3)
 0.2""",
-    since="0.1",
 )
 
 _DEFINED = {name: thing for name, thing in [*globals().items()] if isinstance(thing, Figure)}

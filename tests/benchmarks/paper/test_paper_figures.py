@@ -5,34 +5,20 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from pets import OTHER, TASK, save_pets
+from paper_scripts import Script
+from paper_scripts import script as script
+from pets import OTHER, TASK, reader, save_pets
 
-from fair_tta.lab.data import BenchmarkTask, Dataset, read_folder
 from fair_tta.methods import FairTPT, OrthCali, Zero, ZeroShot
 
-Script = Callable[[str], Any]
 BETTER = {"accuracy": 1, "worst_group_accuracy": 1, "bias": -1, "equalized_odds_difference": -1}
 METHODS = {"ZeroShot": ZeroShot(), "Zero": Zero(0.5), "Orth": OrthCali(), "FairTPT": FairTPT()}
-
-
-def reader(folder: Path) -> Any:
-    def read(task: BenchmarkTask) -> Dataset:
-        return read_folder(
-            folder / "images",
-            folder / "labels.csv",
-            target_column=task.target,
-            sensitive_columns=[*task.sensitive],
-            task=task,
-        )
-
-    return read
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,13 @@ from typing import Any
 import dataset_fixtures
 import pytest
 from checks import picture
-from pets import TASK, save_pets
-from test_paper_figures import reader
+from paper_scripts import Script
+from paper_scripts import script as script
+from pets import TASK, reader, save_pets
 
 from fair_tta import FairTPTClassifier, FairTTAError
 from fair_tta.methods import FairTPT, LogitBalance, OrthCali, ZeroShot
 
-Script = Callable[[str], Any]
 RUNNER = Path(__file__).parents[3] / "benchmarks" / "paper" / "run.py"
 SMALL = ("--model", "miniature", "--images", "3", "--seeds", "2", "--views", "2")
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import dataset_fixtures as made
 import pytest
+from paper_scripts import Script
+from paper_scripts import script as script
 
 from fair_tta.lab.data import read_dataset
 from fair_tta.methods import ZeroShot
-
-Script = Callable[[str], Any]
 
 
 @pytest.mark.parametrize("name", ["printed_tables.csv", "printed_more.csv"])

@@ -555,7 +555,7 @@ def test_images_are_embedded_only_if_asked(many: Path, tiny_model: str) -> None:
     count = page.read_text("utf-8").count('src="data:image/')
     assert count > 0
     assert f"report.html ({count} images inside)" in " ".join(told.split())
-    for option in ((), ("--no-pictures",)):  # as version 0.2 had it
+    for option in ((), ("--no-embed-images",)):
         assert "(no images inside)" in " ".join(call(*arguments, *option).stdout.split())
         text = page.read_text("utf-8")
         assert "data:image/" not in text

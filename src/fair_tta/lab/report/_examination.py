@@ -13,7 +13,6 @@ from fair_tta.lab.report._drawings import Dot, dot_plot
 from fair_tta.lab.report._numbers import count, of_hundred, percent, points, whole
 from fair_tta.lab.report._page import embedded, render
 from fair_tta.lab.report._sentences import MANY_CHANGED, Card
-from fair_tta.metrics._bootstrap import renamed
 from fair_tta.metrics._estimate import direction
 
 LITTLE = 0.1
@@ -131,7 +130,6 @@ def _advice(document: doc.ExaminationDocument, attribute: str) -> Card:
     return Card(heading, text, more, "good")
 
 
-@renamed("pictures", "images")
 def examination_html(
     examination: doc.Examination, *, title: str | None = None, images: bool = False
 ) -> str:

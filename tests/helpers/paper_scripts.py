@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+Script = Callable[[str], Any]
+"""Imports a script by its name."""
 
 
 @pytest.fixture(scope="session")
-def script() -> Iterator[Callable[[str], Any]]:
+def script() -> Iterator[Script]:
     """Import a script by its name."""
     before = list(sys.path)
     sys.path.insert(0, str(BENCHMARKS))
