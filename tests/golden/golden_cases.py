@@ -279,10 +279,10 @@ def run_all(folder: Path) -> Iterator[Path]:
     labels = ("--labels", f"{images}.csv", "--target-column", "bird")
     values = ("--sensitive-column", "background")
     methods = ("--adapters", _METHODS, *reference)
-    audit = ("--images", images, *labels, *values, "--no-pictures", "--views", "8")
+    audit = ("--images", images, *labels, *values, "--views", "8")
     _call("audit", *audit, *_NAMES, *methods, "--out", str(folder / "audit"))
     yield folder / "audit" / "audit.json"
-    examine = (images, "--no-pictures", "--views", "8")
+    examine = (images, "--views", "8")
     _call("examine", *examine, *_NAMES, *methods, "--out", str(folder / "examine"))
     yield folder / "examine" / "examine.json"
     _call("mitigate", images, *labels, *values, *_NAMES, "--out", str(folder / "mitigate"))
