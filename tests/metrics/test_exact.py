@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._intervals import paired_interval, wilson
+from fair_tta.metrics._intervals import paired_ends, wilson
 
 stats: Any = pytest.importorskip("scipy.stats")
 
@@ -42,13 +42,12 @@ def test_the_paired_interval_covers() -> None:
     generator = np.random.default_rng(0)
     for n in (5, 30, 200):
         lost, won, _ = generator.multinomial(n, [0.05, 0.2, 0.75], 2000).T
-        ends = np.array(
-            [paired_interval(int(a), int(b), n) for a, b in zip(lost, won, strict=True)]
-        )
+        low, high = paired_ends(lost, won, np.full(2000, n), 0.95)
         observed = (won - lost) / n
-        assert np.all((ends[:, 0] <= observed) & (observed <= ends[:, 1]))
-        assert np.mean((ends[:, 0] <= 0.15) & (ends[:, 1] >= 0.15)) > 0.93
-    low, high = paired_interval(0, 0, 100)
+        assert np.all((low <= observed) & (observed <= high))
+        assert np.mean((low <= 0.15) & (high >= 0.15)) > 0.93
+    nothing = np.zeros(1)
+    low, high = paired_ends(nothing, nothing, np.array([100.0]), 0.95)
     assert -0.05 < low < 0 < high < 0.05  # nothing seen is not nothing
 
 
@@ -80,6 +79,14 @@ def test_a_plan_for_a_rate_has_its_width() -> None:
         (
             lambda: wilson(3, 2),
             "`correct` should lie from 0 to a positive `n` (got 3 of 2).",
+        ),
+        (
+            lambda: wilson(0, 0),
+            "`correct` should lie from 0 to a positive `n` (got 0 of 0).",
+        ),
+        (
+            lambda: wilson(-1, 3),
+            "`correct` should lie from 0 to a positive `n` (got -1 of 3).",
         ),
         (
             lambda: metrics.images_for_change(3, 2, 4),
