@@ -37,8 +37,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from fair_tta._io import write_whole
-from fair_tta.metrics import Bootstrap
-from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics import Bootstrap, definitions
 from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Columns, Floats, Ints
 from fair_tta.metrics._extremes import ByDraws
@@ -51,6 +50,7 @@ from fair_tta.metrics._intervals import (
 )
 from fair_tta.metrics._metric import Figure, Metric
 from fair_tta.metrics._noise import CellRates
+from fair_tta.metrics._rates import true_positive
 
 LEVEL = 0.95
 HOLDS = 0.94  # at least, in every design
@@ -81,7 +81,7 @@ FIGURES: dict[str, Figure] = {
 
 def square_gap(table: Floats) -> float:
     """The mean squared difference between two groups of a class, pair by pair; NaN if none."""
-    n, rates = table.sum(-1), definitions.true_positive(table)
+    n, rates = table.sum(-1), true_positive(table)
     found = []
     for c in range(n.shape[1]):
         some = rates[n[:, c] > 0, c]

@@ -16,9 +16,10 @@ from effect_parts import Run, Step
 from effect_pictures import Pictures
 from PIL import Image
 
-from fair_tta import AugMix, FairTPTClassifier, ZeroShot
+from fair_tta import FairTPTClassifier, ZeroShot
 from fair_tta.auditing._measure import lacks_values
 from fair_tta.errors import FairTTAError
+from fair_tta.extend import AugMix
 from fair_tta.miniature import BIRDS
 
 PLAIN = 4  # a plain call is short, so each round has several

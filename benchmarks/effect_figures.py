@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from effect_pictures import Pictures, Question
 
-from fair_tta import ZeroShot
+from fair_tta import Features, ZeroShot
 from fair_tta.auditing._measure import lacks_values
-from fair_tta.metrics import Bootstrap, Estimate
-from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics import Bootstrap, Estimate, definitions
 from fair_tta.metrics._columns import Columns, parse_columns
 
 METRICS = {
@@ -55,7 +54,7 @@ def answers(clf, adapter, pictures: Pictures) -> Answers:
         features = pictures.features[at : at + _AT_ONCE]
         features = features if adapter.needs.views else features[:, :1]
         both = (ZeroShot(), clf.with_adapter(adapter).adapter)
-        found.append([one.adapt(clf.task, features).probabilities.double() for one in both])
+        found.append([one.adapt(clf._task, features).probabilities.double() for one in both])
     return Answers(*(torch.cat(column).numpy() for column in zip(*found, strict=True)))
 
 
@@ -84,15 +83,14 @@ def fitted(adapter, clf, reference: Pictures):
     """The method, fitted if it has to be, with the labels that it wants."""
     if not adapter.needs.reference:
         return adapter
-    features = reference.features[:, :1]
+    features = Features(reference.features[:, :1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # small references are what is tried
         if adapter.needs.labels:
             labels = {name: reference.sensitive[name] for name in clf.sensitive}
-            return adapter.fit_encoded(clf, features, labels)
-        if adapter.needs.class_labels:
-            return adapter.fit_encoded(clf, features, reference.truth)
-        return adapter.fit_encoded(clf, features)
+            return clf.with_adapter(adapter).fit(features, sensitive=labels).adapter
+        labels = reference.truth if adapter.needs.class_labels else None
+        return clf.with_adapter(adapter).fit(features, labels).adapter
 
 
 def columns_of(question: Question, pictures: Pictures, runs: Sequence) -> Columns:

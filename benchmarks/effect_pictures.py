@@ -141,7 +141,7 @@ def _encode(task: MiniatureTask, drawn: list[DrawnImage], views: bool) -> Pictur
     parts = []
     for at in range(0, len(drawn), 24):
         parts.append(clf.encode([p.image for p in drawn[at : at + 24]], with_views=views))
-        clf.cache.clear()
+        clf._cache.clear()
     sensitive = {a: [p.sensitive[a] for p in drawn] for a in task.sensitive}
     return Pictures(torch.cat(parts), [p.target for p in drawn], sensitive)
 

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from page_blocks import PAGE, change, level, table, write_blocks
 
-from fair_tta import Audit, audit, compare
+from fair_tta import audit, compare
+from fair_tta.auditing import Audit
 from fair_tta.errors import SmallGroupWarning
 from fair_tta.metrics import Estimate
 

@@ -30,7 +30,8 @@ from typing import Any
 import numpy as np
 from page_blocks import PAGE, change, level, table, write_blocks
 
-from fair_tta import Audit, FairTPTClassifier, Features, audit, compare
+from fair_tta import FairTPTClassifier, Features, audit, compare
+from fair_tta.auditing import Audit
 from fair_tta.errors import FairTTAError, SmallGroupWarning, SmallReferenceWarning
 from fair_tta.lab.data import DEFAULT_AGES, MAIN_TASKS, PAPER_TASKS, BenchmarkTask
 from fair_tta.methods._cross_fit import FOLDS
@@ -191,12 +192,13 @@ def answers_of(question: Question, name: str) -> list[str]:
         seen, own = np.flatnonzero(of_fold != fold), np.flatnonzero(of_fold == fold)
         labels: dict[str, Any] = {}
         if method.needs.labels:
-            labels["sensitive_labels"] = [question.values[i] for i in seen]
+            labels["sensitive"] = [question.values[i] for i in seen]
         if method.needs.class_labels:
             labels["labels"] = [question.truth[i] for i in seen]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallReferenceWarning)
-            fitted = method.fit(question.classifier, Features(stored[seen]), **labels)  # type: ignore[attr-defined]
+            clf = question.classifier.with_adapter(method)
+            fitted = clf.fit(Features(stored[seen]), **labels).adapter
         for i, answer in zip(own, _predicted(question, fitted, own.tolist()), strict=True):
             found[i] = answer
     return found

@@ -26,7 +26,8 @@ import torch
 from PIL import Image
 from speed import photo, transformers_model
 
-from fair_tta import TPT, AugMix, FairTPT, FairTPTClassifier, FairTPTMO
+from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO
+from fair_tta.extend import AugMix
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import job_of
 from fair_tta.lab._runs.local import Local
@@ -82,18 +83,18 @@ def views(seed: int) -> torch.Tensor:
 def classes(count: int, rounds: int) -> None:
     """Methods against their floor: Zero and two forward passes of the text tower."""
     clf = classifier([f"thing {i}" for i in range(count)])
-    backend: Any = clf.backend
-    context = clf.task.context[None]
+    backend: Any = clf._backend
+    context = clf._task.context[None]
     pixels = torch.randn(PART, 3, 224, 224)
 
     def method(adapter: Any) -> Callable[[int], Any]:
         one, first = clf.with_adapter(adapter), 100 * len(jobs)  # or methods would share gradients
-        return lambda i: one.predict_encoded(views(first + i))
+        return lambda i: one._predict_encoded(views(first + i))
 
     jobs: dict[str, Callable[[int], Any]] = {
         "tower": lambda _: backend.encode_pixels(pixels),
         "views": lambda i: AugMix(64)(photo(i), (224, 224), np.random.default_rng(i)),
-        "pass": lambda i: clf.task.encode_many(clf.task.target_prompts, context * (1 + 1e-3 * i)),
+        "pass": lambda i: clf._task.encode_many(clf._task.target_prompts, context * (1 + 1e-3 * i)),
     }
     for name, adapter in (("TPT", TPT()), ("FairTPT", FairTPT()), ("FairTPT-MO", FairTPTMO())):
         jobs[name] = method(adapter)
@@ -119,10 +120,10 @@ def classes(count: int, rounds: int) -> None:
 def batch(count: int, images: int) -> None:
     """Memory of FairTPT with many classes and images together, and what of it is kept."""
     clf = classifier([f"thing {i}" for i in range(count)], adapter=FairTPT())
-    clf.with_adapter("zero-shot").predict_encoded(views(0))
+    clf.with_adapter("zero-shot")._predict_encoded(views(0))
     with watched(f"{count} classes, {images} images together"):
-        clf.predict_encoded(torch.cat([views(i) for i in range(images)]))
-    print(f"of which the cache holds {clf.task.cache.bytes / 1e9:.2f} GB")
+        clf._predict_encoded(torch.cat([views(i) for i in range(images)]))
+    print(f"of which the cache holds {clf._task.cache.bytes / 1e9:.2f} GB")
 
 
 def labelled(folder: Path, count: int) -> Labels:
@@ -151,7 +152,7 @@ def audit(count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         labels = labelled(Path(folder), count)
         clf = classifier(["cat", "dog"])
-        clf.predict_encoded(torch.randn(1, 64, 512))  # loads what is loaded once
+        clf._predict_encoded(torch.randn(1, 64, 512))  # loads what is loaded once
         start = time.process_time()
         audit_folder(
             clf, {name: find_adapter(name) for name in names}, labels.scan(),

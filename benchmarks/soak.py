@@ -42,11 +42,12 @@ import torch
 from PIL import Image
 from torch import nn
 
-from fair_tta import AugMix, FairTPTClassifier, ImageError, miniature
+from fair_tta import FairTPTClassifier, Features, miniature
 from fair_tta._cache import Cache
 from fair_tta._identity import environment, weights_hash
 from fair_tta._models import resolve
-from fair_tta.auditing import audit_classifier, examine_classifier
+from fair_tta.errors import ImageError
+from fair_tta.extend import AugMix
 from fair_tta.methods._registry import parse_adapter
 from fair_tta.metrics import Bootstrap
 
@@ -96,7 +97,7 @@ class Soak:
         )
         reference = [drawn.image for drawn in self.draw(64)]
         self._fitted = {
-            name: parse_adapter(name).fit(self.classifier, reference)
+            name: self.classifier.with_adapter(name).fit(reference).adapter
             for name in ("logit-balance", "umfc")
         }
 
@@ -159,7 +160,7 @@ class Soak:
         """Features once, then several methods of them."""
         features = self.classifier.encode([drawn.image for drawn in self.draw(BATCH)])
         for name in islice(self._features, 4):
-            self._count(self.method(name).predict_encoded(features))
+            self._count(self.method(name).predict(Features(features)))
 
     def bad(self) -> None:
         """Pictures that cannot be used, alone and in lists."""
@@ -174,14 +175,14 @@ class Soak:
         values = {a: [d.sensitive[a] for d in drawn] for a in self.task.sensitive}
         images, labels = [d.image for d in drawn], [d.target for d in drawn]
         clf, few = self.method(next(self._features)), Bootstrap(resamples=20)
-        audit_classifier(clf, images, labels, values, interval=few).to_dict()
+        clf.audit(images, labels, values, interval=few).to_dict()
         self.predictions += BATCH
 
     def examine(self) -> None:
         """Without labels; every fourth time the page too."""
         images, few = [drawn.image for drawn in self.draw(BATCH)], Bootstrap(resamples=20)
         methods = {"a": self.method("fair-tpt").adapter, "b": self._fitted["logit-balance"]}
-        found = examine_classifier(self.classifier, images, methods, interval=few)
+        found = self.classifier.examine(images, methods, interval=few)
         self.predictions += 3 * BATCH
         self.calls += 1
         if self.calls % 4 == 0:

@@ -36,10 +36,10 @@ from PIL import Image
 from fair_tta import (
     ELRA,
     TPT,
-    AugMix,
     FairTPT,
     FairTPTClassifier,
     FairTPTMO,
+    Features,
     OrthCali,
     Zero,
     ZeroShot,
@@ -48,7 +48,7 @@ from fair_tta._images.draw import render_batch
 from fair_tta._images.views import content_generator
 from fair_tta._models.load import find_device
 from fair_tta.auditing._measure import lacks_values
-from fair_tta.extend import Identity
+from fair_tta.extend import AugMix
 
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path[:0] = [str(TESTS / part) for part in ("helpers", "oracles")]
@@ -128,7 +128,7 @@ def methods(model: Any, name: str, repeat: int, chunks: tuple[int, ...] = (16, 3
     """Items 1 and 2: each method against Zero, and Zero against the bare vision tower."""
     torch.manual_seed(0)
     clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE, scale=100.0)
-    backend: Any = clf.backend
+    backend: Any = clf._backend
     pixels = torch.randn(64, 3, 224, 224)
 
     def bare(chunk: int) -> Callable[[int], Any]:
@@ -138,7 +138,7 @@ def methods(model: Any, name: str, repeat: int, chunks: tuple[int, ...] = (16, 3
         one = clf.with_adapter(adapter)
 
         def run(i: int) -> Any:
-            one.vision.forget()  # every call makes its views and encodes them
+            one._vision.forget()  # every call makes its views and encodes them
             return one.predict(photo(first + i))
 
         return run
@@ -204,7 +204,7 @@ def public(repeat: int) -> None:
         clf = FairTPTClassifier(model, names, template=sentence, adapter=TPT(), scale=100.0)
 
         def ours(i: int, clf: Any = clf) -> Any:
-            clf.vision.forget()
+            clf._vision.forget()
             return clf.predict(photo(i))
 
         jobs = {"public algorithm": lambda i, f=theirs: f(photo(i), i), "TPT": ours}
@@ -225,7 +225,7 @@ def one_view(repeat: int) -> None:
     )
     clf = FairTPTClassifier((model, processor), TARGETS, SENSITIVE, TEMPLATE, scale=100.0)
     names = [f"A photo of a {target} person." for target in TARGETS]
-    texts = clf.task.target_features
+    texts = clf._task.target_features
 
     def kept(i: int) -> Any:
         with torch.no_grad():
@@ -239,19 +239,22 @@ def one_view(repeat: int) -> None:
         "bare model, text features kept": kept,
     }
     warnings.simplefilter("ignore")  # small references
-    reference = clf.encode([photo(900 + k) for k in range(8)], with_views=False).repeat(40, 1, 1)
+    few = clf.encode([photo(900 + k) for k in range(8)], with_views=False)
+    reference = Features(few.repeat(40, 1, 1))
     values = [SENSITIVE[k % len(SENSITIVE)] for k in range(len(reference))]
     for name, kind in ADAPTERS.items():
         method = kind()
         if not method.needs.views and not method.needs.pixels:
             if method.needs.reference:
-                labels = [values] if method.needs.labels else []
-                method = method.fit_encoded(clf, reference, *labels)
+                labels = TARGETS * 200 if method.needs.class_labels else None
+                known = values if method.needs.labels else None
+                fitted = clf.with_adapter(method).fit(reference, labels, known)
+                method = fitted.adapter
             method = method.knowing(SENSITIVE[0]) if lacks_values(method) else method
             one = clf.with_adapter(method)
 
             def run(i: int, one: Any = one) -> Any:
-                one.vision.forget()
+                one._vision.forget()
                 return one.predict(photo(i))
 
             jobs[name] = run
@@ -269,23 +272,23 @@ def text_side(model: Any, name: str, repeat: int) -> None:
     clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE, scale=100.0, adapter=FairTPT())
     network, _, tokenizer = model
     text = literal.LiteralText(network, "openclip", tokenizer)
-    templates = clf.task.templates
+    templates = clf._task.templates
 
     def parts(prompts: Any) -> Any:
         return [[(part.text, part.slot is not None) for part in p.parts] for p in prompts]
 
-    names = next(iter(clf.task.sensitive.values()))
+    names = next(iter(clf._task.sensitive.values()))
     plain = literal.Task(
-        parts(templates.target_prompts(clf.task.targets)),
+        parts(templates.target_prompts(clf._task.targets)),
         [parts(templates.sensitive_prompts(names))],
     )
     features = torch.nn.functional.normalize(
-        torch.randn(1, 64, clf.task.target_features.shape[1]), dim=-1
+        torch.randn(1, 64, clf._task.target_features.shape[1]), dim=-1
     )
     times = interleaved(
         {
             "literal": lambda _: literal.fair_tpt(text, plain, features[0]),
-            "FairTPT": lambda _: clf.adapter.adapt(clf.task, features),
+            "FairTPT": lambda _: clf.adapter.adapt(clf._task, features),
         },
         repeat,
     )
@@ -303,7 +306,7 @@ def batches(repeat: int) -> None:
     rows: list[tuple[str, Any, bool]] = [
         ("64 AugMix views", AugMix(64), False),
         ("8 AugMix views", AugMix(8), False),
-        ("the image alone", Identity(), False),
+        ("the image alone", AugMix(1), False),
         ("64 views, encoded before", AugMix(64), True),
     ]
     for label, strategy, kept in rows:
@@ -317,7 +320,7 @@ def batches(repeat: int) -> None:
 
             def run(together: bool, clf: Any = clf, photos: Any = photos, kept: bool = kept) -> Any:
                 if not kept:
-                    clf.vision.forget()
+                    clf._vision.forget()
                 return clf.predict(photos) if together else [clf.predict(p) for p in photos]
 
             times = interleaved(
@@ -337,11 +340,11 @@ def many_classes(model: Any, name: str) -> None:
         names = [f"thing {i}" for i in range(count)]
         clf = FairTPTClassifier(model, names, template="a photo of a {target}.", adapter=TPT())
         features = torch.nn.functional.normalize(torch.randn(1, 64, 512), dim=-1)
-        _ = clf.task.target_features
+        _ = clf._task.target_features
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         base = base or before
         start = time.perf_counter()
-        clf.adapter.adapt(clf.task, features)
+        clf.adapter.adapt(clf._task, features)
         seconds = time.perf_counter() - start
         peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base) / 2**20
         print(f"{count:6} targets {seconds:8.2f} s   {1000 * seconds / count:6.1f} ms per target   "
@@ -360,7 +363,7 @@ def sweep(model: Any, name: str) -> None:
     photos = [photo(i) for i in range(4)]
 
     def run(some: list[Any]) -> float:
-        clf.vision.forget()
+        clf._vision.forget()
         start = time.perf_counter()
         for adapter in some:
             clf.with_adapter(adapter).predict(photos)

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fair_tta import AssociationCorrection, FairTPTClassifier, Features, LogitBalance, ZeroShot
+from fair_tta import AssociationCorrection, FairTPTClassifier, Features, ZeroShot
 
 DIM, SCALE, CHUNK = 512, 100.0, 8192
 NAMES = {"targets": ["tie", "necklace"], "sensitive": ["man", "woman"]}
@@ -71,7 +71,8 @@ def jobs(path: Path) -> dict[str, Callable[[], Any]]:
     array, table = np.load(path, mmap_mode="r"), texts()
     target = np.stack([table[f"a {name}"] for name in NAMES["targets"]])
     clf = FairTPTClassifier.from_features(table, **NAMES, template="a {sensitive} {target}")
-    fitted = LogitBalance().fit(clf, Features(array[:4096]))
+    balance = clf.with_adapter("logit-balance")
+    fitted = balance.fit(Features(array[:4096])).adapter
     methods = [ZeroShot(), AssociationCorrection(), fitted]
 
     def asked(adapter: Any) -> Callable[[], Any]:
@@ -80,7 +81,7 @@ def jobs(path: Path) -> dict[str, Callable[[], Any]]:
     calls = [
         lambda: plain(array, target),
         *map(asked, methods),
-        lambda: LogitBalance().fit(clf, Features(array)),
+        lambda: clf.with_adapter("logit-balance").fit(Features(array)),
     ]
     return dict(zip(JOBS, calls, strict=True))
 

@@ -27,9 +27,9 @@ def main() -> None:
     import devices
     import families
 
-    from fair_tta import AugMix
+    from fair_tta._images.draw import Renderer
     from fair_tta._models import resolve
-    from fair_tta.extend import Renderer
+    from fair_tta.extend import AugMix
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--layers", type=int, default=families.LAYERS)
@@ -48,7 +48,7 @@ def main() -> None:
     for name, adapter in {**methods.EXPORTED, **methods.OTHERS}.items():
         clf = methods.classifier(backend, adapter, views=views)
         clf.predict(methods.PICTURES[:2])
-        clf.vision.forget()
+        clf._vision.forget()
         with devices.Traffic(device) as traffic:
             clf.predict(methods.PICTURES)
         print(f"| {name} | {traffic.operations:,} | {traffic.to_host} | {traffic.uploads} | "

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 from coverage import Design
 
-from fair_tta import SmallGroupWarning, audit, compare
+from fair_tta import audit, compare
 from fair_tta.auditing._judge import Verdict, verdict_on
+from fair_tta.errors import SmallGroupWarning
 from fair_tta.metrics._columns import Columns
 from fair_tta.metrics._estimate import SMALL
 

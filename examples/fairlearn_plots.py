@@ -12,7 +12,7 @@ from fairlearn.metrics import (  # type: ignore[import-untyped]
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]
 
 from fair_tta import FairTPT, FairTPTClassifier, OrthCali, ZeroShot
-from fair_tta.auditing import audit_classifier, compare
+from fair_tta.auditing import compare
 from fair_tta.extend import Adapter
 from fair_tta.miniature import TASKS
 
@@ -27,9 +27,7 @@ labels = [p.target for p in drawn]
 background = {"background": [p.sensitive["background"] for p in drawn]}
 
 methods: list[Adapter] = [ZeroShot(), OrthCali(), FairTPT(), FairTPT() >> OrthCali(lam=0)]
-audit = compare(
-    [audit_classifier(clf.with_adapter(method), images, labels, background) for method in methods]
-)
+audit = compare([clf.with_adapter(method).audit(images, labels, background) for method in methods])
 
 # A MetricFrame of each run, with any metric of fairlearn or scikit-learn, and its bar plot.
 metrics = {

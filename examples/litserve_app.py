@@ -10,7 +10,8 @@ from typing import Any
 
 import litserve
 
-from fair_tta import Cache, FairTPTClassifier
+from fair_tta import FairTPTClassifier
+from fair_tta.extend import Cache
 from fair_tta.miniature import BIRDS  # in place of your names
 
 

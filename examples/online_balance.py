@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from fair_tta import FairTPTClassifier, LogitBalance, Prediction, ZeroShot, miniature
+from fair_tta import FairTPTClassifier, Features, LogitBalance, Prediction, ZeroShot, miniature
 
 WINDOW, LEAST, EVERY = 2000, 300, 50  # images: kept, before the first fit, between two fits
 
@@ -23,10 +23,10 @@ def predict_stream(
     recent: deque[torch.Tensor] = deque(maxlen=window)  # features of the last images
     for seen, image in enumerate(images):
         if seen >= least and (seen - least) % EVERY == 0:
-            balance = LogitBalance().fit_encoded(classifier, torch.cat(list(recent)))
-            classifier = classifier.with_adapter(balance)
+            balance = classifier.with_adapter(LogitBalance())
+            classifier = balance.fit(Features(torch.cat(list(recent))))
         features = classifier.encode([image], with_views=False)
-        yield classifier.predict_encoded(features)[0]
+        yield classifier.predict(Features(features))[0]
         recent.append(features)
 
 

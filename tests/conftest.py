@@ -62,7 +62,8 @@ def loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def few_views(monkeypatch: pytest.MonkeyPatch) -> None:
     """By default a classifier looks at 8 views instead of 64."""
-    from fair_tta import AugMix, FairTPTClassifier
+    from fair_tta import FairTPTClassifier
+    from fair_tta.extend import AugMix
 
     defaults: Any = FairTPTClassifier.__init__.__kwdefaults__
     monkeypatch.setitem(defaults, "views", AugMix(8))

@@ -18,25 +18,27 @@ import numpy as np
 import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
+from fits import fit_on_features
+from PIL import Image
 from torch import Tensor
 
 from fair_tta import (
-    AugMix,
-    Cache,
+    TPT,
     FairTPTClassifier,
     FairTTAError,
-    ImageError,
+    Features,
     LogitBalance,
     Prediction,
-    PromptError,
     Templates,
     Zero,
     ZeroShot,
 )
+from fair_tta._images.views import Identity
 from fair_tta._models import TransformersBackend
 from fair_tta._prompts.task import Task
-from fair_tta.errors import SmallGroupWarning
-from fair_tta.extend import Adapter, Identity, Needs, Outcome
+from fair_tta.errors import ImageError, PromptError, SmallGroupWarning
+from fair_tta.extend import Adapter, AugMix, Cache, Needs, Outcome, task_of
+from fair_tta.prediction import Predictions
 
 
 @pytest.fixture(scope="module")
@@ -193,8 +195,6 @@ def test_what_is_not_an_adapter(clf: FairTPTClassifier) -> None:
             clf.with_adapter(wrong)  # type: ignore[arg-type]
     with pytest.raises(FairTTAError, match=r"should inherit from fair_tta\.extend\.Adapter"):
         clf.with_adapter(Foreign())  # type: ignore[arg-type]
-    with pytest.raises(FairTTAError, match=r"Old should declare `needs = Needs\(views=...\)` in p"):
-        type("Old", (Uniform,), {"needs_views": True})
 
 
 @pytest.mark.parametrize("views", [AugMix(5), Identity(), [picture(1)], lambda i, g: [i]])
@@ -208,7 +208,7 @@ def test_no_images_have_features_too(backend: TransformersBackend, views: Any) -
         counted = with_views and not (callable(views) and not hasattr(views, "n"))
         assert none.shape == (0, some.shape[1] if counted else 1, some.shape[2])
         assert (none.dtype, none.device) == (some.dtype, some.device)
-        assert clf.predict_encoded(none) == []
+        assert clf.predict(Features(none)) == []
 
 
 @pytest.mark.parametrize(
@@ -222,28 +222,23 @@ def test_no_images_have_features_too(backend: TransformersBackend, views: Any) -
 )
 def test_features_that_are_none_of_ours(clf: FairTPTClassifier, features: Any, got: str) -> None:
     with pytest.raises(FairTTAError) as error:
-        clf.predict_encoded(features)
+        clf._predict_encoded(features)
     dim = clf.encode([picture()]).shape[2]
     should = f"or what `encode` returns, [images, views, {dim}] (got {got})."
     assert str(error.value) == f"`features` should be [images, {dim}], {should}"
     with pytest.raises(FairTTAError, match=re.escape(should.partition(" (got")[0])):
-        LogitBalance().fit_encoded(clf, features)
+        fit_on_features(LogitBalance(), clf, features)
 
 
 def test_only_where_features_point_to_counts(backend: TransformersBackend) -> None:
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4))
     features = clf.encode([picture(0), picture(1)])
-    expected = clf.predict_encoded(features)
+    expected = clf._predict_encoded(features)
     assert expected == clf.predict([picture(0), picture(1)])
     scales = torch.tensor([1.0009, 1e-30, 1e25, 1.0])[None, :, None]
-    for found, of in zip(clf.predict_encoded(features * scales), expected, strict=True):
+    for found, of in zip(clf._predict_encoded(features * scales), expected, strict=True):
         assert found.probabilities == pytest.approx(of.probabilities, abs=1e-4)
         assert found.zero_shot == pytest.approx(of.zero_shot, abs=1e-6)
-
-
-def test_the_former_name_of_with_views(clf: FairTPTClassifier) -> None:
-    with pytest.warns(DeprecationWarning, match="`views` is now `with_views`"):
-        assert clf.encode([picture()], views=False).shape[1] == 1
 
 
 def test_one_image_is_no_list(clf: FairTPTClassifier) -> None:
@@ -268,11 +263,11 @@ def test_sensitive_names_find_a_place_in_the_default_template(
     backend: TransformersBackend,
 ) -> None:
     clf = FairTPTClassifier(backend, ["cat", "dog"], ["male", "female"])
-    assert str(clf.task.templates) == str(
+    assert str(clf._task.templates) == str(
         Templates.from_sentence("a photo of a {sensitive} {target}.")
     )
     plain = FairTPTClassifier(backend, ["cat", "dog"])
-    assert str(plain.task.templates) == "target: a photo of a {target}."
+    assert str(plain._task.templates) == "target: a photo of a {target}."
     expected = plain.predict(picture()).probabilities
     assert clf.predict(picture()).zero_shot == pytest.approx(expected, abs=1e-6)
 
@@ -280,15 +275,15 @@ def test_sensitive_names_find_a_place_in_the_default_template(
 def test_forget_lets_go_of_everything(backend: TransformersBackend) -> None:
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(3))
     expected = clf.predict(picture())
-    kept, task = clf.cache.bytes, clf.task
-    assert 0 < kept < clf.cache.limit
-    clf.vision.forget()  # of images alone
-    assert 0 < clf.cache.bytes < kept
+    kept, task = clf._cache.bytes, clf._task
+    assert 0 < kept < clf._cache.limit
+    clf._vision.forget()  # of images alone
+    assert 0 < clf._cache.bytes < kept
     clf.forget()
-    assert len(clf.cache) == clf.cache.bytes == 0
-    assert clf.task is not task
+    assert len(clf._cache) == clf._cache.bytes == 0
+    assert clf._task is not task
     assert clf.predict(picture()) == expected
-    assert clf.cache.bytes == kept
+    assert clf._cache.bytes == kept
 
 
 def test_what_a_thread_was_at_when_all_was_forgotten_is_not_kept(
@@ -309,7 +304,7 @@ def test_what_a_thread_was_at_when_all_was_forgotten_is_not_kept(
     clf.forget()
     go_on.set()
     thread.join(10)
-    assert len(clf.cache) == 0
+    assert len(clf._cache) == 0
 
 
 def test_classifiers_may_share_a_cache_or_keep_nothing(backend: TransformersBackend) -> None:
@@ -323,8 +318,8 @@ def test_classifiers_may_share_a_cache_or_keep_nothing(backend: TransformersBack
     half = shared.bytes
     two = FairTPTClassifier(backend, dict(reversed(TARGETS.items())), **arguments, cache=shared)
     two.predict([picture(0), picture(1)])
-    assert shared.bytes > half == own.cache.bytes
-    assert one.cache is one.with_views(Identity()).cache is shared
+    assert shared.bytes > half == own._cache.bytes
+    assert one._cache is one.with_views(Identity())._cache is shared
     assert none.predict([picture(0), picture(1)]) == expected
     assert nothing.bytes == 0
     shared.clear()
@@ -335,7 +330,7 @@ def test_classifiers_may_share_a_cache_or_keep_nothing(backend: TransformersBack
 
 
 def test_a_task_does_not_change(clf: FairTPTClassifier) -> None:
-    task: Any = clf.task
+    task: Any = clf._task
     with pytest.raises(FrozenInstanceError):
         task.targets = {}
     with pytest.raises(FrozenInstanceError):
@@ -356,7 +351,7 @@ def test_numerical_failure_gives_the_zero_shot_answer_and_a_warning(
 def test_one_list_and_stream_agree(clf: FairTPTClassifier) -> None:
     pictures = [picture(i, (30 + i, 40)) for i in range(5)]
     many = clf.predict(pictures)
-    assert isinstance(many, list)
+    assert isinstance(many, Predictions)
     stream = clf.predict(p for p in pictures)
     assert isinstance(stream, Iterator)
     for one, batched, streamed in zip(map(clf.predict, pictures), many, stream, strict=True):
@@ -383,7 +378,7 @@ def test_a_stream_is_lazy_and_may_be_endless(clf: FairTPTClassifier) -> None:
     stream = clf.predict(endless())
     assert taken == 0
     next(stream)
-    assert taken == clf.batch_size == 2
+    assert taken == clf._batch_size == 2
     for _ in range(4):
         next(stream)
     assert taken == 6
@@ -497,7 +492,7 @@ def test_a_long_list_with_views_logs_its_cost_once(
         with_views.predict([picture(i) for i in range(21)])
     (record,) = caplog.records
     assert record.levelname == "INFO"
-    n = with_views.vision.count
+    n = with_views._vision.count
     found = re.fullmatch(
         rf"Zero encodes {n} views of each image: (\S+) s per image, (\S+) minutes for 21. A method "
         r"with one view encodes one: with_adapter\('association-correction'\).",
@@ -532,7 +527,7 @@ def test_progress_bar(clf: FairTPTClassifier, capfd: pytest.CaptureFixture[str])
 
 def test_with_adapter_shares_the_text_side(clf: FairTPTClassifier) -> None:
     calls = []
-    layer = clf.backend.layer  # type: ignore[attr-defined]
+    layer = clf._backend.layer  # type: ignore[attr-defined]
     with layer.register_forward_hook(lambda *_: calls.append(1)):
         clf.predict(picture())
         assert calls
@@ -540,7 +535,7 @@ def test_with_adapter_shares_the_text_side(clf: FairTPTClassifier) -> None:
         other = clf.with_adapter(Moves())
         other.predict([picture(0), picture(1)])
     assert not calls  # prompts were not encoded again
-    assert other.task is clf.task
+    assert other._task is clf._task
     assert clf.adapter == ZeroShot()
 
 
@@ -574,8 +569,8 @@ def test_scaling_image_features_changes_nothing(backend: TransformersBackend) ->
     features = torch.randn(3, 1, 16, generator=torch.Generator().manual_seed(0))
     from fair_tta._linalg import unit
 
-    a = ZeroShot().adapt(clf.task, unit(features)).probabilities
-    b = ZeroShot().adapt(clf.task, unit(7 * features)).probabilities
+    a = ZeroShot().adapt(clf._task, unit(features)).probabilities
+    b = ZeroShot().adapt(clf._task, unit(7 * features)).probabilities
     torch.testing.assert_close(a, b)
 
 
@@ -589,7 +584,11 @@ def test_scaling_image_features_changes_nothing(backend: TransformersBackend) ->
         ({"template": "a photo"}, PromptError, "should have a slot for the target"),
         ({"template": "a {target}"}, PromptError, "`template` has no slot for them"),
         ({"template": "{target} {sensitive}"}, PromptError, "words besides its slots"),
-        ({"template": 3}, PromptError, "should be a sentence, a list of sentences or Templates"),
+        (
+            {"template": 3},
+            PromptError,
+            "should be a sentence, {'target': sentence, 'sensitive': sentence, 'j",
+        ),
         ({"template": "a {target} {sensitive}" + " very" * 80}, PromptError, "at most 77"),
         ({"targets": ["cat", "very " * 80 + "dog"]}, PromptError, "at most 77"),
         ({"adapter": ZeroShot}, FairTTAError, r"`adapter` should be an instance"),
@@ -636,7 +635,7 @@ def test_words_of_the_joint_sentence_alone_are_context_too(backend: Transformers
         ["male", "female"],
         Templates("a {target}.", "a {sensitive}.", "an image showing a {sensitive} {target}."),
     )
-    assert ((clf.task.joint_prompts("sensitive").slots >= 0).sum(1) == 5).all()
+    assert ((clf._task.joint_prompts("sensitive").slots >= 0).sum(1) == 5).all()
     with pytest.raises(PromptError, match="no context to adapt in 'cat'"):
         FairTPTClassifier(backend, ["cat", "dog"], None, Templates("{target}"))
 
@@ -673,7 +672,121 @@ def test_images_encoded_together_have_the_features_of_each_alone(
 ) -> None:
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=views)
     images = [picture(i, size) for i, size in enumerate([(52, 40), (33, 77), (32, 32), (9, 200)])]
-    together = clf.vision.features(images, True)
-    clf.vision.forget()
-    alone = torch.cat([clf.vision.features([image], True) for image in images])
+    together = clf._vision.features(images, True)
+    clf._vision.forget()
+    alone = torch.cat([clf._vision.features([image], True) for image in images])
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)  # of length 1, float32
+
+
+MEMBERS = """
+predict predict_proba encode fit with_adapter with_views audit examine mitigate save export forget
+from_features targets sensitive adapter
+"""
+
+
+def test_members_are_those_of_the_contract(clf: FairTPTClassifier) -> None:
+    assert {name for name in dir(clf) if name[0] != "_"} == set(MEMBERS.split())
+    assert task_of(clf) is clf._task
+
+
+class Column:
+    """Images in a class of their own, as datasets and data frames have them."""
+
+    def __init__(self, images: list[Any]) -> None:
+        self.images = images
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.images)
+
+
+def test_several_images_of_any_kind_give_predictions(clf: FairTPTClassifier) -> None:
+    pictures = [picture(i) for i in range(3)]
+    arrays = np.stack([np.asarray(one) for one in pictures])
+    several: list[Any] = [
+        pictures,
+        tuple(pictures),
+        arrays,
+        torch.from_numpy(arrays),
+        Column(pictures),
+        {"a": pictures[0], "b": pictures[1], "c": pictures[2]}.values(),
+        Features(clf.encode(pictures, with_views=False)[:, 0]),
+    ]
+    for images in several:
+        found = clf.predict(images)
+        assert isinstance(found, Predictions)
+        assert found.labels == [clf.predict(one).label for one in pictures]
+    for stream in (iter(pictures), (one for one in pictures), map(Image.Image.copy, pictures)):
+        lazy = clf.predict(stream)
+        assert not isinstance(lazy, Predictions)
+        assert next(lazy).label == found.labels[0]
+
+
+def test_a_series_gives_predictions(clf: FairTPTClassifier) -> None:
+    pandas = pytest.importorskip("pandas")
+    pictures = [picture(i) for i in range(3)]
+    found = clf.predict(pandas.Series(pictures, index=[7, 8, 9]))
+    assert found == clf.predict(pictures)
+
+
+def test_what_encode_returns_is_predicted_as_the_images_are(
+    backend: TransformersBackend,
+) -> None:
+    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=3, batch_size=2)
+    pictures = [picture(i) for i in range(5)]
+    encoded = Features(clf.encode(pictures))
+    assert repr(encoded) == "Features([5, 3, 16] of torch.float32)"
+    for adapter in ("zero-shot", "zero", TPT(), "association-correction"):
+        other = clf.with_adapter(adapter)
+        assert other.predict(encoded) == other.predict(pictures)
+        np.testing.assert_allclose(
+            other.predict_proba(encoded), other.predict_proba(pictures), atol=1e-6
+        )
+        assert other.predict(encoded[1:3]).labels == other.predict(pictures[1:3]).labels
+    alone = Features(clf.encode(pictures).numpy()[:, 0])
+    with pytest.raises(FairTTAError, match="neither pixels nor further views"):
+        clf.with_adapter("tpt").predict(alone)
+    with pytest.raises(FairTTAError, match="neither pixels nor further views"):
+        clf.with_adapter("memo").predict(encoded)
+    broken = clf.encode(pictures)
+    broken[3, 1] = math.nan
+    with pytest.raises(FairTTAError, match="`features` should not be NaN or infinite: see row 3"):
+        clf.with_adapter("tpt").predict(Features(broken))
+    for wrong in (torch.ones(2), torch.ones(2, 3, 4, 5), torch.ones(2, 0, 16), torch.ones(0, 16)):
+        with pytest.raises(FairTTAError, match=r"\[images, views, dim\] as `encode` returns them"):
+            Features(wrong)
+
+
+def test_plain_python_for_views_and_templates(backend: TransformersBackend) -> None:
+    sentences = {"target": "a {target}", "sensitive": "a {sensitive}", "joint": "{sensitive}, {}"}
+    names = ["cat", "dog"], ["by day", "by night"]
+    plain = FairTPTClassifier(backend, *names, sentences, adapter="orthcali", views=3)
+    long = FairTPTClassifier(
+        backend, *names, Templates(**sentences), adapter="orthcali", views=AugMix(3)
+    )
+    assert plain.encode([picture()]).shape[1] == 3
+    assert plain.predict([picture()]) == long.predict([picture()])
+    assert repr(plain.with_views(5)._vision.views) == repr(AugMix(5))
+    both = FairTPTClassifier(backend, *names, [sentences, "a photo of a {} {sensitive}"])
+    assert len(task_of(both).templates.others) == 1
+
+
+def test_fit_waits_for_the_model(backend: TransformersBackend) -> None:
+    """The method is exchanged while no other thread answers with it."""
+    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, adapter="logit-balance")
+    fitted = Event()
+
+    def fit() -> None:
+        with pytest.warns(UserWarning, match="was fitted on 3 images"):
+            clf.fit([picture(i) for i in range(3)])
+        fitted.set()
+
+    with clf._current.borrow():
+        thread = Thread(target=fit)
+        thread.start()
+        assert not fitted.wait(0.2)
+        assert clf.adapter == LogitBalance()
+    thread.join()
+    assert clf.adapter != LogitBalance()

@@ -60,7 +60,7 @@ def test_scale(scale: Any) -> None:
 
 def test_the_scale_of_a_model_is_a_number() -> None:
     clf = FairTPTClassifier("miniature", TARGETS, scale=torch.tensor(50.0))  # type: ignore[arg-type]
-    assert clf.task.scale == 50
+    assert clf._task.scale == 50
 
 
 @pytest.mark.parametrize("value", [1, 1.0, True])

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fits import fit_on
 
-from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
+from fair_tta import FairTPTClassifier, LogitBalance, ZeroShot
 from fair_tta.miniature import TASKS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -56,7 +57,7 @@ def test_open_clip_code_gives_the_zero_shot_answers(capsys: pytest.CaptureFixtur
     assert "zero-shot differs from open_clip's own code by" in capsys.readouterr().out
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 def test_balance_on_a_stream() -> None:
     names = runpy.run_path(str(EXAMPLES / "online_balance.py"))
     task = TASKS["birds"]
@@ -64,11 +65,9 @@ def test_balance_on_a_stream() -> None:
     images = [drawn.image for drawn in task.draw(14, seed=1)]
     found = list(names["predict_stream"](clf, iter(images), window=8, least=8))
     assert not any(p.distance for p in found[:8])
-    expected = clf.with_adapter(LogitBalance().fit(clf, images[:8])).predict(images[8:])
+    expected = clf.with_adapter(fit_on(LogitBalance(), clf, images[:8])).predict(images[8:])
     for one, other in zip(found[8:], expected, strict=True):
         assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
-    with pytest.raises(FairTTAError, match=r"was removed .* as examples/online_balance.py does"):
-        LogitBalance().online(clf)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from checks import picture
+from fits import fit_on, fit_on_features, save
 
 from fair_tta import (
     AssociationCorrection,
@@ -18,9 +19,9 @@ from fair_tta import (
     Features,
     LogitBalance,
     ZeroShot,
-    load_adapter,
 )
 from fair_tta._images import stored
+from fair_tta.methods import load_adapter
 
 DIM, SCALE, N = 32, 20.0, 700
 TARGETS, VALUES = ["cat", "dog", "bird"], ["woman", "man"]
@@ -94,8 +95,8 @@ def unit(array: Any) -> Any:
 def test_every_way_gives_what_numpy_gives(clf: FairTPTClassifier, array: Any) -> None:
     v, features = unit(array), Features(array)
     assert clf.adapter == AssociationCorrection()
-    balance = LogitBalance().fit(clf, features)
-    again = LogitBalance().fit_encoded(clf, array)
+    balance = fit_on(LogitBalance(), clf, features)
+    again = fit_on_features(LogitBalance(), clf, array)
     assert balance.reference is not None
     assert balance.reference.images == N
     assert again.reference is not None
@@ -114,8 +115,8 @@ def test_every_way_gives_what_numpy_gives(clf: FairTPTClassifier, array: Any) ->
         for answers in (
             own.predict(features),
             list(own.predict(iter(features))),
-            own.predict_encoded(array),
-            own.predict_encoded(array[:, None]),
+            own._predict_encoded(array),
+            own._predict_encoded(array[:, None]),
         ):
             rows = [list(answer.probabilities.values()) for answer in answers]
             np.testing.assert_allclose(rows, found, atol=1e-4)
@@ -132,7 +133,7 @@ def test_audit_examine_and_mitigate_take_features(clf: FairTPTClassifier) -> Non
     right = np.array(TARGETS)[corrected(v).argmax(1)] == labels
     assert audit.estimate("accuracy").value == pytest.approx(right.mean())
     examination = clf.examine(
-        Features(v), [AssociationCorrection(), LogitBalance().fit(clf, Features(v))]
+        Features(v), [AssociationCorrection(), fit_on(LogitBalance(), clf, v)]
     )
     perceived = softmax(SCALE * v @ Z.T).mean(0)
     shares = examination.document.attributes["sensitive"].shares
@@ -148,7 +149,7 @@ def test_what_was_fitted_is_saved_and_belongs_to_its_texts(
     clf: FairTPTClassifier, tmp_path: Path
 ) -> None:
     v = Features(cone(N, 1))
-    LogitBalance().fit(clf, v).save(tmp_path / "fitted")
+    save(fit_on(LogitBalance(), clf, v), tmp_path / "fitted")
     loaded = load_adapter(tmp_path / "fitted")
     again = FairTPTClassifier.from_features(
         dict(reversed(TABLE.items())), TARGETS, VALUES, "a {sensitive} {target}", scale=SCALE,
@@ -184,18 +185,18 @@ def test_features_are_never_guessed(clf: FairTPTClassifier) -> None:
     with pytest.raises(FairTTAError, match=r"no image encoder here: pass .* Features\(array\)"):
         clf.predict(cone(3, 1))
     with pytest.raises(FairTTAError, match=r"got one ndarray; features: Features\(array\)"):
-        LogitBalance().fit(clf, cone(3, 1))
+        fit_on(LogitBalance(), clf, cone(3, 1))
 
 
 def test_a_bad_row_is_named(clf: FairTPTClassifier) -> None:
     v = cone(40, 1)
     v[33, 2] = np.nan
     call: Any
-    for call in (clf.predict, clf.predict_proba, clf.predict_encoded, clf.examine):
-        argument = v if call == clf.predict_encoded else Features(v)
+    for call in (clf.predict, clf.predict_proba, clf._predict_encoded, clf.examine):
+        argument = v if call == clf._predict_encoded else Features(v)
         with pytest.raises(
             FairTTAError, match="`features` should not be NaN or infinite: see row 33"
         ):
             call(argument)
     with pytest.raises(FairTTAError, match="see row 33"):
-        LogitBalance().fit(clf, Features(v))
+        fit_on(LogitBalance(), clf, v)

@@ -30,7 +30,9 @@ sys.addaudithook(watch)
 
 LOCAL = """
 from pathlib import Path
-from fair_tta import AugMix, FairTPTClassifier, FairTTAError, ImageError, miniature
+from fair_tta.extend import AugMix
+from fair_tta import FairTPTClassifier, FairTTAError, miniature
+from fair_tta.errors import ImageError
 from fair_tta.lab._cli import app
 
 folder, pictures = sys.argv[1:]
@@ -39,7 +41,6 @@ for given in ("miniature", folder, miniature.load_open_clip()):
     clf = FairTPTClassifier(given, ["cat", "dog"], ["water", "land"], views=AugMix(2))
     assert len(clf.predict(paths)) == len(paths)
     clf.examine(paths)
-    clf.associations()
     try:
         clf.predict("https://example.org/cat.png")
         raise SystemExit("an address was answered")

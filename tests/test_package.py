@@ -42,8 +42,11 @@ def test_importing_defines_names_on_first_use_and_does_nothing_else() -> None:
         "import random, sys, fair_tta\n"
         "ours = lambda: [m for m in sys.modules if m.startswith('fair_tta')]\n"
         "assert set(fair_tta.__all__) <= set(dir(fair_tta))\n"
-        "from fair_tta import DatasetError, Prediction\n"
+        "from fair_tta.errors import DatasetError\n"
+        "from fair_tta import Prediction\n"
         "assert 'torch' not in sys.modules and len(ours()) <= 10, ours()\n"
+        "import fair_tta.metrics\n"
+        "assert 'torch' not in sys.modules, 'metrics are functions of arrays'\n"
         "import numpy, torch\n"
         "state = torch.get_rng_state(), random.getstate()\n"
         "finders = [*sys.meta_path]\n"
@@ -64,20 +67,13 @@ def test_importing_defines_names_on_first_use_and_does_nothing_else() -> None:
         fair_tta.FairTPX  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_names_that_moved_warn_and_names_that_went_have_a_successor() -> None:
-    for name, module in fair_tta._MOVED.items():
-        with pytest.warns(
-            DeprecationWarning, match=rf"import it from `fair_tta\.{module}`"
-        ) as seen:
-            exec(f"from fair_tta import {name}", {})
-        assert len(seen) == 1
-        assert seen[0].filename == "<string>"
-        new = importlib.import_module(f"fair_tta.{module}")
-        assert vars(fair_tta).pop(name) is getattr(new, name)
-        assert name in new.__all__
-    for name in fair_tta._REMOVED:
-        with pytest.raises(ImportError, match=rf"`fair_tta\.{name}` was removed in 0.3: "):
-            exec(f"from fair_tta import {name}", {})
+def test_names_have_one_home_and_are_few() -> None:
+    assert len(fair_tta.__all__) - 1 <= 20
+    assert len(all_of("fair_tta.extend")) <= 24
+    assert len(all_of("fair_tta.methods")) <= 26
+    top = set(fair_tta.__all__)
+    assert not top & set(all_of("fair_tta.methods"))
+    assert not top & set(all_of("fair_tta.extend"))
 
 
 def test_the_public_names_are_those_on_record() -> None:

@@ -16,9 +16,9 @@ import numpy as np
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from fair_tta import AssociationCorrection, Audit, ZeroShot, compare, metrics, miniature
-from fair_tta.auditing import audit_classifier
-from fair_tta.extend import Adapter
+from fair_tta import AssociationCorrection, ZeroShot, compare, metrics, miniature
+from fair_tta.auditing import Associations, Audit
+from fair_tta.extend import Adapter, task_of
 from picture_canvas import INK, LINE, MUTED, RED, TEAL
 from picture_world import balanced, classifier
 
@@ -77,7 +77,7 @@ def badges_audit() -> Audit:
     }
     return compare(
         [
-            audit_classifier(clf.with_adapter(adapter), images, labels, colours, name=name)
+            clf.with_adapter(adapter).audit(images, labels, colours, name=name)
             for name, adapter in adapters.items()
         ]
     )
@@ -96,7 +96,7 @@ def groups(path: Path) -> None:
 def associations(path: Path) -> None:
     """The associations of the examination page as a heat map."""
     task = miniature.BADGES
-    found = classifier(task).associations().logits["colour"]
+    found = Associations.of(task_of(classifier(task))).logits["colour"]
     values, classes = list(found), list(next(iter(found.values())))
     logits = np.array([[found[value][name] for name in classes] for value in values])
     most = max(1.0, abs(logits).max())

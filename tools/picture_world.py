@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from fair_tta import AugMix, FairTPTClassifier, LogitBalance, ZeroShot, miniature
+from fair_tta import FairTPTClassifier, ZeroShot, miniature
 from fair_tta._images.draw import render, render_batch
 from fair_tta._images.views import content_generator
+from fair_tta.extend import AugMix
 from fair_tta.miniature import MiniatureTask
 from fair_tta.prediction import Prediction
 from picture_canvas import INK, MUTED, RED, TEAL, Canvas
@@ -35,7 +36,7 @@ def balanced(name: str) -> FairTPTClassifier:
     task = miniature.TASKS[name]
     clf = classifier(task)
     reference = task.draw(300, split=miniature.WorldSplit.VALIDATION)
-    return clf.with_adapter(LogitBalance().fit(clf, [drawn.image for drawn in reference]))
+    return clf.with_adapter("logit-balance").fit([drawn.image for drawn in reference])
 
 
 def what_it_does(path: Path, effect: Path) -> None:

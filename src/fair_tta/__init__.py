@@ -3,37 +3,19 @@
 Names are imported on first use: PyTorch takes seconds, and ``fair-tta --help`` needs none of it.
 """
 
-import warnings
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fair_tta._cache import Cache
     from fair_tta._images.stored import Features
-    from fair_tta._images.views import AugMix
-    from fair_tta._onnx import OnnxBackend
     from fair_tta._prompts.templates import Templates
-    from fair_tta.auditing import Audit, Examination, audit, compare
+    from fair_tta.auditing import audit, compare
     from fair_tta.classifier import FairTPTClassifier
-    from fair_tta.errors import (
-        DamagedRowWarning,
-        DatasetError,
-        FairTTAError,
-        FeatureMismatchWarning,
-        ImageError,
-        ModelError,
-        PromptError,
-        SmallGroupWarning,
-        SmallReferenceWarning,
-        StoreError,
-        TowerError,
-        UnknownAnswerWarning,
-    )
+    from fair_tta.errors import FairTTAError
     from fair_tta.methods import (
         TPT,
         AssociationCorrection,
-        BalancedHead,
         FairTPT,
         FairTPTMO,
         LogitBalance,
@@ -41,7 +23,6 @@ if TYPE_CHECKING:
         Zero,
         ZeroShot,
     )
-    from fair_tta.methods._registry import load_adapter
     from fair_tta.methods._tuning.rates import ELRA, FixedRate
     from fair_tta.pipeline import FairPipeline
     from fair_tta.prediction import Prediction
@@ -52,119 +33,46 @@ __all__ = [
     "ELRA",
     "TPT",
     "AssociationCorrection",
-    "Audit",
-    "AugMix",
-    "BalancedHead",
-    "Cache",
-    "DamagedRowWarning",
-    "DatasetError",
-    "Examination",
     "FairPipeline",
     "FairTPT",
     "FairTPTClassifier",
     "FairTPTMO",
     "FairTTAError",
-    "FeatureMismatchWarning",
     "Features",
     "FixedRate",
-    "ImageError",
     "LogitBalance",
-    "ModelError",
-    "OnnxBackend",
     "OrthCali",
     "Prediction",
-    "PromptError",
-    "SmallGroupWarning",
-    "SmallReferenceWarning",
-    "StoreError",
     "Templates",
-    "TowerError",
-    "UnknownAnswerWarning",
     "Zero",
     "ZeroShot",
     "__version__",
     "audit",
     "compare",
-    "load_adapter",
 ]
 
-
-def _by_name(names_of: dict[str, str]) -> dict[str, str]:
-    return {name: module for module, names in names_of.items() for name in names.split()}
-
-
-_MODULE = _by_name(
-    {
-        "_cache": "Cache",
-        "_images.stored": "Features",
-        "_images.views": "AugMix",
-        "_onnx": "OnnxBackend",
-        "_prompts.templates": "Templates",
-        "auditing": "Audit Examination audit compare",
-        "classifier": "FairTPTClassifier",
-        "errors": "FairTTAError ImageError PromptError ModelError TowerError DatasetError "
-        "StoreError SmallGroupWarning SmallReferenceWarning DamagedRowWarning "
-        "FeatureMismatchWarning UnknownAnswerWarning",
-        "methods": "ZeroShot TPT Zero OrthCali FairTPT FairTPTMO LogitBalance "
-        "BalancedHead AssociationCorrection",
-        "methods._registry": "load_adapter",
-        "methods._tuning.rates": "ELRA FixedRate",
-        "pipeline": "FairPipeline",
-        "prediction": "Prediction",
-    }
-)
-
-# What version 0.2 had here. To be removed in 0.4.
-_MOVED = _by_name(
-    {
-        "auditing": "Associations Scores audit_classifier examine_classifier "
-        "predictions_to_dataframe",
-        "extend": "Adapter Backend Direction FitsImages FitsLabelledImages Identity "
-        "Loss Objective Outcome RatePolicy Reference ReferenceBatch Renderer Stepper Task Term "
-        "Texts Tokens Views",
-        "methods": "MEMO SAGE SAR TIE UMFC BendVLM Chained DeYO DistortedViews EpisodicTIE "
-        "KLFromUniform PartialProjection PerceptionCLIP RoboShot SEraser SLoss SuperTSLoss TIEStar "
-        "TSLoss Tent",
-        "metrics": "Bootstrap Estimate Over",
-    }
-)
-_REMOVED = {
-    "AdaptsPixels": "use `fair_tta.extend.PixelAdapter`",
-    "BalanceStream": "refit `LogitBalance` from a ring buffer (examples/online_balance.py)",
-    "StreamGuard": "refit `LogitBalance` from a ring buffer (examples/online_balance.py)",
-    "CropFlip": "use `AugMix`, or write a view of your own with `fair_tta.extend.Views`",
-    "KLToUniform": "use `fair_tta.methods.KLFromUniform`",
-    "NoisyViews": "use `fair_tta.methods.DistortedViews`",
-    "adapters": "use `fair_tta.methods`",
-    "app": "use `fair_tta.lab.app`",
-    "backends": "use `fair_tta.extend`",
-    "data": "use `fair_tta.lab.data`",
-    "folders": "use `fair_tta.lab.folder`",
-    "paper": "use `fair_tta.lab.bench`",
-    "report": "use `fair_tta.lab.report`",
+_NAMES = {
+    "_images.stored": "Features",
+    "_prompts.templates": "Templates",
+    "auditing": "audit compare",
+    "classifier": "FairTPTClassifier",
+    "errors": "FairTTAError",
+    "methods": "ZeroShot TPT Zero OrthCali FairTPT FairTPTMO AssociationCorrection LogitBalance",
+    "methods._tuning.rates": "ELRA FixedRate",
+    "pipeline": "FairPipeline",
+    "prediction": "Prediction",
 }
+_MODULE = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # otherwise a type checker accepts any name
 
     def __getattr__(name: str) -> object:
         if name in _MODULE:
             value = getattr(import_module(f"fair_tta.{_MODULE[name]}"), name)
-        elif name in _MOVED:
-            new = f"fair_tta.{_MOVED[name]}"
-            warnings.warn(
-                f"`fair_tta.{name}` has moved: import it from `{new}`.",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-            value = getattr(import_module(new), name)
-        elif name in _REMOVED:
-            # Not an AttributeError, whose text `from fair_tta import ...` would drop.
-            raise ImportError(f"`fair_tta.{name}` was removed in 0.3: {_REMOVED[name]}.")
-        elif not name.startswith("_") and find_spec(f"fair_tta.{name}") is not None:
+            return globals().setdefault(name, value)
+        if not name.startswith("_") and find_spec(f"fair_tta.{name}") is not None:
             return import_module(f"fair_tta.{name}")
-        else:
-            raise AttributeError(f"module 'fair_tta' has no attribute {name!r}")
-        return globals().setdefault(name, value)
+        raise AttributeError(f"module 'fair_tta' has no attribute {name!r}")
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from threading import RLock
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from fair_tta.errors import check_count
-
-T = TypeVar("T")
 
 CACHE_BYTES = 512 * 2**20
 """What the cache of a classifier may hold by default."""
@@ -68,15 +66,15 @@ class Cache:
         """How much is kept."""
         return self._bytes
 
-    def find(self, owner: object, key: Hashable) -> Any:
-        """What an owner keeps under a key, or None."""
+    def _find(self, owner: object, key: Hashable) -> Any:
+        """Return what an owner keeps under a key, or None."""
         with self._lock:
             if (owner, key) not in self._kept:
                 return None
             self._kept.move_to_end((owner, key))
             return self._kept[owner, key][0]
 
-    def keep(
+    def _keep(
         self, owner: object, key: Hashable, value: object, size: int, since: int | None = None
     ) -> None:
         """Keep a value of `size` bytes; drop the least recently used ones to make room.
@@ -92,21 +90,6 @@ class Cache:
             self._bytes += size
             while self._bytes > self.limit:
                 self._bytes -= self._kept.popitem(last=False)[1][1]
-
-    def recall(
-        self,
-        owner: object,
-        key: Hashable,
-        make: Callable[[], T],
-        size: Callable[[T], int] = size_of,
-    ) -> T:
-        """What an owner keeps under a key; make and keep it if there is nothing."""
-        since, found = self.cleared, self.find(owner, key)
-        if found is None:
-            found = make()
-            self.keep(owner, key, found, size(found), since)
-        kept: T = found
-        return kept
 
     def clear(self, owner: object = None) -> None:
         """Drop everything, or what one owner keeps."""

@@ -110,8 +110,8 @@ def _described(value: Any, unknown: list[str], depth: int = 0) -> Any:
             return {"name": name, "settings": code} if code else name
     elif depth >= _DEEPEST:
         pass
-    elif hasattr(value, "identity_settings"):  # large values know their digest
-        name, settings = type(value).__name__, value.identity_settings()
+    elif hasattr(value, "_identity_settings"):  # large values know their digest
+        name, settings = type(value).__name__, value._identity_settings()
     elif dataclasses.is_dataclass(value):
         name = type(value).__name__
         if code is not None or getattr(value, "__dataclass_params__").frozen:  # noqa: B009
@@ -217,9 +217,9 @@ def feature_identity(backend: Any, views: Any) -> dict[str, Any]:
 
 def classifier_provenance(classifier: Any) -> dict[str, Any]:
     """Model, prompts, views and seed of a `FairTPTClassifier`."""
-    task, vision = classifier.task, classifier.vision
+    task, vision = classifier._task, classifier._vision
     return {
-        "model": {**model_identity(classifier.backend), "scale": task.scale},
+        "model": {**model_identity(classifier._backend), "scale": task.scale},
         "prompts": {
             "targets": dict(task.targets),
             "sensitive": {a: dict(names) for a, names in task.sensitive.items()},

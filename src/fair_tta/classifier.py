@@ -23,8 +23,9 @@ from fair_tta._images.load import ImageInput, image_bar, is_single_image
 from fair_tta._images.stored import (
     CHUNK,
     Features,
+    StoredFeature,
     are_stored,
-    as_stored,
+    dtype_of,
     read_features,
     stack,
 )
@@ -35,25 +36,34 @@ from fair_tta._models.load import load, with_compiled_vision
 from fair_tta._models.stored import TextTable, sees_images
 from fair_tta._prompts.task import CurrentTask, Task
 from fair_tta._prompts.templates import (
+    AnyTemplate,
     Names,
-    Templates,
     parse_names,
     parse_sensitive,
     parse_template,
 )
-from fair_tta.errors import FairTTAError, ImageError, check_count, check_number
+from fair_tta.errors import FairTTAError, ImageError, ModelError, check_count, check_number
 from fair_tta.methods import AssociationCorrection, FairTPT, ZeroShot
 from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, not_finite
 from fair_tta.methods._cross_fit import CrossFitted
-from fair_tta.methods._fitted import compare
+from fair_tta.methods._fitted import (
+    ClassLabels,
+    SensitiveLabels,
+    compare,
+    fit_method,
+    save_adapter,
+)
 from fair_tta.methods._predictions import fetch, is_own, to_predictions
-from fair_tta.methods._registry import Adapters, find_adapter
-from fair_tta.prediction import Prediction, facts_table, shortened
+from fair_tta.methods._registry import Adapters, AnyAdapter, find_adapter
+from fair_tta.metrics._bootstrap import DEFAULT, Interval
+from fair_tta.prediction import Prediction, Predictions, facts_table, shortened
 
 __all__ = ["FairTPTClassifier"]
 
 if TYPE_CHECKING:
-    from fair_tta.auditing import Associations, Audit, Examination, Mitigation
+    from fair_tta.auditing import Audit, Examination, Mitigation
+    from fair_tta.auditing._run import HarmSets
+    from fair_tta.metrics._columns import Column, Sensitive
 
 _MANY = 20  # images of a call; with more its cost is logged
 _LARGEST = sys.float_info.max  # less than some whole numbers, which are less than infinity
@@ -71,18 +81,20 @@ class FairTPTClassifier:
         targets: names of the classes, or ``{label: phrase}``.
         sensitive: names of the values of the attribute that should not matter, ``{label: phrase}``,
             or ``{attribute: names}`` for several attributes.
-        template: a sentence with the slots ``{target}`` and ``{sensitive}``, or `Templates`; a
-            list of these is an ensemble: features are the unit mean of those of all sentences. If
-            None ``"a photo of a {target}."``, with ``{sensitive}`` before the target if there are
-            sensitive names.
-        adapter: the method, or its name on the command line such as ``"fair-tpt:lam=10"``;
-            `FairTPT()` if sensitive names are given (`AssociationCorrection()` without an image
-            encoder) and `ZeroShot()` otherwise.
+        template: a sentence with the slots ``{target}`` and ``{sensitive}``, or ``{"target":
+            sentence, "sensitive": sentence, "joint": sentence}`` (`Templates`); a list of these is
+            an ensemble: features are the unit mean of those of all sentences. If None ``"a photo
+            of a {target}."``, with ``{sensitive}`` before the target if there are sensitive names.
+        adapter: the method, its name on the command line such as ``"fair-tpt:lam=10"``, or the path
+            of a saved one; `FairTPT()` if sensitive names are given (`AssociationCorrection()`
+            without an image encoder) and `ZeroShot()` otherwise. One that is not fitted yet is
+            held until `fit`, and refused by what needs its answers.
         processor: for a transformers model that does not know its own, its processor or
             ``(image_processor, tokenizer)``.
         scale: inverse temperature of the softmax; the model's own if None.
-        views: how further views of an image are made: a strategy such as ``AugMix(64)``, a
-            function of an image and a random generator, or a tensor or list of images.
+        views: how many views of an image are made, or how: a number, a strategy such as
+            ``AugMix(64)``, a function of an image and a random generator, or a tensor or list of
+            images.
         seed: with the content of an image it seeds the image's views, so an answer depends neither
             on the order of images nor on what ran before.
         batch_size: how many images are worked on at once. It does not change the answers, except
@@ -112,9 +124,9 @@ class FairTPTClassifier:
         model: Any,
         targets: Names,
         sensitive: Names | Mapping[str, Names] | None = None,
-        template: str | Templates | Sequence[str | Templates] | None = None,
+        template: AnyTemplate | None = None,
         *,
-        adapter: Adapter | str | None = None,
+        adapter: AnyAdapter | None = None,
         processor: Any = None,
         scale: float | None = None,
         views: Any = AugMix(),
@@ -134,22 +146,22 @@ class FairTPTClassifier:
             check_number("scale", scale, "be a positive number", lambda x: 0 < x <= _LARGEST)
         if not isinstance(cache, Cache | None):
             raise FairTTAError(f"`cache` should be a Cache such as Cache(2**28) (got {cache!r}).")
-        self.cache = Cache() if cache is None else cache
-        self.backend: Backend = load(model, processor, device=device, dtype=dtype)
-        self.loaded_as = device, dtype
+        self._cache = Cache() if cache is None else cache
+        self._backend: Backend = load(model, processor, device=device, dtype=dtype)
+        self._loaded_as = device, dtype
         if compile_vision:
-            self.backend = with_compiled_vision(self.backend)
+            self._backend = with_compiled_vision(self._backend)
         self._current = CurrentTask(
-            Task(self.backend, names, attributes, templates, scale, cache=self.cache)
+            Task(self._backend, names, attributes, templates, scale, cache=self._cache)
         )
-        self.vision = Vision(self.backend, views, seed, self.cache)
-        self.batch_size = min(batch_size, sys.maxsize)
-        tuned = FairTPT() if sees_images(self.backend) else AssociationCorrection()
+        self._vision = Vision(self._backend, views, seed, self._cache)
+        self._batch_size = min(batch_size, sys.maxsize)
+        tuned = FairTPT() if sees_images(self._backend) else AssociationCorrection()
         default = tuned if attributes else ZeroShot()
         method = default if adapter is None else find_adapter(adapter)
-        self.adapter: Adapter = check_adapter(method, self.task)
-        if not sees_images(self.backend):
-            _ = self.task.scale  # a text tower may not know it
+        self.adapter: Adapter = check_adapter(method, self._task)
+        if not sees_images(self._backend):
+            _ = self._task.scale  # a text tower may not know it
         self._has_logged_cost = False
 
     @classmethod
@@ -158,10 +170,10 @@ class FairTPTClassifier:
         text_features: Mapping[str, Any],
         targets: Names,
         sensitive: Names | Mapping[str, Names] | None = None,
-        template: str | Templates | None = None,
+        template: AnyTemplate | None = None,
         *,
         scale: float = 100.0,
-        adapter: Adapter | str | None = None,
+        adapter: AnyAdapter | None = None,
         batch_size: int = 16,
         cache: Cache | None = None,
     ) -> Self:
@@ -195,19 +207,79 @@ class FairTPTClassifier:
             adapter=adapter, scale=scale, batch_size=batch_size, cache=cache,
         )  # fmt: skip
 
-    def with_adapter(self, adapter: Adapter | str) -> Self:
-        """The same classifier with another method; features of prompts and views are shared."""
+    def with_adapter(self, adapter: AnyAdapter) -> Self:
+        """The same classifier with another method; features of prompts and views are shared.
+
+        The method may be given as an object, by its name on the command line, or as the path of a
+        saved one.
+        """
         other = copy.copy(self)
         with self._current.borrow() as task:
             other.adapter = check_adapter(find_adapter(adapter), task)
         return other
 
-    def with_views(self, views: Any, seed: int | None = None) -> Self:
-        """The same classifier with other views; features of prompts are shared."""
+    def with_views(self, views: Any = None, seed: int | None = None) -> Self:
+        """Return the same classifier with other views or another seed of them; None keeps them."""
         other = copy.copy(self)
-        seed = self.vision.seed if seed is None else seed
-        other.vision = Vision(self.backend, views, seed, self.cache)
+        views = self._vision.views if views is None else views
+        seed = self._vision.seed if seed is None else seed
+        other._vision = Vision(self._backend, views, seed, self._cache)
         return other
+
+    def fit(
+        self,
+        images: Any,
+        labels: ClassLabels | None = None,
+        sensitive: SensitiveLabels | None = None,
+        *,
+        progress: bool = False,
+    ) -> Self:
+        """Fit the classifier's method on reference images, and return the classifier.
+
+        `adapter` is replaced by a fitted copy; the object that was passed in stays as it is. Other
+        classifiers keep their methods: ``clf.with_adapter("logit-balance").fit(images)`` leaves
+        `clf` alone. A method that is fitted already is fitted again, from these images alone.
+
+        Args:
+            images: some hundred, of the groups that will be met, in about the shares in which they
+                will be met; or their `Features`, of which the first view counts. They are read
+                `batch_size` at a time, and not kept.
+            labels: for a method that learns from classes, the class of each image, None where it
+                is not known, or ``{place of an image: class}``.
+            sensitive: for a method that learns from attribute values, the value of each image, or
+                ``{attribute: values}``; each value has to have an image.
+            progress: show a progress bar.
+
+        Raises:
+            FairTTAError: the method does not learn from images, lacks labels or attribute values,
+                or has no use for them.
+
+        Example:
+            >>> from fair_tta import miniature
+            >>> task = miniature.BIRDS
+            >>> clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
+            >>> images = (drawn.image for drawn in task.draw(300, seed=1))
+            >>> balanced = clf.with_adapter("logit-balance").fit(images)
+            >>> balanced.predict(task.draw(1)[0].image).label
+            'water bird'
+        """
+        fitted = fit_method(self, self.adapter, images, labels, sensitive, progress=progress)
+        with self._current.borrow() as task:  # no other thread is answering meanwhile
+            self.adapter = check_adapter(fitted, task)
+        return self
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the method and what it has learnt, not the model, to a safetensors file.
+
+        The path is an adapter: ``FairTPTClassifier(..., adapter="fitted.safetensors")``. Loading it
+        runs no code, and another model or other prompts are refused.
+
+        Raises:
+            FairTTAError: the method has not been fitted, or has a setting that is neither a number
+                nor a text.
+        """
+        with self._current.borrow() as task:
+            save_adapter(self.adapter, path, task)
 
     def forget(self) -> None:
         """Drop all features, also those of other classifiers that share the cache.
@@ -220,19 +292,19 @@ class FairTPTClassifier:
         self._current.renew()
 
     @property
-    def task(self) -> Task:
+    def _task(self) -> Task:
         """The text side for the weights at the last call; another one after they have changed."""
         return self._current.task
 
     @property
     def targets(self) -> tuple[str, ...]:
         """Labels of the classes, in the order of `predict_proba`."""
-        return tuple(self.task.targets)
+        return tuple(self._task.targets)
 
     @property
     def sensitive(self) -> dict[str, tuple[str, ...]]:
         """Labels of the sensitive values, by attribute."""
-        return {attribute: tuple(names) for attribute, names in self.task.sensitive.items()}
+        return {attribute: tuple(names) for attribute, names in self._task.sensitive.items()}
 
     # A path is a sequence of strings too, and a sequence an iterable: the first that fits counts.
     @overload
@@ -241,39 +313,43 @@ class FairTPTClassifier:
     ) -> Prediction: ...
     @overload
     def predict(  # type: ignore[overload-overlap]
-        self, images: Sequence[ImageInput], *, progress: bool = ..., errors: Literal["raise"] = ...
-    ) -> list[Prediction]: ...
+        self, images: Iterator[ImageInput], *, progress: bool = ..., errors: Literal["raise"] = ...
+    ) -> Iterator[Prediction]: ...
     @overload
     def predict(
         self, images: Iterable[ImageInput], *, progress: bool = ..., errors: Literal["raise"] = ...
-    ) -> Iterator[Prediction]: ...
+    ) -> Predictions: ...
     @overload
     def predict(self, images: Any, *, progress: bool = ..., errors: Literal["skip"]) -> Any: ...
     def predict(self, images: Any, *, progress: bool = False, errors: str = "raise") -> Any:
-        """Classify one image, a list of images, or a stream of images.
+        """Classify one image, several images, or a stream of images.
 
         Args:
-            images: one image (PIL image, path, bytes, array or tensor), a list, tuple, 4-D array
-                or 4-D tensor of images, any iterable, or `Features`.
+            images: one image (PIL image, path, bytes, array or tensor), several (a list, tuple,
+                Series, column of a dataset, 4-D array or 4-D tensor), their `Features`, or an
+                iterator or generator of images.
             progress: show a progress bar.
             errors: ``"skip"`` to get None, with a warning, for an image that cannot be read.
 
         Returns:
-            One `Prediction` for one image, a list for a list, and a lazy iterator, at most
-            `batch_size` images ahead, for any other iterable.
+            One `Prediction` for one image, `Predictions` for several, and for an iterator or
+            generator a lazy iterator, at most `batch_size` images ahead.
 
         Raises:
             ImageError: an image cannot be read. A stream first yields what came before it.
+            FairTTAError: the method has not been fitted.
         """
         if errors not in ("raise", "skip"):
             raise FairTTAError(f"`errors` should be 'raise' or 'skip' (got {errors!r}).")
         if is_single_image(images):
             if errors == "skip":
                 return next(self._stream([images], progress, skip=True))
-            return self._predict_batch([self.vision.load(images)])[0]
+            self.adapter._check_ready()
+            return self._predict_batch([self._vision.load(images)])[0]
         stream = self._stream(checked_images(images), progress, errors == "skip")
-        is_batch = isinstance(images, Sequence | np.ndarray | Tensor)
-        return list(stream) if is_batch else stream
+        if isinstance(images, Iterator):
+            return stream
+        return Predictions(list(stream), self.targets, self.adapter)
 
     def _stream(
         self,
@@ -286,12 +362,20 @@ class FairTPTClassifier:
 
         The digest of each image that could be read is added to `digests`.
         """
+        self.adapter._check_ready()
+        return self._streamed(images, progress, skip, digests)
+
+    def _streamed(
+        self, images: Iterable[Any], progress: bool, skip: bool, digests: list[str] | None
+    ) -> Iterator[Any]:
         batches = ahead if are_files(images) else in_turn
-        size = max(self.batch_size, CHUNK) if isinstance(images, Features) else self.batch_size
-        compare(images, self.task)
+        size = self._batch_size
+        if isinstance(images, Features) and images._views is None:
+            size = max(size, CHUNK)
+        compare(images, self._task)
         place, start = 0, perf_counter()
         with image_bar(images, progress) as bar:
-            for batch in batches(images, self._load_or_error if skip else self.vision.load, size):
+            for batch in batches(images, self._load_or_error if skip else self._vision.load, size):
                 failed = [im if isinstance(im, ImageError) else None for im in batch.images]
                 readable = [im for im in batch.images if not isinstance(im, ImageError)]
                 if digests is not None:
@@ -314,13 +398,13 @@ class FairTPTClassifier:
 
     def _load_or_error(self, image: Any) -> Any:
         try:
-            return self.vision.load(image)
+            return self._vision.load(image)
         except ImageError as error:
             return error
 
     def _log_cost(self, images: Iterable[Any], seconds: float) -> None:
         """Once, if there are many images, each with many views; `seconds` an image took."""
-        views = self.vision.count or "several"
+        views = self._vision.count or "several"
         if self._has_logged_cost or views == 1 or not self.adapter.needs.views:
             return
         if isinstance(images, Sized) and len(images) > _MANY:
@@ -334,38 +418,52 @@ class FairTPTClassifier:
 
     def _predict_batch(self, images: Sequence[Any]) -> list[Prediction]:
         """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
+        adapter = self.adapter  # another thread may fit it meanwhile
+        needs = adapter.needs
         if not images:
             return []
-        needs = self.adapter.needs
         with self._current.borrow(alone=needs.prompt_gradient or needs.pixels) as task:
+            if needs.pixels and are_stored(images):
+                raise _only_features()
             features = self._encode(task, images, needs.views and not needs.pixels)
-            return self._from_features(task, features, images)
+            if are_stored(images):
+                task = task.seen_in(dtype_of(images))
+            return self._from_features(adapter, task, features, images)
 
     def _encode(self, task: Task, images: Sequence[Any], with_views: bool) -> Tensor:
         if not are_stored(images):
-            return self.vision.features(images, with_views)
-        if with_views or self.adapter.needs.pixels:
-            raise FairTTAError(
-                "stored features have neither pixels nor further views (`with_views`): choose a "
-                "method that works on features, such as with_adapter('association-correction')."
-            )
+            features = self._vision.features(images, with_views)
+            check_dimensions(self._backend.name, features, task.target_features)
+            return features
+        if with_views and not _have_views(images):
+            raise _only_features()
         return stack(images, task.target_features)
 
-    def _from_features(
-        self, task: Task, features: Tensor, images: Sequence[Image] = ()
-    ) -> list[Prediction]:
+    def _predict_encoded(self, features: Tensor, images: Sequence[Any] = ()) -> list[Prediction]:
+        """Predictions from what `encode` returns, as one batch.
+
+        Only a cross-fitted method looks at the `images` that they are of.
+        """
         adapter = self.adapter
+        adapter._check_ready()
+        with self._current.borrow() as task:
+            unit = read_features(features, task.target_features)
+            return self._from_features(adapter, task, unit, images) if len(unit) else []
+
+    def _from_features(
+        self, adapter: Adapter, task: Task, features: Tensor, images: Sequence[Image] = ()
+    ) -> list[Prediction]:
         if isinstance(adapter, CrossFitted) and images:
             answers: dict[int, Prediction] = {}
             for fit, places in adapter.folds(images):
                 some = [images[place] for place in places]
-                found = self.with_adapter(fit)._from_features(task, features[places], some)
+                found = self._from_features(fit, task, features[places], some)
                 answers.update(zip(places, found, strict=True))
             return [answers[place] for place in range(len(images))]
         adapted = zero_shot = ZeroShot().adapt(task, features)
         try:
             if isinstance(adapter, PixelAdapter) and images:
-                adapted = adapter.adapt_pixels(task, self.vision, images)
+                adapted = adapter.adapt_pixels(task, self._vision, images)
             elif adapter != ZeroShot():
                 adapted = adapter.adapt(task, features)
         except Exception:
@@ -381,8 +479,9 @@ class FairTPTClassifier:
         """
         if is_single_image(images):
             return np.array(list(self.predict(images).probabilities.values()))
+        self.adapter._check_ready()
         if isinstance(images, Features):
-            compare(images, self.task)
+            compare(images, self._task)
             # filled in: many small arrays that stay would keep large ones from being freed
             found, done = np.empty((len(images), len(self.targets))), 0
             with image_bar(images, progress) as bar:
@@ -399,35 +498,31 @@ class FairTPTClassifier:
         """What `_predict_batch` finds, ``[images, targets]``, by the shortest way there is."""
         adapter = self.adapter
         with self._current.borrow(alone=adapter.needs.prompt_gradient) as task:
-            if is_own(adapter) and not isinstance(adapter, CrossFitted):
+            is_plain = not isinstance(adapter, CrossFitted) and not adapter.needs.pixels
+            if is_own(adapter) and is_plain:
                 encoded = self._encode(task, features, adapter.needs.views)
-                found = adapter.adapt(task, encoded).probabilities
+                seen = task.seen_in(dtype_of(features))
+                found = adapter.adapt(seen, encoded).probabilities
                 if bool(found.isfinite().all()):
                     return fetch({0: found})[0].numpy()
             answers = self._predict_batch(features)
             return np.array([list(answer.probabilities.values()) for answer in answers])
 
-    def encode(
-        self, images: Sequence[ImageInput], *, with_views: bool = True, views: bool | None = None
-    ) -> Tensor:
+    def encode(self, images: Sequence[ImageInput], *, with_views: bool = True) -> Tensor:
         """Unit features of images and their views: ``[images, views, dim]``; view 0 is the image.
 
-        They do not depend on the adapter: keep them to try further settings with
-        `predict_encoded` without another pass through the vision tower.
+        They do not depend on the adapter: keep them to try further settings without another pass
+        through the vision tower, ``predict(Features(encoded))``.
 
         Args:
             images: a list of images. Of none there are features ``[0, views, dim]``, with 1 for
                 `views` if only your function knows how many it makes.
             with_views: False for the images alone.
-            views: the former name of `with_views`; deprecated.
         """
-        if views is not None:
-            warnings.warn("`views` is now `with_views`.", DeprecationWarning, stacklevel=2)
-            with_views = views
         if is_single_image(images):
             raise ImageError("`images` should be a list of images (got one): encode([image]).")
         parts = []
-        for batch in in_turn(checked_images(images), self.vision.load, sys.maxsize):
+        for batch in in_turn(checked_images(images), self._vision.load, sys.maxsize):
             if batch.error is not None:
                 raise batch.error.__cause__ or batch.error
             with self._current.borrow() as task:
@@ -435,71 +530,81 @@ class FairTPTClassifier:
         if parts:
             return torch.cat(parts)
         with self._current.borrow() as task:
-            count = self.vision.count if with_views else 1
+            count = self._vision.count if with_views else 1
             return task.target_features.new_empty(0, count or 1, task.target_features.shape[1])
-
-    def predict_encoded(self, features: Any, *, images: Sequence[Image] = ()) -> list[Prediction]:
-        """Predictions from features, as `predict` makes them.
-
-        Args:
-            features: those of `encode`, ``[images, views, dim]``, or stored ones, ``[images,
-                dim]``, of numpy or torch, and of any length: only where they point to counts.
-                ``predict_proba(Features(array))`` gives an array instead.
-            images: that they are of; only a cross-fitted method looks at them.
-
-        Raises:
-            FairTTAError: features of another shape, or an adapter that needs the images.
-        """
-        features = as_stored(features)
-        if isinstance(features, Features):
-            return list(self._stream(features, False))
-        with self._current.borrow() as task:
-            unit = read_features(features, task.target_features)
-            return self._from_features(task, unit, images) if len(unit) else []
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the method as an ONNX file: features of images in, probabilities out.
 
         The prompts, and what the method has learnt, are inside. ``features`` are ``[images, dim]``
         in float32, of any length; ``probabilities`` are ``[images, targets]``, those of
-        `predict_encoded` to 1e-5, which is checked. Labels are in its metadata as ``targets``.
+        `predict_proba` of `Features` to 1e-5, which is checked. Labels are in its metadata as
+        ``targets``.
         Needs the extra ``onnx``.
 
         Args:
             path: the file.
 
         Raises:
-            FairTTAError: the method needs more than one feature of an image, or an operator that
-                ONNX does not have; the file at `path` stays as it was.
+            FairTTAError: the method has not been fitted, or needs more than one feature of an image
+                or an operator that ONNX does not have; the file at `path` stays as it was.
         """
         from fair_tta._onnx import export_head
 
+        self.adapter._check_fitted()
         with self._current.borrow() as task:
             export_head(self.adapter, task, path)
 
     def audit(
         self,
         images: Any,
-        labels: Any,
-        sensitive: Any,
+        labels: Column,
+        sensitive: Sensitive,
         *,
-        adapter: Adapter | str | None = None,
+        adapter: AnyAdapter | None = None,
+        name: str | None = None,
+        rename: Mapping[Any, str] | None = None,
+        harmful: HarmSets | None = None,
+        clusters: Column | None = None,
         progress: bool = False,
+        interval: Interval = DEFAULT,
     ) -> Audit:
-        """Classify images with known labels and measure the answers, group by group.
+        """Classify images whose labels are known and measure the answers, group by group.
 
-        See `fair_tta.auditing.audit_classifier`, which has more options.
+        The cost is the time of the prediction. Features of views that the classifier still holds
+        from another adapter on the same images are not computed, nor counted, again.
+
+        Args:
+            images: as many as labels; a list or any iterable.
+            labels: their true labels, in the words of `targets`.
+            sensitive: their sensitive values, or ``{attribute: values}``. These may be any words
+                and any attributes, not only those that the classifier names. Where all values of
+                an attribute are among the classifier's, those that do not occur are reported too.
+            adapter: another method than the classifier's own. One that has to know the true
+                sensitive values, such as `TIE`, gets them; they have to be in the classifier's
+                words then.
+            name: what to call the run; the adapter's name if None.
+            rename: ``{your label: classifier's label}`` for labels in other words.
+            harmful: classes that should not be answered, see `fair_tta.audit`.
+            clusters: the person or source of each image, see `fair_tta.audit`.
+            progress: show a progress bar.
+            interval: how intervals are made.
         """
-        from fair_tta.auditing import audit_classifier  # an outer room, so only when asked
+        from fair_tta.auditing._measure import audit_classifier  # an outer room: when asked
 
-        return audit_classifier(self, images, labels, sensitive, adapter=adapter, progress=progress)
-
-    def associations(self) -> Associations:
-        """Which class leans to which sensitive value, in logits, by the prompts alone."""
-        from fair_tta.auditing import Associations
-
-        with self._current.borrow() as task:
-            return Associations.of(task)
+        return audit_classifier(
+            self,
+            images,
+            labels,
+            sensitive,
+            adapter=adapter,
+            name=name,
+            rename=rename,
+            harmful=harmful,
+            clusters=clusters,
+            progress=progress,
+            interval=interval,
+        )
 
     def examine(
         self,
@@ -507,29 +612,58 @@ class FairTPTClassifier:
         adapters: Adapters | None = ("association-correction",),
         *,
         progress: bool = False,
+        interval: Interval = DEFAULT,
     ) -> Examination:
-        """Look at images without labels: what is perceived, and what adapters would change.
+        """Look at images without labels: what is perceived, stop signs, what adapters would do.
 
-        See `fair_tta.auditing.examine_classifier`, which has more options.
+        Pseudo-EOD takes the model's zero-shot beliefs for labels. It is the model's own perception,
+        not a measurement on people, and says nothing about accuracy. Small copies of some images
+        whose answer would change are kept for the page, and nowhere else. The classifier's adapter
+        does not matter.
+
+        Args:
+            images: a list or any iterable; they pass by in batches.
+            adapters: methods to try, or ``{name: method}``; None to look only. Each is compared
+                with the zero-shot answers.
+            progress: show a progress bar.
+            interval: level, resamples and seed of the intervals.
+
+        Raises:
+            FairTTAError: the classifier names nothing sensitive, there are no images, two adapters
+                have the same name, or one has not been fitted.
+            ImageError: an image cannot be read.
         """
-        from fair_tta.auditing import examine_classifier
+        from fair_tta.auditing._examine import examine_classifier
 
-        return examine_classifier(self, images, adapters, progress=progress)
+        return examine_classifier(self, images, adapters, progress=progress, interval=interval)
 
     def mitigate(
         self,
         images: Any,
-        labels: Any = None,
-        sensitive: Any = None,
+        labels: Column | None = None,
+        sensitive: Sensitive | None = None,
         *,
-        clusters: Any = None,
+        clusters: Column | None = None,
         progress: bool = False,
     ) -> Mitigation:
-        """A method that is ready to use, if labels and attribute values show that one helps.
+        """Choose a method by labels, and return a classifier with it, if one is shown to help.
 
-        See `fair_tta.auditing.mitigate_classifier`.
+        Zero-shot, association correction and logit balance are cross-fitted without labels, and the
+        one with the lowest typical gap is taken among those that significantly narrow it and do not
+        significantly cost accuracy or the worst group; it is then fitted on all images. What the
+        audit reports are the cross-fitted answers. The classifier's adapter does not matter.
+
+        Args:
+            images: a list or any iterable; 300 or more, of the groups that will be met.
+            labels: their true labels, in the words of `targets`.
+            sensitive: their attribute values, or ``{attribute: values}``.
+            clusters: the person or source of each image, see `fair_tta.audit`.
+            progress: show progress bars.
+
+        Raises:
+            FairTTAError: there are no labels or no attribute values, or they cannot be used.
         """
-        from fair_tta.auditing import mitigate_classifier
+        from fair_tta.auditing._mitigate import mitigate_classifier
 
         return mitigate_classifier(
             self, images, labels, sensitive, clusters=clusters, progress=progress
@@ -539,22 +673,31 @@ class FairTPTClassifier:
         values = [f"{a!r}: ({shortened(map(repr, v))})" for a, v in self.sensitive.items()]
         targets = shortened(map(repr, self.targets))
         return (
-            f"FairTPTClassifier({self.backend.name!r}, targets=[{targets}], "
+            f"FairTPTClassifier({self._backend.name!r}, targets=[{targets}], "
             f"sensitive={{{', '.join(values)}}}, adapter={self.adapter!r})"
         )
 
     def _repr_html_(self) -> str:
         """For notebooks: the model, what it is asked, and the method."""
-        sentences = self.task.templates.sentences
+        sentences = self._task.templates.sentences
         facts = {
-            "model": self.backend.name,
+            "model": self._backend.name,
             "targets": shortened(self.targets),
             **{f"sensitive: {a}": shortened(names) for a, names in self.sensitive.items()},
             **{f"prompt: {name}": str(text) for name, text in sentences.items() if text},
             "adapter": repr(self.adapter),
-            "views": repr(self.vision.views),
+            "views": repr(self._vision.views),
         }
         return facts_table(facts)
+
+
+def check_dimensions(name: str, images: Tensor, texts: Tensor) -> None:
+    """Raise `ModelError` if features of images and of prompts cannot be compared."""
+    if images.shape[-1] != texts.shape[-1]:
+        raise ModelError(
+            f"{name} has image features of {images.shape[-1]} numbers and text features of "
+            f"{texts.shape[-1]}: both sides should be of the same model, with its projections."
+        )
 
 
 def checked_images(images: Any) -> Iterable[Any]:
@@ -567,3 +710,17 @@ def checked_images(images: Any) -> Iterable[Any]:
     several: Iterable[Any] = images
     is_nested = isinstance(images, Tensor) and images.is_nested  # it has no length
     return images.unbind() if is_nested else several
+
+
+def _have_views(images: Sequence[Any]) -> bool:
+    """Return whether these stored features are of images and their views."""
+    first = images[0]
+    return first.values.ndim == 2 if isinstance(first, StoredFeature) else False
+
+
+def _only_features() -> FairTTAError:
+    return FairTTAError(
+        "stored features have neither pixels nor further views (`with_views`): choose a "
+        "method that works on features, such as with_adapter('association-correction'), or pass "
+        "the images."
+    )

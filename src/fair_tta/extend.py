@@ -1,9 +1,11 @@
-"""Base classes and types for authors of methods, losses, rates, views and models."""
+"""Base classes and types for authors of methods, losses, rates, views, models and caches."""
 
-from fair_tta._images.draw import Renderer
-from fair_tta._images.views import Identity, Views
+from fair_tta._cache import Cache
+from fair_tta._images.views import AugMix, Views
 from fair_tta._models import Backend, Tokens
+from fair_tta._onnx import OnnxBackend
 from fair_tta._prompts.task import Task
+from fair_tta.classifier import FairTPTClassifier
 from fair_tta.methods._base import (
     Adapter,
     FindsTexts,
@@ -13,33 +15,29 @@ from fair_tta.methods._base import (
     Texts,
     UsesTexts,
 )
-from fair_tta.methods._fitted import FitsImages, FitsLabelledImages, ReferenceBatch
+from fair_tta.methods._fitted import FittedMethod
 from fair_tta.methods._reference import Reference
-from fair_tta.methods._tuning.directions import Direction
 from fair_tta.methods._tuning.losses import Loss, Objective, Term
 from fair_tta.methods._tuning.prompt import PromptTuning
-from fair_tta.methods._tuning.rates import RatePolicy, Stepper
+from fair_tta.methods._tuning.rates import RatePolicy
 from fair_tta.methods._tuning.weights import WeightTuning
 
 __all__ = [
     "Adapter",
+    "AugMix",
     "Backend",
-    "Direction",
+    "Cache",
     "FindsTexts",
-    "FitsImages",
-    "FitsLabelledImages",
-    "Identity",
+    "FittedMethod",
     "Loss",
     "Needs",
     "Objective",
+    "OnnxBackend",
     "Outcome",
     "PixelAdapter",
     "PromptTuning",
     "RatePolicy",
     "Reference",
-    "ReferenceBatch",
-    "Renderer",
-    "Stepper",
     "Task",
     "Term",
     "Texts",
@@ -47,4 +45,18 @@ __all__ = [
     "UsesTexts",
     "Views",
     "WeightTuning",
+    "task_of",
 ]
+
+
+def task_of(classifier: FairTPTClassifier) -> Task:
+    """Return the text side of a classifier, as its method gets it.
+
+    It belongs to the weights at the last call: after they have changed there is another one.
+
+    Example:
+        >>> task = task_of(FairTPTClassifier("miniature", ["a circle", "a square"]))
+        >>> task.target_features.shape[0]
+        2
+    """
+    return classifier._task

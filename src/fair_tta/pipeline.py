@@ -154,7 +154,7 @@ class FairPipeline:
         if batch_size is not None:
             check_count("batch_size", batch_size)
             classifier = copy.copy(classifier)
-            classifier.batch_size = batch_size
+            classifier._batch_size = batch_size
         return lambda images: (found.to_dict() for found in classifier.predict(images))
 
     def _make(self, labels: tuple[str, ...], sentence: str) -> FairTPTClassifier:

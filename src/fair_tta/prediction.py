@@ -1,13 +1,18 @@
-"""The answer for one image."""
+"""The answer for one image, and those for several."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TypedDict
+from typing import Any, TypedDict, overload
 
-__all__ = ["Prediction"]
+import numpy as np
+import numpy.typing as npt
+
+from fair_tta.errors import require
+
+__all__ = ["Prediction", "Predictions"]
 
 
 class Score(TypedDict):
@@ -91,6 +96,96 @@ class Prediction:
     def __str__(self) -> str:
         scores = shortened(f"{s['label']} {s['score']:.3f}" for s in self.to_dict())
         return f"{self.label} ({scores})"
+
+
+class Predictions(Sequence[Prediction]):
+    """The answers for several images, in their order; they do not change.
+
+    A slice has the same type. ``predict(images, errors="skip")`` keeps the place of an image that
+    cannot be read: its prediction and its label are None there, and its probabilities are NaN.
+
+    Args:
+        predictions: one for each image.
+        targets: labels of the classes; those of the first prediction if None.
+        adapter: the method that has answered, which an audit names.
+
+    Example:
+        >>> from fair_tta import FairTPTClassifier, miniature
+        >>> clf = FairTPTClassifier("miniature", ["a circle", "a square"])
+        >>> answers = clf.predict([drawn.image for drawn in miniature.SCENES.draw(3)])
+        >>> answers.probabilities.shape, answers[:2].labels == answers.labels[:2]
+        ((3, 2), True)
+    """
+
+    def __init__(
+        self,
+        predictions: Iterable[Prediction],
+        targets: Iterable[str] | None = None,
+        adapter: Any = None,
+    ) -> None:
+        self._predictions = tuple(predictions)
+        if targets is None:
+            known = (one.probabilities for one in self._predictions if one is not None)
+            targets = next(known, ())
+        self._targets = tuple(targets)
+        self._adapter = adapter
+
+    @property
+    def labels(self) -> list[str]:
+        """The most probable target of each image."""
+        labels: list[Any] = [None if one is None else one.label for one in self._predictions]
+        return labels
+
+    @property
+    def probabilities(self) -> npt.NDArray[np.float64]:
+        """Probabilities in the order of the classifier's targets: ``[images, targets]``."""
+        table = np.full((len(self), len(self._targets)), np.nan)
+        for row, prediction in zip(table, self._predictions, strict=True):
+            if prediction is not None:
+                row[:] = [prediction.probabilities[target] for target in self._targets]
+        return table
+
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame with a row for each image and a column for each number."""
+        rows = []
+        for prediction in self._predictions:
+            row: dict[str, Any] = {"label": None}
+            if prediction is not None:
+                row = {"label": prediction.label, "flipped": prediction.flipped}
+                for name, value in vars(prediction).items():
+                    row |= _flat(name, value)
+            rows.append(row)
+        return require("pandas", "fairlearn").DataFrame(rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Prediction: ...
+    @overload
+    def __getitem__(self, index: slice) -> Predictions: ...
+    def __getitem__(self, index: int | slice) -> Prediction | Predictions:
+        if isinstance(index, slice):
+            return Predictions(self._predictions[index], self._targets, self._adapter)
+        return self._predictions[index]
+
+    def __len__(self) -> int:
+        return len(self._predictions)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Predictions | list | tuple):
+            return NotImplemented
+        return self._predictions == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list, whose predictions have no hash
+
+    def __repr__(self) -> str:
+        return f"Predictions([{shortened(map(repr, self._predictions))}])"
+
+
+def _flat(name: str, value: Any) -> dict[str, Any]:
+    """Return a column for each number of a field."""
+    if isinstance(value, dict):
+        parts = (_flat(f"{name}: {key}", inner) for key, inner in value.items())
+        return {key: number for part in parts for key, number in part.items()}
+    return {name: "; ".join(value) if name == "warnings" else value}
 
 
 _FEW = 5  # names that a repr shows, if there are more than twice as many

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 from pathlib import Path
 from typing import Any
@@ -14,26 +13,16 @@ import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 
-from fair_tta import (
-    AugMix,
-    Examination,
-    FairTPT,
-    FairTPTClassifier,
-    FairTTAError,
-    ImageError,
-    OrthCali,
-    Zero,
-    ZeroShot,
-    metrics,
-)
+from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, OrthCali, Zero, ZeroShot
 from fair_tta._models import TransformersBackend
-from fair_tta.auditing import examine_classifier
+from fair_tta.auditing import Associations, Examination
 from fair_tta.auditing._examination import ExaminationDocument
-from fair_tta.auditing._examine import NOTICE, stop_signs
-from fair_tta.extend import Adapter
+from fair_tta.auditing._examine import NOTICE
+from fair_tta.errors import ImageError
+from fair_tta.extend import Adapter, AugMix
 from fair_tta.metrics import Bootstrap
-from fair_tta.miniature import TASKS
-from fair_tta.miniature._world import WorldSplit
+from fair_tta.metrics._intervals import wilson
+from fair_tta.metrics._perceived import pseudo_equalized_odds_difference, r_squared
 
 IMAGES = [picture(i) for i in range(10)]
 ADAPTERS: dict[str, Adapter] = {"zero": Zero(), "orth": OrthCali(lam=0), "tuned": FairTPT()}
@@ -54,10 +43,10 @@ def examination(clf: FairTPTClassifier) -> Examination:
 
 
 def test_associations_are_those_of_the_prompts(clf: FairTPTClassifier) -> None:
-    found = clf.associations()
+    found = Associations.of(clf._task)
     table = found.to_dict()["light"]
     assert json.loads(json.dumps(table)) == table
-    z, t = clf.task.sensitive_features["light"], clf.task.target_features
+    z, t = clf._task.sensitive_features["light"], clf._task.target_features
     with torch.no_grad():
         logits = 100 * z.double() @ t.double().T  # centring twice is centring the features
     logits = logits - logits.mean(0, keepdim=True)
@@ -77,17 +66,17 @@ def test_associations_are_those_of_the_prompts(clf: FairTPTClassifier) -> None:
 def test_associations_follow_the_weights() -> None:
     model, *others = families.seeded(families.clip)
     mine = FairTPTClassifier(TransformersBackend(model, *others), TARGETS, SENSITIVE, TEMPLATE)
-    before = mine.associations()
+    before = Associations.of(mine._task)
     with torch.no_grad():
         model.text_projection.weight.copy_(model.text_projection.weight.flip(0) * 3 + 0.1)
-    assert mine.associations() != before
+    mine.predict(IMAGES[0])  # the next call notices
+    assert Associations.of(mine._task) != before
 
 
 def test_nothing_sensitive_is_nothing_to_examine(clf: FairTPTClassifier) -> None:
-    plain = FairTPTClassifier(clf.backend, TARGETS)
-    for call in (plain.associations, lambda: plain.examine(IMAGES, None)):
-        with pytest.raises(FairTTAError, match=r"^`sensitive` should name what should not matter"):
-            call()
+    plain = FairTPTClassifier(clf._backend, TARGETS)
+    with pytest.raises(FairTTAError, match=r"^`sensitive` should name what should not matter"):
+        plain.examine(IMAGES, None)
 
 
 def test_figures_are_those_of_the_predictions(
@@ -104,18 +93,18 @@ def test_figures_are_those_of_the_predictions(
         assert of.confidence.value == pytest.approx(w.max(1).mean(), abs=1e-6)
         entropy = np.mean([p.sensitive_entropy_zero_shot[attribute] for p in own])
         assert of.entropy.value == pytest.approx(entropy, abs=1e-5)
-        assert of.r_squared == pytest.approx(metrics.r_squared(np.log(q), w), abs=1e-3)
-        assert of.associations == clf.associations().logits[attribute]
-        wanted = metrics.pseudo_equalized_odds_difference(before, q, w)
+        assert of.r_squared == pytest.approx(r_squared(np.log(q), w), abs=1e-3)
+        assert of.associations == Associations.of(clf._task).logits[attribute]
+        wanted = pseudo_equalized_odds_difference(before, q, w)
         assert of.pseudo_eod.value == pytest.approx(wanted, abs=1e-5)
         for adapter in document.adapters:
             found = clf.with_adapter(ADAPTERS[adapter.name]).predict(IMAGES)
             after = [clf.targets.index(p.label) for p in found]
             assert adapter.changed == sum(p.flipped for p in found)
-            low, high = metrics.wilson(adapter.changed, 10)
+            low, high = wilson(adapter.changed, 10)
             assert (adapter.changed_share.low, adapter.changed_share.high) == (low, high)
             figure = adapter.pseudo_eod[attribute]
-            value = metrics.pseudo_equalized_odds_difference(after, q, w)
+            value = pseudo_equalized_odds_difference(after, q, w)
             assert figure.after.value == pytest.approx(value, abs=1e-5)
             assert figure.change.value == pytest.approx(value - wanted, abs=1e-5)
             assert figure.change.low <= figure.change.value <= figure.change.high  # type: ignore[operator]
@@ -141,7 +130,7 @@ def test_batches_order_of_methods_and_streams_do_not_matter(
     clf: FairTPTClassifier, examination: Examination
 ) -> None:
     names = list(ADAPTERS)[::-1]
-    again = examine_classifier(clf, iter(IMAGES), {n: ADAPTERS[n] for n in names}, progress=True)
+    again = clf.examine(iter(IMAGES), {n: ADAPTERS[n] for n in names}, progress=True)
     first, second = examination.document, again.document
     for one in first.adapters:
         other = next(a for a in second.adapters if a.name == one.name)
@@ -149,7 +138,7 @@ def test_batches_order_of_methods_and_streams_do_not_matter(
         for attribute, figure in one.pseudo_eod.items():
             low = other.pseudo_eod[attribute].change.low
             assert low == pytest.approx(figure.change.low, abs=1e-4)
-    wide = examine_classifier(clf, IMAGES, ADAPTERS, interval=Bootstrap(100, 1, 0.5))
+    wide = clf.examine(IMAGES, ADAPTERS, interval=Bootstrap(100, 1, 0.5))
     assert wide.document.settings.level == 0.5
     assert wide.document.attributes["place"].entropy != first.attributes["place"].entropy
 
@@ -167,7 +156,7 @@ def test_one_method_unless_asked_otherwise(clf: FairTPTClassifier) -> None:
     (adapter,) = clf.examine(IMAGES[:3]).document.adapters
     assert adapter.name == "AssociationCorrection"
     with pytest.raises(FairTTAError, match="needs sensitive attribute values"):
-        FairTPTClassifier(clf.backend, TARGETS).examine(IMAGES)
+        FairTPTClassifier(clf._backend, TARGETS).examine(IMAGES)
 
 
 def test_looking_only(clf: FairTPTClassifier) -> None:
@@ -187,33 +176,6 @@ def test_what_cannot_be_examined(clf: FairTPTClassifier, tmp_path: Path) -> None
         clf.examine(7)
     with pytest.raises(ImageError, match=r"^image 1: .*gone\.png"):
         clf.examine([IMAGES[0], tmp_path / "gone.png"])
-
-
-def test_stop_signs_are_plain_words() -> None:
-    assert stop_signs("smiling", 0.8, 0.7) == []
-    assert stop_signs("smiling", 0.8, math.nan) == []
-    (unseen,) = stop_signs("smiling", 0.81, 0.2)
-    assert unseen == (
-        "the model does not perceive 'smiling' (mean normalised entropy 0.81, above 0.8): do not "
-        "correct by it."
-    )
-    (same,) = stop_signs("smiling", 0.1, 0.71)
-    assert same.startswith("the model cannot tell 'smiling' and the target apart (R^2 0.71,")
-
-
-def test_stop_signs_light_up_on_the_miniature() -> None:
-    """Nobody drew a mood; and an attribute that has the words of the target is the target."""
-    task = TASKS["scenes"]
-    images = [p.image for p in task.draw(80, 3, split=WorldSplit.VALIDATION)]
-    same = {"mood": {"glad": "glad", "sad": "sad"}, "again": task.targets, **task.sensitive}
-    clf = FairTPTClassifier("miniature", task.targets, same, task.template)
-    found = clf.examine(images).document.attributes
-    assert any("cannot tell 'again' and the target apart" in s for s in found["again"].stop_signs)
-    assert found["time"].stop_signs == found["season"].stop_signs == ()
-    clf = FairTPTClassifier(
-        "miniature", task.targets, {"mood": same["mood"]}, task.template, scale=1.0
-    )
-    assert any("does not perceive 'mood'" in sign for sign in clf.examine(images).stop_signs)
 
 
 def test_saved_and_loaded(examination: Examination, tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from fair_tta import Audit, FairTTAError, audit, compare, metrics
+from fair_tta import FairTTAError, audit, compare, metrics
+from fair_tta.auditing import Audit
 from fair_tta.lab import report
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 
 TRUTH = ["man", "woman"] * 60
 RACE = ["p", "p", "q"] * 40

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from fits import fit_on
 
-from fair_tta import FairTPTClassifier, FairTTAError, SmallGroupWarning, ZeroShot, audit, miniature
-from fair_tta.extend import Identity
+from fair_tta import FairTPTClassifier, FairTTAError, ZeroShot, audit, miniature
+from fair_tta._images.views import Identity
+from fair_tta.errors import SmallGroupWarning
 from fair_tta.methods import TIE, TIEStar
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,7 @@ def test_audits_tell_it_the_values(
     (attribute,) = clf.sensitive
     images, labels = [p.image for p in drawn], [p.target for p in drawn]
     values = [p.sensitive[attribute] for p in drawn]
-    tie = TIE().fit(clf, images, values)
+    tie = fit_on(TIE(), clf, images, values)
     with pytest.warns(SmallGroupWarning):
         found = clf.audit(images, labels, values, adapter=tie, progress=True)
     assert "24/24" in capsys.readouterr().err
@@ -47,7 +49,7 @@ def test_audits_tell_it_the_values(
     assert ours == theirs
     assert found.runs == ("TIE",)
     with pytest.warns(SmallGroupWarning):
-        star = clf.audit(images, labels, values, adapter=TIEStar().fit(clf, images))
+        star = clf.audit(images, labels, values, adapter=fit_on(TIEStar(), clf, images))
     assert star.runs == ("TIEStar",)
     with pytest.raises(FairTTAError, match="TIE has to know the true sensitive value of each"):
         clf.with_adapter(tie)
@@ -58,7 +60,7 @@ def test_audits_need_the_classifiers_words(birds: tuple[FairTPTClassifier, list[
     (attribute,) = clf.sensitive
     images, labels = [p.image for p in drawn], [p.target for p in drawn]
     values = [p.sensitive[attribute] for p in drawn]
-    tie = TIE().fit(clf, images, values)
+    tie = fit_on(TIE(), clf, images, values)
     with pytest.raises(FairTTAError, match="TIE has seen no reference images yet"):
         clf.audit(images, labels, values, adapter=TIE())
     for wrong in ({"sex": values}, ["swamp"] * len(drawn)):

@@ -17,10 +17,10 @@ from torch import nn
 
 from fair_tta import TPT, FairTPTClassifier, FairTTAError, ZeroShot
 from fair_tta._identity import model_identity, weights_hash
+from fair_tta._images.views import Identity
 from fair_tta._models import TransformersBackend
-from fair_tta.auditing import Audit, audit_classifier, compare, predictions_to_dataframe
+from fair_tta.auditing import Audit, Scores, audit, compare
 from fair_tta.errors import SmallGroupWarning
-from fair_tta.extend import Identity
 from fair_tta.methods._tuning.rates import FixedRate
 from fair_tta.metrics import Bootstrap
 from fair_tta.miniature._model import FOLDER
@@ -59,7 +59,7 @@ def test_clf_audit_measures_its_predictions(clf: FairTPTClassifier) -> None:
     mean = sum(p.sensitive_entropy["place"] for p in predictions) / 8
     assert run["sensitive_indifference"]["place"]["value"] == pytest.approx(mean)
     provenance = document["provenance"]
-    assert provenance["model"]["name"] == clf.backend.name
+    assert provenance["model"]["name"] == clf._backend.name
     assert len(provenance["model"]["weights_sha256"]) == 64
     assert provenance["prompts"]["targets"] == TARGETS
     assert provenance["prompts"]["sensitive"] == SENSITIVE
@@ -93,8 +93,7 @@ def test_adapters_side_by_side(clf: FairTPTClassifier) -> None:
 
 def test_labels_and_attributes_of_ones_own(clf: FairTPTClassifier) -> None:
     own = {"cat": 0, "dog": 1, "bird": 2}
-    renamed = audit_classifier(
-        clf,
+    renamed = clf.audit(
         iter(IMAGES),
         [own[label] for label in LABELS],
         {"place": ["sea"] * 8, "light": ["day", "night"] * 4},
@@ -145,12 +144,54 @@ def test_a_missing_label_is_not_blamed_on_the_sensitive_values(clf: FairTPTClass
 def test_predictions_as_a_data_frame(clf: FairTPTClassifier) -> None:
     pytest.importorskip("pandas")
     predictions = clf.predict(IMAGES)
-    frame = predictions_to_dataframe(predictions)
+    frame = predictions.to_dataframe()
     assert frame["label"].tolist() == [p.label for p in predictions]
     assert frame["probabilities: dog"].tolist() == [p.probabilities["dog"] for p in predictions]
     assert frame["sensitive: place: land"][0] == predictions[0].sensitive["place"]["land"]
     assert frame["warnings"][0] == ""
     assert not frame["flipped"].any()
+
+
+def test_predictions_are_answers(clf: FairTPTClassifier) -> None:
+    predictions = clf.predict(IMAGES)
+    found, by_images = (
+        audit(LABELS, predictions, {"place": PLACES}),
+        clf.audit(IMAGES, LABELS, PLACES),
+    )
+    (run,), (other,) = found.document.runs, by_images.document.runs
+    assert found.runs == ("ZeroShot",)
+    assert run.adapter == other.adapter
+    assert found.document.data.targets == by_images.document.data.targets
+    for name, figure in run.metrics.by_name().items():
+        assert figure.value == other.metrics.by_name()[name].value, name
+    assert run.perceived
+    assert run.median_confidence == other.median_confidence
+    scores = Scores(confidence=[0.5] * 8)
+    own = audit(LABELS, predictions, PLACES, name="mine", scores=scores, targets=[*TARGETS])
+    assert own.runs == ("mine",)
+    assert own.document.runs[0].median_confidence == 0.5
+
+
+def test_before_and_after_are_compared_without_a_model(clf: FairTPTClassifier) -> None:
+    before = clf.predict(IMAGES)
+    after = clf.with_adapter("association-correction").predict(IMAGES)
+    both = compare([audit(LABELS, before, PLACES), audit(LABELS, after, PLACES)])
+    assert both.runs == ("ZeroShot", "AssociationCorrection")
+    half = compare([audit(LABELS[:4], few[:4], PLACES[2:6]) for few in (before, after)])
+    assert half.runs == both.runs
+
+
+def test_labels_in_other_words_are_explained_for_predictions_too(clf: FairTPTClassifier) -> None:
+    with pytest.raises(FairTTAError, match="`y_pred` should be among the classes"):
+        audit([0, 1] * 4, clf.predict(IMAGES), PLACES)
+
+
+def test_answers_that_are_missing_are_refused(clf: FairTPTClassifier) -> None:
+    with pytest.warns(UserWarning, match="image 1: "):
+        some = clf.predict([IMAGES[0], b"nonsense"], errors="skip")
+    assert some.labels[1] is None
+    with pytest.raises(FairTTAError, match=r"\(got none for 1, the first at place 1, which could"):
+        audit(LABELS[:2], some, PLACES[:2])
 
 
 def test_the_hash_is_of_the_weights() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fair_tta import FairTPTClassifier, Features
-from fair_tta.auditing import Audit, Scores, audit, audit_classifier, compare
+from fair_tta.auditing import Audit, Scores, audit, compare
 from fair_tta.auditing._document import COMPARED
 from fair_tta.lab.report import html, markdown
 from fair_tta.metrics._columns import join_clusters
@@ -215,8 +215,6 @@ def test_a_classifier_knows_repeated_features(as_list: bool) -> None:
 def test_a_classifier_that_is_told_persons_joins_both() -> None:
     clf, rows, labels, groups = vectors()
     persons = [i // 3 for i in range(60)] * 2
-    found = audit_classifier(
-        clf, Features(np.tile(rows, (2, 1))), labels * 2, groups * 2, clusters=persons
-    )
+    found = clf.audit(Features(np.tile(rows, (2, 1))), labels * 2, groups * 2, clusters=persons)
     assert found.document.data.clusters == 20
     assert found.document.data.different_images == 60

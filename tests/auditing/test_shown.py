@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from fair_tta import Audit, audit, compare
+from fair_tta import audit, compare
+from fair_tta.auditing import Audit
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 TRUTH, PLACE = ["cat", "dog"] * 50, ["in <b>", "in <b>", "out", "out"] * 25
 
 

@@ -9,7 +9,7 @@ from verdict_samples import CLEAR, made
 
 from fair_tta.auditing._judge import SHORT, judge, read_thresholds
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._definitions import METRICS
+from fair_tta.metrics.definitions import METRICS
 
 RUNS = ["ZeroShot"]
 
@@ -62,7 +62,7 @@ def test_the_whole_interval_has_to_lie_beyond() -> None:
                 assert judge(rule, document).outcome == outcome, (rule, figure)
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_what_has_no_interval_is_not_judged() -> None:
     few = {**CLEAR, ("dog", "out"): (0, 2)}
     one = {cell: rates for cell, rates in CLEAR.items() if cell[1] == "in"}

@@ -11,12 +11,14 @@ from report_samples import Page
 from scipy.stats import binomtest
 from verdict_samples import Rates, answers, made
 
-from fair_tta import Audit, FairTTAError, SmallGroupWarning, audit, compare
-from fair_tta.auditing._judge import Verdict, recommended, stop_signs, verdict_on
+from fair_tta import FairTTAError, audit, compare
+from fair_tta.auditing import Audit
+from fair_tta.auditing._judge import Verdict, not_measurable, recommended, verdict_on
+from fair_tta.errors import SmallGroupWarning
 from fair_tta.lab.report import html, markdown
 from fair_tta.lab.report._verdict import cards, in_short
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 
 CELLS = [(target, place) for target in ("cat", "dog") for place in ("in", "out")]
 
@@ -117,7 +119,7 @@ def test_nine_groups_of_23_to_26_images_do_not_contradict_themselves() -> None:
     before |= {("dog", p): (90, 100) for p in places}
     after |= {("dog", p): (90, 100) for p in places}
     found = both(before, after)
-    assert any("Not measurable" in sign for sign in stop_signs(found.document))
+    assert any("Not measurable" in sign for sign in not_measurable(found.document))
     for text in (Page(html(found)).text, markdown(found)):
         assert "Use M" not in text
         assert "M narrows the gap:" not in text
@@ -127,7 +129,7 @@ def test_groups_without_images_are_named_and_do_not_forbid_a_verdict() -> None:
     before = {("cat", "in"): (180, 200), ("cat", "out"): (60, 200), ("dog", "in"): (180, 200)}
     after = {**before, ("cat", "out"): (160, 200)}
     found = both(before, after)
-    assert stop_signs(found.document) == [
+    assert not_measurable(found.document) == [
         "No images of dog / out, so dog is in no gap: nothing is known of them."
     ]
     assert judged(found).is_shown
@@ -139,7 +141,7 @@ def test_repeated_images_count_once_for_small_groups() -> None:
     digests = [f"{i // 20}" for i in range(len(truth))]
     found = audit(truth, said, {"place": group}, digests=digests).document
     assert found.runs[0].groups[0].classes[0].images == 10
-    assert "few images of cat / in (10), dog / in (10)" in stop_signs(found)[0]
+    assert "few images of cat / in (10), dog / in (10)" in not_measurable(found)[0]
 
 
 CELL = st.tuples(st.integers(8, 60), st.floats(0, 1), st.floats(0, 1))
@@ -157,7 +159,7 @@ def test_no_first_screen_contradicts_itself(cells: list[tuple[int, float, float]
     assert is_green == judged(found).is_shown == (recommended(document) is not None)
     assert is_green == todo.text.startswith("Use M")
     if is_green:
-        assert not any("Not measurable" in sign for sign in stop_signs(document))
+        assert not any("Not measurable" in sign for sign in not_measurable(document))
         assert not re.search(r"costs|hurts|cannot tell whether|uncertain", tried.text)
         assert todo.more == ""
     if "typically differ by" in tried.text:

@@ -11,9 +11,13 @@ from scipy.stats import norm
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from coverage import Design, named_group_shown, upper_ends
+from coverage import (  # type: ignore[import-not-found]
+    Design,
+    named_group_shown,
+    upper_ends,
+)
 
-from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics import definitions
 
 WGA, EOD = definitions.WORST_GROUP_ACCURACY, definitions.EQUALIZED_ODDS
 

@@ -12,7 +12,8 @@ import families
 import torch
 from checks import picture
 
-from fair_tta import AugMix, FairTPTClassifier
+from fair_tta import FairTPTClassifier
+from fair_tta.extend import AugMix
 
 
 def main() -> None:

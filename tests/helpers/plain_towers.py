@@ -12,8 +12,9 @@ import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE
 from torch import Tensor, nn
 
-from fair_tta import AugMix, FairTPTClassifier
+from fair_tta import FairTPTClassifier
 from fair_tta._models import OpenClipBackend, TransformersBackend
+from fair_tta.extend import AugMix
 
 
 def classifier(dtype: torch.dtype = torch.float64, **more: Any) -> tuple[Any, FairTPTClassifier]:
@@ -64,16 +65,16 @@ def tuned(
 ) -> Tensor:
     """Probabilities of the image after steps that the caller takes with a copy of the model."""
     other = copy.deepcopy(model).eval()
-    texts, pixels = clf.task.target_features, clf.vision.pixels(image)
+    texts, pixels = clf._task.target_features, clf._vision.pixels(image)
     chosen = parameters(other)
     optimizer = make_optimizer(chosen)
     with torch.enable_grad():
         for _ in range(steps):
             step(
-                lambda some: log_probabilities(other, some, texts, clf.task.scale),
+                lambda some: log_probabilities(other, some, texts, clf._task.scale),
                 pixels,
                 optimizer,
                 chosen,
             )
     with torch.no_grad():
-        return log_probabilities(other, pixels[:1], texts, clf.task.scale)[0].exp()
+        return log_probabilities(other, pixels[:1], texts, clf._task.scale)[0].exp()

@@ -12,9 +12,9 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fair_tta import Cache, Templates, ZeroShot
+from fair_tta import Templates, ZeroShot
 from fair_tta._linalg import unit
-from fair_tta.extend import Task
+from fair_tta.extend import Cache, Task
 
 DIM = 24
 
@@ -37,6 +37,7 @@ class _Backend:
     """What a task asks of a model besides its prompts' features."""
 
     name = "random numbers"
+    dtype = torch.float64
 
     def encode_images(self, images: Sequence[Any]) -> Tensor:
         return random_units(0, len(images), DIM)
@@ -85,8 +86,8 @@ def task_of(
 class EncodedClassifier:
     """Its images are their features."""
 
-    task: Task
-    batch_size: int = 7
+    _task: Task
+    _batch_size: int = 7
 
     def encode(self, images: Any, *, with_views: bool = True) -> Tensor:
         assert not with_views

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fair_tta import Audit, ZeroShot, audit
+from fair_tta import ZeroShot, audit
+from fair_tta.auditing import Audit
 
 Rates = dict[tuple[str, str], tuple[int, int]]
 

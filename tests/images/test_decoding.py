@@ -16,9 +16,10 @@ import pytest
 from checks import picture
 from PIL import Image
 
-from fair_tta import FairTPTClassifier, ImageError
+from fair_tta import FairTPTClassifier
 from fair_tta._images.batches import Decoder, ahead, are_files, in_turn
 from fair_tta._images.load import load_image
+from fair_tta.errors import ImageError
 
 BOTH = pytest.mark.parametrize("batches", [ahead, in_turn])
 

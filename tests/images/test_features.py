@@ -10,9 +10,10 @@ import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from PIL import Image
 
-from fair_tta import AugMix, Cache, FairTPTClassifier, Zero
+from fair_tta import FairTPTClassifier, Zero
 from fair_tta._images import vision as features
 from fair_tta._models import TransformersBackend
+from fair_tta.extend import AugMix, Cache
 
 
 def test_pictures_alone_go_through_the_tower_some_at_a_time(
@@ -32,7 +33,7 @@ def test_pictures_alone_go_through_the_tower_some_at_a_time(
 
     backend.encode_images = counted
     monkeypatch.setattr(features, "_VIEWS_AT_ONCE", 3)
-    clf.vision.forget()
+    clf._vision.forget()
     torch.testing.assert_close(clf.encode(images, with_views=False), expected, rtol=0, atol=1e-5)
     assert seen == [3, 3, 1]
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from fair_tta import TPT, FairTPTClassifier, FairTTAError, ImageError, miniature
+from fair_tta import TPT, FairTPTClassifier, FairTTAError, miniature
+from fair_tta.errors import ImageError
 
 PICTURE = miniature.BIRDS.draw(1, seed=3)[0].image
 
@@ -85,13 +86,13 @@ def test_one_picture_is_no_views(shape: tuple[int, ...], kind: Any) -> None:
 def test_views_of_several_sizes_are_views() -> None:
     nested = torch.nested.nested_tensor([torch.rand(3, 64, 64), torch.rand(3, 32, 48)])
     clf = FairTPTClassifier("miniature", ["circle", "star"], views=nested)
-    assert clf.vision.count == 3
+    assert clf._vision.count == 3
     grey = torch.nested.nested_tensor([torch.rand(64, 64), torch.rand(32, 48)])
-    assert clf.with_views(grey).vision.count == 3
+    assert clf.with_views(grey)._vision.count == 3
     several: Any = clf.with_adapter("zero-shot").predict(nested)
     assert len(several) == 2
 
 
 def test_grey_views_are_views() -> None:
     clf = FairTPTClassifier("miniature", ["circle", "star"], views=torch.rand(5, 64, 64))
-    assert clf.vision.count == 6
+    assert clf._vision.count == 6

@@ -21,21 +21,8 @@ from checks import picture
 from cli_fixtures import call, write_labels
 from PIL import Image
 
-from fair_tta import ImageError
 from fair_tta._images.load import MOST_ENLARGED, Metered, check_enlarged, load_image
-
-TABLE = """
-[[folder]]
-name = "pets"
-images = "pics"
-labels = "labels.csv"
-target_column = "animal"
-template = "a photo of a {target} {sensitive}."
-targets = ["cat", "dog"]
-sensitive.place = ["land", "water"]
-[[setting]]
-adapter = "zero-shot"
-"""
+from fair_tta.errors import ImageError
 
 
 def line(width: int, height: int) -> bytes:
@@ -61,7 +48,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         rows.append((f"{i}.png", "cat" if i % 2 else "dog", "land" if i % 4 < 2 else "water"))
     (tmp_path / "pics" / "wide.png").write_bytes(line(12_000, 1))
     write_labels(tmp_path / "labels.csv", [*rows, ("wide.png", "cat", "land")])
-    (tmp_path / "table.toml").write_text(TABLE, "utf-8")
     (tmp_path / "wide.png").write_bytes(line(12_000, 1))
     (tmp_path / "high.png").write_bytes(line(1, 60_000))
     exif = Image.Exif()
@@ -283,7 +269,7 @@ def test_exif_takes_no_more_memory_than_its_file(kind: str, tmp_path: Path) -> N
     (tmp_path / "a").write_bytes(EXIF[kind](overlapping(400, 2**20)))
     code = (
         "import re, sys\n"
-        "from fair_tta import ImageError\n"
+        "from fair_tta.errors import ImageError\n"
         "from fair_tta._images.load import load_image\n"
         "def peak():\n"
         "    with open('/proc/self/status') as file:\n"

@@ -14,8 +14,9 @@ from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from families_open_clip import OPEN_CLIP
 from PIL import Image, ImageOps
 
-from fair_tta import AugMix, FairTPTClassifier
+from fair_tta import FairTPTClassifier
 from fair_tta._images.vision import PixelSpec
+from fair_tta.extend import AugMix
 
 Change = Callable[[Image.Image], Image.Image]
 
@@ -42,7 +43,7 @@ def parts_with(first: Change | None = None) -> Any:
 @pytest.mark.parametrize("name", FIRST)
 def test_every_view_goes_through_the_whole_preprocessing(name: str) -> None:
     clf = FairTPTClassifier(parts_with(FIRST[name]), TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4))
-    assert PixelSpec.of(clf.backend) is None
+    assert PixelSpec.of(clf._backend) is None
 
     def same(image: Image.Image, generator: np.random.Generator) -> list[Image.Image]:
         arrays = AugMix(4)(image, (224, 224), generator)
@@ -59,7 +60,7 @@ def test_levels_become_what_preprocessing_makes_of_them(resize: str) -> None:
         32, is_train=False, mean=(0.1, 0.2, 0.3), std=(0.5, 0.4, 0.3), resize_mode=resize
     )
     clf = FairTPTClassifier((model, preprocess, tokenizer), TARGETS, SENSITIVE, TEMPLATE)
-    spec = PixelSpec.of(clf.backend)
+    spec = PixelSpec.of(clf._backend)
     assert spec is not None
     assert spec.size == (32, 32)
     image = picture(0, (32, 32))

@@ -7,8 +7,9 @@ import pytest
 import torch
 from checks import picture
 
-from fair_tta import AugMix, FairTPTClassifier, FairTTAError, Zero
-from fair_tta.extend import Renderer
+from fair_tta import FairTPTClassifier, FairTTAError, Zero
+from fair_tta._images.draw import Renderer
+from fair_tta.extend import AugMix
 
 CPU, OTHER = torch.device("cpu"), torch.device("meta")
 
@@ -20,8 +21,9 @@ def test_the_choice() -> None:
 
 
 def test_a_bad_renderer() -> None:
-    with pytest.raises(FairTTAError, match=r"`render` should be one of Renderer.AUTO, .*got 'gpu'"):
-        AugMix(8, render="gpu")  # type: ignore[arg-type]
+    with pytest.raises(FairTTAError, match=r"one of \['auto', 'opencv', 'tensors'\] \(got 'gpu'"):
+        AugMix(8, render="gpu")
+    assert AugMix(8, render="opencv") == AugMix(8, render=Renderer.OPENCV)
 
 
 @pytest.mark.parametrize("count", [1, 8])

@@ -13,9 +13,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fair_tta import FairTTAError, FeatureMismatchWarning, Features
+from fair_tta import FairTTAError, Features
 from fair_tta._images.stored import CHUNK, stack
 from fair_tta._images.vision import image_digest
+from fair_tta.errors import FeatureMismatchWarning
 
 DIM = 8
 

@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fits import fit_on_features
 from random_task import DIM, EncodedClassifier, random_units, task_of
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
-from fair_tta import BalancedHead, FairTTAError, SmallReferenceWarning
+from fair_tta import FairTTAError
 from fair_tta._linalg import unit
+from fair_tta.errors import SmallReferenceWarning
+from fair_tta.methods import BalancedHead
 from fair_tta.methods._own.balanced_head import _chosen_head, anchored_head, cell_weights
 
 Array = Any
@@ -54,7 +57,7 @@ def base_of(case: Case) -> Array:
 def fitted(case: Case, labels: Any) -> BalancedHead:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallReferenceWarning)
-        return BalancedHead().fit_encoded(EncodedClassifier(case.task), case.features, labels)
+        return fit_on_features(BalancedHead(), EncodedClassifier(case.task), case.features, labels)
 
 
 def labels_of(case: Case, wrong: float = 0.2, seed: int = 0) -> list[str]:
@@ -171,11 +174,14 @@ def test_how_many_labels_it_takes() -> None:
     with pytest.warns(
         SmallReferenceWarning, match="fitted on 199 class labels; with fewer than 200"
     ):
-        BalancedHead().fit_encoded(
-            EncodedClassifier(case.task), case.features, dict(enumerate(labels[:199]))
+        fit_on_features(
+            BalancedHead(),
+            EncodedClassifier(case.task),
+            case.features,
+            dict(enumerate(labels[:199])),
         )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        BalancedHead().fit_encoded(EncodedClassifier(case.task), case.features, labels)
+        fit_on_features(BalancedHead(), EncodedClassifier(case.task), case.features, labels)
     one_class = fitted(case, ["target 0"] * 250)
     assert np.isfinite(one_class.adapt(case.task, case.features).probabilities.numpy()).all()

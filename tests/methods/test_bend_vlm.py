@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from fits import fit_on_features
 from hypothesis import given, settings
 from random_task import DIM, Drawn, EncodedClassifier, drawn, joint_of, random_units, softmax
 from torch import Tensor
@@ -20,7 +21,7 @@ from fair_tta.methods._field.bend_vlm import bend
 
 optimize: Any = pytest.importorskip("scipy.optimize")
 Array = npt.NDArray[np.float64]
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 
 def reference_of(case: Drawn, n: int = 40) -> tuple[Tensor, dict[str, list[int]]]:
@@ -34,7 +35,7 @@ def fit(case: Drawn, neighbours: int = 4) -> BendVLM:
     features, values = reference_of(case)
     names = {a: [f"{a} {i}" for i in values[a]] for a in case.sensitive}
     classifier = EncodedClassifier(case.task)
-    return BendVLM(neighbours).fit_encoded(classifier, features.split(9), names)
+    return fit_on_features(BendVLM(neighbours), classifier, features.split(9), names)
 
 
 def answer(case: Drawn, neighbours: int = 4) -> Tensor:
@@ -109,7 +110,7 @@ def test_is_what_a_constrained_optimiser_finds(values: int) -> None:
 @given(drawn())
 def test_bent_prompts_are_as_near_to_every_group(case: Drawn) -> None:
     groups = random_units(3, 2, 3, DIM)
-    bent = bend(case.target[:2], groups[:, 1:] - groups[:, :1])
+    bent = bend(case.target[:2], groups[:, 1:] - groups[:, :1], 1e-12)
     cosine = (groups @ bent.unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(cosine, cosine[:, :1].expand_as(cosine))
     torch.testing.assert_close(bent.norm(dim=-1), torch.ones(2, dtype=torch.float64))
@@ -119,7 +120,7 @@ def test_groups_that_are_alike_leave_the_first_step() -> None:
     """Orthogonal prompts and equal means: nothing changes."""
     eye = torch.eye(8, dtype=torch.float64)
     start = eye[:2]
-    assert torch.equal(bend(start, torch.zeros(2, 3, 8)), start)
+    assert torch.equal(bend(start, torch.zeros(2, 3, 8), 1e-12), start)
 
 
 @settings(max_examples=20)
@@ -130,7 +131,7 @@ def test_order_and_precision_do_not_matter(case: Drawn) -> None:
     other = case.renamed
     names = {a: [f"{a} {len(z) - 1 - values[a][i]}" for i in range(40)]
              for a, z in case.sensitive.items()}  # fmt: skip
-    fitted = BendVLM(4).fit_encoded(EncodedClassifier(other.task), features, names)
+    fitted = fit_on_features(BendVLM(4), EncodedClassifier(other.task), features, names)
     ours = fitted.adapt(other.task, other.features).probabilities.flip(-1)
     torch.testing.assert_close(ours, expected, rtol=0, atol=1e-8)
     small = answer(case.in_float32, 99)  # all, so that no rounding chooses the nearest

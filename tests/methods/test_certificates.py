@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from fits import fit_on_features
 from hypothesis import given, settings
 from random_task import Drawn, EncodedClassifier, drawn
 
 from fair_tta import AssociationCorrection, LogitBalance, Prediction, ZeroShot
 from fair_tta.methods._predictions import to_predictions
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 VIEWS = 5
 
@@ -25,7 +26,7 @@ def of_adapter(adapter: Any, case: Drawn) -> list[Prediction]:
 
 def of_balance(case: Drawn) -> list[Prediction]:
     classifier = EncodedClassifier(case.task)
-    return of_adapter(LogitBalance().fit_encoded(classifier, case.features), case)
+    return of_adapter(fit_on_features(LogitBalance(), classifier, case.features), case)
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,13 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 import pytest
+from fits import fit_on
 from PIL.Image import Image
 
-from fair_tta import (
-    FairTPTClassifier,
-    FairTTAError,
-    LogitBalance,
-    Prediction,
-    SmallReferenceWarning,
-    ZeroShot,
-)
+from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, Prediction, ZeroShot
 from fair_tta._identity import fingerprint
 from fair_tta._images.vision import image_digest
+from fair_tta.errors import SmallReferenceWarning
 from fair_tta.methods import UMFC
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
@@ -52,14 +47,14 @@ def close(found: Sequence[Prediction], expected: Sequence[Prediction]) -> None:
         assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 def test_an_image_is_answered_by_a_fit_on_the_other_folds() -> None:
     clf = classifier()
     found = clf.with_adapter(fitted(LogitBalance(), IMAGES, clf)).predict(IMAGES)
     for number in range(5):
         own = [i for i, image in enumerate(IMAGES) if fold(image) == number]
         others = [image for image in IMAGES if fold(image) != number]
-        balance = clf.with_adapter(LogitBalance().fit(clf, others))
+        balance = clf.with_adapter(fit_on(LogitBalance(), clf, others))
         close([found[i] for i in own], balance.predict([IMAGES[i] for i in own]))
 
 
@@ -94,4 +89,4 @@ def test_few_images_warn_once_and_one_is_refused() -> None:
     with pytest.raises(FairTTAError, match="needs more different images"):
         cross_fit(clf, methods, [features[:1]], digests[:1])
     with pytest.raises(FairTTAError, match="needs the images themselves"):
-        clf.with_adapter(made["a"]).predict_encoded(features)
+        clf.with_adapter(made["a"])._predict_encoded(features)

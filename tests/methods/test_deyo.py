@@ -12,19 +12,20 @@ import torch
 from checks import picture
 from plain_towers import classifier
 
-from fair_tta import FairTTAError, FixedRate, TowerError
+from fair_tta import FairTTAError, FixedRate
 from fair_tta._images.views import content_generator
 from fair_tta._linalg import unit
+from fair_tta.errors import TowerError
 from fair_tta.methods import DeYO
 from fair_tta.methods._field.deyo import NOTHING_PASSED, PatchShuffle
 
 
 def both_features(clf: Any, image: Any) -> tuple[Any, Any]:
     """Of the views, and of their shuffled copies, made here."""
-    pixels = clf.vision.pixels(image)
+    pixels = clf._vision.pixels(image)
     shuffled = PatchShuffle(4)(pixels, content_generator(image, 0, "PatchShuffle(patches=4)"))
     assert not torch.equal(shuffled, pixels)
-    return unit(clf.backend.encode_pixels(pixels)), unit(clf.backend.encode_pixels(shuffled))
+    return unit(clf._backend.encode_pixels(pixels)), unit(clf._backend.encode_pixels(shuffled))
 
 
 def softmax(logits: Any) -> Any:
@@ -48,7 +49,7 @@ def numpy_weights(method: DeYO, p: Any, q: Any) -> list[float]:
 
 
 def literal(clf: Any, method: DeYO, image: Any) -> tuple[list[float], int]:
-    task = clf.task
+    task = clf._task
     views, copies = both_features(clf, image)
     context = task.context.clone().requires_grad_()
     optimizer = torch.optim.AdamW([context], lr=5e-3)
@@ -93,7 +94,7 @@ def test_each_filter_counts() -> None:
     _, clf = classifier()
     images = [picture(i) for i in range(4)]
     both = torch.cat([torch.stack(both_features(clf, one)).flatten(0, 1)[None] for one in images])
-    task = clf.task
+    task = clf._task
     p, q = (
         softmax(task.scale * (x @ task.target_features.T).double().numpy())
         for x in both.chunk(2, dim=1)
@@ -105,7 +106,7 @@ def test_each_filter_counts() -> None:
     for margin, drop in ((2.0, -1.0), (certain, -1.0), (2.0, large), (certain, large)):
         method = DeYO(margin=margin, least_drop=drop)
         expected = [numpy_weights(method, *pair) for pair in zip(p, q, strict=True)]
-        found = method.weights(task, both, task.target_features)
+        found = method._weights(task, both, task.target_features)
         assert found.tolist() == [pytest.approx(row) for row in expected]
         seen.add(int((found > 0).sum()))
     assert len(seen) == 4
@@ -159,7 +160,7 @@ def test_a_model_that_keeps_its_pixels_to_itself_is_refused() -> None:
         preprocess = None
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(clf.backend, name)
+            return getattr(clf._backend, name)
 
     with pytest.raises(
         TowerError,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -14,13 +15,13 @@ import numpy as np
 import pytest
 import torch
 from checks import picture
+from fits import fit_on
 from torch import Tensor
 
 from fair_tta import (
     ELRA,
     TPT,
     AssociationCorrection,
-    AugMix,
     FairTPT,
     FairTPTClassifier,
     FairTPTMO,
@@ -29,14 +30,15 @@ from fair_tta import (
     LogitBalance,
     OrthCali,
     Prediction,
-    PromptError,
     Templates,
     Zero,
     ZeroShot,
 )
+from fair_tta._images.views import Identity
 from fair_tta._linalg import unit
 from fair_tta._models import TransformersBackend
-from fair_tta.extend import Adapter, Identity
+from fair_tta.errors import PromptError
+from fair_tta.extend import Adapter, AugMix
 from fair_tta.methods import (
     MEMO,
     SAGE,
@@ -63,7 +65,9 @@ from fair_tta.methods import (
     TSLoss,
 )
 from fair_tta.methods import _registry as text_form
-from fair_tta.methods._tuning.rates import BOUNDED
+from fair_tta.methods._base import NO_CLASS, NO_IMAGE
+from fair_tta.methods._predictions import NOT_FINITE
+from fair_tta.methods._tuning.rates import BOUNDED, LONG, NO_STEP
 from fair_tta.metrics._scores import Scores
 
 TARGETS = ["cat", "black dog", "water bird"]
@@ -122,7 +126,7 @@ ADAPTERS: dict[str, Any] = {
 
 REFERENCE = [picture(100 + i) for i in range(12)]
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 
 FITTED: dict[Any, Any] = {}
@@ -160,7 +164,7 @@ def fitted(clf: FairTPTClassifier, adapter: Any) -> FairTPTClassifier:
     if adapter.needs.class_labels:
         images = REFERENCE * 5
         more = ((sorted(clf.targets) * 20)[: len(images)],)
-    method = adapter.fit(clf, images, *more)
+    method = fit_on(adapter, clf, images, *more)
     if isinstance(method, TIE):
         method = method.knowing(*(SENSITIVE[attribute][1] for attribute in clf.sensitive))
     return clf.with_adapter(method)
@@ -202,7 +206,7 @@ def test_is_a_frozen_strategy(adapter: Adapter) -> None:
 
 def test_batch_order_and_history_do_not_matter(plain: FairTPTClassifier, variant: Adapter) -> None:
     pictures = [picture(i, (40 + i, 30)) for i in range(3)]
-    clf = classifier(adapter=variant, backend=plain.backend, batch_size=2)
+    clf = classifier(adapter=variant, backend=plain._backend, batch_size=2)
     alone = [clf.with_views(AugMix(8)).predict(p) for p in pictures]
     together = clf.predict(pictures)
     backwards = clf.with_views(AugMix(8)).predict(pictures[::-1])[::-1]
@@ -226,12 +230,12 @@ def test_only_a_queue_looks_at_other_images() -> None:
 def test_the_same_seed_gives_the_same_bits(plain: FairTPTClassifier, adapter: Adapter) -> None:
     pictures = [picture(i) for i in range(3)]
     first, second = (
-        classifier(adapter=adapter, backend=plain.backend, fit_again=True).predict(pictures)
+        classifier(adapter=adapter, backend=plain._backend, fit_again=True).predict(pictures)
         for _ in range(2)
     )
     assert first == second
     if adapter.needs.views and not isinstance(adapter, Zero):  # whose votes may be the same
-        other = classifier(adapter=adapter, seed=1, backend=plain.backend).predict(pictures)
+        other = classifier(adapter=adapter, seed=1, backend=plain._backend).predict(pictures)
         assert other != first
 
 
@@ -247,7 +251,7 @@ def test_the_same_seed_gives_the_same_bits(plain: FairTPTClassifier, adapter: Ad
 )
 def test_the_default_device_does_not_matter(plain: FairTPTClassifier, adapter: Adapter) -> None:
     """As after `torch.set_default_device("cuda")`: what lands there has no numbers here."""
-    settings: dict[str, Any] = {"adapter": adapter, "backend": plain.backend}
+    settings: dict[str, Any] = {"adapter": adapter, "backend": plain._backend}
     image = picture()
     expected = classifier(**settings, fit_again=True).predict(image)
     with torch.device("meta"):
@@ -265,17 +269,17 @@ def test_finite_in_half_precision(adapter: Adapter) -> None:
     for dtype in (torch.bfloat16, torch.float16):
         prediction = classifier(backend=backend_in(dtype), adapter=adapter).predict(picture())
         assert sum(prediction.probabilities.values()) == pytest.approx(1, abs=1e-5)
-        assert not any("not finite" in warning for warning in prediction.warnings)
+        assert not {NO_IMAGE, NO_CLASS, NOT_FINITE} & {*prediction.warnings}
 
 
 def test_permuting_names_permutes_the_answer(plain: FairTPTClassifier, variant: Adapter) -> None:
-    expected = classifier(adapter=variant, backend=plain.backend).predict(picture())
+    expected = classifier(adapter=variant, backend=plain._backend).predict(picture())
     combines = isinstance(variant, PerceptionCLIP) or "joint=True" in repr(variant)
     # the phrases of a combination follow the order of the attributes
     attributes = list(SENSITIVE) if combines else list(SENSITIVE)[::-1]
     clf = classifier(
         adapter=variant,
-        backend=plain.backend,
+        backend=plain._backend,
         targets=[TARGETS[i] for i in (2, 0, 1)],
         sensitive={name: SENSITIVE[name][::-1] for name in attributes},
     )
@@ -284,24 +288,54 @@ def test_permuting_names_permutes_the_answer(plain: FairTPTClassifier, variant: 
     assert prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-4)
 
 
-def test_scaling_features_changes_nothing(plain: FairTPTClassifier, adapter: Adapter) -> None:
-    clf = classifier(adapter=adapter, backend=plain.backend)
+class Longer:
+    """A model whose features of images, of all prompts or of some are three times as long."""
 
-    class Scaled:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(plain.backend, name)
+    def __init__(self, backend: Any, longer: str) -> None:
+        self._backend = backend
+        self._longer = longer
 
-        def encode_images(self, images: Any) -> Tensor:
-            return 7 * plain.backend.encode_images(images)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
 
-        def encode_pixels(self, pixels: Tensor) -> Tensor:
-            return 7 * plain.backend.encode_pixels(pixels)  # type: ignore[attr-defined,no-any-return]
+    def encode_images(self, images: Any) -> Any:
+        return self._times("images") * self._backend.encode_images(images)
 
-    expected = clf.predict(picture())
-    clf.vision.backend = Scaled()
-    clf.vision.forget()
-    prediction = clf.predict(picture())
-    assert prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-4)
+    def encode_pixels(self, pixels: Tensor) -> Any:
+        return self._times("images") * self._backend.encode_pixels(pixels)
+
+    def encode_prompts(self, tokens: Any, embeddings: Tensor) -> Any:
+        return self._times("prompts") * self._backend.encode_prompts(tokens, embeddings)
+
+    def encode_episodes(self, *arguments: Any) -> Any:
+        return self._times("prompts") * self._backend.encode_episodes(*arguments)
+
+    def encode_text(self, tokens: Any) -> Any:
+        features = self._times("prompts") * self._backend.encode_text(tokens)
+        if self._longer != "sensitive prompts":
+            return features
+        ids = self._backend.tokenize(["old", "male", "female"]).ids[:, 1]
+        is_sensitive = torch.isin(tokens.ids, ids).any(1, keepdim=True)
+        return torch.where(is_sensitive, 3 * features, features)
+
+    def _times(self, what: str) -> int:
+        return 3 if what == self._longer else 1
+
+
+@pytest.mark.parametrize("longer", ["images", "prompts", "sensitive prompts"])
+def test_no_length_of_features_changes_a_label(
+    plain: FairTPTClassifier, adapter: Adapter, longer: str
+) -> None:
+    """See also `test_rounding`, where projections leave nothing."""
+    if isinstance(adapter, SEM) and longer != "images":
+        pytest.skip("an autoencoder takes features as long as they are")
+    pictures = [picture(i) for i in range(4)]
+    expected = classifier(adapter=adapter, backend=plain._backend).predict(pictures)
+    backend = Longer(plain._backend, longer)
+    found = classifier(adapter=adapter, backend=backend).predict(pictures)
+    assert [p.label for p in found] == [p.label for p in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-4)
 
 
 def test_works_with_one_view_and_with_views_of_ones_own(
@@ -309,11 +343,11 @@ def test_works_with_one_view_and_with_views_of_ones_own(
 ) -> None:
     others = [picture(7), picture(8)]
     for views in (Identity(), others, lambda image, generator: others):
-        clf = classifier(adapter=adapter, backend=plain.backend, views=views)
+        clf = classifier(adapter=adapter, backend=plain._backend, views=views)
         assert clf.predict(picture()).label in TARGETS
 
 
-def assert_one_answer(predictions: list[Prediction], rows: Any) -> None:
+def assert_one_answer(predictions: Sequence[Prediction], rows: Any) -> None:
     """Label, scores, probabilities, flips, certificates and confidence tell the same story."""
     scores = Scores.from_predictions(predictions)
     again = Scores.from_probabilities(rows)
@@ -343,7 +377,7 @@ def test_one_answer_everywhere_also_with_ties(adapter: Adapter, dtype: torch.dty
     features[:10, 1] = features[:10, 0]  # no tie
     pictures = [picture(i) for i in range(4)]
     from_pictures = adapter.needs.pixels
-    predictions = clf.predict(pictures) if from_pictures else clf.predict_encoded(features)
+    predictions = clf.predict(pictures) if from_pictures else clf._predict_encoded(features)
     rows = np.array([list(p.probabilities.values()) for p in predictions])
     assert_one_answer(predictions, rows)
     if isinstance(adapter, Zero):
@@ -355,7 +389,7 @@ def test_one_answer_everywhere_also_with_ties(adapter: Adapter, dtype: torch.dty
     if needs_fit(adapter):
         clf = fitted(clf.with_adapter(ZeroShot()), adapter)
     if not from_pictures:
-        predictions = clf.predict_encoded(features)
+        predictions = clf._predict_encoded(features)
         rows = np.array([list(p.probabilities.values()) for p in predictions])
         assert_one_answer(predictions, rows)
     assert_one_answer(clf.predict(pictures), clf.predict_proba(pictures))
@@ -365,7 +399,7 @@ def test_the_same_template_twice_is_that_template(
     plain: FairTPTClassifier, adapter: Adapter
 ) -> None:
     """Every method works with several templates, but those that tune the words of one."""
-    settings: dict[str, Any] = {"adapter": adapter, "backend": plain.backend}
+    settings: dict[str, Any] = {"adapter": adapter, "backend": plain._backend}
     if adapter.needs.prompt_gradient:
         with pytest.raises(PromptError, match=r"tunes the words of one template \(got 2\)"):
             classifier(template=[TEMPLATE, TEMPLATE], **settings)
@@ -378,11 +412,11 @@ def test_the_same_template_twice_is_that_template(
 
 
 def test_zero_breaks_ties_by_the_sum_of_probabilities(plain: FairTPTClassifier) -> None:
-    clf = classifier(backend=plain.backend, adapter=Zero(rho=1.0))
+    clf = classifier(backend=plain._backend, adapter=Zero(rho=1.0))
     features = unit(torch.randn(60, 2, 16, generator=torch.Generator().manual_seed(1)))
-    p = clf.task.log_probabilities(features, clf.task.target_features).exp()
+    p = clf._task.log_probabilities(features, clf._task.target_features).exp()
     ties = 0
-    for views, prediction in zip(p, clf.predict_encoded(features), strict=True):
+    for views, prediction in zip(p, clf._predict_encoded(features), strict=True):
         first, second = views.argmax(-1).tolist()
         if first != second:
             ties += 1
@@ -406,19 +440,19 @@ def test_zero_steps_is_zero_shot(plain: FairTPTClassifier, make: Any) -> None:
 )
 def test_needs_sensitive_names(plain: FairTPTClassifier, make: Any) -> None:
     with pytest.raises(PromptError, match="needs sensitive attribute values"):
-        FairTPTClassifier(plain.backend, TARGETS, adapter=make())
+        FairTPTClassifier(plain._backend, TARGETS, adapter=make())
 
 
 def test_strength_0_is_zero_shot(plain: FairTPTClassifier) -> None:
     for adapter in (AssociationCorrection(strength=0), LogitBalance(strength=0)):
-        prediction = classifier(backend=plain.backend, adapter=adapter).predict(picture())
+        prediction = classifier(backend=plain._backend, adapter=adapter).predict(picture())
         assert prediction.probabilities == prediction.zero_shot
         assert (prediction.distance, prediction.flipped) == (0, False)
 
 
 def test_default_method(plain: FairTPTClassifier) -> None:
-    assert classifier(backend=plain.backend).adapter == FairTPT()
-    assert classifier(backend=plain.backend, sensitive=None).adapter == ZeroShot()
+    assert classifier(backend=plain._backend).adapter == FairTPT()
+    assert classifier(backend=plain._backend, sensitive=None).adapter == ZeroShot()
 
 
 def test_defaults_are_the_papers() -> None:
@@ -450,16 +484,35 @@ def test_the_bound_shows_in_the_prediction(plain: FairTPTClassifier) -> None:
     prediction = clf.predict(picture())
     assert prediction.relative_step == pytest.approx(1e-4, rel=1e-2)
     assert prediction.warnings == (BOUNDED.format(radius=1e-4),)
-    free = plain.with_adapter(FairTPT(rate=ELRA(max_relative_step=math.inf))).predict(picture())
+    free = plain.with_adapter(FairTPT()).predict(picture())
     assert free.relative_step is not None
-    assert free.relative_step > 1e-4
+    assert 1e-4 < free.relative_step < 2
     assert free.warnings == ()
 
 
+def test_a_long_step_shows_in_the_prediction(plain: FairTPTClassifier) -> None:
+    """A longer aim makes the step longer in proportion."""
+    short = plain.with_adapter(FairTPT()).predict(picture())
+    assert short.relative_step is not None
+    times = 3 / short.relative_step
+    far = plain.with_adapter(FairTPT(rate=ELRA(beta=0.01 * times))).predict(picture())
+    assert far.relative_step == pytest.approx(3, rel=1e-3)
+    assert far.warnings == (LONG,)
+
+
+def test_a_step_that_is_not_finite_leaves_the_zero_shot_answer(plain: FairTPTClassifier) -> None:
+    for method in (FairTPT, FairTPTMO):
+        far = plain.with_adapter(method(rate=ELRA(beta=1e60))).predict(picture())
+        assert far.probabilities == pytest.approx(far.zero_shot, abs=1e-6)
+        assert far.label == max(far.zero_shot, key=far.zero_shot.__getitem__)
+        assert far.relative_step == far.learning_rate == 0
+        assert far.warnings == (NO_STEP,)
+
+
 def test_a_sweep_needs_one_vision_pass(plain: FairTPTClassifier) -> None:
-    clf = classifier(backend=plain.backend)
+    clf = classifier(backend=plain._backend)
     seen = []
-    model: Any = plain.backend.model  # type: ignore[attr-defined]
+    model: Any = plain._backend.model  # type: ignore[attr-defined]
     handle = model.vision_model.register_forward_hook(lambda *_: seen.append(1))
     pictures = [picture(0), picture(1)]
     clf.predict(pictures)
@@ -515,14 +568,14 @@ def test_missing_joint_prompts_are_found_before_any_picture(
 ) -> None:
     template = Templates("a photo of a {target}.", "a photo of a {sensitive}.")
     with pytest.raises(PromptError, match="joint prompts are needed, but `template` does not"):
-        classifier(adapter=method, backend=plain.backend, template=template)
-    classifier(adapter=OrthCali(lam=0), backend=plain.backend, template=template)
+        classifier(adapter=method, backend=plain._backend, template=template)
+    classifier(adapter=OrthCali(lam=0), backend=plain._backend, template=template)
 
 
 @pytest.mark.parametrize("views", [3, AugMix, "augmix", None])
 def test_bad_views(plain: FairTPTClassifier, views: Any) -> None:
     with pytest.raises(FairTTAError, match="`views` should be a strategy"):
-        classifier(backend=plain.backend, views=views)
+        classifier(backend=plain._backend, views=views)
 
 
 def test_views_of_different_number(plain: FairTPTClassifier) -> None:
@@ -530,13 +583,13 @@ def test_views_of_different_number(plain: FairTPTClassifier) -> None:
         return [image] * (image.width % 3)
 
     pictures = [picture(0, (30, 40)), picture(1, (31, 40))]
-    clf = classifier(backend=plain.backend, views=views)
+    clf = classifier(backend=plain._backend, views=views)
     with pytest.raises(FairTTAError, match=r"as many views of each image of a batch \(got 1"):
         clf.predict(pictures)
-    one_by_one = classifier(backend=plain.backend, views=views, batch_size=1)
+    one_by_one = classifier(backend=plain._backend, views=views, batch_size=1)
     assert [p.views_kept for p in one_by_one.predict(pictures)] == [1, 1]
 
 
 def test_bad_seed(plain: FairTPTClassifier) -> None:
     with pytest.raises(FairTTAError, match="`seed` should be a whole number"):
-        classifier(backend=plain.backend, seed=0.5)
+        classifier(backend=plain._backend, seed=0.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,31 +14,26 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from checks import picture
+from fits import fit_on, fit_on_features, save
 from random_task import DIM, EncodedClassifier, random_units, task_of
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from fair_tta import (
-    FairTPTClassifier,
-    FairTTAError,
-    LogitBalance,
-    ModelError,
-    PromptError,
-    SmallReferenceWarning,
-    ZeroShot,
-    load_adapter,
-)
-from fair_tta.extend import FitsImages, FitsLabelledImages, Outcome, Reference, ReferenceBatch, Task
+from fair_tta import FairTPTClassifier, FairTTAError, Features, LogitBalance, ZeroShot
+from fair_tta.errors import ModelError, PromptError, SmallReferenceWarning
+from fair_tta.extend import FittedMethod, Outcome, Reference, Task
+from fair_tta.methods import BalancedHead, load_adapter
 from fair_tta.methods._base import Adapter, Needs, UsesTexts, check_adapter
+from fair_tta.methods._fitted import ReferenceBatch
 from fair_tta.methods._paper.fair_tpt import FairTPT
 from fair_tta.methods._reference import _digest
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 
 @dataclass(frozen=True)
-class GroupMeans(FitsLabelledImages, UsesTexts):
+class GroupMeans(FittedMethod, UsesTexts):
     """Takes the mean of an image's perceived group from it: the whole of a method with labels."""
 
     strength: float = 1.0
@@ -45,10 +41,10 @@ class GroupMeans(FitsLabelledImages, UsesTexts):
     notes: tuple[str, ...] = ()
     reference: Reference | None = None
     needs = Needs(sensitive=True, reference=True, labels=True)
-    enough: ClassVar[int] = 5
-    learnt_with: ClassVar[tuple[str, ...]] = ("power",)
+    _enough: ClassVar[int] = 5
+    _learnt_with: ClassVar[tuple[str, ...]] = ("power",)
 
-    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         sums = {a: torch.zeros(len(names), DIM).double() for a, names in task.sensitive.items()}
         counts = {a: torch.zeros(len(names), 1) for a, names in task.sensitive.items()}
         for batch in batches:
@@ -75,15 +71,18 @@ LABELS = ["s0 0", "s0 1", "s0 1"] * 3
 
 
 def test_learns_of_labelled_images() -> None:
-    method = GroupMeans().fit(classifier(), list(FEATURES), LABELS)
+    method = fit_on(GroupMeans(), classifier(), list(FEATURES), LABELS)
     assert method.reference is not None
     learnt = method.reference.tensors
     assert learnt["counts.s0"].tolist() == [3, 6]
     torch.testing.assert_close(learnt["means.s0"][0], FEATURES[::3, 0].mean(0))
-    same = GroupMeans().fit_encoded(classifier(), iter(FEATURES.split(2)), {"s0": LABELS})
+    same = fit_on_features(GroupMeans(), classifier(), iter(FEATURES.split(2)), {"s0": LABELS})
     torch.testing.assert_close(same.reference and same.reference.tensors, learnt)
-    two = GroupMeans().fit_encoded(
-        classifier((2, 3)), FEATURES, {"s1": ["s1 2", "s1 0", "s1 1"] * 3, "s0": iter(LABELS)}
+    two = fit_on_features(
+        GroupMeans(),
+        classifier((2, 3)),
+        FEATURES,
+        {"s1": ["s1 2", "s1 0", "s1 1"] * 3, "s0": iter(LABELS)},
     )
     assert two.reference is not None
     assert two.reference.tensors["counts.s1"].tolist() == [3, 3, 3]
@@ -91,9 +90,9 @@ def test_learns_of_labelled_images() -> None:
 
 
 def test_only_where_reference_features_point_to_counts() -> None:
-    unit = GroupMeans().fit_encoded(classifier(), FEATURES, LABELS)
+    unit = fit_on_features(GroupMeans(), classifier(), FEATURES, LABELS)
     scales = torch.linspace(0.1, 30, len(FEATURES))[:, None, None]
-    scaled = GroupMeans().fit_encoded(classifier(), FEATURES * scales, LABELS)
+    scaled = fit_on_features(GroupMeans(), classifier(), FEATURES * scales, LABELS)
     assert unit.reference is not None
     assert scaled.reference is not None
     torch.testing.assert_close(scaled.reference.tensors, unit.reference.tensors)
@@ -101,20 +100,19 @@ def test_only_where_reference_features_point_to_counts() -> None:
 
 def test_what_is_prepared_is_as_the_task_is() -> None:
     clf = classifier()
-    method = GroupMeans().fit_encoded(clf, FEATURES, LABELS)
-    task = task_of(clf.task.target_features.float(), {"s0": clf.task.sensitive_features["s0"]})
-    made = method.prepared(task)
+    method = fit_on_features(GroupMeans(), clf, FEATURES, LABELS)
+    task = task_of(clf._task.target_features.float(), {"s0": clf._task.sensitive_features["s0"]})
+    made = method._prepared(task)
     assert made["means.s0"].dtype == torch.float32
     assert made["counts.s0"].dtype == torch.int64
-    assert method.prepared(task) is made  # made once
+    assert method._prepared(task) is made  # made once
 
 
 @pytest.mark.parametrize(
     ("values", "labels", "message"),
     [
-        ((2,), "s0 0", r"`sensitive_labels` of 's0' should be a name for each image \(got 's0 0'"),
+        ((2,), "s0 0", r"`sensitive` of 's0' should be a name for each image \(got 's0 0'"),
         ((2,), 3, r"should be a name for each image \(got 3\)"),
-        ((2,), None, r"should be a name for each image \(got None\)"),
         ((2,), ["s0 0", 4, "s0 9"] * 3, r"should be among \['s0 0', 's0 1'\] \(got 4, 's0 9'\)"),
         ((2,), ["s0 0"] * 9, r"include every value \(none is 's0 1'\)"),
         ((2,), LABELS[:8], r"should have one of 's0' for each of 9 images \(got 8\)"),
@@ -138,12 +136,12 @@ def test_labels_that_do_not_fit(values: tuple[int, ...], labels: Any, message: s
 
     clf = classifier(values)
     ways: list[Any] = [
-        lambda: GroupMeans().fit(clf, list(FEATURES), labels),
-        lambda: GroupMeans().fit(clf, iter(FEATURES), labels),
-        lambda: GroupMeans().fit_encoded(clf, FEATURES.split(4), labels),
+        lambda: fit_on(GroupMeans(), clf, list(FEATURES), labels),
+        lambda: fit_on(GroupMeans(), clf, iter(FEATURES), labels),
+        lambda: fit_on_features(GroupMeans(), clf, FEATURES.split(4), labels),
     ]
     if "for each of 9" not in message:
-        ways.append(lambda: GroupMeans().fit(clf, unread(), labels))
+        ways.append(lambda: fit_on(GroupMeans(), clf, unread(), labels))
     for way in ways:
         with pytest.raises(FairTTAError, match=message):
             way()
@@ -151,27 +149,27 @@ def test_labels_that_do_not_fit(values: tuple[int, ...], labels: Any, message: s
 
 def test_labels_that_run_out() -> None:
     with pytest.raises(FairTTAError, match=r"for each of 8 images \(got 6\)"):
-        GroupMeans().fit_encoded(classifier(), FEATURES.split(4), LABELS[:6])
+        fit_on_features(GroupMeans(), classifier(), FEATURES.split(4), LABELS[:6])
 
 
 def test_few_images_warn_by_the_methods_own_measure() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        GroupMeans().fit_encoded(classifier(), FEATURES, LABELS)
+        fit_on_features(GroupMeans(), classifier(), FEATURES, LABELS)
     with pytest.warns(SmallReferenceWarning, match="GroupMeans was fitted on 4 images; .* than 5 "):
-        GroupMeans().fit_encoded(classifier(), FEATURES[:4], LABELS[:4])
+        fit_on_features(GroupMeans(), classifier(), FEATURES[:4], LABELS[:4])
 
 
 def test_needs_names() -> None:
     with pytest.raises(PromptError, match="GroupMeans needs sensitive attribute values"):
-        GroupMeans().fit_encoded(classifier(()), FEATURES, LABELS)
+        fit_on_features(GroupMeans(), classifier(()), FEATURES, LABELS)
 
 
 def test_save_and_load(tmp_path: Path) -> None:
     path = tmp_path / "means.safetensors"
-    method = GroupMeans(0.5, 2, ("a", "b")).fit_encoded(classifier(), FEATURES, LABELS)
-    method.save(path)
-    loaded = GroupMeans.load(path)
+    method = fit_on_features(GroupMeans(0.5, 2, ("a", "b")), classifier(), FEATURES, LABELS)
+    save(method, path)
+    loaded = load_adapter(path, GroupMeans)
     assert loaded == method == pickle.loads(pickle.dumps(method))
     assert hash(loaded) == hash(method)
     assert loaded.notes == ("a", "b")
@@ -179,15 +177,15 @@ def test_save_and_load(tmp_path: Path) -> None:
     for part in (b'"method": "GroupMeans"', b'"power": 2', b'"images": 9', b'"random numbers"'):
         assert part in text
     with pytest.raises(FairTTAError, match=r"is of the method GroupMeans, not of LogitBalance\."):
-        LogitBalance.load(path)
+        load_adapter(path, LogitBalance)
     with pytest.raises(FairTTAError, match=r"is of the method GroupMeans, not of .*LogitBalance"):
         load_adapter(path)  # it knows the classes of this library only
 
 
 def test_saved_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "means.safetensors"
-    method = GroupMeans().fit_encoded(classifier(), FEATURES, LABELS)
-    method.save(path)
+    method = fit_on_features(GroupMeans(), classifier(), FEATURES, LABELS)
+    save(method, path)
     before = path.read_bytes()
 
     def full(_: Path, data: bytes) -> int:
@@ -195,14 +193,14 @@ def test_saved_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="no space"):
-        replace(method, strength=2.0).save(path)
+        save(replace(method, strength=2.0), path)
     assert path.read_bytes() == before
     assert [*tmp_path.iterdir()] == [path]
 
 
 def test_any_method_of_the_library_is_loaded_by_its_file(tmp_path: Path) -> None:
-    balance = LogitBalance(strength=1.25).fit_encoded(classifier(), FEATURES)
-    balance.save(tmp_path / "balance.safetensors")
+    balance = fit_on_features(LogitBalance(strength=1.25), classifier(), FEATURES)
+    save(balance, tmp_path / "balance.safetensors")
     assert load_adapter(tmp_path / "balance.safetensors") == balance
     with pytest.raises(FairTTAError, match=r"there is no file .*: check the path"):
         load_adapter(tmp_path / "nothing")
@@ -210,39 +208,145 @@ def test_any_method_of_the_library_is_loaded_by_its_file(tmp_path: Path) -> None
 
 def test_files_with_settings_of_another_version(tmp_path: Path) -> None:
     path = tmp_path / "balance.safetensors"
-    reference = LogitBalance().fit_encoded(classifier(), FEATURES).reference
+    reference = fit_on_features(LogitBalance(), classifier(), FEATURES).reference
     assert reference is not None
     for settings in ({"strength": 1.0, "colour": 3}, {"strength": -1.0}):
         reference.save(path, settings)
         with pytest.raises(
             FairTTAError, match=r"has settings that LogitBalance does not know: fit again \("
         ):
-            LogitBalance.load(path)
+            load_adapter(path, LogitBalance)
     with pytest.raises(FairTTAError, match="should be numbers, texts or lists of them: Object of"):
         reference.save(path, {"strength": object()})
 
 
 def test_settings_that_belong_to_what_was_learnt() -> None:
     clf = classifier()
-    method = GroupMeans(power=2).fit_encoded(clf, FEATURES, LABELS)
-    replace(method, strength=3.0).prepared(clf.task)
+    method = fit_on_features(GroupMeans(power=2), clf, FEATURES, LABELS)
+    replace(method, strength=3.0)._prepared(clf._task)
     with pytest.raises(FairTTAError, match=r"was fitted with power=2 \(got 3\): fit it again"):
-        replace(method, power=3).prepared(clf.task)
+        replace(method, power=3)._prepared(clf._task)
     with pytest.raises(FairTTAError, match="what GroupMeans has learnt: LogitBalance cannot"):
-        LogitBalance(reference=method.reference).prepared(clf.task)
+        LogitBalance(reference=method.reference)._prepared(clf._task)
 
 
-def test_an_unfitted_method_is_refused_at_once() -> None:
-    clf = FairTPTClassifier("miniature", ["cat", "dog"], ["day", "night"], adapter=ZeroShot())
-    with pytest.raises(FairTTAError, match=r"LogitBalance has seen no reference images yet: use"):
-        FairTPTClassifier(clf.backend, ["cat", "dog"], ["day", "night"], adapter=LogitBalance())
-    with pytest.raises(FairTTAError, match=r"LogitBalance has seen no reference images yet: use"):
-        clf.with_adapter(LogitBalance())
-    message = r"`GroupMeans\(\).fit\(classifier, images, sensitive_labels\)` returns, for 5 or"
-    with pytest.raises(FairTTAError, match=message):
-        clf.with_adapter(GroupMeans())
-    with pytest.raises(FairTTAError, match=message):
-        clf.with_adapter(FairTPT() >> GroupMeans())
+@pytest.mark.parametrize(
+    ("method", "call"),
+    [
+        (LogitBalance(), "clf.fit(images)"),
+        (BalancedHead(), "clf.fit(images, labels)"),
+        (GroupMeans(), "clf.fit(images, sensitive=values)"),
+        (FairTPT() >> GroupMeans(), "clf.fit(images, sensitive=values)"),
+    ],
+)
+def test_an_unfitted_method_is_held_and_refused_when_it_should_answer(
+    tmp_path: Path, method: Any, call: str
+) -> None:
+    whole = FairTPTClassifier("miniature", ["cat", "dog"], ["day", "night"], adapter=method)
+    clf = FairTPTClassifier(whole._backend, ["cat", "dog"], ["day", "night"], adapter="zero-shot")
+    clf = clf.with_adapter(method)
+    assert clf.adapter == whole.adapter == method
+    for use in (
+        lambda: clf.predict(picture()),
+        lambda: clf.predict([picture()]),
+        lambda: clf.predict([]),
+        lambda: clf.predict(iter([picture()])),
+        lambda: clf.predict_proba([picture()]),
+        lambda: clf.export(tmp_path / "x"),
+        lambda: clf.save(tmp_path / "x"),
+        lambda: clf.audit([picture()], ["cat"], ["day"]),
+        lambda: clf.examine([picture()], {"method": method}),
+    ):
+        with pytest.raises(FairTTAError, match=re.escape(f"has not been fitted: call `{call}`")):
+            use()
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("method", "known", "message"),
+    [
+        ("zero-shot", {}, "(got ZeroShot, which learns nothing from images)"),
+        ("fair-tpt+orthcali", {}, "(got Chained, which learns nothing from images)"),
+        ("logit-balance", {"labels": ["cat"]}, "`labels` should be left out, because LogitBalance"),
+        ("logit-balance", {"sensitive": ["day"]}, "not learn from attribute values (got a list)"),
+        ("balanced-head", {}, "learns from classes (got none): call `clf.fit(images, labels)`."),
+        ("balanced-head", {"labels": ["cat"], "sensitive": ["day"]}, "`sensitive` should be left"),
+        ("tie", {}, "learns from attribute values (got none): call `clf.fit(images, sensitive=val"),
+        ("tie", {"labels": ["cat"], "sensitive": ["day"]}, "`labels` should be left out"),
+    ],
+)
+def test_what_a_method_cannot_use_or_lacks_is_refused(
+    method: str, known: dict[str, Any], message: str
+) -> None:
+    clf = FairTPTClassifier("miniature", ["cat", "dog"], ["day", "night"], adapter=method)
+    before = clf.adapter
+
+    def unread() -> Iterator[Any]:
+        raise AssertionError("no image should be read")
+        yield
+
+    with pytest.raises(FairTTAError, match=re.escape(message)):
+        clf.fit(unread(), **known)
+    assert clf.adapter is before
+
+
+def test_fit_changes_its_own_classifier_and_no_other() -> None:
+    balance = LogitBalance(strength=1.0)
+    clf = FairTPTClassifier("miniature", ["cat", "dog"], ["day", "night"], adapter=balance)
+    images = [picture(i) for i in range(9)]
+    other = clf.with_adapter(balance)
+    assert clf.fit(images) is clf
+    assert balance.reference is None
+    assert other.adapter is balance
+    assert clf.adapter == fit_on(balance, other, images)
+    first = clf.adapter
+    assert clf.fit(images[:5]).adapter != first  # anew, and from these alone
+    assert clf.adapter.reference is not None
+    assert clf.adapter.reference.images == 5
+    assert other.with_adapter("logit-balance").fit(images).adapter.strength == 1.5  # type: ignore[attr-defined]
+
+
+def test_fit_takes_images_their_features_and_what_encode_returns() -> None:
+    clf = FairTPTClassifier("miniature", ["cat", "dog"], ["day", "night"], adapter="logit-balance")
+    clf = clf.with_views(4)
+    images = [picture(i) for i in range(9)]
+    ways = [
+        images,
+        iter(images),
+        Features(clf.encode(images)),
+        Features(clf.encode(images, with_views=False)),
+        Features(clf.encode(images).numpy()[:, 0]),
+    ]
+    first, *others = (clf.with_adapter("logit-balance").fit(way).adapter for way in ways)
+    assert first.reference is not None
+    for other in others:
+        assert other.reference is not None
+        torch.testing.assert_close(other.reference.tensors, first.reference.tensors)
+
+
+def test_a_chain_learns_in_the_part_that_can() -> None:
+    case, chain = classifier(), FairTPT() >> GroupMeans()
+    first, then = fit_on(chain, case, list(FEATURES), LABELS).parts
+    assert first == FairTPT()
+    assert then == fit_on(GroupMeans(), case, list(FEATURES), LABELS)
+    with pytest.raises(FairTTAError, match="`sensitive` should be the value of each image, bec"):
+        fit_on(chain, case, list(FEATURES))
+
+
+def test_a_method_is_saved_and_is_an_adapter_by_its_path(tmp_path: Path) -> None:
+    clf = FairTPTClassifier("miniature", ["cat", "dog"], ["day", "night"], adapter="logit-balance")
+    path = tmp_path / "fitted.safetensors"
+    clf.fit([picture(i) for i in range(9)]).save(path)
+    for given in (path, str(path), load_adapter(path)):
+        assert clf.with_adapter(given).adapter == clf.adapter
+        again = FairTPTClassifier(clf._backend, clf.targets, ["day", "night"], adapter=given)
+        assert again.predict([picture(3)]).labels == clf.predict([picture(3)]).labels
+    with pytest.raises(FairTTAError, match="was fitted with another `targets`"):
+        FairTPTClassifier(clf._backend, ["cat", "bird"], ["day", "night"], adapter=path)
+    with pytest.raises(FairTTAError, match=r"there is no file .*nothing\.safetensors': check"):
+        clf.with_adapter("nothing.safetensors")
+    clf.with_adapter(ZeroShot()).save(path)
+    assert clf.with_adapter(path).adapter == ZeroShot()
 
 
 @dataclass(frozen=True)
@@ -257,9 +361,9 @@ class ByItself(Adapter):
 
 
 def test_other_ways_to_be_fitted() -> None:
-    with pytest.raises(FairTTAError, match="ByItself is not fitted: its `fit` should set `ref"):
-        check_adapter(ByItself(), classifier().task)
-    check_adapter(ByItself("much"), classifier().task)
+    with pytest.raises(FairTTAError, match="ByItself has not been fitted: pass one that"):
+        check_adapter(ByItself(), classifier()._task)._check_ready()
+    check_adapter(ByItself("much"), classifier()._task)
     assert [x.is_fitted for x in (ByItself(), ByItself("much"), ZeroShot())] == [False, True, True]
 
 
@@ -283,16 +387,16 @@ def test_weights_that_change_meanwhile() -> None:
             yield picture(i)
 
     with pytest.raises(ModelError, match=r"the weights of .* changed during `fit`: fit again"):
-        LogitBalance().fit(clf, pictures())
+        fit_on(LogitBalance(), clf, pictures())
 
 
 @dataclass(frozen=True)
-class Broken(FitsImages):
+class Broken(FittedMethod):
     """Learns what is no number."""
 
     reference: Reference | None = None
 
-    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         return {"x": torch.full((len([*batches]),), torch.nan)}
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
@@ -301,9 +405,9 @@ class Broken(FitsImages):
 
 def test_what_is_learnt_should_be_numbers() -> None:
     with pytest.raises(ModelError, match="what Broken has learnt is not finite; if random numbers"):
-        Broken().fit_encoded(classifier(), FEATURES)
+        fit_on_features(Broken(), classifier(), FEATURES)
     with pytest.raises(FairTTAError, match=r"what `encode` returns, \[images, views, 24\] \(got"):
-        Broken().fit_encoded(classifier(), [[1.0]])
+        fit_on_features(Broken(), classifier(), [[1.0]])
 
 
 @pytest.mark.parametrize(
@@ -317,7 +421,7 @@ def test_files_whose_checksum_is_right_but_not_their_content(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
     clf = classifier()
-    LogitBalance().fit_encoded(clf, FEATURES).save(tmp_path / "x")
+    save(fit_on_features(LogitBalance(), clf, FEATURES), tmp_path / "x")
     with safe_open(tmp_path / "x", "pt") as file:
         about = json.loads(file.metadata()["about"]) | change
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -325,4 +429,4 @@ def test_files_whose_checksum_is_right_but_not_their_content(
     about["sha256"] = _digest(about, tensors)
     save_file(tensors, tmp_path / "x", metadata={"about": json.dumps(about)})
     with pytest.raises(FairTTAError, match=r"fit( it)? again"):
-        check_adapter(load_adapter(tmp_path / "x"), clf.task).adapt(clf.task, FEATURES)
+        check_adapter(load_adapter(tmp_path / "x"), clf._task).adapt(clf._task, FEATURES)

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from random_task import Drawn, drawn, joint_of, random_units
 from torch import Tensor
 
-from fair_tta import FairTPTClassifier, FairTTAError, PromptError, Templates
-from fair_tta.extend import Identity
+from fair_tta import FairTPTClassifier, FairTTAError, Templates
+from fair_tta._images.views import Identity
+from fair_tta.errors import PromptError
 from fair_tta.methods import PerceptionCLIP
 from fair_tta.methods._field.perception_clip import given_context
 

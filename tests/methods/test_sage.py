@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_task import random_units
 
-from fair_tta import FairTPTClassifier, FairTTAError, PromptError
-from fair_tta.extend import Identity
+from fair_tta import FairTPTClassifier, FairTTAError
+from fair_tta._images.views import Identity
+from fair_tta.errors import PromptError
 from fair_tta.methods import SAGE
 from fair_tta.methods._field.sage import OPENINGS, widest
 
@@ -49,11 +50,11 @@ def test_is_the_best_of_single_templates(keep: int) -> None:
     """Cosines of classifiers that have one template each."""
     clf = classifier(adapter=SAGE(TEMPLATES, keep=keep))
     others = [
-        FairTPTClassifier(clf.backend, clf.targets, template=t, scale=30.0) for t in TEMPLATES
+        FairTPTClassifier(clf._backend, clf.targets, template=t, scale=30.0) for t in TEMPLATES
     ]
     for seed in range(4):
         v = clf.encode([picture(seed)])[0, 0]
-        logits = [(30 * other.task.target_features @ v).double().numpy() for other in others]
+        logits = [(30 * other._task.target_features @ v).double().numpy() for other in others]
         best = sorted(logits, key=lambda row: row.min() - row.max())[:keep]
         expected = torch.from_numpy(np.mean(best, axis=0)).softmax(-1)
         ours = list(clf.predict(picture(seed)).probabilities.values())
@@ -74,7 +75,7 @@ def test_by_default_openings_stand_before_the_classifiers_sentence() -> None:
         sensitive=["man", "woman"],
         template="A {sensitive} person {target}.",
     )
-    sentences = SAGE().sentences(clf.task)
+    sentences = SAGE()._sentences(clf._task)
     assert sentences[:4] == [
         "A person with blond hair.",
         "A person with dark hair.",

@@ -41,7 +41,7 @@ def sam_step(margin: float, radius: float) -> Any:
 
 def entropies(clf: Any, image: Any) -> list[float]:
     """Of the views before any step, in units of the largest."""
-    log_p = clf.task.log_probabilities(clf.encode([image])[0], clf.task.target_features)
+    log_p = clf._task.log_probabilities(clf.encode([image])[0], clf._task.target_features)
     found: list[float] = (entropy(log_p) / math.log(3)).tolist()
     return found
 

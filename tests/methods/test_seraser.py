@@ -29,7 +29,7 @@ def pair(image: Any, _: Any) -> list[Any]:
 
 def literal(clf: Any, method: SEraser, image: Any) -> list[float]:
     """One image, one optimiser, twenty steps."""
-    task, black = clf.task, Image.new("RGB", image.size)
+    task, black = clf._task, Image.new("RGB", image.size)
     pictures = [image, *pair(image, None), *([black] if method.black else [])]
     features = torch.cat([clf.encode([one], with_views=False)[0] for one in pictures])
     targets = len(task.targets)
@@ -81,14 +81,14 @@ def test_auxiliary_pictures_become_uncertain() -> None:
     """What it is for: the answer on the auxiliary pictures moves towards uniform."""
     _, clf = classifier()
     method = SEraser(auxiliary=pair, black=False, rate=FixedRate(5e-3))
-    task, image = clf.task, picture()
+    task, image = clf._task, picture()
     auxiliary = torch.cat([clf.encode([one], with_views=False)[0] for one in pair(image, None)])
-    features = clf.vision.features([image], True, pair)
+    features = clf._vision.features([image], True, pair)
     log_p = task.log_probabilities(auxiliary, task.target_features)
     start = float((-log_p.mean(-1) - math.log(3)).mean())
     with torch.no_grad():
         tuned = tune(
-            task, features, loss=method.loss, direction=WeightedSum(0), rate=method.rate, steps=20
+            task, features, loss=method.loss, aggregator=WeightedSum(0), rate=method.rate, steps=20
         )
         texts = task.encode_many(task.target_prompts, tuned.context)[0]
     log_p = task.log_probabilities(auxiliary, texts)
@@ -105,12 +105,12 @@ def test_no_step_is_zero_shot(method: SEraser) -> None:
 def test_elra_changes_the_whole_loss_by_beta() -> None:
     """As the fairness paper has it: the step is as long as changes the loss by so much."""
     _, clf = classifier()
-    method, task = SEraser(auxiliary=pair, black=False, rate=ELRA(beta=1e-4), steps=1), clf.task
-    features = clf.vision.features([picture()], True, pair)
+    method, task = SEraser(auxiliary=pair, black=False, rate=ELRA(beta=1e-4), steps=1), clf._task
+    features = clf._vision.features([picture()], True, pair)
     (term,) = method.loss.objective(task).terms
     with torch.no_grad():
         tuned = tune(
-            task, features, loss=method.loss, direction=WeightedSum(0), rate=method.rate, steps=1
+            task, features, loss=method.loss, aggregator=WeightedSum(0), rate=method.rate, steps=1
         )
         texts = task.encode_many(task.target_prompts, tuned.context)
         before, after = (term.loss(task, features, t) for t in (task.target_features[None], texts))
@@ -123,8 +123,8 @@ def test_elra_changes_the_whole_loss_by_beta() -> None:
 def test_built_in_pictures_are_those_of_the_seed() -> None:
     _, clf = classifier(adapter=SEraser(auxiliary=DistortedViews(4), steps=2))
     first = clf.predict(picture())
-    assert clf.with_views(clf.vision.views).predict(picture()) == first
-    assert clf.with_views(clf.vision.views, seed=1).predict(picture()) != first
+    assert clf.with_views(clf._vision.views).predict(picture()) == first
+    assert clf.with_views(clf._vision.views, seed=1).predict(picture()) != first
     distorted = clf.with_adapter(SEraser(auxiliary=DistortedViews(3), steps=2)).predict(picture())
     assert distorted != first
 

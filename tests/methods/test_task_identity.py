@@ -8,11 +8,12 @@ import families
 import pytest
 import torch
 from checks import picture
+from fits import fit_on
 
 from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
 from fair_tta._models import TransformersBackend
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 PICTURES = [picture(i) for i in range(8)]
 
@@ -32,7 +33,7 @@ def classifier(dtype: torch.dtype = torch.float32, **more: Any) -> FairTPTClassi
 
 @pytest.fixture(scope="module")
 def balance() -> LogitBalance:
-    return LogitBalance().fit(classifier(), PICTURES)
+    return fit_on(LogitBalance(), classifier(), PICTURES)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
@@ -65,7 +66,7 @@ def test_other_weights_are_refused(balance: LogitBalance, tower: str) -> None:
     clf = classifier(adapter=balance)
     clf.predict(PICTURES[0])
     with torch.no_grad():
-        for weight in getattr(clf.backend.model, tower).parameters():  # type: ignore[attr-defined]
+        for weight in getattr(clf._backend.model, tower).parameters():  # type: ignore[attr-defined]
             weight += 0.05 * torch.randn(
                 weight.shape, generator=torch.Generator().manual_seed(weight.numel())
             )
@@ -73,7 +74,7 @@ def test_other_weights_are_refused(balance: LogitBalance, tower: str) -> None:
         FairTTAError, match=r"another model or other weights, CLIPModel \(got CLIPM"
     ):
         clf.predict(PICTURES[0])
-    again = clf.with_adapter(balance.fit(clf, PICTURES))
+    again = clf.with_adapter(fit_on(balance, clf, PICTURES))
     assert again.predict(PICTURES[0]).label in ("cat", "dog")
 
 

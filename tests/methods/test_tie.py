@@ -9,16 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from fits import fit_on_features, save
 from hypothesis import given
 from random_task import DIM, Drawn, EncodedClassifier, drawn, random_units, softmax
 from torch import Tensor
 
 from fair_tta import TPT, FairTTAError
 from fair_tta._linalg import unit
-from fair_tta.methods import TIE, EpisodicTIE, TIEStar
+from fair_tta.methods import TIE, EpisodicTIE, TIEStar, load_adapter
 
 Array = npt.NDArray[np.float64]
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 
 def reference_of(case: Drawn) -> tuple[Tensor, dict[str, list[int]]]:
@@ -50,11 +51,11 @@ def by_formula(case: Drawn, known: dict[str, Array], reference: dict[str, list[i
 def fit_tie(case: Drawn) -> TIE:
     features, values = reference_of(case)
     names = {a: [f"{a} {i}" for i in values[a]] for a in case.sensitive}
-    return TIE().fit_encoded(EncodedClassifier(case.task), features.split(7), names)
+    return fit_on_features(TIE(), EncodedClassifier(case.task), features.split(7), names)
 
 
 def fit_star(case: Drawn) -> TIEStar:
-    return TIEStar().fit_encoded(EncodedClassifier(case.task), reference_of(case)[0])
+    return fit_on_features(TIEStar(), EncodedClassifier(case.task), reference_of(case)[0])
 
 
 def star(case: Drawn) -> Tensor:
@@ -83,7 +84,7 @@ def test_tie_star_is_its_formula(case: Drawn) -> None:
 def test_a_reference_of_the_image_alone_is_the_episodic_one(case: Drawn) -> None:
     name, z = next(iter(case.sensitive.items()))
     one = replace(case, sensitive={name: z}, features=case.features[:1])
-    fitted = TIEStar().fit_encoded(EncodedClassifier(one.task), one.features)
+    fitted = fit_on_features(TIEStar(), EncodedClassifier(one.task), one.features)
     ours = fitted.adapt(one.task, one.features).probabilities
     episodic = EpisodicTIE().adapt(one.task, one.features).probabilities
     torch.testing.assert_close(ours, episodic, rtol=0, atol=1e-9)
@@ -92,7 +93,7 @@ def test_a_reference_of_the_image_alone_is_the_episodic_one(case: Drawn) -> None
 def test_a_value_that_nothing_seems_to_have_takes_nothing() -> None:
     eye = torch.eye(DIM, dtype=torch.float64)
     case = Drawn(random_units(0, 3, DIM), {"s": eye[:2]}, eye[1].reshape(1, 1, DIM))
-    fitted = TIEStar().fit_encoded(EncodedClassifier(case.task), eye[:1].unsqueeze(1))
+    fitted = fit_on_features(TIEStar(), EncodedClassifier(case.task), eye[:1].unsqueeze(1))
     assert fitted.reference is not None
     assert fitted.reference.tensors["s"].tolist() == [1, 0]
     ours = fitted.adapt(case.task, case.features).probabilities
@@ -105,8 +106,8 @@ def test_orthogonal_prompts_change_nothing() -> None:
     case = Drawn(random_units(1, 3, DIM), {"s": eye[:2]}, flat)
     classifier = EncodedClassifier(case.task)
     for fitted in (
-        TIEStar().fit_encoded(classifier, flat),
-        TIE().fit_encoded(classifier, flat, ["s 0", "s 1"] * 2 + ["s 0"]).knowing("s 1"),
+        fit_on_features(TIEStar(), classifier, flat),
+        fit_on_features(TIE(), classifier, flat, ["s 0", "s 1"] * 2 + ["s 0"]).knowing("s 1"),
     ):
         ours = fitted.adapt(case.task, flat).probabilities
         torch.testing.assert_close(ours, case.zero_shot)
@@ -125,14 +126,15 @@ def test_values_have_to_be_known(tmp_path: Path) -> None:
         random_units(0, 2, DIM), {"s": random_units(1, 2, DIM)}, random_units(2, 3, 1, DIM)
     )
     tie = fit_tie(case)
-    for use in (lambda: tie.adapt(case.task, case.features), lambda: tie.check_task(case.task)):
+    tie._check_task(case.task)  # `fit` and `audit` know the values
+    for use in (lambda: tie.adapt(case.task, case.features), tie._check_ready):
         with pytest.raises(FairTTAError, match=r"has to know the true sensitive .* or TIEStar\(\)"):
             use()
     knowing = tie.knowing("s 1")
     for known in (("s 2",), ("s 0", "s 1"), ()):
         with pytest.raises(FairTTAError, match=r"a value of each attribute, in the order of \{'s'"):
-            tie.knowing(*known).check_task(case.task)
-    knowing.save(tmp_path / "tie")
-    assert TIE.load(tmp_path / "tie") == knowing
+            tie.knowing(*known)._check_task(case.task)
+    save(knowing, tmp_path / "tie")
+    assert load_adapter(tmp_path / "tie") == knowing
     with pytest.raises(FairTTAError, match="the second method of a chain should be a UsesTexts"):
         TPT() >> TIEStar()  # type: ignore[operator]

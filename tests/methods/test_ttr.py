@@ -59,17 +59,17 @@ def test_the_segment_is_that_of_brute_force(seed: int) -> None:
     chosen = [*{*cut.tolist()}][int(np.argmin(means))]
     mask = np.kron((cut == chosen).reshape(2, 4), np.ones((8, 8)))
     tensors = map(torch.from_numpy, (pixels[None], patches[None], general))
-    (found,) = TTR("bird").segment(*tensors)  # type: ignore[arg-type]
+    (found,) = TTR("bird")._segment(*tensors)  # type: ignore[arg-type]
     np.testing.assert_allclose(found.numpy(), pixels * mask)
     assert 0 < mask.mean() < 1
 
 
 def test_the_answer_is_that_of_the_segment() -> None:
     clf, image = classifier(), picture()
-    backend: Any = clf.backend
+    backend: Any = clf._backend
     pixels = backend.preprocess([image])
     general = backend.encode_text(backend.tokenize(["a photo of a bird."]))[0]
-    (kept,) = TTR("bird").segment([pixels[0]], [backend.encode_patches(pixels)[0]], general)
+    (kept,) = TTR("bird")._segment([pixels[0]], [backend.encode_patches(pixels)[0]], general)
     v = backend.encode_pixels(kept[None]).double().numpy()[0]
     texts = backend.encode_text(backend.tokenize([f"a photo of a {y}." for y in TARGETS]))
     t = texts.double().numpy()
@@ -88,13 +88,13 @@ def test_one_segment_is_the_whole_image() -> None:
 def test_equal_patches_are_one_segment() -> None:
     pixels = torch.ones(3, 16, 16)
     for sigma in (0.0, 0.72):
-        (kept,) = TTR("bird", sigma=sigma).segment([pixels], [torch.ones(4, 5)], torch.ones(5))
+        (kept,) = TTR("bird", sigma=sigma)._segment([pixels], [torch.ones(4, 5)], torch.ones(5))
         assert torch.equal(kept, pixels)
 
 
 def test_more_segments_than_patches() -> None:
     patches = torch.eye(4)
-    (kept,) = TTR("bird", segments=9, sigma=0).segment(
+    (kept,) = TTR("bird", segments=9, sigma=0)._segment(
         [torch.ones(3, 4, 4)], [patches], -torch.arange(4.0)
     )
     assert kept[0].sum() <= 8  # one or two patches of four pixels: three dimensions of four
@@ -110,7 +110,7 @@ def test_a_queue_groups_the_patches_of_several_images(seed: int) -> None:
     _, vectors = np.linalg.eigh(every.T @ every)
     cuts = np.array(best_cut(smoothed(every @ vectors[:, -3:], 0.72), 3)).reshape(2, 4)
     tensors: Any = map(torch.from_numpy, (pixels, patches, general))
-    found = TTR("bird", queue=2).segment(*tensors)
+    found = TTR("bird", queue=2)._segment(*tensors)
     for image, own, cut, kept in zip(pixels, patches, cuts, found, strict=True):
         means = {place: own[cut == place].mean(0) @ general for place in {*cut.tolist()}}
         chosen = min(means, key=lambda place: means[place])
@@ -142,8 +142,8 @@ def test_what_is_refused() -> None:
     with pytest.raises(FairTTAError, match=r"`subject` should be a phrase \(got 3\)"):
         TTR(3)  # type: ignore[arg-type]
     clf = classifier(adapter=TTR("bird"))
-    with pytest.raises(FairTTAError, match="TTR needs the images themselves; call `predict`"):
-        clf.predict_encoded(clf.encode([picture()]))
+    with pytest.raises(FairTTAError, match="TTR needs the images themselves: pass them to `"):
+        clf._predict_encoded(clf.encode([picture()]))
 
 
 def test_towers_without_patches_are_refused() -> None:
@@ -158,6 +158,6 @@ def test_towers_without_patches_are_refused() -> None:
             for name in (name for name in vars(Backend) if not name.startswith("_")):
                 setattr(self, name, getattr(backend, name))
 
-    own: Any = Own(classifier().backend)
+    own: Any = Own(classifier()._backend)
     with pytest.raises(FairTTAError, match="has no method `encode_patches`"):
         FairTPTClassifier(own, TARGETS, template=TEMPLATE, adapter=TTR("bird"))

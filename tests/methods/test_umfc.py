@@ -10,16 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from fits import fit_on_features
 from hypothesis import given, settings
 from random_task import DIM, Drawn, EncodedClassifier, drawn, random_units, softmax
 from torch import Tensor
 
-from fair_tta import TPT, FairTTAError, PromptError
+from fair_tta import TPT, FairTTAError
 from fair_tta._linalg import unit
+from fair_tta.errors import PromptError
 from fair_tta.methods import UMFC
 
 Array = npt.NDArray[np.float64]
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 
 def reference(n: int = 40) -> Tensor:
@@ -32,7 +34,7 @@ def random_case() -> Drawn:
 
 
 def fit(case: Drawn, **more: Any) -> UMFC:
-    return UMFC(**more).fit_encoded(EncodedClassifier(case.task), reference().split(11))
+    return fit_on_features(UMFC(**more), EncodedClassifier(case.task), reference().split(11))
 
 
 def answer(case: Drawn, **more: Any) -> Tensor:
@@ -118,7 +120,7 @@ def test_two_groups_leave_the_prompts_where_they_are() -> None:
     ours = fitted.adapt(case.task, case.features).probabilities
     torch.testing.assert_close(ours, case.zero_shot)
     three = fit(case, alpha=0.0, beta=5.0)
-    assert not torch.allclose(three.prepared(case.task)["texts"], case.target)
+    assert not torch.allclose(three._prepared(case.task)["texts"], case.target)
 
 
 def test_a_value_that_nothing_seems_to_have_takes_the_mean() -> None:

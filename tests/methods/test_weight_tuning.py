@@ -11,8 +11,8 @@ import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from plain_towers import classifier, open_clip_resnet
 
-from fair_tta import ELRA, AugMix, FairTPTClassifier, FairTTAError, ZeroShot
-from fair_tta.extend import Adapter
+from fair_tta import ELRA, FairTPTClassifier, FairTTAError, ZeroShot
+from fair_tta.extend import Adapter, AugMix
 from fair_tta.methods import MEMO, SAR, Tent
 
 METHODS: list[Any] = [Tent(), MEMO(every_weight=True), SAR(margin=2.0)]
@@ -82,7 +82,7 @@ def test_a_thread_that_uses_the_model_itself_notices_nothing() -> None:
     """Not through this library, so without its lock; every answer is the same bits."""
     model, clf = classifier(torch.float32)
     model.eval()
-    pixels = clf.vision.pixels(picture(7))
+    pixels = clf._vision.pixels(picture(7))
     done, wrong, count = threading.Event(), [], [0]
 
     def ask() -> Any:

@@ -20,10 +20,10 @@ from test_untouched import open_clip_clip, transformers_clip
 from torch import nn
 from transformers import CLIPImageProcessor
 
-from fair_tta import AugMix, FairTPT, FairTPTClassifier, ZeroShot
+from fair_tta import FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta._models.borrow import explained
 from fair_tta.errors import ModelError, TowerError
-from fair_tta.extend import Adapter
+from fair_tta.extend import Adapter, AugMix
 from fair_tta.methods import Tent
 from fair_tta.miniature._model import FOLDER
 
@@ -80,7 +80,8 @@ def test_weights_that_are_not_finite(make: Callable[[], tuple[Any, Any]]) -> Non
     weight = next(w for n, w in model.named_parameters() if name in n and "visual" not in n)
     clf = FairTPTClassifier(whole, TARGETS, SENSITIVE, TEMPLATE, adapter="zero-shot")
     for value in (torch.nan, torch.inf):
-        weight.data.view(-1)[0] = value
+        with torch.no_grad():  # PyTorch counts this change; one through `.data` it does not
+            weight.view(-1)[0] = value
         for answer in (partial(classify, whole, ZeroShot()), partial(clf.predict, picture())):
             with pytest.raises(ModelError, match=f"are not finite, such as '.*{name}"):
                 answer()
@@ -96,8 +97,8 @@ def test_too_little_memory_for_what_an_image_processor_makes(
         raise error
 
     clf = FairTPTClassifier(transformers_clip()[1], TARGETS, SENSITIVE, TEMPLATE)
-    monkeypatch.setattr(type(clf.backend), "preprocess", fail)
-    monkeypatch.setattr(type(clf.backend), "encode_images", fail)
+    monkeypatch.setattr(type(clf._backend), "preprocess", fail)
+    monkeypatch.setattr(type(clf._backend), "encode_images", fail)
     with pytest.raises(ModelError, match=r"not enough memory .* smaller `batch_size`, and look at"):
         clf.with_adapter("zero-shot").predict(picture())
 
@@ -224,7 +225,7 @@ def test_a_token_that_the_model_does_not_have() -> None:
     _, (model, (images, tokenizer)) = transformers_clip()
     clf = FairTPTClassifier((model, (images, tokenizer)), TARGETS, SENSITIVE, TEMPLATE)
     with pytest.raises(ModelError, match=r"it names token 10000000, and there are \d+. Get it ag"):
-        clf.backend.embed_tokens(torch.tensor([[0, 10_000_000]]))
+        clf._backend.embed_tokens(torch.tensor([[0, 10_000_000]]))
 
 
 @pytest.mark.parametrize("name", ["a" * 5000, "a/" * 5000])

@@ -14,9 +14,10 @@ import pytest
 import torch
 from checks import picture
 
-from fair_tta import AugMix, FairTPT, FairTPTClassifier, FairTTAError, Zero, ZeroShot
+from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, Zero, ZeroShot
 from fair_tta._models import resolve
 from fair_tta._models.load import find_device, find_dtype, load, move
+from fair_tta.extend import AugMix
 
 NAMES: Any = (["circle", "square"], ["red", "blue"], "a {sensitive} {target}.")
 PICTURES = [picture(i, (40 + i, 30)) for i in range(6)]
@@ -27,8 +28,8 @@ def test_a_string_is_loaded_in_a_precision(dtype: Any) -> None:
     clf = FairTPTClassifier("miniature", *NAMES, views=AugMix(4), device="cpu", dtype=dtype)
     plain = FairTPTClassifier("miniature", *NAMES, views=AugMix(4))
     wanted = dtype if isinstance(dtype, torch.dtype) else getattr(torch, dtype)
-    assert clf.backend.dtype == wanted
-    assert clf.backend.scale == plain.backend.scale  # bfloat16 would be one percent off
+    assert clf._backend.dtype == wanted
+    assert clf._backend.scale == plain._backend.scale  # bfloat16 would be one percent off
     assert clf.predict(PICTURES[0]).zero_shot == pytest.approx(
         plain.predict(PICTURES[0]).zero_shot, abs=0.05
     )

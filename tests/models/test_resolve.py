@@ -19,8 +19,9 @@ from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from PIL.Image import Image
 from torch import Tensor
 
-from fair_tta import FairTPTClassifier, ModelError
+from fair_tta import FairTPTClassifier
 from fair_tta._models import OpenClipBackend, TransformersBackend, resolve
+from fair_tta.errors import ModelError
 from fair_tta.extend import Backend, Tokens
 
 CONFIG = {
@@ -144,7 +145,7 @@ def test_a_backend_of_ones_own() -> None:
         backend, ["red", "blue"], ["big", "small"], "a {sensitive} {target} dot"
     )
     assert clf.predict(picture()).label in ("red", "blue")
-    assert len(clf.task.context) == 2
+    assert len(clf._task.context) == 2
 
 
 def test_strings_that_cannot_be_loaded(registered: str, tmp_path: Path) -> None:

@@ -10,19 +10,12 @@ import open_clip
 import pytest
 import torch
 import transformers
+from fits import fit_on
 
-from fair_tta import (
-    AssociationCorrection,
-    FairTPTClassifier,
-    FairTTAError,
-    Features,
-    LogitBalance,
-    ModelError,
-    PromptError,
-    TowerError,
-)
+from fair_tta import AssociationCorrection, FairTPTClassifier, FairTTAError, Features, LogitBalance
 from fair_tta._models.protocol import Backend
 from fair_tta._models.stored import TextTable
+from fair_tta.errors import ModelError, PromptError, TowerError
 from fair_tta.methods._base import Adapter, check_adapter
 
 NAMES: dict[str, Any] = {
@@ -51,19 +44,19 @@ def test_a_text_tower_gives_the_features_of_the_whole_model(family: str) -> None
     whole = FairTPTClassifier(model, processor=(images, tokenizer), scale=30.0, **NAMES)
     clf = FairTPTClassifier(tower, processor=tokenizer, scale=30.0, **NAMES)
     assert clf.adapter == AssociationCorrection()
-    own = whole.task.target_features
-    torch.testing.assert_close(clf.task.target_features, own)
-    torch.testing.assert_close(clf.task.sensitive_features, whole.task.sensitive_features)
+    own = whole._task.target_features
+    torch.testing.assert_close(clf._task.target_features, own)
+    torch.testing.assert_close(clf._task.sensitive_features, whole._task.sensitive_features)
     stored = Features(np.random.default_rng(0).standard_normal((9, own.shape[1])))
     expected = whole.with_adapter("orthcali").predict_proba(stored)
     np.testing.assert_allclose(clf.with_adapter("orthcali").predict_proba(stored), expected, 1e-5)
     with pytest.warns(UserWarning, match="fitted on 9 images"):
-        fitted = LogitBalance().fit(clf, stored)
+        fitted = fit_on(LogitBalance(), clf, stored)
     whole.with_adapter(fitted)  # what a text tower fits, the whole model can use
     with pytest.raises(ModelError, match=r"no image encoder here: pass .* Features\(array\)\.$"):
         clf.predict("image.png")
     with pytest.raises(ModelError, match="no image encoder here"):
-        clf.backend.encode_images([])
+        clf._backend.encode_images([])
     with pytest.raises(ModelError, match=r"TextModel.* has no logit scale: pass `scale`"):
         FairTPTClassifier(tower, processor=tokenizer, **NAMES)
 
@@ -78,7 +71,7 @@ def test_a_text_tower_of_open_clip() -> None:
     clf = FairTPTClassifier(tower, processor=tokenizer, scale=20.0, **NAMES)
     own = tower(tokenizer(["a photo of a cat.", "a photo of a dog."]))
     expected = own / own.norm(dim=1, keepdim=True)
-    torch.testing.assert_close(clf.task.target_features, expected.detach(), atol=1e-5, rtol=0)
+    torch.testing.assert_close(clf._task.target_features, expected.detach(), atol=1e-5, rtol=0)
     with pytest.raises(ModelError, match="open_clip TextTransformer has no logit scale"):
         FairTPTClassifier(tower, processor=tokenizer, **NAMES)
 
@@ -155,6 +148,6 @@ def test_a_method_that_tunes_the_prompt_refuses() -> None:
 
         def adapt(self, task: Any, features: Any) -> Any: ...
 
-    task = FairTPTClassifier.from_features(table(), **NAMES).task
+    task = FairTPTClassifier.from_features(table(), **NAMES)._task
     with pytest.raises(TowerError, match="tunes the prompt, but stored text features have no text"):
         check_adapter(Tunes(), task)

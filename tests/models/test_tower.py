@@ -12,18 +12,12 @@ import transformers
 from checks import SENSITIVE, TARGETS, TEMPLATE, assert_splice_is_exact, picture
 from torch import Tensor, nn
 
-from fair_tta import (
-    AssociationCorrection,
-    FairTPTClassifier,
-    OrthCali,
-    TowerError,
-    Zero,
-    ZeroShot,
-)
+from fair_tta import AssociationCorrection, FairTPTClassifier, OrthCali, Zero, ZeroShot
 from fair_tta._models import Tokens, TransformersBackend
 from fair_tta._models import borrow as guard
 from fair_tta._models.towers import TextTower
 from fair_tta._prompts.task import Task
+from fair_tta.errors import TowerError
 from fair_tta.extend import Adapter, Needs, Outcome
 
 PROBE = Tokens(

@@ -21,9 +21,11 @@ import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 
-from fair_tta import AugMix, FairTPT, FairTPTClassifier, ModelError, ZeroShot
+from fair_tta import FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta._models import borrow
 from fair_tta._models.borrow import borrowed, untouched
+from fair_tta.errors import ModelError
+from fair_tta.extend import AugMix
 
 
 class Broken(Exception):
@@ -53,8 +55,8 @@ def use(model: Any) -> None:
     """Everything a user does: classify, and run the context through the text tower and back."""
     clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE)
     clf.predict([picture(0), picture(1)])
-    context = clf.task.context.clone().requires_grad_()
-    features = clf.task.encode(clf.task.target_prompts, context)
+    context = clf._task.context.clone().requires_grad_()
+    features = clf._task.encode(clf._task.target_prompts, context)
     torch.autograd.grad(features.sum(), context)
 
 
@@ -225,9 +227,9 @@ def test_works_inside_inference_mode_and_no_grad(loaded: tuple[Any, Any]) -> Non
     with torch.inference_mode():
         clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE)
         assert np.array_equal(clf.predict_proba([picture()]), expected)
-        context = clf.task.context
+        context = clf._task.context
     assert not context.is_inference()
-    clf.task.encode(clf.task.target_prompts, context.clone().requires_grad_()).sum().backward()
+    clf._task.encode(clf._task.target_prompts, context.clone().requires_grad_()).sum().backward()
     with torch.no_grad():
         assert np.array_equal(clf.predict_proba([picture()]), expected)
 
@@ -236,11 +238,11 @@ def test_embeddings_of_the_user_are_not_written_to() -> None:
     """BLIP adds positions in place; that must not reach what was spliced in."""
     model, images, tokenizer = families.seeded(families.blip)
     clf = FairTPTClassifier((model, (images, tokenizer)), TARGETS, SENSITIVE, TEMPLATE)
-    prompts = clf.task.target_prompts
-    embeddings = clf.backend.embed_tokens(prompts.tokens.ids)
+    prompts = clf._task.target_prompts
+    embeddings = clf._backend.embed_tokens(prompts.tokens.ids)
     before = embeddings.clone()
     with torch.no_grad():
-        clf.backend.encode_prompts(prompts.tokens, embeddings)
+        clf._backend.encode_prompts(prompts.tokens, embeddings)
     assert torch.equal(embeddings, before)
 
 
@@ -284,7 +286,7 @@ def test_threads_with_one_view_are_in_the_vision_tower_together(loaded: tuple[An
     model, parts = loaded
     clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, adapter="association-correction")
     expected = [clf.predict(picture(i)).label for i in range(2)]
-    clf.vision.forget()
+    clf._vision.forget()
     model.train()  # one mode for both, until the last has left
     modes: list[bool] = []
     both = threading.Barrier(2, timeout=60)
@@ -306,13 +308,13 @@ def test_one_thread_tunes_the_prompt_while_others_predict(loaded: tuple[Any, Any
     clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(2))
     plain = clf.with_adapter("zero-shot")
     expected = [[c.predict(picture(i)) for i in range(6)] for c in (clf, plain)]
-    task = clf.task
-    clf.vision.forget()
+    task = clf._task
+    clf._vision.forget()
     with ThreadPoolExecutor(4) as pool:
         jobs = [pool.submit(c.predict, picture(i)) for i in range(6) for c in (clf, plain)]
         found = [job.result() for job in jobs]
     assert [found[0::2], found[1::2]] == expected
-    assert clf.task is task
+    assert clf._task is task
 
 
 def test_a_thread_that_loads_a_model_leaves_the_filters_of_warnings_alone(
@@ -380,7 +382,7 @@ def test_code_of_the_user_draws_as_it_would_anywhere(loaded: tuple[Any, Any]) ->
 def test_nothing_keeps_the_backend_alive(loaded: tuple[Any, Any]) -> None:
     clf = FairTPTClassifier(loaded[1], TARGETS, SENSITIVE, TEMPLATE, adapter=ZeroShot())
     clf.predict(picture())
-    backend = weakref.ref(clf.backend)
+    backend = weakref.ref(clf._backend)
     del clf
     assert backend() is None
 
@@ -394,11 +396,11 @@ def test_a_classifier_can_be_copied_and_sent(
     clf = FairTPTClassifier(loaded[1], TARGETS, SENSITIVE, TEMPLATE, adapter=adapter, views=views)
     expected = clf.predict(picture())
     other = pickle.loads(pickle.dumps(clf)) if how == "pickle" else copy.deepcopy(clf)
-    backends: tuple[Any, Any] = other.backend, clf.backend
+    backends: tuple[Any, Any] = other._backend, clf._backend
     assert backends[0].model is not backends[1].model
     with torch.no_grad():
         for parameter in loaded[0].parameters():
             parameter.zero_()  # the copy does not hang on the original
     assert other.predict(picture()) == expected
-    other.vision.forget()
+    other._vision.forget()
     assert other.predict(picture()) == expected

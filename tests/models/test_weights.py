@@ -13,8 +13,9 @@ from test_untouched import open_clip_clip, transformers_clip
 from torch import nn
 from torch.nn.utils import parametrize, prune
 
-from fair_tta import AugMix, FairTPT, FairTPTClassifier, OrthCali, ZeroShot
+from fair_tta import FairTPT, FairTPTClassifier, OrthCali, ZeroShot
 from fair_tta._models.borrow import state_of
+from fair_tta.extend import AugMix
 
 PICTURES = [picture(0), picture(1)]
 
@@ -248,11 +249,11 @@ def test_features_of_images_are_those_of_the_changed_model(loaded: tuple[Any, An
     model, parts = loaded
     clf = classifier(parts)
     kept = clf.encode(PICTURES)
-    assert clf.predict_encoded(kept) == clf.predict(PICTURES)
+    assert clf._predict_encoded(kept) == clf.predict(PICTURES)
     in_place(model)
     assert torch.equal(clf.encode(PICTURES), classifier(parts).encode(PICTURES))
     model.double()  # features that were kept elsewhere can still be used
-    assert clf.predict_encoded(kept)[0].label in TARGETS
+    assert clf._predict_encoded(kept)[0].label in TARGETS
 
 
 def test_changed_weights_have_another_task_and_nothing_of_the_old_is_kept(
@@ -260,26 +261,26 @@ def test_changed_weights_have_another_task_and_nothing_of_the_old_is_kept(
 ) -> None:
     model, parts = loaded
     clf = classifier(parts)
-    other, first = clf.with_adapter(ZeroShot()), clf.task
+    other, first = clf.with_adapter(ZeroShot()), clf._task
     clf.predict(PICTURES)
-    kept = set(clf.cache._kept)
-    assert clf.task is other.task is first
+    kept = set(clf._cache._kept)
+    assert clf._task is other._task is first
     context = first.context.clone()
     in_place(model)
     other.predict(PICTURES)
-    assert clf.task is other.task is not first
+    assert clf._task is other._task is not first
     assert torch.equal(first.context, context)
-    assert not torch.equal(clf.task.context, context)
+    assert not torch.equal(clf._task.context, context)
     clf.predict(PICTURES)
-    assert not {key for key in clf.cache._kept if key[0] is not clf.vision._owner} & kept
+    assert not {key for key in clf._cache._kept if key[0] is not clf._vision._owner} & kept
 
 
 def test_nothing_is_computed_again_while_weights_stay(loaded: tuple[Any, Any]) -> None:
     model, parts = loaded
     clf = classifier(parts)
     clf.predict(PICTURES)
-    text, calls = clf.backend.encode_text, []
-    clf.backend.encode_text = lambda tokens: calls.append(1) or text(tokens)  # type: ignore[func-returns-value, method-assign]
+    text, calls = clf._backend.encode_text, []
+    clf._backend.encode_text = lambda tokens: calls.append(1) or text(tokens)  # type: ignore[func-returns-value, method-assign]
     model.train()
     model.requires_grad_(False)
     clf.predict(PICTURES)
@@ -309,11 +310,11 @@ def test_hooks_of_one_call_are_no_change() -> None:
     """Or a thread with one view would wait for one that tunes the prompt."""
     model, parts = transformers_clip()
     clf = classifier(parts)
-    layer = clf.backend.layer  # type: ignore[attr-defined]
+    layer = clf._backend.layer  # type: ignore[attr-defined]
     before = state_of(model)
     during = []
     with layer.register_forward_hook(lambda *_: during.append(state_of(model))):
         with_this_hook = state_of(model)
-        clf.task.encode(clf.task.target_prompts, clf.task.context)
+        clf._task.encode(clf._task.target_prompts, clf._task.context)
     assert set(during) == {with_this_hook} != {before}
     assert state_of(model) == before

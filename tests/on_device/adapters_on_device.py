@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import is_dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -16,12 +18,12 @@ import pytest
 import torch
 from checks import picture
 from devices import Pair
+from fits import fit_on
 
 from fair_tta import (
     ELRA,
     TPT,
     AssociationCorrection,
-    AugMix,
     FairTPT,
     FairTPTClassifier,
     FairTPTMO,
@@ -29,9 +31,11 @@ from fair_tta import (
     OrthCali,
 )
 from fair_tta import methods as adapters
-from fair_tta.extend import Renderer
+from fair_tta._images.draw import Renderer
+from fair_tta.extend import AugMix
 from fair_tta.methods import SAR, SEM, TTR, SLoss, SuperTSLoss, TSLoss
-from fair_tta.methods._tuning.directions import UPGrad, combine
+from fair_tta.methods._tuning.directions import Aggregator, combine
+from fair_tta.methods._tuning.upgrad import upgrad_weights
 
 pytest_plugins = ("device_models",)
 
@@ -74,7 +78,7 @@ OTHERS: dict[str, Any] = {
 MOST_COPIES = 100
 """To the host for a batch: lengths and projections are computed there, in float64."""
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 
 def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
@@ -88,11 +92,11 @@ def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
             labels = ({a: [v[i % len(v)] for i in range(count)] for a, v in SENSITIVE.items()},)
         elif adapter.needs.class_labels:
             labels = ([TARGETS[i % len(TARGETS)] for i in range(count)],)
-        adapter = adapter.fit(clf, images, *labels)
+        adapter = fit_on(adapter, clf, images, *labels)
     return clf.with_adapter(adapter)
 
 
-def assert_same(here: list[Any], there: list[Any], tolerance: float = SAME) -> None:
+def assert_same(here: Sequence[Any], there: Sequence[Any], tolerance: float = SAME) -> None:
     for one, two in zip(here, there, strict=True):
         assert one.label == two.label
         assert two.probabilities == pytest.approx(one.probabilities, abs=tolerance)
@@ -126,7 +130,7 @@ def test_methods_on_pictures_give_the_same_answers(
     assert_same(expected, there.predict(PICTURES[:3]), 1e-3)
     if name in FEW_PASS and cv2.__version__ >= "5":  # others draw other views
         assert [bool(one.warnings) for one in expected] == [True, True, False]
-    there.vision.forget()
+    there._vision.forget()
     with devices.Traffic(device) as traffic:
         there.predict(PICTURES[:3])
     assert traffic.to_host <= MOST_COPIES, traffic.names
@@ -140,9 +144,9 @@ def test_the_same_answers_with_few_copies(
     pair = pairs["CLIP"]
     clf = classifier(pair.there, adapter)
     features = clf.encode(PICTURES, with_views=adapter.needs.views).cpu()
-    expected = classifier(pair.cpu, adapter).predict_encoded(features)
+    expected = classifier(pair.cpu, adapter)._predict_encoded(features)
     clf.predict(PICTURES[:2])  # what is made once: features of prompts, graphs
-    clf.vision.forget()
+    clf._vision.forget()
     with devices.Traffic(device) as traffic:
         found = clf.predict(PICTURES)
     # what is left after a projection is short, and is divided by its length
@@ -160,9 +164,10 @@ def test_upgrad_weighs_terms_where_they_are(device: torch.device, terms: int) ->
     gradients[30:35, 0] *= 1e-12
     gradients[35:, 1] = 0
     gradients = gradients.unsqueeze(2)
-    expected = combine(UPGrad(3.0), gradients.double()).squeeze(1)
+    upgrad: Aggregator = (partial(upgrad_weights, lam=3.0), "gramian")
+    expected = combine(upgrad, gradients.double()).squeeze(1)
     with devices.Traffic(device) as traffic:
-        there = combine(UPGrad(3.0), gradients.to(device)).squeeze(1)
+        there = combine(upgrad, gradients.to(device)).squeeze(1)
     assert traffic.to_host <= 1, traffic.names
     error = (there.cpu().double() - expected).norm(dim=1) / expected.norm(dim=1)
     assert error[10:20].max() < 1e-3, "a direction that two opposed ones allow is hard to find"

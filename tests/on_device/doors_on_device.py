@@ -8,17 +8,18 @@ import pytest
 import torch
 from checks import picture
 from devices import Pair
+from fits import fit_on
 
 from fair_tta import (
     AssociationCorrection,
-    AugMix,
     FairTPT,
     FairTPTClassifier,
     LogitBalance,
     OrthCali,
     ZeroShot,
 )
-from fair_tta.extend import Adapter
+from fair_tta.auditing import Associations
+from fair_tta.extend import Adapter, AugMix
 
 pytest_plugins = ("device_models",)
 
@@ -28,8 +29,8 @@ LABELS = ["cat", "dog"] * 6
 GROUPS = ["male", "male", "female", "female"] * 3
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning"),
-    pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning"),
+    pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning"),
+    pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning"),
 ]
 
 
@@ -72,7 +73,7 @@ def test_audit(pairs: dict[str, Pair]) -> None:
 
 
 def test_associations(pairs: dict[str, Pair]) -> None:
-    here, there = (clf.associations().to_dict() for clf in both(pairs["CLIP"]))
+    here, there = (Associations.of(clf._task).to_dict() for clf in both(pairs["CLIP"]))
     for attribute, table in here.items():
         for value, row in table.items():
             assert there[attribute][value] == pytest.approx(row, abs=1e-4)
@@ -82,13 +83,13 @@ def test_encoded_features_may_lie_on_another_device(pairs: dict[str, Pair]) -> N
     _, there = both(pairs["CLIP"])
     features = there.encode(PICTURES[:2])
     assert features.device.type != "cpu"
-    answers = there.predict_encoded(features.cpu())
+    answers = there._predict_encoded(features.cpu())
     assert [p.label for p in answers] == [p.label for p in there.predict(PICTURES[:2])]
 
 
 def test_fitted_on_the_cpu_and_used_on_the_device(pairs: dict[str, Pair]) -> None:
     here, there = both(pairs["CLIP"])
-    method = LogitBalance().fit(here, PICTURES)
+    method = fit_on(LogitBalance(), here, PICTURES)
     expected = here.with_adapter(method).predict_proba(PICTURES)
     found = there.with_adapter(method).predict_proba(PICTURES)
     torch.testing.assert_close(torch.tensor(found), torch.tensor(expected), rtol=0, atol=1e-4)

@@ -12,10 +12,10 @@ import torch
 from checks import picture
 from devices import Pair
 
-from fair_tta import TPT, AugMix, FairTPTClassifier, Zero, ZeroShot
-from fair_tta._images.draw import render_batch
+from fair_tta import TPT, FairTPTClassifier, Zero, ZeroShot
+from fair_tta._images.draw import Renderer, render_batch
 from fair_tta._images.views import content_generator
-from fair_tta.extend import Renderer
+from fair_tta.extend import AugMix
 
 pytest_plugins = ("device_models",)
 
@@ -51,7 +51,7 @@ def test_every_picture_is_sent_once_as_it_is(pairs: dict[str, Pair], device: tor
     pictures = [picture(i, (200, 150)) for i in range(16)]
     clf = FairTPTClassifier(pairs["CLIP"].there, ["cat", "dog"], adapter=Zero(), views=AugMix(16))
     clf.predict(pictures[:1])
-    clf.vision.forget()
+    clf._vision.forget()
     with devices.Traffic(device) as traffic:
         clf.predict(pictures)
     own = 200 * 150 * 3

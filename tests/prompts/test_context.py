@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from test_prompts import PAIRS
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from fair_tta import PromptError, Templates
+from fair_tta import Templates
 from fair_tta._models import Tokens
 from fair_tta._models.towers import check_length
 from fair_tta._prompts.context import PromptSet, SharedContext
 from fair_tta._prompts.templates import Prompt, parse_names
+from fair_tta.errors import PromptError
 
 TOKENIZERS: dict[str, Callable[[], Any]] = {
     "CLIP": families.clip_tokenizer,

@@ -11,21 +11,16 @@ import numpy as np
 import open_clip
 import pytest
 from checks import picture
+from fits import fit_on, save
 
-from fair_tta import (
-    FairTPTClassifier,
-    FairTTAError,
-    LogitBalance,
-    PromptError,
-    Templates,
-    ZeroShot,
-    load_adapter,
-)
+from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, Templates, ZeroShot
 from fair_tta._models import TransformersBackend
 from fair_tta.auditing import Audit
+from fair_tta.errors import PromptError
 from fair_tta.lab._runs.job import job_of
+from fair_tta.methods import load_adapter
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 TARGETS, SENSITIVE = ["cat", "black dog"], ["male", "female"]
 SENTENCES = ["a photo of a {sensitive} {target}.", "a {sensitive} {target} in a picture."]
@@ -49,12 +44,12 @@ def test_equal_to_open_clips_zero_shot_classifier() -> None:
     clf = FairTPTClassifier(parts, names, template=templates)
     expected = open_clip.build_zero_shot_classifier(parts[0].eval(), parts[2], names, templates)
     assert len(templates) == 80
-    np.testing.assert_allclose(clf.task.target_features.numpy().T, expected.numpy(), atol=1e-5)
+    np.testing.assert_allclose(clf._task.target_features.numpy().T, expected.numpy(), atol=1e-5)
 
 
 def test_all_features_are_unit_means() -> None:
     clf = classifier()
-    task, singles = clf.task, [classifier(sentence).task for sentence in SENTENCES]
+    task, singles = clf._task, [classifier(sentence)._task for sentence in SENTENCES]
 
     def mean(features: list[Any]) -> Any:
         total = np.mean([f.double().numpy() for f in features], 0)
@@ -75,12 +70,12 @@ def test_all_features_are_unit_means() -> None:
 def test_a_list_of_one_is_that_one() -> None:
     one, several = classifier(SENTENCES[0]), classifier(SENTENCES[:1])
     assert several.predict(PICTURES) == one.predict(PICTURES)
-    assert several.task.templates.sentences == one.task.templates.sentences
+    assert several._task.templates.sentences == one._task.templates.sentences
 
 
 def test_templates_in_a_list_and_lists_of_lists() -> None:
     first = Templates.from_sentence(SENTENCES[0])
-    flat = classifier([[first], SENTENCES[1]]).task.templates
+    flat = classifier([[first], SENTENCES[1]])._task.templates
     assert flat.sentences["joint"] == SENTENCES
     assert flat.sentences["target"] == ["a photo of a {target}.", "a {target} in a picture."]
     assert first.others == ()
@@ -89,7 +84,7 @@ def test_templates_in_a_list_and_lists_of_lists() -> None:
 def test_errors_name_the_sentence() -> None:
     with pytest.raises(PromptError, match=r"no slot for them \(in 'a {target}.'\): put `{sensi"):
         classifier([SENTENCES[0], "a {}."])
-    with pytest.raises(PromptError, match=r"a list of sentences or Templates \(got \[\]\)"):
+    with pytest.raises(PromptError, match=r"Templates, or a list of these \(got \[\]\)"):
         classifier([])
     apart = Templates("a {target}.", "a {sensitive}.")
     with pytest.raises(PromptError, match=r"does not define them \(in 'a {target}.'\): use one"):
@@ -102,7 +97,7 @@ def test_errors_name_the_sentence() -> None:
 
 def test_what_is_fitted_or_stored_knows_all_templates(tmp_path: Path) -> None:
     clf = classifier()
-    LogitBalance().fit(clf, PICTURES).save(tmp_path / "b.safetensors")
+    save(fit_on(LogitBalance(), clf, PICTURES), tmp_path / "b.safetensors")
     method = load_adapter(tmp_path / "b.safetensors")
     assert clf.with_adapter(method).predict(PICTURES[0]).label in TARGETS
     for other in (SENTENCES[0], SENTENCES[::-1], [*SENTENCES, "a {sensitive} {target}."]):
@@ -115,7 +110,7 @@ def test_what_is_fitted_or_stored_knows_all_templates(tmp_path: Path) -> None:
     assert len(digests) == 3
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_audits_keep_all_templates(tmp_path: Path) -> None:
     audit = classifier().audit(PICTURES, TARGETS * 4, {"sex": ["male"] * 4 + ["female"] * 4})
     audit.save(tmp_path / "audit.json")

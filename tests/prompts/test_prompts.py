@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fair_tta import PromptError, Templates
+from fair_tta import Templates
 from fair_tta._prompts.templates import parse_names, parse_sensitive
+from fair_tta.errors import PromptError
 from fair_tta.lab.data import PAPER_TASKS
 
 PERSON = "A photo of a {sensitive} {target} person."

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import centred, of_length_one
+from fair_tta._linalg import centred, coarsest, of_length_one
 from fair_tta.errors import FairTTAError, FeatureMismatchWarning
 
 __all__ = ["Features"]
@@ -31,7 +31,7 @@ class StoredFeature:
     """One row of `Features`, which takes the place of a loaded image.
 
     Attributes:
-        values: ``[dim]``
+        values: ``[dim]``, or of an image with its views ``[views, dim]``
         row: its number, for messages.
     """
 
@@ -52,10 +52,13 @@ class Features(Sequence[StoredFeature]):
     `Features` too.
 
     Args:
-        array: ``[n, dim]``, of numpy or torch, in float16, float32, float64 or bfloat16.
+        array: ``[images, dim]``, or with the features of views ``[images, views, dim]`` as
+            `FairTPTClassifier.encode` returns them, view 0 being the image; of numpy or torch, in
+            float16, float32, float64 or bfloat16.
 
     Example:
         >>> clf.predict_proba(Features(np.load("vectors.npy", mmap_mode="r")))  # doctest: +SKIP
+        >>> clf.predict(Features(clf.encode(images)))  # doctest: +SKIP
     """
 
     def __init__(self, array: Rows) -> None:
@@ -63,10 +66,12 @@ class Features(Sequence[StoredFeature]):
             raise FairTTAError(
                 f"`features` should be an array of numpy or torch (got {type(array).__name__})."
             )
-        if array.ndim != 2 or 0 in array.shape:
+        # Of no images `encode` returns none; an empty table is more likely a mistake.
+        least = array.shape if array.ndim == 2 else array.shape[1:]
+        if array.ndim not in (2, 3) or 0 in least:
             raise FairTTAError(
-                "`features` should be [n, dim], a row for each image and at least one (got "
-                f"{list(array.shape)})."
+                "`features` should be [images, dim], a row for each image and at least one, or "
+                f"[images, views, dim] as `encode` returns them (got {list(array.shape)})."
             )
         kind = array.dtype.is_floating_point if isinstance(array, Tensor) else array.dtype.kind
         if kind not in (True, "f"):
@@ -81,13 +86,18 @@ class Features(Sequence[StoredFeature]):
     @property
     def dim(self) -> int:
         """Numbers in a row."""
-        return int(self.array.shape[1])
+        return int(self.array.shape[-1])
+
+    @property
+    def _views(self) -> int | None:
+        """How many views each image has, with itself; None if these are of images alone."""
+        return int(self.array.shape[1]) if self.array.ndim == 3 else None
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __repr__(self) -> str:
-        return f"Features([{len(self)}, {self.dim}] of {self.array.dtype})"
+        return f"Features({list(self.array.shape)} of {self.array.dtype})"
 
     @overload
     def __getitem__(self, index: int) -> StoredFeature: ...
@@ -101,8 +111,9 @@ class Features(Sequence[StoredFeature]):
         return StoredFeature(self.array[index], self._rows[index])
 
     def chunks(self) -> Iterator[Features]:
-        """The rows in order, some thousands at a time."""
-        return (self[i : i + CHUNK] for i in range(0, len(self), CHUNK))
+        """Return the rows in order, some thousands at a time."""
+        images = max(1, CHUNK // (self._views or 1))
+        return (self[i : i + images] for i in range(0, len(self), images))
 
     def compare(self, texts: Tensor) -> None:
         """Warn, once, if these seem to come from another model than text features ``[k, dim]``.
@@ -130,7 +141,7 @@ class Features(Sequence[StoredFeature]):
             )
 
     def unit(self, like: Tensor) -> Tensor:
-        """``[n, 1, dim]``, of length one, with the dtype and on the device of `like`.
+        """Return ``[images, views, dim]``, of length one, as `like` is; one view of rows alone.
 
         Raises:
             FairTTAError: `like` has another dimension, or a row is not finite or zero.
@@ -144,7 +155,7 @@ def stack(features: Sequence[Any], like: Tensor) -> Tensor:
         return features.unit(like)
     if not all(isinstance(one, StoredFeature) for one in features):
         raise FairTTAError("`images` should be either images or stored features, not both.")
-    if len({len(one.values) for one in features}) > 1:
+    if len({one.values.shape for one in features}) > 1:
         raise FairTTAError("`features` should all have the same dimension.")
     rows = torch.stack([_tensor(one.values) for one in features])
     return _unit(rows, [one.row for one in features], like)
@@ -188,6 +199,18 @@ def are_stored(images: Sequence[Any]) -> bool:
     return isinstance(images, Features) or any(isinstance(one, StoredFeature) for one in images)
 
 
+def dtype_of(images: Any) -> torch.dtype:
+    """Return the dtype with the fewest digits in which `Features`, or rows of them, are stored."""
+    if isinstance(images, Features):
+        return dtype_of_rows(images.array)
+    return coarsest(*{dtype_of_rows(one.values) for one in images})
+
+
+def dtype_of_rows(rows: Rows) -> torch.dtype:
+    """Return the dtype of an array as torch has it."""
+    return rows.dtype if isinstance(rows, Tensor) else _tensor(rows[:0]).dtype
+
+
 def _tensor(rows: Rows) -> Tensor:
     """As a tensor; rows of a numpy array, which may be read-only, are copied."""
     if isinstance(rows, Tensor):
@@ -196,18 +219,18 @@ def _tensor(rows: Rows) -> Tensor:
 
 
 def _unit(rows: Tensor, numbers: Sequence[int], like: Tensor) -> Tensor:
-    if rows.shape[1] != like.shape[-1]:
+    if rows.shape[-1] != like.shape[-1]:
         raise FairTTAError(
             f"`features` should have {like.shape[-1]} numbers in a row, as the text features have "
-            f"(got {rows.shape[1]}): both should come from the same model."
+            f"(got {rows.shape[-1]}): both should come from the same model."
         )
-    rows = rows.to(like)
+    rows = (rows.unsqueeze(1) if rows.ndim == 2 else rows).to(like)
     length = torch.linalg.vector_norm(rows, dim=-1)
     if not bool(((length > 0) & length.isfinite()).all()):
         finite, zero = rows.isfinite().all(-1), (rows == 0).all(-1)
         for wrong, what in (~finite, "NaN or infinite"), (zero, "zero"):
             if bool(wrong.any()):
-                places = [numbers[i] for i in wrong.nonzero().flatten().tolist()]
+                places = [numbers[i] for i in wrong.any(1).nonzero().flatten().tolist()]
                 first = ", ".join(map(str, places[:5])) + ", ..." * (len(places) > 5)
                 raise FairTTAError(f"`features` should not be {what}: see row {first}.")
-    return of_length_one(rows, length).unsqueeze(1)
+    return of_length_one(rows, length)

@@ -87,7 +87,9 @@ class AugMix:
         n: number of views, including the image itself.
         severity: up to 10; the level of an operation is uniform between 0.1 and this.
         width: number of chains.
-        render: who draws the views; see `Renderer`.
+        render: who draws the views: ``"opencv"`` one by one on the CPU, ``"tensors"`` all views of
+            several images where the model is, which is slow on a CPU, or ``"auto"``: OpenCV for a
+            model on the CPU, tensors for one elsewhere.
 
     Example:
         >>> image = Image.new("RGB", (500, 375))
@@ -98,14 +100,16 @@ class AugMix:
     n: int = 64
     severity: float = 1.0
     width: int = 3
-    render: Renderer = Renderer.AUTO
+    render: Renderer | str = Renderer.AUTO
 
     def __post_init__(self) -> None:
         check_count("n", self.n)
         check_count("width", self.width)
+        names = [renderer.value for renderer in Renderer]
         if not isinstance(self.render, Renderer):
-            names = ", ".join(map(str, Renderer))
-            raise FairTTAError(f"`render` should be one of {names} (got {self.render!r}).")
+            if self.render not in names:
+                raise FairTTAError(f"`render` should be one of {names} (got {self.render!r}).")
+            object.__setattr__(self, "render", Renderer(self.render))
         check_number("severity", self.severity, "be above 0 and at most 10", lambda x: 0 < x <= 10)
 
     def __call__(

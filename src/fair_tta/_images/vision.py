@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from fair_tta._cache import Cache
-from fair_tta._images.draw import render_batch
+from fair_tta._images.draw import Renderer, render_batch
 from fair_tta._images.load import check_enlarged, load_image, pixel_digest
 from fair_tta._images.stored import StoredFeature
 from fair_tta._images.views import AugMix, Views, check_arrays, content_generator
@@ -203,14 +203,14 @@ class Vision:
         since = self.cache.cleared
         is_kept = self.cache.limit > 0
         keys = [(image_digest(im) if is_kept else place, what) for place, im in enumerate(images)]
-        known = {key: self.cache.find(self._owner, key) for key in keys}
+        known = {key: self.cache._find(self._owner, key) for key in keys}
         found = {key: features for key, features in known.items() if features is not None}
         new = {key: image for key, image in zip(keys, images, strict=True) if key not in found}
         with takes_images(self.backend):
             made = encode(list(new.values()))
         for key, features in zip(new, made, strict=True):
             found[key] = own = features.clone()  # a part of a batch would keep the batch alive
-            self.cache.keep(self._owner, key, own, own.nbytes, since)
+            self.cache._keep(self._owner, key, own, own.nbytes, since)
         counts = {len(found[key]) for key in keys}
         if len(counts) > 1:
             name = "views" if what is True else "auxiliary"
@@ -251,7 +251,7 @@ class Vision:
         """Images and views at the model's own size: ``[images, views, 3, height, width]``."""
         backend: Any = self.backend
         first: Tensor = backend.preprocess(images).unsqueeze(1)
-        if isinstance(views, AugMix) and views.render.uses_tensors(backend.device):
+        if isinstance(views, AugMix) and Renderer(views.render).uses_tensors(backend.device):
             if views.n == 1:
                 return first
             # made where the model is: images go there, not their views
@@ -327,6 +327,8 @@ def _fixed(
 
 
 def _parse_views(views: Any) -> Views | CustomViews:
+    if isinstance(views, int) and not isinstance(views, bool):
+        return AugMix(views)
     if isinstance(views, Views) and not isinstance(views, type):
         check_count("views.n", views.n)
         return views
@@ -344,6 +346,6 @@ def _parse_views(views: Any) -> Views | CustomViews:
         custom: CustomViews = views
         return custom
     raise FairTTAError(
-        "`views` should be a strategy such as AugMix(64), a function of an image and a random "
-        f"generator, or a tensor of views (got {views!r})."
+        "`views` should be a number of views, a strategy such as AugMix(64), a function of an "
+        f"image and a random generator, or a tensor of views (got {views!r})."
     )

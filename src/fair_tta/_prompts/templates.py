@@ -13,6 +13,7 @@ from collections.abc import Iterable, KeysView, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass
 from itertools import product
+from typing import TypeAlias
 
 from fair_tta.errors import PromptError
 
@@ -107,6 +108,11 @@ def fill(sentence: tuple[SentencePart, ...], phrases: Mapping[str, str]) -> Prom
 
 Names = Sequence[str] | Mapping[str, str]
 """Names of classes, or ``{label: phrase}`` when the label is not what the sentence should hold."""
+
+AnyTemplate: TypeAlias = (
+    "str | Templates | Mapping[str, str] | Sequence[str | Templates | Mapping[str, str]]"
+)
+"""A sentence, the three sentences, or several of these."""
 
 
 class Templates:
@@ -219,9 +225,18 @@ def parse_template(template: object, with_sensitive: bool) -> Templates:
         first = copy(every[0])
         first.others = tuple(every[1:])
         return first
+    if isinstance(template, Mapping):
+        known = {TARGET, SENSITIVE, "joint"}
+        if TARGET not in template or not set(template) <= known:
+            raise PromptError(
+                "`template` as a dict should be {'target': sentence, 'sensitive': sentence, "
+                f"'joint': sentence}}, of which the first is required (got {[*template]})."
+            )
+        return Templates(**template)
     if not isinstance(template, Templates):
         raise PromptError(
-            f"`template` should be a sentence, a list of sentences or Templates (got {template!r})."
+            "`template` should be a sentence, {'target': sentence, 'sensitive': sentence, 'joint': "
+            f"sentence}}, Templates, or a list of these (got {template!r})."
         )
     return template
 

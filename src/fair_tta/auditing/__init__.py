@@ -1,11 +1,10 @@
 """Answers, with labels or without, to a document of figures with intervals; no pages."""
 
-from fair_tta.auditing._audit import Audit, predictions_to_dataframe
+from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._document import SCHEMA_ID, AuditDocument, schema
 from fair_tta.auditing._examination import Associations, ChangedImage, Examination
-from fair_tta.auditing._examine import examine_classifier
-from fair_tta.auditing._measure import audit, audit_classifier, compare
-from fair_tta.auditing._mitigate import Mitigation, mitigate_classifier
+from fair_tta.auditing._measure import audit, compare
+from fair_tta.auditing._mitigate import Mitigation
 from fair_tta.metrics._scores import Scores
 
 __all__ = [
@@ -18,10 +17,6 @@ __all__ = [
     "Mitigation",
     "Scores",
     "audit",
-    "audit_classifier",
     "compare",
-    "examine_classifier",
-    "mitigate_classifier",
-    "predictions_to_dataframe",
     "schema",
 ]

@@ -15,11 +15,10 @@ from msgspec.structs import replace
 
 from fair_tta._io import open_file, write_whole
 from fair_tta.auditing._document import AuditDocument, ComparedGroup, EstimateFields
-from fair_tta.auditing._judge import stop_signs
+from fair_tta.auditing._judge import not_measurable
 from fair_tta.errors import FairTTAError, require
 from fair_tta.metrics._columns import Columns
 from fair_tta.metrics._estimate import Estimate, label, listed
-from fair_tta.prediction import Prediction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -264,7 +263,7 @@ class Audit(Written):
         )
         signs, notes = (
             "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
-            for sentences in (stop_signs(self.document), self.warnings)
+            for sentences in (not_measurable(self.document), self.warnings)
         )
         level = f"{100 * self.document.settings.level:g}"
         caption = f"<p>{self.document.data.n} images; percent with {level} % intervals</p>"
@@ -327,7 +326,7 @@ class Audit(Written):
         return f"Audit(runs={list(self.runs)}, n={self.document.data.n})"
 
     def __str__(self) -> str:
-        lines = [*stop_signs(self.document), f"{self.document.data.n} images"]
+        lines = [*not_measurable(self.document), f"{self.document.data.n} images"]
         for run in self.document.runs:
             lines.append(run.name)
             for metric, figure in run.metrics.by_name().items():
@@ -378,21 +377,3 @@ def latex_table(
 def _escaped(text: str) -> str:
     signs = "".join(map(re.escape, _LATEX))
     return re.sub(f"[{signs}]", lambda sign: _LATEX[sign.group()], " ".join(text.split()))
-
-
-def predictions_to_dataframe(predictions: Sequence[Prediction]) -> Any:
-    """Predictions as a pandas DataFrame, one row each, one column per number."""
-    rows = []
-    for prediction in predictions:
-        row: dict[str, Any] = {"label": prediction.label, "flipped": prediction.flipped}
-        for name, value in vars(prediction).items():
-            row |= _flat(name, value)
-        rows.append(row)
-    return require("pandas", "fairlearn").DataFrame(rows)
-
-
-def _flat(name: str, value: Any) -> dict[str, Any]:
-    if isinstance(value, dict):
-        parts = (_flat(f"{name}: {key}", inner) for key, inner in value.items())
-        return {key: number for part in parts for key, number in part.items()}
-    return {name: "; ".join(value) if name == "warnings" else value}

@@ -11,9 +11,9 @@ from msgspec.json import schema_components
 from msgspec.structs import asdict
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._definitions import METRICS
 from fair_tta.metrics._estimate import Estimate, Over
 from fair_tta.metrics._metric import Figure
+from fair_tta.metrics.definitions import METRICS
 
 SCHEMA_ID: Literal["fair-tta/audit/1"] = "fair-tta/audit/1"
 
@@ -94,18 +94,13 @@ class Figures(Part, Generic[F], frozen=True):
         def __getattr__(self, name: str) -> F: ...
 
     def by_name(self) -> dict[str, F]:
-        """``{metric: figure}``; audits of older versions lack some."""
-        return {name: figure for name, figure in asdict(self).items() if figure is not None}
+        """``{metric: figure}``"""
+        return asdict(self)
 
 
 def _figures(name: str, doc: str, kind: Any, metrics: Iterable[Figure]) -> Any:
-    fields: list[Any] = [
-        (metric.name, kind) if metric.since == "0.1" else (metric.name, kind | None, None)
-        for metric in metrics
-    ]
-    late = [f"{metric.name} ({metric.since})" for metric in metrics if metric.since != "0.1"]
-    about = {"__doc__": f"{doc} Not in audits of earlier versions: {', '.join(late)}."}
-    return defstruct(name, fields, bases=(Figures,), namespace=about, kw_only=True)
+    fields = [(metric.name, kind) for metric in metrics]
+    return defstruct(name, fields, bases=(Figures,), namespace={"__doc__": doc}, kw_only=True)
 
 
 if TYPE_CHECKING:

@@ -25,8 +25,9 @@ from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._fitted import compare
 from fair_tta.methods._registry import Adapters, find_adapter
+from fair_tta.metrics import average_sensitive_indifference
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
-from fair_tta.metrics._calibration import average_sensitive_indifference, mean
+from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Floats
 from fair_tta.metrics._estimate import SMALL, listed
 from fair_tta.metrics._intervals import images_for_change, images_for_half_width, wilson
@@ -81,9 +82,6 @@ def gap_labels(change: float | None, changed_share: float, level: float) -> int 
     return images_for_change(more, more + net, _PARTS, level)
 
 
-MOST_ENTROPY, MOST_R_SQUARED = 0.8, 0.7
-"""Above these an attribute has a stop sign."""
-
 NOTICE = (
     "The ranking is by the change of pseudo-EOD: the model's own perception, not a measurement on "
     "people. Over 58 tasks of four small models it tracked the true change with rank correlation "
@@ -132,7 +130,6 @@ def examine_predictions(
             None if np.isnan(explained) else explained,
             table,
             Measured.of(odds[attribute].runs[0]),
-            tuple(stop_signs(attribute, entropy.value, explained)),
             group_labels(groups / n, list(table), targets, how.level),
         )
         rare = [
@@ -177,22 +174,6 @@ def examine_predictions(
     )
 
 
-def stop_signs(attribute: str, entropy: float, explained: float) -> list[str]:
-    """Why an attribute should not be corrected by, from its mean entropy and R^2 (`r_squared`)."""
-    signs = []
-    if entropy > MOST_ENTROPY:
-        signs.append(
-            f"the model does not perceive {attribute!r} (mean normalised entropy {entropy:.2f}, "
-            f"above {MOST_ENTROPY}): do not correct by it."
-        )
-    if explained > MOST_R_SQUARED:
-        signs.append(
-            f"the model cannot tell {attribute!r} and the target apart (R^2 {explained:.2f}, above "
-            f"{MOST_R_SQUARED}): what corrects by one takes away the other."
-        )
-    return signs
-
-
 def _ranking(adapters: Sequence[doc.ExaminedAdapter], attribute: str) -> tuple[str, ...]:
     """The largest fall first; what has no figure comes last."""
     changes = {adapter.name: adapter.pseudo_eod[attribute].change.value for adapter in adapters}
@@ -207,37 +188,19 @@ def examine_classifier(
     progress: bool = False,
     interval: Interval = DEFAULT,
 ) -> Examination:
-    """Look at images without labels: what is perceived, stop signs, and what adapters would do.
-
-    Pseudo-EOD takes the model's zero-shot beliefs for labels. It is the model's own perception,
-    not a measurement on people, and says nothing about accuracy. Small copies of some images whose
-    answer would change are kept for the page, and nowhere else.
-
-    Args:
-        classifier: a `FairTPTClassifier` with sensitive names; its adapter does not matter.
-        images: a list or any iterable; they pass by in batches.
-        adapters: methods to try, or ``{name: method}``; None to look only. Each is compared with
-            the zero-shot answers.
-        progress: show a progress bar.
-        interval: level, resamples and seed of the intervals.
-
-    Raises:
-        FairTTAError: the classifier names nothing sensitive, there are no images, or two adapters
-            have the same name.
-        ImageError: an image cannot be read.
-    """
+    """See `FairTPTClassifier.examine`."""
     methods = named_adapters(adapters)
     for method in methods.values():
-        classifier.with_adapter(method)  # an error before the first image, not after it
+        classifier.with_adapter(method).adapter._check_ready()  # before the first image
     if is_single_image(images):
         raise FairTTAError("`images` should be several images (got one): examine([image]).")
     images = checked_images(images)
-    compare(images, classifier.task)
+    compare(images, classifier._task)
     bar = image_bar(images, progress)
 
     def answers() -> Iterator[tuple[str, Image, Sequence[Prediction]]]:
         number = count()
-        for batch in in_turn(images, classifier.vision.load, classifier.batch_size):
+        for batch in in_turn(images, classifier._vision.load, classifier._batch_size):
             if batch.error is not None:
                 raise batch.error
             found = _predictions(classifier, batch.images, [ZeroShot(), *methods.values()])
@@ -274,9 +237,11 @@ def examine_answers(
             yield predictions
 
     origin = classifier_provenance(classifier) | dict(provenance or {})
-    how, associations = read_interval(interval), classifier.associations()
+    how = read_interval(interval)
+    with classifier._current.borrow() as task:
+        associations = Associations.of(task)
     document = examine_predictions(associations, adapters, passing(), how, origin, notes)
-    return Examination(document, changed.images(classifier.vision.load))
+    return Examination(document, changed.images(classifier._vision.load))
 
 
 def named_adapters(adapters: Adapters | None) -> dict[str, Adapter]:
@@ -300,11 +265,11 @@ def _predictions(
     views = any(method.needs.views and not method.needs.pixels for method in methods)
     features = classifier.encode(batch, with_views=views)
 
-    def predict(method: Adapter) -> list[Prediction]:
+    def predict(method: Adapter) -> Sequence[Prediction]:
         clf = classifier.with_adapter(method)
         if method.needs.pixels:
             return clf.predict(batch)
         own = features if method.needs.views else features[:, :1]
-        return clf.predict_encoded(own, images=batch)
+        return clf._predict_encoded(own, batch)
 
     return zip(*map(predict, methods), strict=True)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from fair_tta.auditing import _document as doc
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._definitions import METRICS
 from fair_tta.metrics._estimate import direction, label, listed
+from fair_tta.metrics.definitions import METRICS
 
 
 @dataclass(frozen=True)
@@ -144,10 +143,10 @@ def recommended(document: doc.AuditDocument) -> doc.Comparison | None:
     return min(green, key=lambda c: c.differences.typical_gap.value or 0.0, default=None)
 
 
-def stop_signs(document: doc.AuditDocument) -> list[str]:
-    """What labels cannot show, to be read before any figure: cells, a class in a group, with few
-    images or none, and a worst group that the attribute helps."""
-    run, small = document.runs[0], document.settings.small
+def not_measurable(document: doc.AuditDocument) -> list[str]:
+    """Return what labels cannot show, to be read before any figure: cells, a class in a group, with
+    few images or none."""
+    run = document.runs[0]
     names = [label(*group.sensitive.values()) for group in run.groups]
     confusion = np.array([group.confusion for group in run.groups])  # group, true, answer
     few = [f"{name} ({n})" for name, n in few_images(document).items()]
@@ -157,38 +156,7 @@ def stop_signs(document: doc.AuditDocument) -> list[str]:
         alone = f", so {target} is in no gap" * (int((of_groups > 0).sum()) == 1)
         if missing and of_groups.any():
             signs.append(f"No images of {listed(missing)}{alone}: nothing is known of them.")
-    return signs + [
-        f"STOP: of the groups that can be measured {label(target, name)} is the worst, and the "
-        f"attribute helps it: {name} is answered {target} {100 * pull:.0f} points more often than "
-        "others of the same class. A correction takes that away, and too few images show who gains."
-        for target, name, pull in _helped(document.data.targets, names, confusion, small)
-    ]
-
-
-def _helped(
-    targets: Collection[str], names: list[str], confusion: np.ndarray[Any, Any], small: int
-) -> Iterator[tuple[str, str, float]]:
-    """The worst cell that can be measured if no other group can on its class and the attribute
-    significantly raises the right answer, by so much in classes where groups can be compared."""
-    n = confusion.sum(2)
-    seen = n >= small
-    if not seen.any():
-        return
-    right = np.diagonal(confusion, axis1=1, axis2=2) / np.maximum(n, 1)
-    g, t = np.unravel_index(np.where(seen, right, 2.0).argmin(), n.shape)
-    others = (np.arange(len(names)) != g)[:, None] & seen
-    if others[:, t].any():
-        return
-    both = seen[g] & others.any(0)
-    if not both.any():
-        return
-    answers = np.stack([confusion[g], (confusion * others[..., None]).sum(0)])[:, both]
-    sizes = answers.sum(2)
-    rates = answers[..., t] / sizes  # how often the value, and others, get that answer
-    pull = float((rates[0] - rates[1]).mean())
-    error = float((rates * (1 - rates) / sizes).sum() ** 0.5 / both.sum())
-    if pull > 1.96 * error:
-        yield list(targets)[t], names[g], pull
+    return signs
 
 
 SHORT = {

@@ -35,8 +35,7 @@ from fair_tta.auditing._run import (
 )
 from fair_tta.classifier import checked_images
 from fair_tta.errors import FairTTAError, SmallGroupWarning, UnknownAnswerWarning, check_number
-from fair_tta.methods._base import Adapter
-from fair_tta.methods._registry import find_adapter
+from fair_tta.methods._registry import AnyAdapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
 from fair_tta.metrics._columns import (
     NO_CLASS,
@@ -56,17 +55,17 @@ from fair_tta.metrics._columns import (
 from fair_tta.metrics._estimate import SMALL, Over, listed, small_groups, warn_small
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics._spelling import likely_labels
-from fair_tta.prediction import Prediction
+from fair_tta.prediction import Prediction, Predictions
 
 _MOST_UNKNOWN = 20  # different answers that are no class, named in a document
 
 
 def audit(
     y_true: Column,
-    y_pred: Column,
+    y_pred: Column | Predictions,
     sensitive: Sensitive,
     *,
-    name: str = "predictions",
+    name: str | None = None,
     targets: Sequence[Hashable] | None = None,
     values: Values | None = None,
     scores: Scores | None = None,
@@ -82,13 +81,15 @@ def audit(
 
     Args:
         y_true: true labels, one per image: a list, array, tensor or series.
-        y_pred: answers. Those that are none of the classes count as wrong, are counted in the
-            document and warned about; it is an error if all are.
+        y_pred: answers, or the `Predictions` of a classifier, which also say how certain they are.
+            Those that are none of the classes count as wrong, are counted in the document and
+            warned about; it is an error if all are.
         sensitive: sensitive values, or ``{attribute: values}``; groups are intersections.
-        name: what to call the run.
-        targets: all classes, if some may not occur; the labels in `y_true` if None.
+        name: what to call the run; if None the method of `Predictions`, or "predictions".
+        targets: all classes, if some may not occur; if None those of `Predictions`, or the labels
+            in `y_true`.
         values: all sensitive values, or ``{attribute: all values}``, if some may not occur.
-        scores: what the run reports besides its answers: `Scores`.
+        scores: what the run reports besides its answers: `Scores`; if None those of `Predictions`.
         seconds: how long the run took.
         harmful: classes that should not be answered, or ``{name of a set: classes}``; how often
             they are is reported by group, see `fair_tta.metrics.harm_rate`.
@@ -115,6 +116,15 @@ def audit(
             "`sensitive` should have a value per image, or be {attribute: values} (got None)."
         )
     truth = read_column("y_true", y_true)
+    if isinstance(y_pred, Predictions):
+        _check_complete(y_pred)
+        scores = Scores.from_predictions(y_pred) if scores is None else scores
+        adapter = y_pred._adapter if adapter is None else adapter
+        name = type(adapter).__name__ if name is None and adapter is not None else name
+        if targets is None and set(truth) <= set(y_pred._targets):
+            targets = y_pred._targets
+        y_pred = y_pred.labels
+    name = "predictions" if name is None else name
     answers = read_column("y_pred", y_pred)
     answers, targets, unknown = _known_answers(truth, answers, targets)
     columns = parse_columns(truth, [answers], sensitive, targets, values, clusters)
@@ -162,6 +172,17 @@ def audit(
         warnings=(*about_unknown, *_warnings(columns)),
     )
     return Audit(document, columns)
+
+
+def _check_complete(predictions: Predictions) -> None:
+    """Raise if the answer of an image is missing."""
+    missing = [place for place, label in enumerate(predictions.labels) if label is None]
+    if missing:
+        raise FairTTAError(
+            f"`y_pred` should have an answer for each image (got none for {len(missing)}, the "
+            f"first at place {missing[0]}, which could not be read): leave these rows out of all "
+            "columns."
+        )
 
 
 def _known_answers(
@@ -390,8 +411,8 @@ def predict_knowing(
     rows = list(zip(*(columns[attribute] for attribute in attributes), strict=True))
     methods = {known: classifier.with_adapter(adapter.knowing(*known)) for known in set(rows)}
     stream, values_of, bar = iter(images), iter(rows), image_bar(images, progress)
-    while batch := list(islice(stream, classifier.batch_size)):
-        loaded = _with_digests(map(classifier.vision.load, batch), digests)
+    while batch := list(islice(stream, classifier._batch_size)):
+        loaded = _with_digests(map(classifier._vision.load, batch), digests)
         features = classifier.encode(loaded, with_views=adapter.needs.views)
         own = list(islice(values_of, len(batch)))
         if len(own) < len(batch):
@@ -399,7 +420,7 @@ def predict_knowing(
         answers: dict[int, Prediction] = {}
         for known in set(own):
             places = [place for place, value in enumerate(own) if value == known]
-            found = methods[known].predict_encoded(features[places])
+            found = methods[known]._predict_encoded(features[places])
             answers.update(zip(places, found, strict=True))
         bar.update(len(batch))
         yield from (answers[place] for place in range(len(batch)))
@@ -419,35 +440,15 @@ def audit_classifier(
     labels: Column,
     sensitive: Sensitive,
     *,
-    adapter: Adapter | str | None = None,
+    adapter: AnyAdapter | None = None,
     name: str | None = None,
     rename: Mapping[Any, str] | None = None,
     harmful: HarmSets | None = None,
     clusters: Column | None = None,
     progress: bool = False,
-    interval: Bootstrap = DEFAULT,
+    interval: Interval = DEFAULT,
 ) -> Audit:
-    """Classify images whose labels are known and measure the answers, group by group.
-
-    Args:
-        classifier: a `FairTPTClassifier`.
-        images: as many as labels; a list or any iterable.
-        labels: their true labels, in the words of ``classifier.targets``.
-        sensitive: their sensitive values, or ``{attribute: values}``. These may be any words and
-            any attributes, not only those that the classifier names. Where all values of an
-            attribute are among the classifier's, those that do not occur are reported too.
-        adapter: another method than the classifier's own. One that has to know the true sensitive
-            values, such as `TIE`, gets them; they have to be in the classifier's words then.
-        name: what to call the run; the adapter's name if None.
-        rename: ``{your label: classifier's label}`` for labels in other words.
-        harmful: classes that should not be answered, see `audit`.
-        clusters: the person or source of each image, see `audit`.
-        progress: show a progress bar.
-        interval: how intervals are made.
-
-    The cost is the time of the prediction. Features of views that the classifier still holds
-    from another adapter on the same images are not computed, nor counted, again.
-    """
+    """See `FairTPTClassifier.audit`."""
     if is_single_image(images):
         raise FairTTAError("`images` should be several images, one per label.")
     renamed, targets = rename or {}, classifier.targets
@@ -471,13 +472,13 @@ def audit_classifier(
     start = perf_counter()
     stream: Iterable[Prediction]
     digests: list[str] = []
-    adapter = find_adapter(adapter)
-    if adapter is not None and lacks_values(adapter):
-        stream = predict_knowing(classifier, adapter, images, columns, digests, progress=progress)
+    if adapter is not None:
+        classifier = classifier.with_adapter(adapter)
+    method = classifier.adapter
+    if lacks_values(method):
+        method._check_fitted()
+        stream = predict_knowing(classifier, method, images, columns, digests, progress=progress)
     else:
-        if adapter is not None:
-            classifier = classifier.with_adapter(adapter)
-        adapter = classifier.adapter
         stream = classifier._stream(checked_images(images), progress, digests=digests)
     predictions = list(stream)
     seconds = perf_counter() - start
@@ -486,7 +487,7 @@ def audit_classifier(
         truth,
         [p.label for p in predictions],
         columns,
-        name=type(adapter).__name__ if name is None else name,
+        name=type(method).__name__ if name is None else name,
         targets=targets,
         values={a: known[a] for a in columns if a in known and set(columns[a]) <= set(known[a])},
         scores=Scores.from_predictions(predictions),
@@ -495,6 +496,6 @@ def audit_classifier(
         clusters=clusters,
         digests=digests,
         interval=interval,
-        adapter=adapter,
+        adapter=method,
         provenance=classifier_provenance(classifier),
     )

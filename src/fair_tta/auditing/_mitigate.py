@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from os import PathLike
 from typing import Any
 
 from msgspec import structs
@@ -14,13 +13,14 @@ from fair_tta._images.stored import Features
 from fair_tta._images.vision import image_digest
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._judge import recommended, stop_signs, verdict_on
+from fair_tta.auditing._judge import not_measurable, recommended, verdict_on
 from fair_tta.auditing._measure import audit_classifier, compare
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
+from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
-from fair_tta.methods._fitted import encoded, save_adapter
+from fair_tta.methods._fitted import encoded
 from fair_tta.methods._registry import parse_adapters
 from fair_tta.metrics._columns import Column, Sensitive, check_clusters, parse_columns
 
@@ -30,28 +30,20 @@ COMPARED = ("zero-shot", "association-correction", "logit-balance")
 
 @dataclass(frozen=True, eq=False)
 class Mitigation:
-    """What `mitigate_classifier` found.
+    """What `FairTPTClassifier.mitigate` found.
 
     Attributes:
+        classifier: the same classifier with the method that was chosen, ready to use; with
+            `ZeroShot` if none is shown to help.
         adapter: the method, fitted on all images; None if none is shown to help.
         reason: why this one, or why none, in a sentence.
         audit: the comparison that chose it, by fits that had not seen the image.
     """
 
+    classifier: FairTPTClassifier
     adapter: Adapter | None
     reason: str
     audit: Audit
-    _classifier: FairTPTClassifier
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the method to a file, which `load_adapter` reads.
-
-        Raises:
-            FairTTAError: there is no method.
-        """
-        if self.adapter is None:
-            raise FairTTAError(f"there is no method to save: {self.reason}")
-        save_adapter(self.adapter, path, self._classifier.task)
 
 
 def mitigate_classifier(
@@ -63,29 +55,12 @@ def mitigate_classifier(
     clusters: Column | None = None,
     progress: bool = False,
 ) -> Mitigation:
-    """A method that is ready to use, chosen by labels.
-
-    The methods of `COMPARED` are cross-fitted without labels, and the one with the lowest typical
-    gap is taken among those whose verdict is green (docs/report.md): they significantly narrow it,
-    answer better than chance, and cost neither accuracy nor any group significantly. It is then
-    fitted on all images. What the audit reports are the cross-fitted answers.
-
-    Args:
-        classifier: with sensitive names; its adapter does not matter.
-        images: a list or any iterable; 300 or more, of the groups that will be met.
-        labels: their true labels, in the words of ``classifier.targets``.
-        sensitive: their attribute values, or ``{attribute: values}``.
-        clusters: the person or source of each image, see `fair_tta.audit`.
-        progress: show progress bars.
-
-    Raises:
-        FairTTAError: there are no labels or no attribute values, or they cannot be used.
-    """
+    """See `FairTPTClassifier.mitigate`."""
     if labels is None:
         raise FairTTAError(
             "`labels` should be the classes of the images, by which `mitigate` chooses a method "
-            "(got none): fit one on purpose, `LogitBalance().fit(clf, images)`, or label about a "
-            "hundred images."
+            "(got none): fit one on purpose, `clf.with_adapter('logit-balance').fit(images)`, or "
+            "label about a hundred images."
         )
     if sensitive is None:
         raise FairTTAError(
@@ -103,7 +78,7 @@ def mitigate_classifier(
 
     def loaded() -> Iterator[Image]:
         for one in several:
-            image = classifier.vision.load(one)
+            image = classifier._vision.load(one)
             digests.append(image_digest(image))
             yield image
 
@@ -127,9 +102,10 @@ def mitigate_classifier(
     notes = (*(f"{name}: {one.note}" for name, one in crossed.items()), *audit.warnings)
     audit = replace(audit, document=structs.replace(audit.document, warnings=notes))
     chosen, reason = conclusion(audit.document)
-    reason = " ".join([*stop_signs(audit.document), reason])
-    chosen_adapter = None if chosen is None else fitted_on_all(methods[chosen])
-    return Mitigation(chosen_adapter, reason, audit, classifier)
+    reason = " ".join([*not_measurable(audit.document), reason])
+    adapter = None if chosen is None else fitted_on_all(methods[chosen])
+    ready = classifier.with_adapter(ZeroShot() if adapter is None else adapter)
+    return Mitigation(ready, adapter, reason, audit)
 
 
 def fitted_on_all(method: Adapter) -> Adapter:

@@ -14,12 +14,12 @@ from msgspec import structs
 from fair_tta.auditing import _document as doc
 from fair_tta.auditing._document import Difference, Measured
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics import _definitions as definitions
-from fair_tta.metrics import _intervals
+from fair_tta.metrics import _intervals, definitions
 from fair_tta.metrics._bootstrap import Bootstrap
 from fair_tta.metrics._columns import NO_CLASS, Columns, Floats, Mask
 from fair_tta.metrics._estimate import Estimate, Over, direction, label
 from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups, share_of
+from fair_tta.metrics._own_figures import calibration_error, mean_change, mean_of
 from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._scores import Scores
 
@@ -172,7 +172,7 @@ def figures_of_run(
         zero_shot_scores=None
         if scores.entropy_zero_shot is None
         else doc.ZeroShotScores(
-            Measured.of(definitions.mean_of(columns, 1 - scores.entropy_zero_shot, how.level)),
+            Measured.of(mean_of(columns, 1 - scores.entropy_zero_shot, how.level)),
             _indifference(columns, scores.sensitive_entropy_zero_shot, how),
         ),
         worst_group=doc.WorstGroups(*(_worst_group(columns, over) for over in Over)),
@@ -199,7 +199,7 @@ def _indifference(
     columns: Columns, entropies: Mapping[str, Floats] | None, how: Bootstrap
 ) -> dict[str, Measured]:
     return {
-        attribute: Measured.of(definitions.mean_of(columns, entropy, how.level))
+        attribute: Measured.of(mean_of(columns, entropy, how.level))
         for attribute, entropy in (entropies or {}).items()
     }
 
@@ -234,14 +234,16 @@ def _groups(columns: Columns, how: Bootstrap) -> Iterator[doc.GroupFigures]:
             n=n,
             correct=sum(right),
             accuracy=Measured.of(rate(sum(right), n, how.level, label(*name.values()), weights[g])),
-            calibration_error=Measured.of(definitions.calibration_of(columns, 0, how, g)),
+            calibration_error=Measured.of(calibration_error(columns, 0, how, g)),
             confusion=tuple(tuple(row) for target, row in rows if target != NO_CLASS),
             classes=tuple(
                 doc.ClassInGroup(
                     str(target),
                     of.true_positive_rate.n,
                     correct,
-                    *map(Measured.of, vars(of).values()),
+                    Measured.of(of.true_positive_rate),
+                    Measured.of(of.false_positive_rate),
+                    Measured.of(of.selection_rate),
                     different_images=images if comes_twice else None,
                 )
                 for target, correct, of, images in rates
@@ -277,9 +279,7 @@ def against(
             **{m.name: Difference.of(m.difference(columns, 0, after, how)) for m in doc.COMPARED}
         ),
         sensitive_indifference={
-            attribute: Difference.of(
-                definitions.mean_change(columns, known.get(attribute), entropy, how.level)
-            )
+            attribute: Difference.of(mean_change(columns, known.get(attribute), entropy, how.level))
             for attribute, entropy in (b.sensitive_entropy or {}).items()
         },
         changes=_changes(columns, after, np.ones(len(columns.truth), np.bool_), how),
@@ -310,9 +310,9 @@ def _compared_groups(columns: Columns, after: int, how: Bootstrap) -> Iterator[d
     targets = [target for target in columns.targets if target != NO_CLASS]
     for g, group in enumerate(columns.groups):
         mask = columns.group == g
-        change = Difference.of(share_of(columns, mask, how.level, label(*group), was, now))
+        difference = Difference.of(share_of(columns, mask, how.level, label(*group), was, now))
         changes = _changes(columns, after, mask, how)
-        yield doc.ComparedGroup(None, _group_values(columns, g), change, changes)
+        yield doc.ComparedGroup(None, _group_values(columns, g), difference, changes)
     cells = [(c, g) for c in range(len(targets)) for g in range(len(columns.groups))]
     masks = [(columns.truth == c) & (columns.group == g) for c, g in cells]
     names = [label(targets[c], *columns.groups[g]) for c, g in cells]

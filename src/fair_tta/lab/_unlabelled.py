@@ -22,7 +22,7 @@ from fair_tta.lab._runs.runner import Engine, Runner
 from fair_tta.lab._runs.store import ROWS, Store
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
-from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, renamed
+from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
 from fair_tta.prediction import Prediction
 
 NO_IMAGE = (
@@ -62,8 +62,8 @@ def predict_images(
         answered = Runner(job, engine or Local(), store).stream(
             images,
             _asked,
-            size=classifier.batch_size,
-            seed=classifier.vision.seed,
+            size=classifier._batch_size,
+            seed=classifier._vision.seed,
             read_ahead=read_ahead,
         )
         for item, answers in answered:
@@ -77,7 +77,6 @@ def predict_images(
                 yield name, [row.prediction for row in answers]
 
 
-@renamed("pictures", "embed_images")
 def examine_folder(
     classifier: FairTPTClassifier,
     adapters: Mapping[str, Adapter],
@@ -154,7 +153,7 @@ def examine_folder(
                 reasons.append(predictions.replace(repr(path), repr(name)))
             else:
                 yield name, path, predictions
-            if done % classifier.batch_size == 0:
+            if done % classifier._batch_size == 0:
                 progress(done, None)
         progress(done, None)
         if not done:
@@ -175,7 +174,7 @@ def examine_folder(
         provenance=origin,
         notes=warnings,
         images=embed_images and out is not None,
-        seed=classifier.vision.seed,
+        seed=classifier._vision.seed,
     )
     if out is not None:
         rmtree(Path(out) / FITS, ignore_errors=True)

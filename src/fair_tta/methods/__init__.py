@@ -1,4 +1,4 @@
-"""Every method, and the losses and parts that are passed to them."""
+"""The other methods, the losses and parts that are passed to them, and how they are loaded."""
 
 from fair_tta.methods._base import Chained
 from fair_tta.methods._field.bend_vlm import BendVLM
@@ -13,14 +13,18 @@ from fair_tta.methods._field.seraser import DistortedViews, KLFromUniform, SEras
 from fair_tta.methods._field.tie import TIE, EpisodicTIE, TIEStar
 from fair_tta.methods._field.ttr import TTR
 from fair_tta.methods._field.umfc import UMFC
-from fair_tta.methods._own.association_correction import AssociationCorrection
+from fair_tta.methods._own.association_correction import (
+    AssociationCorrection as AssociationCorrection,
+)
 from fair_tta.methods._own.balanced_head import BalancedHead
-from fair_tta.methods._own.logit_balance import LogitBalance
-from fair_tta.methods._paper.fair_tpt import FairTPT, FairTPTMO
-from fair_tta.methods._paper.orthcali import OrthCali
-from fair_tta.methods._paper.tpt import TPT
-from fair_tta.methods._paper.zero import Zero
-from fair_tta.methods._paper.zero_shot import ZeroShot
+from fair_tta.methods._own.logit_balance import LogitBalance as LogitBalance
+from fair_tta.methods._paper.fair_tpt import FairTPT as FairTPT
+from fair_tta.methods._paper.fair_tpt import FairTPTMO as FairTPTMO
+from fair_tta.methods._paper.orthcali import OrthCali as OrthCali
+from fair_tta.methods._paper.tpt import TPT as TPT
+from fair_tta.methods._paper.zero import Zero as Zero
+from fair_tta.methods._paper.zero_shot import ZeroShot as ZeroShot
+from fair_tta.methods._registry import load_adapter
 from fair_tta.methods._tuning.losses import SLoss, SuperTSLoss, TSLoss
 
 __all__ = [
@@ -29,21 +33,15 @@ __all__ = [
     "SAR",
     "SEM",
     "TIE",
-    "TPT",
     "TTR",
     "UMFC",
-    "AssociationCorrection",
     "BalancedHead",
     "BendVLM",
     "Chained",
     "DeYO",
     "DistortedViews",
     "EpisodicTIE",
-    "FairTPT",
-    "FairTPTMO",
     "KLFromUniform",
-    "LogitBalance",
-    "OrthCali",
     "PartialProjection",
     "PerceptionCLIP",
     "RoboShot",
@@ -53,6 +51,5 @@ __all__ = [
     "TIEStar",
     "TSLoss",
     "Tent",
-    "Zero",
-    "ZeroShot",
+    "load_adapter",
 ]

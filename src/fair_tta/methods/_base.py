@@ -9,6 +9,7 @@ from dataclasses import astuple, dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, ClassVar
 
+import torch
 from PIL.Image import Image
 from torch import Tensor
 
@@ -87,15 +88,6 @@ class Adapter(ABC):
     reference: Any = None
     """What was learnt from reference images, if the method needs them."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        old = [name for name in vars(cls) if name.startswith("needs_")]
-        if old:
-            raise FairTTAError(
-                f"{cls.__name__} should declare `needs = Needs({old[0][6:]}=...)` in place of "
-                f"`{old[0]}`: from fair_tta.extend import Needs."
-            )
-
     @abstractmethod
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """Classify each image on its own.
@@ -105,15 +97,19 @@ class Adapter(ABC):
             features: ``[images, views, dim]`` unit features; view 0 is the image itself.
         """
 
-    def check_task(self, task: Task) -> None:  # noqa: B027
+    def _check_task(self, task: Task) -> None:  # noqa: B027
         """Raise a `PromptError` or `TowerError` if the method cannot work with a task."""
 
-    def check_fitted(self, task: Task | None = None) -> None:
+    def _check_fitted(self, task: Task | None = None) -> None:
         """Raise unless the method is fitted, and for this task if one is given."""
         if not self.is_fitted:
             raise FairTTAError(
-                f"{type(self).__name__} is not fitted: its `fit` should set `reference`."
+                f"{type(self).__name__} has not been fitted: pass one that has its `reference`."
             )
+
+    def _check_ready(self) -> None:
+        """Raise unless the method can answer; a classifier may hold one that cannot yet."""
+        self._check_fitted()
 
     @property
     def is_fitted(self) -> bool:
@@ -138,8 +134,8 @@ class PixelAdapter(Adapter):
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """Raise an error: features are not enough."""
         raise FairTTAError(
-            f"{type(self).__name__} needs the images themselves; call `predict`, not "
-            "`predict_encoded`."
+            f"{type(self).__name__} needs the images themselves: pass them to `predict` in place "
+            "of features."
         )
 
     @abstractmethod
@@ -169,6 +165,32 @@ def softmax(logits: Tensor) -> Tensor:
 def probabilities(task: Task, features: Tensor, texts: Tensor) -> Tensor:
     """Probabilities of view 0: ``[images, views, dim], [(images,) k, dim] -> [images, k]``."""
     return softmax(task.logits(features[:, :1], texts))
+
+
+NO_IMAGE = "the projection leaves only rounding of the image; this is the zero-shot answer"
+NO_CLASS = "the projection leaves only rounding of a class's prompt; this is the zero-shot answer"
+
+
+def unless_rounding(
+    task: Task, features: Tensor, found: Tensor, lost: Mapping[str, Tensor]
+) -> Outcome:
+    """Return an outcome with zero-shot's answer, and a warning, where a projection left nothing.
+
+    Args:
+        task: the text side.
+        features: ``[images, views, dim]``.
+        found: what the method answers, ``[images, targets]``.
+        lost: ``{sentence: [images, features]}``, or without images if all have the same: which
+            features are rounding; one is enough.
+    """
+    zero_shot = probabilities(task, features, task.target_features)
+    flags = {}
+    for sentence, is_lost in lost.items():
+        # the largest of 0 and 1 and not `any`, because the export to ONNX knows this one
+        any_lost = is_lost.to(found).amax(-1, keepdim=True) > 0
+        found = torch.where(any_lost, zero_shot, found)
+        flags[sentence] = any_lost.expand(len(features), 1).squeeze(1)
+    return Outcome(found, flags=flags)
 
 
 def check_from_zero(method: Adapter, *names: str) -> None:
@@ -275,15 +297,20 @@ class Chained(Adapter):
         """Both methods."""
         return self.first, self.then
 
-    def check_fitted(self, task: Task | None = None) -> None:
+    def _check_fitted(self, task: Task | None = None) -> None:
         """Check both."""
         for part in self.parts:
-            part.check_fitted(task)
+            part._check_fitted(task)
 
-    def check_task(self, task: Task) -> None:
+    def _check_ready(self) -> None:
         """Check both."""
         for part in self.parts:
-            part.check_task(task)
+            part._check_ready()
+
+    def _check_task(self, task: Task) -> None:
+        """Check both."""
+        for part in self.parts:
+            part._check_task(task)
 
     def __rshift__(self, then: object) -> Chained:
         raise FairTTAError(
@@ -353,6 +380,7 @@ def check_adapter(adapter: Any, task: Task) -> Adapter:
                 f"{name} tunes the prompt, but {error}. Choose a method that does not, such as "
                 "AssociationCorrection(), LogitBalance(), OrthCali() or ZeroShot()."
             ) from error
-    checked.check_fitted(task)
-    checked.check_task(task)
+    if checked.is_fitted:  # one that is not may be held, and is refused when it should answer
+        checked._check_fitted(task)
+    checked._check_task(task)
     return checked

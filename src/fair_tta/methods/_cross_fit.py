@@ -16,7 +16,7 @@ from fair_tta._images.vision import image_digest
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, SmallReferenceWarning
 from fair_tta.methods._base import Adapter, Needs, Outcome
-from fair_tta.methods._fitted import FittedMethod, fit_parts
+from fair_tta.methods._fitted import FittedMethod, fit_encoded
 
 FOLDS = 5
 
@@ -33,7 +33,7 @@ class Fits:
     sha256: str
     class_labels: bool = False
 
-    def identity_settings(self) -> dict[str, Any]:
+    def _identity_settings(self) -> dict[str, Any]:
         """For `fair_tta._identity.describe`: the same images make the same fits, in any order and
         with any batch size."""
         return {"folds": FOLDS, "images": self.images, "sha256": self.sha256}
@@ -91,8 +91,8 @@ def cross_fit(
             f"cross-fitting needs more different images (got {n}, all in one fold): name reference "
             "images, or methods that need none."
         )
-    if n < FittedMethod.enough:
-        few = f"with fewer than {FittedMethod.enough} what a method learns is uncertain."
+    if n < FittedMethod._enough:
+        few = f"with fewer than {FittedMethod._enough} what a method learns is uncertain."
         warnings.warn(f"cross-fitting on {n} images; {few}", SmallReferenceWarning, stacklevel=3)
     every, content = torch.cat([*features]), sha256(" ".join(sorted(digests)).encode())
     labelled = sha256(repr([keys[i] for i in order]).encode())
@@ -103,11 +103,11 @@ def cross_fit(
             if not method.is_fitted:
                 uses = bool(class_labels) and method.needs.class_labels
                 *of_folds, of_all = (
-                    fit_parts(
+                    fit_encoded(
                         classifier,
                         method,
                         every[some],
-                        class_labels=[class_labels[i] for i in some] if uses else None,
+                        labels=[class_labels[i] for i in some] if uses else None,
                     )
                     for some in seen
                 )

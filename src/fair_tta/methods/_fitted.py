@@ -1,9 +1,9 @@
 """Fitting on reference images: a method declares what it learns, the rest is here.
 
-A method that is fitted is a frozen dataclass with a field ``reference: Reference | None = None``
-that has one of three classes as base: `FitsImages`, `FitsLabelledImages` if it needs to know the
-sensitive values of the reference images, or `FitsClassLabels` if it needs their classes. It adds
-`learn`, `adapt`, and where it helps `prepare`.
+A method that is fitted is a frozen dataclass with the base `FittedMethod` and a field ``reference:
+Reference | None = None``. Its `needs` say whether it has to know the sensitive values (``labels``)
+or the classes (``class_labels``) of the reference images. It adds `_learn`, `adapt`, and where it
+helps `_prepare`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
-from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -42,19 +42,17 @@ def read_labels(
     if not isinstance(labels, Mapping) or set(labels) != set(sensitive):
         got = list(labels) if isinstance(labels, Mapping) else f"a {type(labels).__name__}"
         raise FairTTAError(
-            f"`sensitive_labels` should be {{attribute: labels}} for {list(sensitive)} (got {got})."
+            f"`sensitive` should be {{attribute: labels}} for {list(sensitive)} (got {got})."
         )
     values = {name: _places(name, labels[name], list(sensitive[name])) for name in sensitive}
     counts = {name: len(places) for name, places in values.items()}
     if len(set(counts.values())) > 1:
-        raise FairTTAError(
-            f"`sensitive_labels` should be as many of each attribute (got {counts})."
-        )
+        raise FairTTAError(f"`sensitive` should be as many of each attribute (got {counts}).")
     return values
 
 
 def _places(attribute: str, labels: Any, names: list[str]) -> Tensor:
-    of = f"`sensitive_labels` of {attribute!r} should"
+    of = f"`sensitive` of {attribute!r} should"
     if isinstance(labels, str) or not hasattr(labels, "__iter__"):
         raise FairTTAError(f"{of} be a name for each image (got {labels!r}).")
     given = list(labels)
@@ -84,14 +82,13 @@ def read_classes(labels: ClassLabels | None, names: Iterable[str]) -> tuple[dict
     return {i: places[name] for i, name in known.items()}, max(rows, default=-1) + 1
 
 
-@runtime_checkable
 class EncodesImages(Protocol):
     """What fitting needs of a classifier."""
 
-    batch_size: int
+    _batch_size: int
 
     @property
-    def task(self) -> Task:
+    def _task(self) -> Task:
         """The text side."""
 
     def encode(self, images: Any, *, with_views: bool = ...) -> Tensor:
@@ -128,9 +125,9 @@ def encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[
             f"`images` should be many reference images (got one {type(images).__name__}; "
             "features: Features(array))."
         )
-    compare(images, classifier.task)
+    compare(images, classifier._task)
     stream, is_stored = iter(images), isinstance(images, Features)
-    parts = iter(lambda: list(islice(stream, classifier.batch_size)), [])
+    parts = iter(lambda: list(islice(stream, classifier._batch_size)), [])
     with image_bar(images, progress) as bar:
         for part in images.chunks() if is_stored else parts:
             yield part if is_stored else classifier.encode(part, with_views=False)
@@ -149,40 +146,40 @@ T = TypeVar("T")
 
 
 class FittedMethod(Adapter):
-    """What both ways to be fitted share."""
+    """A method that `FairTPTClassifier.fit` fits on reference images."""
 
     reference: Reference | None = None
 
     needs = Needs(reference=True)
-    enough: ClassVar[int] = 300
+    _enough: ClassVar[int] = 300
     """Fewer reference images warn."""
-    learnt_with: ClassVar[tuple[str, ...]] = ()
-    """Settings without which `learn` would give something else."""
+    _learnt_with: ClassVar[tuple[str, ...]] = ()
+    """Settings without which `_learn` would give something else."""
 
     @abstractmethod
-    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
-        """What is to be known of the reference images, by names; none of the images is kept.
+    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+        """Return what is to be known of the reference images, by names; none of them is kept.
 
         Args:
             task: the text side; use its features as ``task.target_features.to(batch.features)``.
             batches: at least one.
         """
 
-    def prepare(self, task: Task, learnt: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """What `adapt` needs of it: made once, in float64, as far as the cache has room."""
+    def _prepare(self, task: Task, learnt: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return what `adapt` needs: made once, in float64, as far as the cache has room."""
         return learnt
 
-    def prepared(self, task: Task) -> Mapping[str, Tensor]:
-        """What `prepare` gives, as the task's features are: for `adapt`.
+    def _prepared(self, task: Task) -> Mapping[str, Tensor]:
+        """Return what `_prepare` gives, as the task's features are: for `adapt`.
 
         Raises:
             FairTTAError: this is not fitted, or with another model or other prompts.
         """
 
         def make() -> Mapping[str, Tensor]:
-            tensors = self.checked_reference(task).tensors
+            tensors = self._checked_reference(task).tensors
             try:
-                made = self.prepare(task, tensors)
+                made = self._prepare(task, tensors)
             except (RuntimeError, LookupError, TypeError, OverflowError) as error:
                 raise FairTTAError(
                     f"what this {type(self).__name__} has learnt is not what it needs ({error}): "
@@ -196,224 +193,193 @@ class FittedMethod(Adapter):
 
         return task.remember(self, make)
 
-    def check_fitted(self, task: Task | None = None) -> None:
-        self.checked_reference(task)
+    def _check_fitted(self, task: Task | None = None) -> None:
+        self._checked_reference(task)
 
-    def checked_reference(self, task: Task | None = None) -> Reference:
-        """What was learnt, if it is there, and fits the settings and the task."""
+    def _checked_reference(self, task: Task | None = None) -> Reference:
+        """Return what was learnt, if it is there, and fits the settings and the task."""
         reference, name = self.reference, type(self).__name__
         if reference is None:
-            given = {"sensitive_labels": self.needs.labels, "labels": self.needs.class_labels}
-            images = ", ".join(["images", *(what for what, needed in given.items() if needed)])
             raise FairTTAError(
-                f"{name} has seen no reference images yet: use what `{name}().fit(classifier, "
-                f"{images})` returns, for {self.enough} or more images, or `{name}.load(path)`."
+                f"{name} has not been fitted: call `{fit_call(self.needs)}` with {self._enough} or "
+                "more images like those to come, or pass the path of a saved one as `adapter`."
             )
         reference.check(name, settings_of(self))
         if task is not None:
             reference.identity.check(task, f"this {name}")
         return reference
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write settings, what was learnt, and with which model and prompts: a safetensors file."""
-        self.checked_reference().save(path, settings_of(self))
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """What `save` has written. No code is run, and another model is refused when it is used."""
-        return load_one_of(path, [cls])
+def fit_call(needs: Needs) -> str:
+    """Return how a method is fitted, as it is typed."""
+    labels = ", labels" * needs.class_labels
+    return f"clf.fit(images{labels}{', sensitive=values' * needs.labels})"
 
-    def _fit(
-        self,
-        classifier: EncodesImages,
-        encoded: Iterable[Any],
-        images: Iterable[Any] | None,
-        labels: SensitiveLabels | None = None,
-        class_labels: ClassLabels | None = None,
-    ) -> Self:
-        """`images` are those that are encoded meanwhile: labels are counted before the first is."""
-        name = type(self).__name__
-        if not isinstance(classifier, EncodesImages):
+
+def fit_method(
+    classifier: EncodesImages,
+    method: Adapter,
+    images: Iterable[Any],
+    labels: ClassLabels | None = None,
+    sensitive: SensitiveLabels | None = None,
+    *,
+    progress: bool = False,
+) -> Any:
+    """Return the method as it is after it has learnt from images; see `FairTPTClassifier.fit`."""
+    _check_given(method, labels, sensitive)
+    features: Iterable[Any] = encoded(classifier, images, progress)
+    learners = [part for part in method.parts if isinstance(part, FittedMethod)]
+    if len(learners) > 1:  # images may be an iterator, and are encoded once
+        features = list(features)
+
+    def fitted(part: Adapter) -> Any:
+        if not isinstance(part, FittedMethod):
+            return part
+        return _learnt(part, classifier, features, images, labels, sensitive)
+
+    if isinstance(method, Chained):
+        return Chained(*map(fitted, method.parts))
+    return fitted(method)
+
+
+def _check_given(
+    method: Adapter, labels: ClassLabels | None, sensitive: SensitiveLabels | None
+) -> None:
+    """Raise unless a method learns, and from what is given with the images."""
+    name, needs = type(method).__name__, method.needs
+    if not any(isinstance(part, FittedMethod) for part in method.parts):
+        reason = "brings its own `reference`" if needs.reference else "learns nothing from images"
+        raise FairTTAError(
+            f"`adapter` should be a method that `fit` can fit, such as LogitBalance() (got {name}, "
+            f"which {reason}): leave `fit` out, or choose another with `with_adapter`."
+        )
+    asked = (
+        ("labels", labels, needs.class_labels, "the class of each image, or None", "classes"),
+        ("sensitive", sensitive, needs.labels, "the value of each image", "attribute values"),
+    )
+    for argument, value, is_used, what, learnt_from in asked:
+        if is_used and value is None:
             raise FairTTAError(
-                f"`classifier` should be a FairTPTClassifier (got a {type(classifier).__name__})."
+                f"`{argument}` should be {what}, because {name} learns from {learnt_from} (got "
+                f"none): call `{fit_call(needs)}`."
             )
-        classifier.encode([], with_views=False)  # makes it notice that its weights have changed
-        task, count = classifier.task, 0
-        like = task.target_features.cpu().double()
-        check_sensitive(self, task)
-        values = read_labels(labels, task.sensitive) if self.needs.labels else {}
-        classes, labelled = read_classes(class_labels, task.targets)
-        is_list = class_labels is not None and not isinstance(class_labels, Mapping)
-
-        def check_counts(images: int) -> None:
-            for attribute, places in values.items():
-                if len(places) != images:
-                    raise FairTTAError(
-                        f"`sensitive_labels` should have one of {attribute!r} for each of {images} "
-                        f"images (got {len(places)})."
-                    )
-            if labelled > images or (is_list and labelled < images):
-                raise FairTTAError(
-                    f"`labels` should be as many as images, {images} (got {labelled}), with None "
-                    "where a class is not known, or {place of an image: class}."
-                )
-
-        if isinstance(images, Sized):
-            check_counts(len(images))
-
-        def batches() -> Iterator[ReferenceBatch]:
-            nonlocal count
-            for features in encoded:
-                if classifier.task is not task:
-                    raise ModelError(
-                        f"the weights of {task.backend.name} changed during `fit`: fit again."
-                    )
-                v = read_features(features, like)[:, 0]
-                if not bool(v.isfinite().all()):
-                    raise not_finite(task)
-                here = {key: places[count : count + len(v)] for key, places in values.items()}
-                own = [classes.get(i, -1) for i in range(count, count + len(v))]
-                count += len(v)
-                if any(len(places) < len(v) for places in here.values()):
-                    check_counts(count)
-                yield ReferenceBatch(v, here, torch.tensor(own, device="cpu"))
-            check_counts(count)
-            if not count:
-                raise FairTTAError(
-                    f"`images` should be reference images, {self.enough} or more (got none)."
-                )
-
-        learnt = {key: value.detach().cpu() for key, value in self.learn(task, batches()).items()}
-        if not all(bool(value.isfinite().all()) for value in learnt.values()):
-            raise ModelError(
-                f"what {name} has learnt is not finite; if {task.backend.name} runs in half "
-                "precision, try float32."
+        if value is not None and not is_used:
+            raise FairTTAError(
+                f"`{argument}` should be left out, because {name} does not learn from "
+                f"{learnt_from} (got a {type(value).__name__}): call `{fit_call(needs)}`."
             )
-        if count < self.enough:
-            warnings.warn(
-                f"{name} was fitted on {count} images; with fewer than {self.enough} what it has "
-                "learnt is uncertain.",
-                SmallReferenceWarning,
-                stacklevel=3,
-            )
-        settings = {key: getattr(self, key) for key in self.learnt_with}
-        reference = Reference(name, count, TaskIdentity.of(task), learnt, settings)
-        every: Any = self
-        fitted: Self = replace(every, reference=reference)
-        return fitted
 
 
-class FitsImages(FittedMethod):
-    """Makes a method one that is fitted on reference images without labels."""
-
-    def fit(
-        self, classifier: EncodesImages, images: Iterable[Any], *, progress: bool = False
-    ) -> Self:
-        """The same method with what it has learnt from reference images; this one stays as it is.
-
-        Args:
-            classifier: whose model and prompts it is for; its adapter and views do not matter.
-            images: `enough` or more, without labels, of the groups that will be met, in about the
-                shares in which they will be met. Read `batch_size` at a time, and not kept.
-            progress: show a progress bar.
-        """
-        return self._fit(classifier, encoded(classifier, images, progress), images)
-
-    def fit_encoded(self, classifier: EncodesImages, features: Any) -> Self:
-        """`fit` from features, ``[images, dim]`` or ``[images, views, dim]``, or such batches.
-
-        They are stored ones, or those of `FairTPTClassifier.encode`; of views the first counts.
-        """
-        return self._fit(classifier, feature_batches(features), None)
-
-
-class FitsLabelledImages(FittedMethod):
-    """Makes a method one that is fitted on reference images whose sensitive values are known."""
-
-    needs = Needs(reference=True, labels=True)
-
-    def fit(
-        self,
-        classifier: EncodesImages,
-        images: Iterable[Any],
-        sensitive_labels: SensitiveLabels,
-        *,
-        progress: bool = False,
-    ) -> Self:
-        """The same method with what it has learnt from reference images; this one stays as it is.
-
-        Args:
-            classifier: whose model and prompts it is for; its adapter and views do not matter.
-            images: `enough` or more. Read `batch_size` at a time, and not kept.
-            sensitive_labels: for each image the name of its sensitive value, or ``{attribute:
-                names}``; each value has to have an image.
-            progress: show a progress bar.
-        """
-        features = encoded(classifier, images, progress)
-        return self._fit(classifier, features, images, sensitive_labels)
-
-    def fit_encoded(
-        self, classifier: EncodesImages, features: Any, sensitive_labels: SensitiveLabels
-    ) -> Self:
-        """`fit` from features, ``[images, dim]`` or ``[images, views, dim]``, or such batches.
-
-        They are stored ones, or those of `FairTPTClassifier.encode`; of views the first counts.
-        """
-        return self._fit(classifier, feature_batches(features), None, sensitive_labels)
-
-
-class FitsClassLabels(FittedMethod):
-    """Makes a method one that is fitted on reference images with the classes of some of them."""
-
-    needs = Needs(reference=True, class_labels=True)
-
-    def fit(
-        self,
-        classifier: EncodesImages,
-        images: Iterable[Any],
-        labels: ClassLabels | None = None,
-        *,
-        progress: bool = False,
-    ) -> Self:
-        """The same method with what it has learnt from reference images; this one stays as it is.
-
-        Args:
-            classifier: whose model and prompts it is for; its adapter and views do not matter.
-            images: `enough` or more, of the groups that will be met, in about the shares in which
-                they will be met. Read `batch_size` at a time, and not kept.
-            labels: for each image its class, None where it is not known, or ``{place of an image:
-                class}``.
-            progress: show a progress bar.
-        """
-        features = encoded(classifier, images, progress)
-        return self._fit(classifier, features, images, class_labels=labels)
-
-    def fit_encoded(
-        self, classifier: EncodesImages, features: Any, labels: ClassLabels | None = None
-    ) -> Self:
-        """`fit` from features, ``[images, dim]`` or ``[images, views, dim]``, or such batches.
-
-        They are stored ones, or those of `FairTPTClassifier.encode`; of views the first counts.
-        """
-        return self._fit(classifier, feature_batches(features), None, class_labels=labels)
-
-
-def fit_parts(
+def fit_encoded(
     classifier: EncodesImages,
     method: Any,
     features: Any,
-    labels: SensitiveLabels | None = None,
-    class_labels: ClassLabels | None = None,
+    sensitive: SensitiveLabels | None = None,
+    labels: ClassLabels | None = None,
 ) -> Any:
-    """A method, or the parts of a chain that need it, fitted on features of reference images."""
+    """Return a method, or the parts of a chain that need it, fitted on features of images.
+
+    Features are ``[images, dim]`` or ``[images, views, dim]``, or such batches; of views the first
+    counts. What a part cannot use is not passed on to it.
+    """
     if method.is_fitted:
         return method
     if isinstance(method, Chained):
-        given = features, labels, class_labels
-        return Chained(*(fit_parts(classifier, part, *given) for part in method.parts))
-    if isinstance(method, FitsClassLabels):
-        return method.fit_encoded(classifier, features, class_labels)
-    return method.fit_encoded(classifier, features, *([labels] * method.needs.labels))
+        parts = (
+            fit_encoded(classifier, part, features, sensitive, labels) for part in method.parts
+        )
+        return Chained(*parts)
+    return _learnt(
+        method,
+        classifier,
+        feature_batches(features),
+        None,
+        labels if method.needs.class_labels else None,
+        sensitive if method.needs.labels else None,
+    )
+
+
+F = TypeVar("F", bound=FittedMethod)
+
+
+def _learnt(
+    method: F,
+    classifier: EncodesImages,
+    encoded: Iterable[Any],
+    images: Iterable[Any] | None,
+    labels: ClassLabels | None,
+    sensitive: SensitiveLabels | None,
+) -> F:
+    """Return a method with what it learns from encoded images.
+
+    `images` are those that are encoded meanwhile: what is known of them is counted before the first
+    is.
+    """
+    name = type(method).__name__
+    classifier.encode([], with_views=False)  # makes it notice that its weights have changed
+    task, count = classifier._task, 0
+    like = task.target_features.cpu().double()
+    check_sensitive(method, task)
+    values = read_labels(sensitive, task.sensitive) if method.needs.labels else {}
+    classes, labelled = read_classes(labels, task.targets)
+    is_list = labels is not None and not isinstance(labels, Mapping)
+
+    def check_counts(images: int) -> None:
+        for attribute, places in values.items():
+            if len(places) != images:
+                raise FairTTAError(
+                    f"`sensitive` should have one of {attribute!r} for each of {images} images "
+                    f"(got {len(places)})."
+                )
+        if labelled > images or (is_list and labelled < images):
+            raise FairTTAError(
+                f"`labels` should be as many as images, {images} (got {labelled}), with None "
+                "where a class is not known, or {place of an image: class}."
+            )
+
+    if isinstance(images, Sized):
+        check_counts(len(images))
+
+    def batches() -> Iterator[ReferenceBatch]:
+        nonlocal count
+        for features in encoded:
+            if classifier._task is not task:
+                raise ModelError(
+                    f"the weights of {task.backend.name} changed during `fit`: fit again."
+                )
+            v = read_features(features, like)[:, 0]
+            if not bool(v.isfinite().all()):
+                raise not_finite(task)
+            here = {key: places[count : count + len(v)] for key, places in values.items()}
+            own = [classes.get(i, -1) for i in range(count, count + len(v))]
+            count += len(v)
+            if any(len(places) < len(v) for places in here.values()):
+                check_counts(count)
+            yield ReferenceBatch(v, here, torch.tensor(own, device="cpu"))
+        check_counts(count)
+        if not count:
+            raise FairTTAError(
+                f"`images` should be reference images, {method._enough} or more (got none)."
+            )
+
+    learnt = {key: value.detach().cpu() for key, value in method._learn(task, batches()).items()}
+    if not all(bool(value.isfinite().all()) for value in learnt.values()):
+        raise ModelError(
+            f"what {name} has learnt is not finite; if {task.backend.name} runs in half "
+            "precision, try float32."
+        )
+    if count < method._enough:
+        warnings.warn(
+            f"{name} was fitted on {count} images; with fewer than {method._enough} what it has "
+            "learnt is uncertain.",
+            SmallReferenceWarning,
+            stacklevel=5,
+        )
+    settings = {key: getattr(method, key) for key in method._learnt_with}
+    reference = Reference(name, count, TaskIdentity.of(task), learnt, settings)
+    every: Any = method
+    fitted: F = replace(every, reference=reference)
+    return fitted
 
 
 def settings_of(method: Any) -> dict[str, Any]:
@@ -422,18 +388,22 @@ def settings_of(method: Any) -> dict[str, Any]:
 
 
 def save_adapter(adapter: Adapter, path: str | os.PathLike[str], task: Task) -> None:
-    """Write a method for `load_adapter`: as `FittedMethod.save` does, also one without a fit."""
+    """Write settings, what was learnt, and with which model and prompts: a safetensors file.
+
+    `load_adapter` reads it. A method that learns nothing is written too.
+    """
     if isinstance(adapter, FittedMethod):
-        adapter.save(path)
+        reference = adapter._checked_reference(task)
     else:
-        nothing = Reference(type(adapter).__name__, 0, TaskIdentity.of(task), {})
-        nothing.save(path, settings_of(adapter))
+        adapter._check_fitted(task)
+        reference = Reference(type(adapter).__name__, 0, TaskIdentity.of(task), {})
+    reference.save(path, settings_of(adapter))
 
 
 def load_one_of(path: str | os.PathLike[str], kinds: Iterable[type[T]]) -> T:
-    """The method that `save` has written, if it is of one of these classes."""
+    """Return the method that `save_adapter` has written, if it is of one of these classes."""
     by_name: dict[str, Any] = {kind.__name__: kind for kind in kinds}
-    learnt_with = {name: getattr(kind, "learnt_with", ()) for name, kind in by_name.items()}
+    learnt_with = {name: getattr(kind, "_learnt_with", ()) for name, kind in by_name.items()}
     reference, settings = Reference.read(path, learnt_with)
     kind = by_name[reference.method]
     if issubclass(kind, FittedMethod):

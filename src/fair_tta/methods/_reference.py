@@ -117,7 +117,7 @@ class Reference:
         """SHA-256 of the content."""
         return _digest(self._about(self.settings), self._every_tensor())
 
-    def identity_settings(self) -> dict[str, Any]:
+    def _identity_settings(self) -> dict[str, Any]:
         """For `fair_tta._identity.describe`."""
         return {"images": self.images, "sha256": self.digest}
 

@@ -2,7 +2,8 @@
 
 A name, and after a colon its settings, which are the fields of the class; a setting of a setting
 has a dot. ``+`` (or ``>>``) chains two. ``path/to/my_file.py:SoftVote`` is a user-defined method,
-whose file is run. ``reference=FILE`` is what `save` or ``fair-tta fit`` has written.
+whose file is run. ``path/to/fitted.safetensors`` is what `FairTPTClassifier.save`, ``fair-tta fit``
+or ``fair-tta mitigate`` has written, and so is ``reference=FILE`` as a setting.
 """
 
 from __future__ import annotations
@@ -272,6 +273,7 @@ _CHAIN = re.compile(
     rf"(>>|\+(?=\s*(?:(?:{'|'.join(ADAPTERS)})\s*(?:[:+>]|$)|{_PATH}\s*(?::|$))))"
 )  # a plus may also stand in a number or in the path of a reference
 _REFERENCE = re.compile(r"[:,]\s*reference\s*=\s*([^,]+)")
+_SAVED = ".safetensors"
 _FILE = re.compile(r"((?:[A-Za-z]:[\\/])?[^:]*\.py)\s*(?::([^:]*))?(?::(.*))?", re.DOTALL)
 
 
@@ -293,12 +295,17 @@ def parse_adapter(text: str, folder: Path = Path()) -> Adapter:
     return adapter
 
 
-Adapters: TypeAlias = Iterable[Adapter | str] | Mapping[str, Adapter | str]
-"""Methods or their names on the command line, or these by name."""
+AnyAdapter: TypeAlias = Adapter | str | os.PathLike[str]
+"""A method, its name on the command line, or the path of a saved one."""
+
+Adapters: TypeAlias = Iterable[AnyAdapter] | Mapping[str, AnyAdapter]
+"""Methods in any of these ways, or these by name."""
 
 
 def find_adapter(adapter: Any) -> Any:
-    """The method that a string names, as on the command line but for user files; else itself."""
+    """Return the method of a text, as on the command line but for user files, or of a path."""
+    if isinstance(adapter, os.PathLike):
+        return load_adapter(adapter)
     if not isinstance(adapter, str):
         return adapter
     if any(_FILE.fullmatch(stage.strip()) for stage in _CHAIN.split(adapter)[::2]):
@@ -343,6 +350,8 @@ def short_name(text: str) -> str:
     def short(piece: str) -> str:
         file = _FILE.fullmatch(piece.strip())
         found = [file[1]] if file else []
+        if piece.strip().endswith(_SAVED) and "=" not in piece:
+            found.append(piece.strip())
         for path in (*found, *_REFERENCE.findall(piece)):
             piece = piece.replace(path, PureWindowsPath(path).name, 1)
         return piece
@@ -358,11 +367,14 @@ def _one(text: str, folder: Path) -> Any:
         default, what = load_own(path, name), f"{path.name}:{name}"
         with _running(what, path, (FairTTAError,)):
             return _set(what, default, file[3] or "", folder)
+    if text.strip().endswith(_SAVED) and "=" not in text:
+        return load_adapter(folder / os.path.expanduser(text.strip()))
     name, _, settings = (part.strip() for part in text.partition(":"))
     if name not in ADAPTERS:
         raise FairTTAError(
-            f"there is no adapter {name!r}: choose from {', '.join(ADAPTERS)}, or a class of a "
-            f"file, 'my_file.py:MyMethod'.{near(name, ADAPTERS)}"
+            f"there is no adapter {name!r}: choose from {', '.join(ADAPTERS)}, a saved one, "
+            f"'fitted.safetensors', or a class of a file, 'my_file.py:MyMethod'."
+            f"{near(name, ADAPTERS)}"
         )
     return _set(name, ADAPTERS[name](), settings, folder)
 
@@ -373,22 +385,22 @@ def _set(name: str, default: Any, text: str, folder: Path) -> Any:
     if "reference" not in settings or not isinstance(default, FittedMethod):
         return with_settings(name, default, settings)
     file = folder / os.path.expanduser(settings.pop("reference"))
-    method = with_settings(name, type(default).load(file), settings)
-    method.check_fitted()
+    method = with_settings(name, load_adapter(file, type(default)), settings)
+    method._check_fitted()
     return method
 
 
-def load_adapter(path: str | os.PathLike[str]) -> Adapter:
-    """A method from the file that its `save`, `fair-tta fit` or `fair-tta mitigate` has written.
+def load_adapter(path: str | os.PathLike[str], *classes: type[Any]) -> Any:
+    """Return the method of a file that `FairTPTClassifier.save` or a command has written.
 
-    The file says which method it is. No code is run: of other classes than those of this library a
-    file is refused, `load` of the class itself reads it.
+    The file says which method it is. No code is run: of other classes than those of this library,
+    or those that are named, a file is refused.
 
     Args:
         path: of the file.
+        classes: what it may be of, such as a class of your own; any method of this library if none.
 
     Raises:
-        FairTTAError: there is no such file, it is damaged, or not of a method of this library.
+        FairTTAError: there is no such file, it is damaged, or not of such a method.
     """
-    loaded: Adapter = load_one_of(path, ADAPTERS.values())
-    return loaded
+    return load_one_of(path, classes or ADAPTERS.values())

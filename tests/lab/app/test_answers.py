@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fair_tta import AugMix, FairTPTClassifier, FairTTAError, ImageError, OrthCali, Zero
+from fair_tta import FairTPTClassifier, FairTTAError, OrthCali, Zero
 from fair_tta._images.views import content_generator
+from fair_tta.errors import ImageError
+from fair_tta.extend import AugMix
 from fair_tta.lab._runs.reference import fit_on_folder
 from fair_tta.lab.app._answers import (
     answers_html,
@@ -37,7 +39,7 @@ def picture(tmp_path_factory: pytest.TempPathFactory) -> str:
     return paths[2]
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 def test_every_method_answers(birds: FairTPTClassifier, picture: str, tmp_path: Path) -> None:
     draw_folder(tmp_path, BIRDS, 12)
     usable = [name for name in ADAPTERS if not why_not(name)]
@@ -85,14 +87,14 @@ def test_what_cannot_be_answered_is_an_error(birds: FairTPTClassifier, tmp_path:
 def test_kept_views_are_those_with_the_most_certain_answers(
     birds: FairTPTClassifier, picture: str
 ) -> None:
-    image, method = birds.vision.load(picture), Zero(rho=0.5)
+    image, method = birds._vision.load(picture), Zero(rho=0.5)
     prediction = birds.with_adapter(method).predict(image)
     kept = kept_views(birds, method, image, prediction)
     assert len(kept) == prediction.views_kept == 4
     # an independent way: each view as a picture of its own
-    views = AugMix(8)(image, (64, 64), content_generator(image, birds.vision.seed))
+    views = AugMix(8)(image, (64, 64), content_generator(image, birds._vision.seed))
     rendered = [np.asarray(image), *views.round().clip(0, 255).astype(np.uint8)]
-    log_p = birds.task.log_probabilities(birds.encode([image]), birds.task.target_features)
+    log_p = birds._task.log_probabilities(birds.encode([image]), birds._task.target_features)
     p = log_p.exp()[0].numpy()
     entropy = -(p * np.log(p)).sum(1)
     assert [view.place for view in kept] == np.argsort(entropy, kind="stable")[:4].tolist()

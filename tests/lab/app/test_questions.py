@@ -29,7 +29,7 @@ def classifiers() -> Classifiers:
 def test_fields_of_drawn_worlds_ask_what_the_worlds_ask(
     name: str, classifiers: Classifiers
 ) -> None:
-    task, asked = TASKS[name], classifiers.of(fields_of(TASKS[name])).task
+    task, asked = TASKS[name], classifiers.of(fields_of(TASKS[name]))._task
     assert dict(asked.targets) == task.targets
     assert {a: dict(names) for a, names in asked.sensitive.items()} == task.sensitive
     assert asked.templates.sentences["joint"] == task.template
@@ -38,7 +38,7 @@ def test_fields_of_drawn_worlds_ask_what_the_worlds_ask(
 def test_classifiers_are_kept_and_share_the_model(classifiers: Classifiers) -> None:
     first = classifiers.of(Fields("cat, dog", "day, night"))
     assert classifiers.of(Fields("cat\ndog", "day\nnight", " ")) is first
-    assert first.backend is classifiers.of(Fields("cat, dog")).backend
+    assert first._backend is classifiers.of(Fields("cat, dog"))._backend
     assert isinstance(first.adapter, ZeroShot)
     for place in range(MOST_CLASSIFIERS):
         classifiers.of(Fields(f"cat, dog {place}"))

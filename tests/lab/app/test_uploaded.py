@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fair_tta import Audit, Examination, FairTTAError
+from fair_tta import FairTTAError
+from fair_tta.auditing import Audit, Examination
 from fair_tta.lab.app._answers import draw_folder, fields_of
 from fair_tta.lab.app._questions import Classifiers, Fields, chosen_methods
 from fair_tta.lab.app._uploads import UploadedFile, audit_uploads, examine_uploads, staged_reference
@@ -78,7 +79,7 @@ def test_uploads_that_are_deleted_meanwhile_are_examined(
     assert left == ["examine.html", "examine.json", "rows.sqlite"]
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 def test_methods_are_fitted_on_uploaded_images(
     classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
 ) -> None:
@@ -121,7 +122,7 @@ def test_an_examination_needs_an_attribute(classifiers: Classifiers, tmp_path: P
         examine_uploads(classifiers.of(Fields("cat, dog")), {}, [], tmp_path / "out")
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_an_audit_has_the_figures_of_an_audit(
     classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
 ) -> None:
@@ -167,8 +168,8 @@ def test_drawn_images_are_enough_for_a_verdict(classifiers: Classifiers, tmp_pat
     assert "narrows the gap" in files[0].read_text("utf-8")
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 def test_labels_are_used_by_methods_that_need_them_and_images_shown_if_asked(
     classifiers: Classifiers, tmp_path: Path
 ) -> None:

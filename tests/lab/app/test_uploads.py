@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fair_tta import DatasetError
+from fair_tta.errors import DatasetError
 from fair_tta.lab.app import UploadLimits
 from fair_tta.lab.app._uploads import (
     UploadedFile,

@@ -22,13 +22,14 @@ from cli_fixtures import many as many
 from cli_fixtures import tiny_model as tiny_model
 from extending_page import documented
 
-from fair_tta import AugMix, FairTPT, FairTPTClassifier, ZeroShot
-from fair_tta.auditing import Audit, audit_classifier, compare
+from fair_tta import FairTPT, FairTPTClassifier, ZeroShot
+from fair_tta.auditing import Audit, compare
+from fair_tta.extend import AugMix
 from fair_tta.lab._runs.store import ROWS, Store
 from fair_tta.miniature import BADGES
 from fair_tta.miniature._model import FOLDER
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 ADAPTERS = ("--adapters", "zero-shot,fair-tpt:lam=10,rho=0.5")
 
@@ -38,7 +39,7 @@ def table_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> None:
     out = call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
     clf = FairTPTClassifier(
@@ -53,9 +54,7 @@ def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> No
     places = ["water" if i in (1, 3, 5, 7, 8) else "land" for i in USABLE]
     wanted = compare(
         [
-            audit_classifier(
-                clf.with_adapter(adapter), [picture(i) for i in USABLE], labels, places, name=name
-            )
+            clf.with_adapter(adapter).audit([picture(i) for i in USABLE], labels, places, name=name)
             for name, adapter in (
                 ("zero-shot", ZeroShot()),
                 ("fair-tpt:lam=10,rho=0.5", FairTPT(lam=10.0, rho=0.5)),
@@ -76,7 +75,6 @@ def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> No
     assert "10 images" in out.stdout
     assert {p.name for p in (folder / "out").iterdir()} == {
         ROWS, "audit.json", "report.html", "card.md", "predictions.csv", "problems.csv",
-        "images.b2",
     }  # fmt: skip
     predictions = table_of(folder / "out" / "predictions.csv")
     assert [row["target"] for row in predictions] == labels
@@ -190,11 +188,26 @@ def test_the_same_command_changes_nothing_and_asks_nothing(
     first = call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
     rows = rows_of(folder / "out")
     audit = Audit.load(folder / "out" / "audit.json")
-    monkeypatch.setattr(FairTPTClassifier, "predict_encoded", None)
+    monkeypatch.setattr(FairTPTClassifier, "_predict_encoded", None)
     again = call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
     assert again.stdout == first.stdout
     assert rows_of(folder / "out") == rows
     assert Audit.load(folder / "out" / "audit.json") == audit
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such pipes")
+def test_labels_may_come_from_a_pipe(many: Path, tiny_model: str) -> None:
+    """As a shell passes them: ``--labels <(grep ...)``."""
+    call(*audit_arguments(many, tiny_model))
+    reading, writing = os.pipe()
+    with open(reading, "rb"):
+        with open(writing, "wb") as pipe:
+            pipe.write((many / "labels.csv").read_bytes())
+        arguments = audit_arguments(many, tiny_model, "piped")
+        arguments[arguments.index(str(many / "labels.csv"))] = f"/dev/fd/{reading}"
+        call(*arguments)
+    found = Audit.load(many / "piped" / "audit.json").document
+    assert found.data == Audit.load(many / "out" / "audit.json").document.data
 
 
 def test_what_kills_left_is_swept(many: Path, tiny_model: str) -> None:
@@ -268,13 +281,13 @@ def test_an_adapter_that_is_added_runs_alone(
     folder: Path, tiny_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    predict = FairTPTClassifier.predict_encoded
+    predict = FairTPTClassifier._predict_encoded
 
     def noted(self: Any, features: Any, **more: Any) -> Any:
         asked.append(type(self.adapter).__name__)
         return predict(self, features, **more)
 
-    monkeypatch.setattr(FairTPTClassifier, "predict_encoded", noted)
+    monkeypatch.setattr(FairTPTClassifier, "_predict_encoded", noted)
     arguments = audit_arguments(folder, tiny_model)
     call(*arguments, "--adapters", "zero-shot", code=4)
     assert set(asked) == {"ZeroShot"}
@@ -294,7 +307,7 @@ def test_an_adapter_that_is_added_runs_alone(
     assert "logit-balance: cross-fitted" in (folder / "out" / "report.html").read_text()
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_a_method_that_needs_classes_is_cross_fitted_with_those_of_the_audit(
     tmp_path: Path,
 ) -> None:
@@ -542,7 +555,7 @@ def test_images_are_embedded_only_if_asked(many: Path, tiny_model: str) -> None:
     count = page.read_text("utf-8").count('src="data:image/')
     assert count > 0
     assert f"report.html ({count} images inside)" in " ".join(told.split())
-    for option in ((), ("--no-pictures",)):  # as version 0.2 had it
+    for option in ((), ("--no-embed-images",)):
         assert "(no images inside)" in " ".join(call(*arguments, *option).stdout.split())
         text = page.read_text("utf-8")
         assert "data:image/" not in text

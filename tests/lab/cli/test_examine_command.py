@@ -10,8 +10,9 @@ from checks import picture
 from cli_fixtures import NAMES, call
 from cli_fixtures import tiny_model as tiny_model
 
-from fair_tta import AugMix, Examination, FairTPT, FairTPTClassifier, OrthCali, Zero
-from fair_tta.extend import Adapter
+from fair_tta import FairTPT, FairTPTClassifier, OrthCali, Zero
+from fair_tta.auditing import Examination
+from fair_tta.extend import Adapter, AugMix
 from fair_tta.miniature import TASKS
 from fair_tta.miniature._world import WorldSplit
 
@@ -140,19 +141,6 @@ def test_the_miniature_from_end_to_end(tmp_path: Path, columns: int) -> None:
         assert f"{adapter.changed}:" in out.stdout
     for of in found.attributes.values():
         assert f"{100 * (of.pseudo_eod.value or 0):.1f}" in out.stdout.split()
-
-
-def test_a_stop_sign_is_shown(tmp_path: Path) -> None:
-    task = TASKS["scenes"]
-    for i, drawn in enumerate(task.draw(40, 1, split=WorldSplit.VALIDATION)):
-        drawn.image.save(tmp_path / f"{i:02d}.png")
-    out = call(
-        "examine", str(tmp_path), "--targets", "house,tree", "--sensitive", "thing: house,tree",
-        "--template", "A small view of a {sensitive} {target}.", columns=80,
-    )  # fmt: skip
-    assert "STOP: the model cannot tell 'thing' and the target apart" in " ".join(
-        out.stdout.split()
-    )
 
 
 def test_the_page_shows_images_if_asked(tmp_path: Path) -> None:

@@ -12,11 +12,14 @@ from checks import picture
 from cli_fixtures import NAMES, audit_arguments, call, rows_of
 from cli_fixtures import many as many
 from cli_fixtures import tiny_model as tiny_model
+from fits import fit_on
 
-from fair_tta import Audit, Examination, FairTPTClassifier, LogitBalance, ZeroShot, load_adapter
+from fair_tta import FairTPTClassifier, LogitBalance, ZeroShot
+from fair_tta.auditing import Audit, Examination
+from fair_tta.methods import load_adapter
 from fair_tta.methods._registry import parse_adapter, parse_adapters, short_name
 
-pytestmark = pytest.mark.filterwarnings("always::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("always::fair_tta.errors.SmallReferenceWarning")
 
 
 @pytest.fixture
@@ -57,7 +60,7 @@ def test_the_file_is_what_python_fits(reference: Path, tiny_model: str) -> None:
     clf = classifier(tiny_model)
     pictures = sorted(reference.rglob("*.png"))
     with pytest.warns(match="fitted on 11 images"):
-        expected = LogitBalance(strength=1).fit(clf, pictures)
+        expected = fit_on(LogitBalance(strength=1), clf, pictures)
     path = reference.parent / "b"
     found = load_adapter(path)
     assert isinstance(found, LogitBalance)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_fixtures import NAMES, call, write_labels
+from fits import fit_on
 
 from fair_tta import FairTPTClassifier, Features, LogitBalance
 from fair_tta.auditing import Audit
@@ -62,7 +63,7 @@ def test_with_labels(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = badges / "with"
     clf = used(folder, out.stdout, monkeypatch)
     assert isinstance(clf.adapter, LogitBalance)
-    assert clf.adapter.checked_reference().images == 450
+    assert clf.adapter._checked_reference().images == 450
     assert clf.predict(folder / "../pics/0.png").label
     audit = Audit.load(folder / "audit.json").document
     change = audit.comparisons[1].adjusted.typical_gap
@@ -78,7 +79,7 @@ def test_with_labels(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("an answer was computed again")
 
     before = (folder / "adapter.safetensors").read_bytes()
-    monkeypatch.setattr(FairTPTClassifier, "predict_encoded", no_answer)
+    monkeypatch.setattr(FairTPTClassifier, "_predict_encoded", no_answer)
     mitigate(badges, "with", *labels)
     assert (folder / "adapter.safetensors").read_bytes() == before
 
@@ -88,17 +89,17 @@ def test_stored_features(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clf = FairTPTClassifier("miniature", *names)
     vectors = clf.encode([one.image for one in DRAWN], with_views=False)[:, 0].numpy()
     np.savez(badges / "images.npz", features=vectors, ids=[f"{i}.png" for i in range(450)])
-    sets = [clf.task.target_prompts, *clf.task.sensitive_prompts.values()]
-    tables = [clf.task.target_features, *clf.task.sensitive_features.values()]
+    sets = [clf._task.target_prompts, *clf._task.sensitive_prompts.values()]
+    tables = [clf._task.target_features, *clf._task.sensitive_features.values()]
     prompts = [text for prompt_set in sets for text in prompt_set.texts]
     texts = np.concatenate([table.numpy(force=True) for table in tables])
-    np.savez(badges / "text.npz", prompts=prompts, features=texts, scale=clf.task.scale)
+    np.savez(badges / "text.npz", prompts=prompts, features=texts, scale=clf._task.scale)
     stored = "--features", str(badges / "images.npz"), "--text-features", str(badges / "text.npz")
     labels = "--labels", str(badges / "labels.csv"), *COLUMNS
     out = call("mitigate", *stored, *NAMED, *labels, "--out", str(badges / "stored"))
     by_features = used(badges / "stored", out.stdout, monkeypatch, lines=4)
     assert isinstance(by_features.adapter, LogitBalance)
-    by_images = LogitBalance().fit(clf, [one.image for one in DRAWN])
+    by_images = fit_on(LogitBalance(), clf, [one.image for one in DRAWN])
     np.testing.assert_allclose(
         by_features.predict_proba(Features(vectors)),
         clf.with_adapter(by_images).predict_proba(Features(vectors)),
@@ -106,7 +107,7 @@ def test_stored_features(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 def test_after_a_kill_nothing_is_encoded_again_for_the_fits(
     badges: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,20 +135,19 @@ def test_after_a_kill_nothing_is_encoded_again_for_the_fits(
     assert sum(calls) == continued + 45
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 def test_without_an_effect_no_method_is_written(badges: Path) -> None:
     folder = badges / "few"
     folder.mkdir()
-    LogitBalance().fit(
-        FairTPTClassifier("miniature", ["a", "b"], ["c", "d"]), [one.image for one in DRAWN]
-    ).save(folder / "adapter.safetensors")  # of an earlier run
+    other = FairTPTClassifier("miniature", ["a", "b"], ["c", "d"], adapter="logit-balance")
+    other.fit([one.image for one in DRAWN]).save(folder / "adapter.safetensors")  # earlier
     out = mitigate(badges, "few", "--labels", str(badges / "few.csv"), *COLUMNS)
     assert not (folder / "adapter.safetensors").exists()
     assert "No method is chosen: association-correction does not" in " ".join(out.stdout.split())
     assert "No method is chosen: association-" in (folder / "report.html").read_text("utf-8")
 
 
-@pytest.mark.filterwarnings("always::fair_tta.SmallReferenceWarning")
+@pytest.mark.filterwarnings("always::fair_tta.errors.SmallReferenceWarning")
 def test_images_that_cannot_be_used_are_counted(badges: Path) -> None:
     (badges / "pics" / "broken.png").write_bytes(b"nonsense")
     rows = (badges / "few.csv").read_text()

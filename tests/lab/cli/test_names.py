@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fair_tta import (
-    FairTTAError,
-)
+from fair_tta import FairTTAError
 from fair_tta.lab._cli.names import parse_renames, sensitive_option, targets_option
 
 

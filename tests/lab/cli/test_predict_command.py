@@ -19,8 +19,9 @@ from cli_fixtures import NAMES, call
 from cli_fixtures import tiny_model as tiny_model
 from extending_page import documented
 
-from fair_tta import AssociationCorrection, AugMix, FairTPTClassifier, Zero
+from fair_tta import AssociationCorrection, FairTPTClassifier, Zero
 from fair_tta._io import printable
+from fair_tta.extend import AugMix
 from fair_tta.lab._cli import app
 from fair_tta.lab._cli.options import find_images
 

@@ -14,8 +14,8 @@ from cli_fixtures import write_labels
 from test_runner import Late
 from torch import Tensor
 
-from fair_tta import AugMix, FairTPTClassifier, Prediction, ZeroShot
-from fair_tta.extend import Adapter, Needs, Outcome, Task
+from fair_tta import FairTPTClassifier, Prediction, ZeroShot
+from fair_tta.extend import Adapter, AugMix, Needs, Outcome, Task
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import job_of
 from fair_tta.lab._runs.local import Local
@@ -120,7 +120,7 @@ def test_answers_are_those_of_predict(
     """More than 16 images, a classifier's own batch, may be one batch."""
     many = [source for i, source in enumerate(sources * 2) if i % COUNT != BROKEN]
     clf = classifier.with_adapter(TTR("dog", queue=20))
-    clf.batch_size = len(many)
+    clf._batch_size = len(many)
     expected = clf.predict([str(source.source) for source in many])
     job = job_of(classifier, [clf.adapter])
     with Store(tmp_path / "rows") as store:
@@ -141,7 +141,7 @@ def test_an_audit_after_another_batch_size(
 
     def audit(batch_size: int, out: str) -> list[str]:
         sized = classifier.with_adapter(ZeroShot())
-        sized.batch_size = batch_size
+        sized._batch_size = batch_size
         audit_folder(sized, {"centred": Centred()}, values, tmp_path / out)
         return (tmp_path / out / "predictions.csv").read_text().splitlines()
 

@@ -11,27 +11,29 @@ from typing import Any
 import pytest
 import torch
 from checks import picture
+from fits import fit_on
 from torch import Tensor
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
 from fair_tta._identity import describe_adapter
-from fair_tta.extend import FitsImages, FitsLabelledImages, Outcome, Reference, ReferenceBatch, Task
+from fair_tta.extend import FittedMethod, Outcome, Reference, Task
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import WorkUnit, job_of
 from fair_tta.lab._runs.reference import fit_adapters, fit_on_folder
 from fair_tta.lab._runs.worker import start_worker
 from fair_tta.methods._base import Adapter, Needs, UsesTexts
+from fair_tta.methods._fitted import ReferenceBatch
 
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.SmallReferenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 
 @dataclass(frozen=True)
-class Centre(FitsImages, UsesTexts):
+class Centre(FittedMethod, UsesTexts):
     """Knows the mean of the reference, as a second stage may."""
 
     reference: Reference | None = None
 
-    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         return {"mean": torch.cat([batch.features for batch in batches]).mean(0)}
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
@@ -42,12 +44,12 @@ class Centre(FitsImages, UsesTexts):
 
 
 @dataclass(frozen=True)
-class Labelled(FitsLabelledImages):
+class Labelled(FittedMethod):
     """Cannot do without labels."""
 
     reference: Reference | None = None
     needs = Needs(sensitive=True, reference=True, labels=True)
-    learn, adapt = Centre.learn, Centre.adapt
+    _learn, adapt = Centre._learn, Centre.adapt
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def clf() -> FairTPTClassifier:
 
 def test_pictures_are_encoded_once_for_all_methods(clf: FairTPTClassifier, folder: Path) -> None:
     seen: list[int] = []
-    model: Any = clf.backend.model  # type: ignore[attr-defined]
+    model: Any = clf._backend.model  # type: ignore[attr-defined]
     hook = model.vision_model.register_forward_pre_hook(lambda _, args, more: seen.append(1),
                                                         with_kwargs=True)  # fmt: skip
     told: list[tuple[int, int | None]] = []
@@ -91,7 +93,7 @@ def test_pictures_are_encoded_once_for_all_methods(clf: FairTPTClassifier, folde
     assert told == [(0, None), (3, None), (6, None), (7, None)]
     assert found.adapters["zero-shot"] == ZeroShot()
     pictures = [folder / f"{i}.png" for i in range(7)]
-    balance, chain = LogitBalance().fit(clf, pictures), found.adapters["chain"]
+    balance, chain = fit_on(LogitBalance(), clf, pictures), found.adapters["chain"]
     ours: Any = found.adapters["balance"]
     for name, value in balance.reference.tensors.items():  # type: ignore[union-attr]
         torch.testing.assert_close(ours.reference.tensors[name], value, rtol=1e-4, atol=1e-5)
@@ -114,7 +116,7 @@ def test_the_digest_is_of_contents_whatever_their_names(
 
 
 def test_what_was_learnt_goes_to_other_processes(clf: FairTPTClassifier, folder: Path) -> None:
-    balance = LogitBalance().fit(clf, [picture(i) for i in range(9)])
+    balance = fit_on(LogitBalance(), clf, [picture(i) for i in range(9)])
     job = job_of(clf, [balance], "miniature")
     unit = WorkUnit((ImageSource("x", str(folder / "3.png")),), 0, job.asked())
     sent = pickle.loads(pickle.dumps(job))
@@ -125,7 +127,7 @@ def test_what_was_learnt_goes_to_other_processes(clf: FairTPTClassifier, folder:
     (answer,) = answers
     expected = clf.with_adapter(balance).predict(folder / "3.png")
     assert answer.prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-4)
-    other = job_of(clf, [LogitBalance().fit(clf, [picture(i) for i in range(8)])], "miniature")
+    other = job_of(clf, [fit_on(LogitBalance(), clf, [picture(i) for i in range(8)])], "miniature")
     assert other.digests[:2] == job.digests[:2]
     assert other.digests[2] != job.digests[2]
 

@@ -15,7 +15,8 @@ import pytest
 from checks import picture
 from cli_fixtures import tiny_model as tiny_model
 
-from fair_tta import AugMix, FairTPTClassifier, Zero, ZeroShot
+from fair_tta import FairTPTClassifier, Zero, ZeroShot
+from fair_tta.extend import AugMix
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import Job, WorkUnit, job_of
 from fair_tta.lab._runs.local import Local

@@ -11,9 +11,9 @@ import torch
 from checks import picture
 from cli_fixtures import tiny_model as tiny_model
 
-from fair_tta import TPT, AugMix, FairTPT, FairTPTClassifier, ModelError, ZeroShot
-from fair_tta.extend import Adapter
-from fair_tta.lab._runs import bank as picture_files
+from fair_tta import TPT, FairTPT, FairTPTClassifier, ZeroShot
+from fair_tta.errors import ModelError
+from fair_tta.extend import Adapter, AugMix
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import Job, WorkUnit, job_of
 from fair_tta.lab._runs.worker import ImageRows, Worker
@@ -85,30 +85,30 @@ def test_keys_are_of_the_content(
     unlike = [
         job_of(classifier.with_views(AugMix(4)), METHODS),
         job_of(classifier, [TPT(rho=0.5)]),
-        job_of(FairTPTClassifier(classifier.backend, ["cat", "cow"]), METHODS[:2]),
-        job_of(FairTPTClassifier(classifier.backend, ["cat", "dog"], scale=3.0), METHODS[:2]),
-        job_of(FairTPTClassifier(classifier.backend, ["dog", "cat"]), METHODS[:2]),
+        job_of(FairTPTClassifier(classifier._backend, ["cat", "cow"]), METHODS[:2]),
+        job_of(FairTPTClassifier(classifier._backend, ["cat", "dog"], scale=3.0), METHODS[:2]),
+        job_of(FairTPTClassifier(classifier._backend, ["dog", "cat"]), METHODS[:2]),
     ]
     digests = {job.digests, *(other.digests for other in unlike)}
     assert len(digests) == 6
     with torch.no_grad():
-        next(classifier.backend.model.parameters()).add_(1)  # type: ignore[attr-defined]
+        next(classifier._backend.model.parameters()).add_(1)  # type: ignore[attr-defined]
     assert job_of(classifier, METHODS).digests not in digests
 
 
 def test_models_differ_in_more_than_weights(classifier: FairTPTClassifier) -> None:
-    model: Any = classifier.backend.model  # type: ignore[attr-defined]
+    model: Any = classifier._backend.model  # type: ignore[attr-defined]
     before = job_of(classifier, METHODS).digests
     model.vision_model.encoder.layers[0].mlp.activation_fn = torch.nn.Tanh()
     assert job_of(classifier, METHODS).digests[0] != before[0], "another activation"
-    tokenize = classifier.backend.tokenize
+    tokenize = classifier._backend.tokenize
 
     def otherwise(texts: Any) -> Any:
         return tokenize([text.replace("dog", "cow") for text in texts])
 
-    classifier.backend.tokenize = otherwise  # type: ignore[method-assign]
+    classifier._backend.tokenize = otherwise  # type: ignore[method-assign]
     again = FairTPTClassifier(
-        classifier.backend, ["cat", "dog"], ["water", "land"], "{target} on {sensitive}"
+        classifier._backend, ["cat", "dog"], ["water", "land"], "{target} on {sensitive}"
     )
     assert job_of(again, METHODS).digests[1] != before[1], "another tokenizer"
 
@@ -119,7 +119,7 @@ def test_each_method_is_charged_what_it_looks_at(
     """By a clock that moves when pictures are encoded and when a method works."""
     now = [0.0]
     monkeypatch.setattr("fair_tta.lab._runs.worker.time.perf_counter", lambda: now[0])
-    encode, predict = FairTPTClassifier.encode, FairTPTClassifier.predict_encoded
+    encode, predict = FairTPTClassifier.encode, FairTPTClassifier._predict_encoded
 
     def encoding(self: Any, images: Any, **options: Any) -> Any:
         found = encode(self, images, **options)
@@ -131,7 +131,7 @@ def test_each_method_is_charged_what_it_looks_at(
         return predict(self, features, **more)
 
     monkeypatch.setattr(FairTPTClassifier, "encode", encoding)
-    monkeypatch.setattr(FairTPTClassifier, "predict_encoded", working)
+    monkeypatch.setattr(FairTPTClassifier, "_predict_encoded", working)
     for methods in (METHODS, METHODS[::-1], METHODS[:1], METHODS[2:]):
         for answers in ask(job_of(classifier, methods), *pictures[:2]):
             assert isinstance(answers, list)
@@ -183,25 +183,17 @@ def test_large_pictures_are_worked_on_a_few_at_a_time(
                 assert one.prediction.probabilities == expected
 
 
-def test_large_files_are_no_pictures(
-    classifier: FairTPTClassifier, pictures: list[ImageSource], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(picture_files, "MOST_BYTES", 100)
-    (found,) = ask(job_of(classifier, METHODS[:1]), pictures[0])
-    assert "it has more than 100 bytes" in found
-
-
 def test_a_picture_that_the_model_cannot_use_fails_alone(
     classifier: FairTPTClassifier, pictures: list[ImageSource], tmp_path: Path
 ) -> None:
-    encode = classifier.backend.encode_images
+    encode = classifier._backend.encode_images
 
     def picky(images: Any) -> Any:
         if any(image.width == 1 for image in images):
             raise RuntimeError("too thin")
         return encode(images)
 
-    classifier.backend.encode_images = picky  # type: ignore[method-assign]
+    classifier._backend.encode_images = picky  # type: ignore[method-assign]
     picture(1, (1, 9)).save(tmp_path / "thin.png")
     thin = ImageSource("thin.png", str(tmp_path / "thin.png"))
     job = job_of(classifier, METHODS[:1])
@@ -214,14 +206,14 @@ def test_a_picture_that_the_model_cannot_use_fails_alone(
 def test_a_picture_without_finite_features_is_left_out(
     classifier: FairTPTClassifier, pictures: list[ImageSource]
 ) -> None:
-    encode = classifier.backend.encode_images
+    encode = classifier._backend.encode_images
 
     def broken(images: Any) -> Any:
         found = encode(images)
         found[len(images) // 2] = float("nan")
         return found
 
-    classifier.backend.encode_images = broken  # type: ignore[method-assign]
+    classifier._backend.encode_images = broken  # type: ignore[method-assign]
     found = ask(job_of(classifier, METHODS[:1]), *pictures)
     assert [type(answers) for answers in found] == [list, str, list]
     assert "its features are not finite" in found[1]
@@ -235,7 +227,7 @@ def test_a_program_that_fails_with_all_pictures_stops(
     def broken(*_: Any) -> None:
         raise AttributeError("no such method")
 
-    classifier.backend.encode_images = broken  # type: ignore[method-assign,assignment]
+    classifier._backend.encode_images = broken  # type: ignore[method-assign,assignment]
     with pytest.raises(AttributeError, match="no such method"):
         ask(
             job_of(classifier, METHODS[:1]),
@@ -256,6 +248,6 @@ def test_a_device_that_fails_is_no_fault_of_the_picture(
     def full(*_: Any) -> None:
         raise error("CUDA out of memory")
 
-    classifier.backend.encode_images = full  # type: ignore[method-assign,assignment]
+    classifier._backend.encode_images = full  # type: ignore[method-assign,assignment]
     with pytest.raises(error, match="CUDA out of memory"):
         ask(job_of(classifier, METHODS[:1]), pictures[0])

@@ -13,9 +13,10 @@ from families_open_clip import OPEN_CLIP
 from plain_towers import classifier, norm_parameters
 from torch import Tensor, nn
 
-from fair_tta import FairTPTClassifier, TowerError
+from fair_tta import FairTPTClassifier
 from fair_tta._linalg import unit
 from fair_tta._models import OpenClipBackend, TransformersBackend
+from fair_tta.errors import TowerError
 from fair_tta.methods import Tent
 from fair_tta.methods._tuning import weights as image_tower
 from fair_tta.methods._tuning.weights import ImageTower, is_norm, tuned_names
@@ -184,6 +185,6 @@ def test_a_model_of_patches_is_refused() -> None:
 
 def test_half_precision_keeps_its_dtype_and_tunes_in_float32() -> None:
     _, clf = classifier(torch.bfloat16)
-    tower = ImageTower.of(clf.task, False)
+    tower = ImageTower.of(clf._task, False)
     assert tower.start.dtype == torch.float32
-    assert tower.encode(tower.start, clf.vision.pixels(picture())).isfinite().all()
+    assert tower.encode(tower.start, clf._vision.pixels(picture())).isfinite().all()

@@ -12,10 +12,10 @@ from families_open_clip import OPEN_CLIP
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from fair_tta import AugMix, FairTPTClassifier
+from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO
 from fair_tta._models import OpenClipBackend, TransformersBackend
 from fair_tta._prompts.task import Task
-from fair_tta.methods import TPT, FairTPT, FairTPTMO
+from fair_tta.extend import AugMix
 from fair_tta.methods._tuning.losses import PromptLoss, SLoss, SuperTSLoss, TargetLoss, TSLoss
 from fair_tta.methods._tuning.prompt import initial_gradient
 
@@ -164,5 +164,5 @@ def test_predictions_from_features() -> None:
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4))
     pictures = [picture(0), picture(1)]
     features = clf.encode(pictures)
-    assert clf.predict_encoded(features) == clf.predict(pictures)
-    assert clf.predict_encoded(features[:0]) == clf.predict([]) == []
+    assert clf._predict_encoded(features) == clf.predict(pictures)
+    assert clf._predict_encoded(features[:0]) == clf.predict([]) == []

@@ -125,7 +125,7 @@ def mitigate_command(
             file.unlink(missing_ok=True)  # of an earlier run
         else:
             method = core.fitted_on_all(result.adapters[chosen])
-            save_adapter(method, file, classifier.task)
+            save_adapter(method, file, classifier._task)
         print_audit(result)
         show(f"\n{reason}")
         if chosen is not None:
@@ -136,7 +136,7 @@ def mitigate_command(
 
 def _python(model: str | Path, classifier: FairTPTClassifier, file: Path) -> str:
     """The lines that use the method of a file; a `model` that is a path is one of text features."""
-    task = classifier.task
+    task = classifier._task
     sensitive = {attribute: dict(names) for attribute, names in task.sensitive.items()}
     names = dict(task.targets), sensitive, task.templates.sentences["joint"]
     read, of = "", f"({model!r}"
@@ -145,7 +145,7 @@ def _python(model: str | Path, classifier: FairTPTClassifier, file: Path) -> str
         of = f".from_features(read_text_features({os.path.abspath(model)!r})[0]"
     last = f", scale={task.scale!r}" if read else ""
     return (
-        f"from fair_tta import FairTPTClassifier, load_adapter\n{read}"
-        f"method = load_adapter({str(file)!r})\n"
-        f"clf = FairTPTClassifier{of}, {', '.join(map(repr, names))}{last}, adapter=method)"
+        f"from fair_tta import FairTPTClassifier\n{read}"
+        f"clf = FairTPTClassifier{of}, {', '.join(map(repr, names))}{last}, "
+        f"adapter={str(file)!r})"
     )

@@ -164,7 +164,8 @@ Workers = Annotated[
 EmbedImages = Annotated[
     bool,
     typer.Option(
-        "--embed-images/--no-pictures", help="Show some images, with their names, in the report."
+        "--embed-images/--no-embed-images",
+        help="Show some images, with their names, in the report.",
     ),
 ]
 Restart = Annotated[
@@ -403,6 +404,6 @@ def make_classifier(
     if NOTE in embedded_notes(context):
         log(NOTE)
     if features is not None:
-        features.features[:1].unit(classifier.task.target_features)  # raises if they do not fit
-        compare(features.features, classifier.task)
+        features.features[:1].unit(classifier._task.target_features)  # raises if they do not fit
+        compare(features.features, classifier._task)
     return classifier

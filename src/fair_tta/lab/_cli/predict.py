@@ -161,7 +161,7 @@ def predict_command(
         named = {short_name(adapter): method}
         options.check_methods(context, "--adapter", named, reference, in_folds=False)
         classifier = options.make_classifier(context, adapter=method)
-        batch_size = classifier.batch_size
+        batch_size = classifier._batch_size
         names = classifier.targets, tuple(classifier.sensitive)
         show = print_json if as_json else print_csv if as_csv else print_table
         chosen = options.chosen_images(context, is_read_twice=reference is not None)

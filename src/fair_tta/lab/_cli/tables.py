@@ -9,10 +9,10 @@ from rich.console import Console
 
 from fair_tta.auditing._document import AuditDocument, EstimateFields
 from fair_tta.auditing._examination import Examination, ExaminationDocument, PerceivedAttribute
-from fair_tta.auditing._judge import stop_signs
+from fair_tta.auditing._judge import not_measurable
 from fair_tta.lab._runs.store import ROWS
 from fair_tta.lab._terminal import NarrowTable, show
-from fair_tta.lab.folder import AUDIT, CARD, IMAGES, PREDICTIONS, PROBLEMS, REPORT, FolderAudit
+from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, FolderAudit
 from fair_tta.lab.report import _examination as sentences
 from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import axis, short
@@ -40,8 +40,8 @@ _PLAIN = str.maketrans(dict(zip(SPACE + MINUS + _SIGNS, " -xo*~", strict=True)) 
 def print_audit(result: FolderAudit) -> None:
     """The figures of each run with intervals, differences, and what was left out."""
     document = result.audit.document
-    for sign in stop_signs(document):
-        show(sign, "bold")
+    for sentence in not_measurable(document):
+        show(sentence, "bold")
     show(verdict.audit_title(document), "bold")
     others = [text for text in result.audit.warnings if not text.startswith(SAID_FIRST)]
     print_verdict([("", document)], others)
@@ -78,7 +78,7 @@ def print_audit(result: FolderAudit) -> None:
             show(f"  {line}")
     files = [AUDIT, f"{REPORT} {images_inside(result.embedded)}", CARD]
     if result.adapters:
-        files += [PREDICTIONS, IMAGES, ROWS, *([PROBLEMS] if result.problems else [])]
+        files += [PREDICTIONS, ROWS, *([PROBLEMS] if result.problems else [])]
     if result.out is not None:
         show(f"Written to {result.out}: {', '.join(files)}")
 
@@ -183,7 +183,7 @@ _NOT_CORRECTED = (
 
 
 def print_examination(examination: Examination) -> None:
-    """What is perceived of each attribute, stop signs, and what each method would change."""
+    """What is perceived of each attribute, and what each method would change."""
     document = examination.document
     level = f"{document.settings.level:.0%} intervals in brackets"
     show(f"{document.n} images without labels; {level}; percent\n")
@@ -193,8 +193,6 @@ def print_examination(examination: Examination) -> None:
         show()
         show(_perceived_attribute(attribute, of))
         show(_sureness(of))
-        for sign in of.stop_signs:
-            show(f"STOP: {sign}", "bold red")
         show()
         show(_methods(attribute, of, document))
         if len(document.adapters) > 1:

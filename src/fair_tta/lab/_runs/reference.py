@@ -35,7 +35,7 @@ from fair_tta.lab.data._features import FeatureFile, is_feature_file, read_featu
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter, check_adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
-from fair_tta.methods._fitted import FittedMethod, fit_parts
+from fair_tta.methods._fitted import FittedMethod, fit_encoded
 
 Counting = Callable[[int, int | None], None]
 """Receives how many images are finished, and how many there are if that is known."""
@@ -81,13 +81,13 @@ def fit_on_images(
         return [(one, 0.0) for one in made]
 
     store = None
-    if kept is not None and sees_images(classifier.backend):
-        store = kept, feature_identity(classifier.backend, None)
+    if kept is not None and sees_images(classifier._backend):
+        store = kept, feature_identity(classifier._backend, None)
     features: list[Tensor] = []
     progress(0, None)
     places = count()
     with closing(Decoder()) as decoder:
-        for few in batched(images, classifier.batch_size):
+        for few in batched(images, classifier._batch_size):
             upcoming = submit_sources(decoder, classifier, few)
             for some in loaded_portions(decoder, upcoming, places, problems):
                 found = encode_each(some, partial(encode, some), problems)
@@ -99,7 +99,7 @@ def fit_on_images(
                     for attribute, value in sensitive[place].items() if sensitive else ():
                         labels.setdefault(attribute, []).append(value)
                     known += [classes[place]] if classes else []
-                classifier.vision.forget()  # nobody asks for these images again
+                classifier._vision.forget()  # nobody asks for these images again
                 progress(len(contents), None)
 
     if not contents:
@@ -108,9 +108,7 @@ def fit_on_images(
         fitted = cross_fit(classifier, adapters, features, digests, known)
     else:
         fitted = {
-            k: fit_parts(
-                classifier, one, features, labels, known if one.needs.class_labels else None
-            )
+            k: fit_encoded(classifier, one, features, labels, known or None)
             for k, one in adapters.items()
         }
     return fitted, contents, list(problems.values())
@@ -235,16 +233,16 @@ def check_fittable(
             if part.needs.labels:
                 raise FairTTAError(
                     f"{name!r} needs the attribute values of its reference images, which a "
-                    "folder does not have: fit it in Python, `save` it, and write "
-                    f"'{name}:reference=FILE'."
+                    "folder does not have: fit it in Python with `clf.fit(images, "
+                    "sensitive=values)`, `clf.save(path)`, and write the path."
                 )
             if part.needs.class_labels and (has_reference or not has_labels):
                 raise FairTTAError(
                     f"{name!r} needs class labels of the images that it is fitted on: `fair-tta "
                     "audit` cross-fits it without --reference; or fit it in Python and `save` it."
                 )
-            if not hasattr(part, "fit_encoded"):
-                raise FairTTAError(f"{name!r} cannot be fitted on a folder: no `fit_encoded`.")
+            if not isinstance(part, FittedMethod):
+                raise FairTTAError(f"{name!r} cannot be fitted on a folder: no FittedMethod.")
 
 
 def fit_adapters(
@@ -265,7 +263,7 @@ def fit_adapters(
     `kept` in a folder until `forget`.
     """
     elsewhere = tuple(
-        f"{name}: fitted elsewhere, on {part.checked_reference().images} images; "
+        f"{name}: fitted elsewhere, on {part._checked_reference().images} images; "
         "whether some of them are classified here is not known."
         for name, adapter in adapters.items()
         for part in adapter.parts
@@ -295,7 +293,7 @@ def fit_adapters(
             progress=progress,
         )
     for adapter in found.adapters.values():
-        check_adapter(adapter, classifier.task)
+        check_adapter(adapter, classifier._task)
     crossed = {k: one for k, one in found.adapters.items() if isinstance(one, CrossFitted)}
     notes = (f"{name}: {method.note}" for name, method in crossed.items())
     return replace(found, notes=(*found.notes, *notes, *elsewhere))

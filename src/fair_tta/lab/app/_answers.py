@@ -38,11 +38,11 @@ def kept_views(
     rho: Any = getattr(adapter, "rho", None)
     if rho is None or prediction.views_kept is None:
         return []
-    task = classifier.task
+    task = classifier._task
     log_p = task.log_probabilities(classifier.encode([image]), task.target_features)
     places = most_confident(log_p, rho)[0].tolist()
     p = log_p[0].exp()
-    vision, backend = classifier.vision, cast(Any, classifier.vision.backend)
+    vision, backend = classifier._vision, cast(Any, classifier._vision.backend)
     assert isinstance(vision.views, Views)
     height, width = backend.preprocess([image]).shape[-2:]  # as large as the model's input
     arrays = vision.views(image, (height, width), content_generator(image, vision.seed))
@@ -62,7 +62,7 @@ def answers_html(
     """What each method predicts: bars before and after, what is perceived, views, certificate."""
     if not methods:
         raise FairTTAError("choose at least one method.")
-    image = classifier.vision.load(path)
+    image = classifier._vision.load(path)
     parts = [_answer(classifier, name, method, image) for name, method in methods.items()]
     return f'<div class="fair-tta-answers">{"".join(parts)}</div>'
 
@@ -95,7 +95,7 @@ def _answer(classifier: FairTPTClassifier, name: str, method: Adapter, image: Im
     return (
         f'<section data-method="{escape(name)}">{title}{prediction._repr_html_()}'
         f'<p class="fair-tta-certificate">{escape(certificate(prediction))}</p>'
-        f"{_views(views, classifier.vision.count)}</section>"
+        f"{_views(views, classifier._vision.count)}</section>"
     )
 
 

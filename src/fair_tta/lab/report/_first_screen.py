@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._examine import MOST_ENTROPY
-from fair_tta.auditing._judge import few_images, stop_signs
+from fair_tta.auditing._judge import few_images, not_measurable
 from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import BeforeAfter, Dot, before_and_after, dot_plot
 from fair_tta.lab.report._method_rows import (
@@ -38,7 +37,7 @@ MOST_ROWS = 14  # of a figure; more groups are not drawn, the worst are
 MOST_METHODS = 12  # more methods on several tasks are not listed; the best are
 
 SAID_FIRST = ("Fewer than ", "No images, ")
-"""How warnings begin that `stop_signs` give at greater length."""
+"""How warnings begin that `not_measurable` give at greater length."""
 
 NEAR_CHANCE = 0.1
 """Of the way from chance to certain: a median confidence below is called near chance."""
@@ -61,7 +60,12 @@ def first_screen(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> dict
     """
     several, tasks = len(tasks) > 1, verdict.by_gap(tasks)
     if not tasks:
-        return {"stops": [], "cards": [verdict.NOTHING_MEASURED], "banners": [], "chart": None}
+        return {
+            "not_measurable": [],
+            "cards": [verdict.NOTHING_MEASURED],
+            "banners": [],
+            "chart": None,
+        }
     first, figure = tasks[0][1], figure_of(tasks)
     if several:
         methods: list[Any] = methods_on(tasks)
@@ -79,7 +83,7 @@ def first_screen(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> dict
     left = len(methods) - MOST_METHODS
     more = f" {left} more methods are below." if left > 0 else ""
     return {
-        "stops": [] if several else stop_signs(first),
+        "not_measurable": [] if several else not_measurable(first),
         "cards": verdict.cards(tasks),
         "banners": banners(tasks),
         "chart": drawn,
@@ -110,19 +114,16 @@ def figure_of(tasks: Sequence[NamedAudit]) -> Figure | None:
             verdict.group_sentences(groups),
             (),
         )
-    rows = [
-        BeforeAfter(
-            name,
-            row.comparison.changes.n,
-            row.before.value,
-            row.after.value,
-            row.values,
-            f"{interval(row.gap, signed=True, words=True)} at {row.balanced_values}".lstrip(),
-            row.tone,
-        )
-        for (name, _), row in zip(tasks, best.rows, strict=True)
-        if row and shown(row.before) is not None and shown(row.after) is not None
-    ]
+    rows = []
+    for (name, _), row in zip(tasks, best.rows, strict=True):
+        before = shown(row.before) if row else None
+        after = shown(row.after) if row else None
+        if row is None or before is None or after is None:
+            continue
+        change = interval(row.gap, signed=True, words=True)
+        more = f"{change} at {row.balanced_values}".lstrip()
+        images = row.comparison.changes.n
+        rows.append(BeforeAfter(name, images, before, after, row.values, more, row.tone))
     caption = "In points, with the interval of the change, at balanced accuracy before and after. "
     caption += "Coloured: the verdict of the report."
     found = Figure(f"Typical gap of each task {method}", rows[:MOST_ROWS], caption, [], (0.0,))
@@ -198,12 +199,6 @@ def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
     if median is not None and median < chance + NEAR_CHANCE * (1 - chance):
         head = f"{run.name} is hardly sure of any answer"
         yield head, f"median confidence {whole_percent(median)}, by chance {whole_percent(chance)}"
-    before = run.sensitive_indifference
-    if run.zero_shot_scores is not None:
-        before = run.zero_shot_scores.sensitive_indifference
-    for attribute, entropy in before.items():
-        if entropy.value is not None and entropy.value > MOST_ENTROPY:
-            yield "The model does not perceive this, so every correction by it is noise", attribute
     for row in method_rows(document):
         if row.changed > MANY_CHANGED:
             head = f"More than {whole_percent(MANY_CHANGED)} of the answers change"

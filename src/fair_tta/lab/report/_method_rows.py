@@ -28,9 +28,6 @@ NamedAudit = tuple[str, doc.AuditDocument]
 
 _NAMED = 2  # groups that a verdict names; of more it has the number
 _SHARED = 0.9  # times the cost of zero-shot: less means that work was shared, not that it is cheap
-_NOT_RECORDED = doc.Difference(
-    None, None, None, 0, "not recorded by the version that made this audit"
-)
 
 
 @dataclass(frozen=True)
@@ -226,7 +223,7 @@ def method_rows(document: doc.AuditDocument) -> list[MethodRow]:
             balanced=(document.runs[0].metrics.balanced_accuracy, run.metrics.balanced_accuracy),
             before=before,
             after=typical_gap(run),
-            gap=c.adjusted.typical_gap or _NOT_RECORDED,
+            gap=c.adjusted.typical_gap,
             level=level,
             compared=document.compared,
             cost=_multiple(run, plain),
@@ -270,8 +267,8 @@ def methods_on(tasks: Sequence[NamedAudit]) -> list[MethodOnTasks]:
 
 
 def typical_gap(run: doc.RunFigures) -> doc.EstimateFields:
-    """That of a run; audits of earlier versions lack it."""
-    return run.metrics.typical_gap or _NOT_RECORDED
+    """That of a run."""
+    return run.metrics.typical_gap
 
 
 def _mean(figures: Sequence[float | None]) -> float | None:

@@ -114,22 +114,19 @@ class DeYO(PixelAdapter):
         should = "be a number"
         check_number("weight_margin", self.weight_margin, should, lambda x: abs(x) < math.inf)
 
-    def check_task(self, task: Task) -> None:
+    def _check_task(self, task: Task) -> None:
         check_pixels(type(self).__name__, task.backend)
-
-    def objective(self, task: Task) -> Objective:
-        return Objective((_Weighted(task.target_prompts, self),))
 
     def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image]) -> Outcome:
         features = vision.features(images, True)
         shuffled = vision.changed_features(images, PatchShuffle())
         both = torch.cat([features, shuffled], 1)
-        tuned = tune(task, both, loss=self, rate=self.rate, steps=self.steps)
-        kept = self.weights(task, both, task.target_features).count_nonzero(1)
+        tuned = tune(task, both, loss=_Loss(self), rate=self.rate, steps=self.steps)
+        kept = self._weights(task, both, task.target_features).count_nonzero(1)
         tuned = _undone(tuned, kept == 0, task.context)
         return replace(tuned_answer(task, features, tuned)[1], views_kept=kept)
 
-    def weights(self, task: Task, both: Tensor, texts: Tensor) -> Tensor:
+    def _weights(self, task: Task, both: Tensor, texts: Tensor) -> Tensor:
         """Of each view, 0 for those that are not kept: ``[images, views]``.
 
         Args:
@@ -147,6 +144,16 @@ class DeYO(PixelAdapter):
 
 
 @dataclass(frozen=True)
+class _Loss:
+    """The weighted entropy of views, for a method's settings."""
+
+    method: DeYO
+
+    def objective(self, task: Task) -> Objective:
+        return Objective((_Weighted(task.target_prompts, self.method),))
+
+
+@dataclass(frozen=True)
 class _Weighted:
     """A `PromptLoss` of views and their shuffled copies."""
 
@@ -154,7 +161,7 @@ class _Weighted:
     method: DeYO
 
     def loss(self, task: Task, views: Tensor, features: Tensor) -> Tensor:
-        weights = self.method.weights(task, views, features)
+        weights = self.method._weights(task, views, features)
         h = entropy(task.log_probabilities(views.chunk(2, dim=1)[0], features))
         return (weights * h).sum(1) / weights.count_nonzero(1).clamp(min=1)
 

@@ -44,7 +44,7 @@ class Tent(WeightTuning):
     rate: RatePolicy = FixedRate(1e-3, torch.optim.Adam)
     steps: int = 1
 
-    def gradient(
+    def _gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
     ) -> tuple[Tensor | None, int]:
         return _gradient(task, tower, pixels, weights), len(pixels)
@@ -91,10 +91,10 @@ class MEMO(WeightTuning):
     steps: int = 1
 
     @property
-    def tunes_every_weight(self) -> bool:
+    def _tunes_every_weight(self) -> bool:
         return self.every_weight
 
-    def gradient(
+    def _gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
     ) -> tuple[Tensor | None, int]:
         views = pixels[1:] if len(pixels) > 1 else pixels
@@ -146,7 +146,7 @@ class SAR(WeightTuning):
         check_margin(self.margin)
         check_from_zero(self, "radius")
 
-    def gradient(
+    def _gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
     ) -> tuple[Tensor | None, int]:
         certain = self._certain(task, tower, pixels, weights)

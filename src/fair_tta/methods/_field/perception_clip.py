@@ -46,7 +46,7 @@ class PerceptionCLIP(Adapter):
     def __post_init__(self) -> None:
         check_number("temperature", self.temperature, "be a positive number", lambda x: x > 0)
 
-    def check_task(self, task: Task) -> None:
+    def _check_task(self, task: Task) -> None:
         (attribute,) = task.product.sensitive
         task.product.joint_prompts(attribute)
 

@@ -66,10 +66,10 @@ class SAGE(Adapter):
                 f"`keep` should be a number of templates from 1 to {count} (got {self.keep!r})."
             )
 
-    def check_task(self, task: Task) -> None:
-        task.sentence_prompts(self.sentences(task))
+    def _check_task(self, task: Task) -> None:
+        task.sentence_prompts(self._sentences(task))
 
-    def sentences(self, task: Task) -> list[str]:
+    def _sentences(self, task: Task) -> list[str]:
         """All sentences, template by template."""
         own = [write_out(one.target) for one in (task.templates, *task.templates.others)]
         templates = own if len(own) > 1 else [opening + own[0] for opening in OPENINGS]
@@ -82,7 +82,7 @@ class SAGE(Adapter):
     def adapt(self, task: Task, features: Tensor) -> Outcome:
 
         def encode() -> Tensor:
-            return task.own_features(task.sentence_prompts(self.sentences(task)))
+            return task.own_features(task.sentence_prompts(self._sentences(task)))
 
         texts = task.remember(("templates", self.templates), encode)
         logits = task.logits(features[:, :1], texts).unflatten(-1, (-1, len(task.targets)))

@@ -163,7 +163,7 @@ class SEraser(PixelAdapter):
                 f"{self.auxiliary!r})."
             )
 
-    def check_task(self, task: Task) -> None:
+    def _check_task(self, task: Task) -> None:
         objective_of(self.loss, task)
 
     def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image.Image]) -> Outcome:

@@ -8,16 +8,24 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import project_out, unit
+from fair_tta._linalg import is_rounding, project_out, unit
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
-from fair_tta.methods._base import Needs, Outcome, Texts, UsesTexts, probabilities
-from fair_tta.methods._fitted import FitsImages, FitsLabelledImages, ReferenceBatch
+from fair_tta.methods._base import (
+    NO_IMAGE,
+    Needs,
+    Outcome,
+    Texts,
+    UsesTexts,
+    probabilities,
+    unless_rounding,
+)
+from fair_tta.methods._fitted import FittedMethod, ReferenceBatch
 from fair_tta.methods._reference import Reference
 
 
 @dataclass(frozen=True)
-class TIE(FitsLabelledImages):
+class TIE(FittedMethod):
     """Takes from each image as much of its sensitive value's prompt as images of that value have.
 
     ``v' = norm(v - lam_s z_s)`` with z_s the prompt of the image's *true* value s and ``lam_s`` the
@@ -38,7 +46,7 @@ class TIE(FitsLabelledImages):
 
     Args:
         known: the value that the images to come have, of each attribute; `knowing` sets it.
-        reference: what `fit` or `load` has found; without it nothing can be answered.
+        reference: what `FairTPTClassifier.fit` has found; without it nothing can be answered.
 
     Example:
         >>> TIE().knowing("woman")
@@ -57,34 +65,43 @@ class TIE(FitsLabelledImages):
         """
         return replace(self, known=values)
 
-    def check_task(self, task: Task) -> None:
-        self._places(task)
+    def _check_task(self, task: Task) -> None:
+        if self.known is not None:  # without it `fit` and `audit` work
+            self._places(task, self.known)
 
-    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _check_ready(self) -> None:
+        super()._check_ready()
+        self._known()
+
+    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """See `mean_scales`."""
         return mean_scales(task, ((batch.features, batch.values) for batch in batches))
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         places = {
             name: torch.full((len(features),), place, device=features.device)
-            for name, place in self._places(task).items()
+            for name, place in self._places(task, self._known()).items()
         }
-        return answer_without(task, features, self.prepared(task), places)
+        return answer_without(task, features, self._prepared(task), places)
 
-    def _places(self, task: Task) -> dict[str, int]:
-        """Which value of each attribute is known."""
+    def _known(self) -> tuple[str, ...]:
+        """Return the value of each attribute that is known, or raise if none is."""
         if self.known is None:
             raise FairTTAError(
                 "TIE has to know the true sensitive value of each image: use what `knowing(value)` "
                 "returns for images of that value, `clf.audit(..., adapter=tie)`, which knows "
                 "the values, or TIEStar(), which perceives them."
             )
+        return self.known
+
+    def _places(self, task: Task, known: tuple[str, ...]) -> dict[str, int]:
+        """Return which value of each attribute is known."""
         names = {attribute: list(values) for attribute, values in task.sensitive.items()}
-        values = dict(zip(names, self.known, strict=False))
-        if len(self.known) != len(names) or any(values[a] not in names[a] for a in names):
+        values = dict(zip(names, known, strict=False))
+        if len(known) != len(names) or any(values[a] not in names[a] for a in names):
             raise FairTTAError(
                 f"TIE should know a value of each attribute, in the order of {names} (got "
-                f"{list(self.known)})."
+                f"{list(known)})."
             )
         return {attribute: names[attribute].index(value) for attribute, value in values.items()}
 
@@ -115,10 +132,13 @@ def answer_without(
     Scales are ``{attribute: [values]}``, places ``{attribute: [images]}``: which value is taken.
     """
     image = features[:, :1]
+    rest = image
     for name, place in places.items():
         scaled = scales[name].unsqueeze(-1) * task.sensitive_features[name]
-        image = image - scaled[place].unsqueeze(1)
-    return Outcome(probabilities(task, unit(image), task.target_features))
+        rest = rest - scaled[place].unsqueeze(1)
+    lost = {NO_IMAGE: is_rounding(rest, image, task.image_floor)}
+    found = probabilities(task, unit(rest), task.target_features)
+    return unless_rounding(task, features, found, lost)
 
 
 @dataclass(frozen=True)
@@ -146,8 +166,10 @@ class EpisodicTIE(UsesTexts):
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
         image = features[:, :1]
         perceived = [nearest(image, values)[1] for values in texts.sensitive.values()]
-        rest = unit(project_out(image, torch.cat(perceived, 1))).to(features)
-        return Outcome(probabilities(task, rest, texts.target))
+        rest = project_out(image, torch.cat(perceived, 1))
+        lost = {NO_IMAGE: is_rounding(rest, image, task.image_floor)}
+        found = probabilities(task, unit(rest).to(features), texts.target)
+        return unless_rounding(task, features, found, lost)
 
 
 def nearest(image: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -161,7 +183,7 @@ def nearest(image: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class TIEStar(FitsImages):
+class TIEStar(FittedMethod):
     """Takes from each image as much of its seeming value's prompt as images that seem so have.
 
     ``v' = norm(v - lam_s z_s)`` with z_s the sensitive prompt nearest to v and ``lam_s`` the mean
@@ -176,7 +198,7 @@ class TIEStar(FitsImages):
     the public code the mean is over all reference images, once; the paper speaks of a batch.
 
     Args:
-        reference: what `fit` or `load` has found; without it nothing can be answered.
+        reference: what `FairTPTClassifier.fit` has found; without it nothing can be answered.
 
     Example:
         >>> TIEStar()
@@ -186,13 +208,13 @@ class TIEStar(FitsImages):
     reference: Reference | None = None
     needs = Needs(sensitive=True, reference=True)
 
-    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """See `mean_scales`."""
         return mean_scales(task, ((b.features, _perceived(task, b.features)) for b in batches))
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         perceived = _perceived(task, features[:, 0])
-        return answer_without(task, features, self.prepared(task), perceived)
+        return answer_without(task, features, self._prepared(task), perceived)
 
 
 def _perceived(task: Task, images: Tensor) -> dict[str, Tensor]:

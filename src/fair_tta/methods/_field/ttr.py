@@ -40,7 +40,11 @@ class TTR(PixelAdapter):
     Lu et al., *TTR*, 2025; public code: lu876/TTR.
 
     Differences from the reference implementation: that groups the patches of a queue of images
-    together (28, for CelebA 12); here each image is on its own unless `queue` is larger. The
+    together (28, for CelebA 12): at the start those of the first images of the stream, so that it
+    looks ahead, and later those of the images before. Here each image is on its own unless `queue`
+    is larger, and then a batch is cut into queues, none of which looks ahead into another. Images
+    are preprocessed as the model wants them; the public code for UrbanCars squashes them to
+    224 x 224 and takes the statistics of ImageNet. The
     decomposition is exact in place of randomised; of ten starts of k-means the best counts, not the
     first; a segment without patches cannot be chosen, where that code gives it the features
     (10, 10, ...).
@@ -75,7 +79,7 @@ class TTR(PixelAdapter):
         """The images themselves, a subject, and with a queue the other images of a batch."""
         return Needs(pixels=True, setting=not self.subject.strip(), other_images=self.queue > 1)
 
-    def check_task(self, task: Task) -> None:
+    def _check_task(self, task: Task) -> None:
         if self.needs.setting:
             raise FairTTAError(
                 "TTR needs `subject`, a phrase for what all classes are kinds of: "
@@ -106,13 +110,13 @@ class TTR(PixelAdapter):
         patches, kept = [backend.encode_patches(p)[0] for p in pixels], list[Tensor]()
         for at in range(0, len(images), self.queue):
             some = slice(at, at + self.queue)
-            kept += self.segment([p[0] for p in pixels[some]], patches[some], general)
+            kept += self._segment([p[0] for p in pixels[some]], patches[some], general)
         features = unit(backend.encode_pixels(torch.stack(kept))).unsqueeze(1)
         found = probabilities(task, features.to(general), task.target_features)
         depends = torch.full((len(images),), self.needs.other_images, device=found.device)
         return Outcome(found, flags={NOT_EPISODIC: depends})
 
-    def segment(
+    def _segment(
         self, pixels: Sequence[Tensor], patches: Sequence[Tensor], general: Tensor
     ) -> list[Tensor]:
         """Pixels ``[3, height, width]`` with all but the chosen segment set to zero.

@@ -9,18 +9,25 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import k_means, nearest_centre, unit
+from fair_tta._linalg import is_rounding, k_means, nearest_centre, unit
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, check_count
-from fair_tta.methods._base import Needs, Outcome, check_from_zero, softmax
-from fair_tta.methods._fitted import FitsImages, ReferenceBatch, gather_batches
+from fair_tta.methods._base import (
+    NO_CLASS,
+    Needs,
+    Outcome,
+    check_from_zero,
+    softmax,
+    unless_rounding,
+)
+from fair_tta.methods._fitted import FittedMethod, ReferenceBatch, gather_batches
 from fair_tta.methods._reference import Reference
 
 _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
-class UMFC(FitsImages):
+class UMFC(FittedMethod):
     """Takes from each image the mean logits of its cluster, from prompts what sets clusters apart.
 
     ``logit_y = tau <v, T'_y> - alpha tau <m_k, T_y>`` with m_k the mean feature of the reference
@@ -44,7 +51,7 @@ class UMFC(FitsImages):
         beta: how much of t is taken from the prompts.
         clusters: how many; not used with `perceived`.
         perceived: group by the perceived sensitive values in place of k-means.
-        reference: what `fit` or `load` has found; without it nothing can be answered.
+        reference: what `FairTPTClassifier.fit` has found; without it nothing can be answered.
 
     Example:
         >>> UMFC(clusters=6)
@@ -56,7 +63,7 @@ class UMFC(FitsImages):
     clusters: int = 3
     perceived: bool = False
     reference: Reference | None = None
-    learnt_with: ClassVar[tuple[str, ...]] = ("clusters", "perceived")
+    _learnt_with: ClassVar[tuple[str, ...]] = ("clusters", "perceived")
 
     def __post_init__(self) -> None:
         check_from_zero(self, "alpha", "beta")
@@ -67,7 +74,7 @@ class UMFC(FitsImages):
         """Sensitive attribute values, if it groups by perceived ones."""
         return Needs(sensitive=self.perceived, reference=True)
 
-    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """``mean``, ``[dim]``, and ``centres`` or ``centres.ATTRIBUTE``, ``[groups, dim]``."""
         v, _ = gather_batches(batches)
         mean = v.mean(0)
@@ -86,7 +93,7 @@ class UMFC(FitsImages):
             )
         return {"mean": mean, "centres": k_means(v, self.clusters)}
 
-    def prepare(self, task: Task, learnt: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def _prepare(self, task: Task, learnt: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """``texts``, T'; centres, and with ``taken`` before their names what is taken in each."""
         centres = {name: of for name, of in learnt.items() if name != "mean"}
         target = task.target_features.to(learnt["mean"])
@@ -94,10 +101,12 @@ class UMFC(FitsImages):
         away = _direction(torch.cat(apart).sum(0))
         share = self.alpha / len(centres)
         taken = {f"taken {name}": share * task.logits(of, target) for name, of in centres.items()}
-        return {"texts": unit(target - self.beta * away), **centres, **taken}
+        rest = target - self.beta * away
+        lost = is_rounding(rest, target, task.text_floor)
+        return {"texts": unit(rest), "lost": lost, **centres, **taken}
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        made = self.prepared(task)
+        made = self._prepared(task)
         image = features[:, :1]
         logits = task.logits(image, made["texts"])
         if self.perceived:
@@ -105,7 +114,7 @@ class UMFC(FitsImages):
                 logits = logits - made[f"taken centres.{name}"][(image @ values.mT).argmax(-1)]
         else:
             logits = logits - made["taken centres"][nearest_centre(image, made["centres"])]
-        return Outcome(softmax(logits))
+        return unless_rounding(task, features, softmax(logits), {NO_CLASS: made["lost"]})
 
 
 def _direction(difference: Tensor) -> Tensor:

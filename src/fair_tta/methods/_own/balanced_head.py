@@ -13,7 +13,7 @@ from torch import Tensor
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, SmallReferenceWarning
 from fair_tta.methods._base import Needs, Outcome, softmax
-from fair_tta.methods._fitted import FitsClassLabels, ReferenceBatch
+from fair_tta.methods._fitted import FittedMethod, ReferenceBatch
 from fair_tta.methods._own.offsets import balancing_offsets, group_logits, mean_logits, subtract
 from fair_tta.methods._reference import Reference
 
@@ -25,7 +25,7 @@ _LEAST, _FEW = 50, 200  # class labels
 
 
 @dataclass(frozen=True)
-class BalancedHead(FitsClassLabels):
+class BalancedHead(FittedMethod):
     """Learns a linear correction of the logits from class labels, attribute values counting alike.
 
     With L the class logits, w = p(s | image), c0 the offsets of `LogitBalance` from all reference
@@ -45,7 +45,7 @@ class BalancedHead(FitsClassLabels):
     Differences from the reference implementation: none, this is it.
 
     Args:
-        reference: what `fit` or `load` has found; without it nothing can be answered.
+        reference: what `FairTPTClassifier.fit` has found; without it nothing can be answered.
 
     Example:
         >>> BalancedHead()
@@ -54,9 +54,9 @@ class BalancedHead(FitsClassLabels):
 
     reference: Reference | None = None
     needs = Needs(sensitive=True, reference=True, class_labels=True)
-    enough = _FEW
+    _enough = _FEW
 
-    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """``scale``, ``weights`` ``[dim, targets]``, ``bias`` and ``offsets.ATTRIBUTE``."""
         parts, known, features = [], [], []
         for batch in batches:
@@ -73,7 +73,7 @@ class BalancedHead(FitsClassLabels):
             )
         if len(y) < _FEW:
             text = f"BalancedHead was fitted on {len(y)} class labels; with fewer than {_FEW} what "
-            warnings.warn(f"{text}it has learnt is uncertain.", SmallReferenceWarning, stacklevel=4)
+            warnings.warn(f"{text}it has learnt is uncertain.", SmallReferenceWarning, stacklevel=6)
         base = {name: balancing_offsets(means, name) for name in task.sensitive}
         anchor = torch.cat([subtract(part, base) for part in parts])[some]
         perceived = [torch.cat([of[a] for _, of in parts])[some].softmax(-1) for a in base]
@@ -81,7 +81,9 @@ class BalancedHead(FitsClassLabels):
         scale = min(_SCALES, key=lambda scale: log_loss(scale * anchor, y, omega))
         w = torch.cat(perceived, 1)
         mean, shares = v.mean(0), w.mean(0)
-        rms = (v - mean).square().sum(1).mean().sqrt().clamp(min=torch.finfo(v.dtype).tiny)
+        rms = (v - mean).square().sum(1).mean().sqrt()
+        if rms < task.image_floor:  # they are alike, and their differences are rounding
+            rms = torch.full_like(rms, torch.inf)
         x = torch.cat([(v - mean) / rms, w - shares], 1)
         d = _chosen_head(x, scale * anchor, y, omega)
         of_image, of_values = d[: v.shape[1]] / rms, d[v.shape[1] :]
@@ -95,7 +97,7 @@ class BalancedHead(FitsClassLabels):
         }
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        image, learnt = features[:, :1], self.prepared(task)
+        image, learnt = features[:, :1], self._prepared(task)
         offsets = {name: learnt[f"offsets.{name}"] for name in task.sensitive}
         target, values = group_logits(task, image)
         logits = learnt["scale"] * target + image @ learnt["weights"] + learnt["bias"]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
 from fair_tta._prompts.task import Task
-from fair_tta.errors import FairTTAError, check_number
+from fair_tta.errors import check_number
 from fair_tta.methods._base import Needs, Outcome, check_from_zero, softmax
-from fair_tta.methods._fitted import FitsImages, ReferenceBatch
+from fair_tta.methods._fitted import FittedMethod, ReferenceBatch
 from fair_tta.methods._own.offsets import (
     balancing_offsets,
     group_logits,
@@ -22,7 +21,7 @@ from fair_tta.methods._reference import Reference
 
 
 @dataclass(frozen=True)
-class LogitBalance(FitsImages):
+class LogitBalance(FittedMethod):
     """Takes from each image what its perceived group adds to the classes on reference images.
 
     Over unlabelled reference images, with w = p(s | image), q = p(y | image) and u the logits of
@@ -41,7 +40,7 @@ class LogitBalance(FitsImages):
     Args:
         strength: how much of it; 0 is the zero-shot answer.
         keep_prior: how much of the overall preference for a class is kept, from 0 to 1.
-        reference: what `fit` or `load` has found; without it nothing can be answered.
+        reference: what `FairTPTClassifier.fit` has found; without it nothing can be answered.
 
     Example:
         >>> LogitBalance(strength=1.0)
@@ -57,21 +56,14 @@ class LogitBalance(FitsImages):
         check_from_zero(self, "strength")
         check_number("keep_prior", self.keep_prior, "lie in [0, 1]", lambda x: 0 <= x <= 1)
 
-    def learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
         """``means.ATTRIBUTE`` is b, ``[values, targets]``, and ``shares.ATTRIBUTE`` pi."""
         return mean_logits(group_logits(task, batch.features) for batch in batches)
 
-    def prepare(self, task: Task, learnt: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def _prepare(self, task: Task, learnt: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """What is taken for each perceived value: ``{attribute: [values, targets]}``."""
         settings = self.strength, self.keep_prior
         return {name: balancing_offsets(learnt, name, *settings) for name in task.sensitive}
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        return Outcome(softmax(subtract(group_logits(task, features[:, :1]), self.prepared(task))))
-
-    def online(self, *_: Any, **__: Any) -> None:
-        """Removed in version 0.3: raises an error that names the replacement."""
-        raise FairTTAError(
-            "LogitBalance.online was removed in version 0.3: fit again from the last images, as "
-            "examples/online_balance.py does."
-        )
+        return Outcome(softmax(subtract(group_logits(task, features[:, :1]), self._prepared(task))))

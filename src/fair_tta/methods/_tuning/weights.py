@@ -172,12 +172,12 @@ class WeightTuning(PixelAdapter):
         check_tuning(self.rate, self.steps)
 
     @property
-    def tunes_every_weight(self) -> bool:
+    def _tunes_every_weight(self) -> bool:
         """Whether all weights of the tower are tuned, not those of norm layers alone."""
         return False
 
     @abstractmethod
-    def gradient(
+    def _gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
     ) -> tuple[Tensor | None, int]:
         """The gradient at these weights, None without a view to learn from, and how many were kept.
@@ -189,9 +189,9 @@ class WeightTuning(PixelAdapter):
             weights: ``[numbers]``
         """
 
-    def check_task(self, task: Task) -> None:
+    def _check_task(self, task: Task) -> None:
         try:
-            tuned_names(task, self.tunes_every_weight)
+            tuned_names(task, self._tunes_every_weight)
         except TowerError as error:
             raise TowerError(
                 f"{type(self).__name__} tunes weights of the vision tower, which "
@@ -199,7 +199,7 @@ class WeightTuning(PixelAdapter):
             ) from error
 
     def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image]) -> Outcome:
-        tower = ImageTower.of(task, self.tunes_every_weight)
+        tower = ImageTower.of(task, self._tunes_every_weight)
         place = task.backend.device, task.backend.dtype
         each = [
             self._fit(task, tower, vision.pixels(image).to(*place), zero_shot)
@@ -224,7 +224,7 @@ class WeightTuning(PixelAdapter):
         counts: list[int] = []
 
         def gradients(weights: Tensor) -> tuple[Tensor, Tensor] | None:
-            gradient, count = self.gradient(task, tower, pixels, weights.flatten())
+            gradient, count = self._gradient(task, tower, pixels, weights.flatten())
             counts.append(count)
             return None if gradient is None else (gradient.view_as(start),) * 2
 

@@ -1,0 +1,36 @@
+"""Fitting a method without a classifier of its own, with what it needs to know of the images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fair_tta.extend import Adapter
+from fair_tta.methods._fitted import fit_encoded, fit_method, settings_of
+
+M = TypeVar("M", bound=Adapter)
+
+
+def fit_on(
+    method: M, classifier: Any, images: Any, known: Any = None, *, progress: bool = False
+) -> M:
+    """What `FairTPTClassifier.fit` makes of a method; `known` are the labels that it needs."""
+    labels, sensitive = _by_need(method, known)
+    made: M = fit_method(classifier, method, images, labels, sensitive, progress=progress)
+    return made
+
+
+def fit_on_features(method: M, classifier: Any, features: Any, known: Any = None) -> M:
+    """The same from arrays of features, or batches of them, as runs over folders do it."""
+    labels, sensitive = _by_need(method, known)
+    made: M = fit_encoded(classifier, method, features, sensitive, labels)
+    return made
+
+
+def save(method: Any, path: Path) -> None:
+    """What `FairTPTClassifier.save` does with a method that has learnt something."""
+    method._checked_reference().save(path, settings_of(method))
+
+
+def _by_need(method: Adapter, known: Any) -> tuple[Any, Any]:
+    return (known, None) if method.needs.class_labels else (None, known)
