@@ -203,16 +203,6 @@ def test_eod_that_cannot_be_judged_is_named_beside_the_verdict() -> None:
     assert "cannot be judged with so few images per group" in screen["note"]
 
 
-def test_an_older_audit_without_the_typical_gap_has_a_page() -> None:
-    document = compare([made(CLEAR), made(BETTER, "M")]).to_dict()
-    for run in document["runs"]:
-        del run["metrics"]["typical_gap"]
-    del document["comparisons"][0]["differences"]["typical_gap"]
-    page = Page(html(document)).text
-    assert "no verdict on the gap" in page
-    assert "not recorded by the version that made this audit" in page
-
-
 def test_nothing_wrong_is_not_called_wrong() -> None:
     seen = cards_of(made(dict.fromkeys(CLEAR, (300, 300))))[0]
     assert (seen.heading, seen.tone) == ("What is seen", "")
