@@ -297,7 +297,7 @@ def test_scaling_features_changes_nothing(plain: FairTPTClassifier, adapter: Ada
             return 7 * plain._backend.encode_images(images)
 
         def encode_pixels(self, pixels: Tensor) -> Tensor:
-            return 7 * plain.backend.encode_pixels(pixels)  # type: ignore[attr-defined,no-any-return]
+            return 7 * plain._backend.encode_pixels(pixels)  # type: ignore[attr-defined,no-any-return]
 
     expected = clf.predict(picture())
     clf._vision.backend = Scaled()
@@ -461,7 +461,7 @@ def test_the_bound_shows_in_the_prediction(plain: FairTPTClassifier) -> None:
 def test_a_sweep_needs_one_vision_pass(plain: FairTPTClassifier) -> None:
     clf = classifier(backend=plain._backend)
     seen = []
-    model: Any = plain.backend.model  # type: ignore[attr-defined]
+    model: Any = plain._backend.model  # type: ignore[attr-defined]
     handle = model.vision_model.register_forward_hook(lambda *_: seen.append(1))
     pictures = [picture(0), picture(1)]
     clf.predict(pictures)
@@ -521,9 +521,9 @@ def test_missing_joint_prompts_are_found_before_any_picture(
     classifier(adapter=OrthCali(lam=0), backend=plain._backend, template=template)
 
 
-@pytest.mark.parametrize("views", [3, AugMix, "augmix", None])
+@pytest.mark.parametrize("views", [True, AugMix, "augmix", None])
 def test_bad_views(plain: FairTPTClassifier, views: Any) -> None:
-    with pytest.raises(FairTTAError, match="`views` should be a strategy"):
+    with pytest.raises(FairTTAError, match="`views` should be a number of views, a strategy"):
         classifier(backend=plain._backend, views=views)
 
 
