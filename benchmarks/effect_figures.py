@@ -12,8 +12,7 @@ from effect_pictures import Pictures, Question
 
 from fair_tta import Features, ZeroShot
 from fair_tta.auditing._measure import lacks_values
-from fair_tta.metrics import Bootstrap, Estimate
-from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics import Bootstrap, Estimate, definitions
 from fair_tta.metrics._columns import Columns, parse_columns
 
 METRICS = {

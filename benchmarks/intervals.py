@@ -17,8 +17,8 @@ import numpy as np
 from fair_tta.auditing._run import corrected_differences
 from fair_tta.metrics import Bootstrap
 from fair_tta.metrics._columns import Columns
-from fair_tta.metrics._definitions import METRICS
 from fair_tta.metrics._scores import Scores
+from fair_tta.metrics.definitions import METRICS
 
 
 def main() -> None:

@@ -19,8 +19,9 @@ from rich.table import Table
 from fair_tta import OrthCali, metrics
 from fair_tta.errors import SmallGroupWarning
 from fair_tta.extend import Adapter
-from fair_tta.lab.bench._demo import METHODS, Episode, run_episodes
+from fair_tta.lab._demo import METHODS, Episode, run_episodes
 from fair_tta.metrics._columns import Floats
+from fair_tta.metrics._perceived import pseudo_equalized_odds_difference
 from fair_tta.miniature import TASKS
 from fair_tta.miniature._world import WorldSplit
 
@@ -33,7 +34,7 @@ def both(episodes: list[Episode], attribute: str) -> tuple[float, float]:
     answers = [answer for episode in episodes for answer in episode.predictions]
     pictures = [picture for episode in episodes for picture in episode.images]
     labels = [answer.label for answer in answers]
-    pseudo = metrics.pseudo_equalized_odds_difference(
+    pseudo = pseudo_equalized_odds_difference(
         [targets.index(label) for label in labels],
         [list(answer.zero_shot.values()) for answer in answers],
         [list(answer.sensitive_zero_shot[attribute].values()) for answer in answers],

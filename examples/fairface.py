@@ -1,23 +1,40 @@
-"""FairFace in the paper's main table, from a local copy: our figures beside the paper's.
+"""FairFace from a local copy: methods of the paper side by side, group by group.
 
 Gender against race, on the validation split: the test split is not public.
 
-    python examples/fairface.py DATA --model openai/clip-vit-large-patch14
+    python examples/fairface.py DATA --model openai/clip-vit-base-patch32
+
+`benchmarks/paper` has the paper's tables, with its figures beside ours.
 """
 
 import argparse
-import sys
 
-from fair_tta.lab.bench import run_table
+from fair_tta import FairTPT, FairTPTClassifier, Features, OrthCali, Zero, ZeroShot, audit, compare
+from fair_tta.auditing import Scores
+from fair_tta.extend import AugMix
+from fair_tta.lab.data import find_task, read_fairface
 
-parser = argparse.ArgumentParser(description="FairFace in the paper's main table.")
+parser = argparse.ArgumentParser(description="Methods of the paper on FairFace.")
 parser.add_argument("data", help="folder of FairFace, or of several datasets")
-parser.add_argument("--table", choices=["main-L14", "main-B32"], default="main-L14")
-parser.add_argument("--model", default="openai/clip-vit-large-patch14")
-parser.add_argument("--images", type=int, default=1000, help="for each seed")
-parser.add_argument("--seeds", type=int, default=5)
+parser.add_argument("--model", default="openai/clip-vit-base-patch32")
+parser.add_argument("--images", type=int, default=1000)
 parser.add_argument("--views", type=int, default=64)
-parser.add_argument("--out", default="bench/fairface")
-options = vars(parser.parse_args())
+options = parser.parse_args()
 
-print(run_table(datasets=["FairFace"], say=lambda text: print(text, file=sys.stderr), **options))
+for target, attribute in [("gender", "race")]:
+    task = find_task("FairFace", target, attribute)
+    images = read_fairface(options.data, task).sample(options.images)
+    clf = FairTPTClassifier(options.model, **task.arguments(), views=AugMix(options.views))
+    features = clf.encode([record.path for record in images])  # once for all methods
+    audits = []
+    for adapter in (ZeroShot(), Zero(), OrthCali(), FairTPT()):
+        answers = clf.with_adapter(adapter).predict(Features(features))
+        one = audit(
+            [record.target for record in images],
+            [answer.label for answer in answers],
+            {attribute: [record.sensitive[attribute] for record in images]},
+            name=type(adapter).__name__,
+            scores=Scores.from_predictions(answers),
+        )
+        audits.append(one)
+    print(task, compare(audits), sep="\n")

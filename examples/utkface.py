@@ -1,26 +1,43 @@
-"""UTKFace in the paper's main table, from a local copy: our figures beside the paper's.
+"""UTKFace from a local copy: methods of the paper side by side, group by group.
 
 Age and gender against race. The paper does not say who is old: the cut is an option.
 
-    python examples/utkface.py DATA --model openai/clip-vit-large-patch14
+    python examples/utkface.py DATA --model openai/clip-vit-base-patch32
+
+`benchmarks/paper` has the paper's tables, with its figures beside ours.
 """
 
 import argparse
-import sys
 
-from fair_tta.lab.bench import run_table
-from fair_tta.lab.data import AgeCut
+from fair_tta import FairTPT, FairTPTClassifier, Features, OrthCali, Zero, ZeroShot, audit, compare
+from fair_tta.auditing import Scores
+from fair_tta.extend import AugMix
+from fair_tta.lab.data import AgeCut, find_task, read_utkface
 
-parser = argparse.ArgumentParser(description="UTKFace in the paper's main table.")
+parser = argparse.ArgumentParser(description="Methods of the paper on UTKFace.")
 parser.add_argument("data", help="folder of UTKFace, or of several datasets")
-parser.add_argument("--table", choices=["main-L14", "main-B32"], default="main-L14")
-parser.add_argument("--model", default="openai/clip-vit-large-patch14")
-parser.add_argument("--images", type=int, default=1000, help="for each seed")
-parser.add_argument("--seeds", type=int, default=5)
+parser.add_argument("--model", default="openai/clip-vit-base-patch32")
+parser.add_argument("--images", type=int, default=1000)
 parser.add_argument("--views", type=int, default=64)
 parser.add_argument("--young-below", type=int, default=40)
-parser.add_argument("--out", default="bench/utkface")
-options = vars(parser.parse_args())
-options["ages"] = AgeCut(options.pop("young_below"))
+options = parser.parse_args()
 
-print(run_table(datasets=["UTKFace"], say=lambda text: print(text, file=sys.stderr), **options))
+for target, attribute in (("age", "race"), ("gender", "race")):
+    task = find_task("UTKFace", target, attribute)
+    images = read_utkface(options.data, task, ages=AgeCut(options.young_below)).sample(
+        options.images
+    )
+    clf = FairTPTClassifier(options.model, **task.arguments(), views=AugMix(options.views))
+    features = clf.encode([record.path for record in images])  # once for all methods
+    audits = []
+    for adapter in (ZeroShot(), Zero(), OrthCali(), FairTPT()):
+        answers = clf.with_adapter(adapter).predict(Features(features))
+        one = audit(
+            [record.target for record in images],
+            [answer.label for answer in answers],
+            {attribute: [record.sensitive[attribute] for record in images]},
+            name=type(adapter).__name__,
+            scores=Scores.from_predictions(answers),
+        )
+        audits.append(one)
+    print(task, compare(audits), sep="\n")

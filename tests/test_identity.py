@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import dataclass
 from functools import partial
@@ -11,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cli_fixtures import tiny_model as tiny_model
 from torch import nn
 
 from fair_tta import FairTPT, FairTPTClassifier, Templates, ZeroShot
-from fair_tta._identity import describe, describe_adapter, fingerprint
+from fair_tta._identity import describe, describe_adapter, feature_identity, fingerprint
 from fair_tta.extend import AugMix
-from fair_tta.lab._runs.job import job_of
+from fair_tta.lab._runs.job import job_of, load_backend
 
 
 class InFile:
@@ -114,3 +116,32 @@ def test_a_method_without_identity_is_computed_again_and_said_so() -> None:
     (same, mine), (also, other) = digests[0][2], digests[1][2]
     assert same == also
     assert mine != other
+
+
+def test_features_depend_on_weights_views_and_preprocessing(tiny_model: str) -> None:
+    backend = load_backend(tiny_model)
+    twin, other = copy.deepcopy(backend), copy.deepcopy(backend)
+    facts = feature_identity(backend, AugMix(6))
+    assert str(Path(tiny_model).parent) not in str(facts)
+    assert facts == feature_identity(twin, AugMix(6))
+    assert facts["dim"] == 16
+    different = [
+        feature_identity(backend, AugMix(7)),
+        feature_identity(backend, AugMix(6, severity=2)),
+    ]
+    with torch.no_grad():
+        next(twin.model.parameters()).add_(1e-3)  # type: ignore[attr-defined]
+    different.append(feature_identity(twin, AugMix(6)))
+    other.image_processor.image_mean = [0.1, 0.2, 0.3]  # type: ignore[attr-defined]
+    different.append(feature_identity(other, AugMix(6)))
+    assert all(facts != other for other in different)
+    assert len({str(other) for other in different}) == 4
+
+    class Hidden:
+        """A model that shows neither weights nor preprocessing."""
+
+        name, encode_images = "hidden", backend.encode_images
+
+    hidden = feature_identity(Hidden(), AugMix(6))
+    assert hidden["weights"].startswith("features ")
+    assert hidden["preprocessing"] is None

@@ -45,6 +45,8 @@ def test_importing_defines_names_on_first_use_and_does_nothing_else() -> None:
         "from fair_tta.errors import DatasetError\n"
         "from fair_tta import Prediction\n"
         "assert 'torch' not in sys.modules and len(ours()) <= 10, ours()\n"
+        "import fair_tta.metrics\n"
+        "assert 'torch' not in sys.modules, 'metrics are functions of arrays'\n"
         "import numpy, torch\n"
         "state = torch.get_rng_state(), random.getstate()\n"
         "finders = [*sys.meta_path]\n"

@@ -26,7 +26,7 @@ from fair_tta import (
     ZeroShot,
     miniature,
 )
-from fair_tta._images.fetch import fetch_image
+from fair_tta._images.fetch import _is_public, fetch_image
 from fair_tta.errors import ImageError, PromptError
 from fair_tta.miniature._model import FOLDER
 
@@ -253,11 +253,28 @@ def test_hosts_that_are_not_public_are_refused(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["::ffff:127.0.0.1", "::7f00:1", "64:ff9b::7f00:1", "2002:7f00:1::1"]
+    "host",
+    [
+        "::ffff:127.0.0.1",
+        "::7f00:1",
+        "64:ff9b::7f00:1",
+        "64:ff9b::a9fe:a9fe",
+        "64:ff9b:1::7f00:1",
+        "2002:7f00:1::1",
+        "2002:a9fe:a9fe::",
+    ],
 )
 def test_private_hosts_in_other_clothes_are_refused(host: str) -> None:
     with pytest.raises(ImageError, match="is not a public address"):
         fetch_image(f"http://[{host}]/a.png", 1)
+
+
+def test_what_python_takes_for_public_may_hold_a_private_host() -> None:
+    """`is_global` of Python 3.11 is true for these, each around 169.254.169.254 or 127.0.0.1."""
+    for host in ("64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::", "::7f00:1"):
+        assert not _is_public(host)
+    for host in ("8.8.8.8", "2606:4700:4700::1111", "64:ff9b::808:808"):
+        assert _is_public(host)
 
 
 @pytest.mark.parametrize("path", ["ftp", "file"])

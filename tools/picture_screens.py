@@ -133,14 +133,6 @@ def examine(folder: Path) -> Path:
     return folder / "look" / "examine.html"
 
 
-def bench(path: Path, folder: Path) -> None:
-    """The first part of a table of the paper on drawn pictures."""
-    asked = "bench main-B32 --data miniature --model miniature --images 48 --seeds 2"
-    output = run(folder, *asked.split(), "--out", "bench")
-    parts = re.split(r"\n\s*\n", output)  # in full it is four screens
-    terminal(path, f"fair-tta {asked}", "\n\n".join([*parts[:2], "..."]))
-
-
 def notebook(folder: Path) -> Path:
     """A page with what a notebook shows of a prediction."""
     picture, prediction = changed(miniature.BIRDS)

@@ -28,7 +28,7 @@ DRAWN = {
     "speed": "svg", "claims": "svg", "scaling": "svg", "architecture": "svg", "parts": "svg",
     "soak": "svg",
 }  # fmt: skip
-COMMANDS = ("predict-terminal", "audit-terminal", "bench-terminal")
+COMMANDS = ("predict-terminal", "audit-terminal")
 SCREENS = ("report", "report-phone", "examine", "notebook")
 EVERY = (*DRAWN, *COMMANDS, *SCREENS, "app")
 
@@ -88,10 +88,9 @@ def _sessions(names: tuple[str, ...]) -> None:
         if {"audit-terminal", "report", "report-phone"} & set(names):
             print("audit", flush=True)
             screens.audit(DOCS / "audit-terminal.svg", folder)
-        for name in ("predict", "bench"):
-            if f"{name}-terminal" in names:
-                print(name, flush=True)
-                getattr(screens, name)(DOCS / f"{name}-terminal.svg", folder)
+        if "predict-terminal" in names:
+            print("predict", flush=True)
+            screens.predict(DOCS / "predict-terminal.svg", folder)
         asked = [name for name in SCREENS if name in names]
         if why and asked:
             print(f"left as they are, for {why}: {', '.join(asked)}")

@@ -20,7 +20,7 @@ from zipfile import ZipFile
 from versions import EXTRAS, ROOT, run
 
 LARGEST = 3_000_000
-NEEDED = ("py.typed", "lab/bench/paper_tables.csv", "miniature/weights/", "lab/report/templates/")
+NEEDED = ("py.typed", "miniature/weights/", "lab/report/templates/")
 SBOM = ROOT / "sbom.cdx.json"
 
 

@@ -64,7 +64,7 @@ FORMS = {
     "sdist": Form("sdist"),
     "base": Form("wheel", extra="", pytest=None),
 }
-FOR_USERS = ("plot", "fairlearn", "bench", "tables", "app")
+FOR_USERS = ("plot", "fairlearn", "tables", "app")
 ACCEPTED = ("CVE-2025-53644",)  # OpenCV before 4.12 reads JPEG files unsafely; it reads none here
 
 

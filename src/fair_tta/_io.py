@@ -63,8 +63,7 @@ def sweep(folder: Path) -> None:
                 path.unlink()
 
 
-_FORMULA = "=+-@\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}"
-_SIGNS = frozenset(_FORMULA + "\N{FULLWIDTH COMMERCIAL AT}\t\r\n")
+_SIGNS = frozenset("=+-@\t\r\n")
 
 
 def write_row(file: IO[str], cells: Iterable[object]) -> None:
@@ -109,14 +108,33 @@ class Unlisted:
     reason: str
 
 
-def open_file(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Open a regular file for reading. Anything else raises an OSError at once."""
+def open_file(path: str | os.PathLike[str], *, pipes: bool = False) -> IO[bytes]:
+    """Open a regular file, or one of the `pipes`, for reading. Else raise an OSError at once."""
     mode = os.stat(path).st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    if not stat.S_ISREG(mode):
+    if not (stat.S_ISREG(mode) or (pipes and stat.S_ISFIFO(mode))):
         raise NotRegularError(errno.EINVAL, "not a regular file", os.fspath(path))
     return open(path, "rb")
+
+
+def leads_out(path: Path, folder: Path) -> bool:
+    """Return whether a path, with all links followed, lies neither in a folder nor in its blobs.
+
+    In the hub's cache the files of a revision, ``models--NAME/snapshots/REVISION``, are links to
+    ``models--NAME/blobs``, which therefore belong to it.
+    """
+    real = folder.resolve()
+    allowed = [real]
+    for revision in (real, *real.parents):
+        snapshots = revision.parent
+        if snapshots.name == "snapshots" and snapshots.parent.name.startswith("models--"):
+            allowed.append((snapshots.parent / "blobs").resolve())
+    try:
+        target = path.resolve()
+    except (OSError, RuntimeError, ValueError):  # a loop of links, or a null character
+        return True
+    return not any(target.is_relative_to(root) for root in allowed)
 
 
 def walk(folder: str | os.PathLike[str], *, follow_links: bool = False) -> Iterator[str | Unlisted]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from fair_tta._io import write_whole
+from fair_tta._io import leads_out, open_file, write_whole
 from fair_tta._linalg import unit
 from fair_tta._models.borrow import made_once
 from fair_tta._models.load import load
@@ -207,13 +207,46 @@ _OPERATORS: dict[str, Callable[..., str]] = {
 """How an operator of ATen is written, by recorder, result and arguments."""
 
 
-def _digest(path: Path) -> bytes:
-    """Of a file, and of the files beside it that hold its weights."""
-    every = _tensors(require("onnx", "onnx").load(path, load_external_data=False))
-    beside = {e.value for one in every for e in one.external_data if e.key == "location"}
+def _files_beside(path: Path) -> list[Path]:
+    """Return the files beside a model that hold its weights, without opening them.
+
+    Raises:
+        ModelError: the model cannot be read, or one is not a regular file below its folder.
+    """
+    try:
+        model = require("onnx", "onnx").load(path, load_external_data=False)
+    except ImportError:
+        raise
+    except Exception as error:  # of its own kinds
+        raise ModelError(f"`images` {str(path)!r} cannot be loaded: {error}.") from error
+    entries = (entry for tensor in _tensors(model) for entry in tensor.external_data)
+    locations = sorted({entry.value for entry in entries if entry.key == "location"})
+    for location in locations:
+        reason = _why_not_beside(path.parent, location)
+        if reason:
+            raise ModelError(
+                f"`images` {str(path)!r} is not loaded: its weights should be regular files in its "
+                f"own folder (got the location {location!r}, which is {reason}); take a file of "
+                "somebody whom you trust, or export the model again."
+            )
+    return [path.parent / location for location in locations]
+
+
+def _why_not_beside(folder: Path, location: str) -> str:
+    """Return why a location is no file below a folder; empty if it is one."""
+    if "\0" in location:
+        return "not a file"
+    place = folder / location
+    if leads_out(place, folder):
+        return "outside its folder"
+    return "" if place.is_file() else "not a file"
+
+
+def _digest(files: Sequence[Path]) -> bytes:
+    """Return the digest of what several files hold, one after the other."""
     digest = sha256()
-    for name in (path.name, *sorted(beside)):
-        with open(path.parent / name, "rb") as file:
+    for path in files:
+        with open_file(path) as file:
             while part := file.read(2**20):
                 digest.update(part)
     return digest.digest()
@@ -228,6 +261,51 @@ def _tensors(message: Any) -> Iterator[Any]:
         if field.message_type is not None:
             for one in [value] if hasattr(value, "ListFields") else value:
                 yield from _tensors(one)
+
+
+_NUMBERS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+"""Types of pixels and of features, as the runtime calls them."""
+
+
+def _feature_output(outputs: Sequence[Any]) -> Any:
+    """Return the first output with two dimensions."""
+    return next(output for output in outputs if len(output.shape) == 2)
+
+
+def _fits(shape: Sequence[int], allowed: Sequence[Any]) -> bool:
+    """Return whether a shape has the sizes that are allowed, of which those in words are free."""
+    if len(shape) != len(allowed):
+        return not allowed  # a file may leave its shape open
+    pairs = zip(shape, allowed, strict=True)
+    return all(size == other for size, other in pairs if isinstance(other, int))
+
+
+def _check_ends(named: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    """Raise `ModelError` unless a file takes pixels of any number of images and has features."""
+    shapes = [output.shape for output in outputs]
+    if 2 not in map(len, shapes) or len(inputs) != 1:
+        raise ModelError(
+            f"{named} should have one input and an output [images, dim] "
+            f"(got {len(inputs)} and outputs of shapes {shapes})."
+        )
+    pixels, features = inputs[0], _feature_output(outputs)
+    for end, what in ((pixels, "take pixels"), (features, "have features")):
+        if end.type not in _NUMBERS:
+            raise ModelError(
+                f"{named} should {what} in float32 or float16 (got {end.type}): export it without "
+                "quantised inputs and outputs, as torch.onnx.export does of a model in float32."
+            )
+    if len(pixels.shape) not in (0, 4):  # none if the file leaves it open
+        raise ModelError(
+            f"{named} should take pixels [images, 3, height, width] (got {pixels.shape}): export "
+            "the vision tower of the model."
+        )
+    if pixels.shape and isinstance(pixels.shape[0], int):
+        raise ModelError(
+            f"{named} should take any number of images at once (got {pixels.shape}, whose first "
+            f"dimension is fixed at {pixels.shape[0]}): export it with a dynamic batch, as "
+            "`dynamic_axes` of torch.onnx.export does."
+        )
 
 
 class OnnxBackend:
@@ -271,8 +349,10 @@ class OnnxBackend:
         self.model = nn.Module().eval()  # by which both sides are known
         text_model: Any = getattr(self.text, "model", None)
         self.model.text = text_model
+        # where the weights lie is checked before the runtime opens them
+        files = [self.path, *_files_beside(self.path)]
         _ = self._session
-        self.model.register_buffer("images", torch.tensor(list(_digest(self.path))))
+        self.model.register_buffer("images", torch.tensor(list(_digest(files))))
 
     def __getattr__(self, name: str) -> Any:
         """What the text side has."""
@@ -291,12 +371,7 @@ class OnnxBackend:
             session = runtime.InferenceSession(str(self.path))
         except Exception as error:  # of its own kinds
             raise ModelError(f"`images` {str(self.path)!r} cannot be loaded: {error}") from error
-        shapes = [found.shape for found in session.get_outputs()]
-        if 2 not in map(len, shapes) or len(session.get_inputs()) != 1:
-            raise ModelError(
-                f"`images` {str(self.path)!r} should have one input and an output [images, dim] "
-                f"(got {len(session.get_inputs())} and outputs of shapes {shapes})."
-            )
+        _check_ends(f"`images` {str(self.path)!r}", session.get_inputs(), session.get_outputs())
         return session
 
     def preprocess(self, images: Sequence[Image]) -> Tensor:
@@ -307,12 +382,37 @@ class OnnxBackend:
         return torch.stack([torch.as_tensor(self.image_processor(image)) for image in images])
 
     def encode_pixels(self, pixels: Tensor) -> Tensor:
-        """Features of preprocessed pixels."""
-        (given,) = self._session.get_inputs()
-        name = next(out.name for out in self._session.get_outputs() if len(out.shape) == 2)
-        dtype = np.float16 if given.type == "tensor(float16)" else np.float32
-        (found,) = self._session.run([name], {given.name: pixels.numpy(force=True).astype(dtype)})
-        return torch.from_numpy(found).to(self.device)
+        """Return the features of preprocessed pixels, which are not all zero.
+
+        Raises:
+            ModelError: the pixels are not those that the file takes, or its features are unusable.
+        """
+        (taken,) = self._session.get_inputs()
+        shape = list(pixels.shape)
+        named = f"`images` {str(self.path)!r}"
+        if not _fits(shape, taken.shape):
+            raise ModelError(
+                f"{named} takes pixels {taken.shape}, and `preprocess` makes {shape}: choose the "
+                "preprocessing of the model that was exported."
+            )
+        array = pixels.numpy(force=True).astype(_NUMBERS[taken.type])
+        name = _feature_output(self._session.get_outputs()).name
+        try:
+            (features,) = self._session.run([name], {taken.name: array})
+        except Exception as error:  # of its own kinds
+            raise ModelError(f"{named} failed on pixels of shape {shape}: {error}") from error
+        if len(features) != len(pixels):
+            raise ModelError(
+                f"{named} should have features of each image (got {len(features)} for "
+                f"{len(pixels)} images): export it with a dynamic batch."
+            )
+        without_direction = int((features == 0).all(1).sum())
+        if without_direction:
+            raise ModelError(
+                f"{named} should make features that have a direction (got all zero for "
+                f"{without_direction} of {len(pixels)} images): check the file and `preprocess`."
+            )
+        return torch.from_numpy(features).to(self.device)
 
     def encode_images(self, images: Sequence[Image]) -> Tensor:
         """Features of RGB images."""

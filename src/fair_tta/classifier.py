@@ -20,7 +20,15 @@ from torch import Tensor
 from fair_tta._cache import Cache
 from fair_tta._images.batches import ahead, are_files, in_turn
 from fair_tta._images.load import ImageInput, image_bar, is_single_image
-from fair_tta._images.stored import CHUNK, Features, StoredFeature, are_stored, read_features, stack
+from fair_tta._images.stored import (
+    CHUNK,
+    Features,
+    StoredFeature,
+    are_stored,
+    dtype_of,
+    read_features,
+    stack,
+)
 from fair_tta._images.views import AugMix
 from fair_tta._images.vision import Vision, image_digest
 from fair_tta._models import Backend
@@ -34,7 +42,7 @@ from fair_tta._prompts.templates import (
     parse_sensitive,
     parse_template,
 )
-from fair_tta.errors import FairTTAError, ImageError, check_count, check_number
+from fair_tta.errors import FairTTAError, ImageError, ModelError, check_count, check_number
 from fair_tta.methods import AssociationCorrection, FairTPT, ZeroShot
 from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, not_finite
 from fair_tta.methods._cross_fit import CrossFitted
@@ -210,9 +218,10 @@ class FairTPTClassifier:
             other.adapter = check_adapter(find_adapter(adapter), task)
         return other
 
-    def with_views(self, views: Any, seed: int | None = None) -> Self:
-        """The same classifier with other views; features of prompts are shared."""
+    def with_views(self, views: Any = None, seed: int | None = None) -> Self:
+        """Return the same classifier with other views or another seed of them; None keeps them."""
         other = copy.copy(self)
+        views = self._vision.views if views is None else views
         seed = self._vision.seed if seed is None else seed
         other._vision = Vision(self._backend, views, seed, self._cache)
         return other
@@ -417,11 +426,15 @@ class FairTPTClassifier:
             if needs.pixels and are_stored(images):
                 raise _only_features()
             features = self._encode(task, images, needs.views and not needs.pixels)
+            if are_stored(images):
+                task = task.seen_in(dtype_of(images))
             return self._from_features(adapter, task, features, images)
 
     def _encode(self, task: Task, images: Sequence[Any], with_views: bool) -> Tensor:
         if not are_stored(images):
-            return self._vision.features(images, with_views)
+            features = self._vision.features(images, with_views)
+            check_dimensions(self._backend.name, features, task.target_features)
+            return features
         if with_views and not _have_views(images):
             raise _only_features()
         features = stack(images, task.target_features)
@@ -489,7 +502,8 @@ class FairTPTClassifier:
             is_plain = not isinstance(adapter, CrossFitted) and not adapter.needs.pixels
             if is_own(adapter) and is_plain:
                 encoded = self._encode(task, features, adapter.needs.views)
-                found = adapter.adapt(task, encoded).probabilities
+                seen = task.seen_in(dtype_of(features))
+                found = adapter.adapt(seen, encoded).probabilities
                 if bool(found.isfinite().all()):
                     return fetch({0: found})[0].numpy()
             answers = self._predict_batch(features)
@@ -676,6 +690,15 @@ class FairTPTClassifier:
             "views": repr(self._vision.views),
         }
         return facts_table(facts)
+
+
+def check_dimensions(name: str, images: Tensor, texts: Tensor) -> None:
+    """Raise `ModelError` if features of images and of prompts cannot be compared."""
+    if images.shape[-1] != texts.shape[-1]:
+        raise ModelError(
+            f"{name} has image features of {images.shape[-1]} numbers and text features of "
+            f"{texts.shape[-1]}: both sides should be of the same model, with its projections."
+        )
 
 
 def checked_images(images: Any) -> Iterable[Any]:

@@ -17,7 +17,6 @@ from fair_tta.methods._base import (
 )
 from fair_tta.methods._fitted import FittedMethod
 from fair_tta.methods._reference import Reference
-from fair_tta.methods._tuning.directions import Direction
 from fair_tta.methods._tuning.losses import Loss, Objective, Term
 from fair_tta.methods._tuning.prompt import PromptTuning
 from fair_tta.methods._tuning.rates import RatePolicy
@@ -28,7 +27,6 @@ __all__ = [
     "AugMix",
     "Backend",
     "Cache",
-    "Direction",
     "FindsTexts",
     "FittedMethod",
     "Loss",

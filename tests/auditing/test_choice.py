@@ -6,7 +6,7 @@ import pytest
 from verdict_samples import BETTER, CLEAR, EVEN, Rates, made
 
 from fair_tta.auditing import compare
-from fair_tta.auditing._judge import objection, recommended
+from fair_tta.auditing._judge import recommended, verdict_on
 
 HALFWAY = {**EVEN, ("dog", "out"): (50, 100)}
 LEVELLED_DOWN: Rates = dict.fromkeys(CLEAR, (22, 100))
@@ -32,6 +32,10 @@ def test_the_lowest_gap_that_costs_nothing(methods: dict[str, Rates], chosen: st
 
 def test_an_objection_says_why() -> None:
     audits = [made(CLEAR), made(CLEAR, "same"), made(LEVELLED_DOWN, "down")]
-    same, down = compare(audits).document.comparisons
-    assert objection(same) == "does not significantly narrow the gap"
-    assert objection(down) == "significantly costs accuracy"
+    document = compare(audits).document
+    same, down = (verdict_on(document, comparison) for comparison in document.comparisons)
+    assert same.objection == "does not significantly narrow the gap"
+    assert down.objection == (
+        "significantly costs balanced accuracy, accuracy, and is not shown to answer better than "
+        "chance (balanced accuracy)"
+    )

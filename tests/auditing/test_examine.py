@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,16 @@ import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 
-from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, OrthCali, Zero, ZeroShot, metrics
+from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, OrthCali, Zero, ZeroShot
 from fair_tta._models import TransformersBackend
 from fair_tta.auditing import Associations, Examination
 from fair_tta.auditing._examination import ExaminationDocument
-from fair_tta.auditing._examine import NOTICE, stop_signs
+from fair_tta.auditing._examine import NOTICE
 from fair_tta.errors import ImageError
 from fair_tta.extend import Adapter, AugMix
 from fair_tta.metrics import Bootstrap
-from fair_tta.miniature import TASKS
-from fair_tta.miniature._world import WorldSplit
+from fair_tta.metrics._intervals import wilson
+from fair_tta.metrics._perceived import pseudo_equalized_odds_difference, r_squared
 
 IMAGES = [picture(i) for i in range(10)]
 ADAPTERS: dict[str, Adapter] = {"zero": Zero(), "orth": OrthCali(lam=0), "tuned": FairTPT()}
@@ -94,18 +93,18 @@ def test_figures_are_those_of_the_predictions(
         assert of.confidence.value == pytest.approx(w.max(1).mean(), abs=1e-6)
         entropy = np.mean([p.sensitive_entropy_zero_shot[attribute] for p in own])
         assert of.entropy.value == pytest.approx(entropy, abs=1e-5)
-        assert of.r_squared == pytest.approx(metrics.r_squared(np.log(q), w), abs=1e-3)
+        assert of.r_squared == pytest.approx(r_squared(np.log(q), w), abs=1e-3)
         assert of.associations == Associations.of(clf._task).logits[attribute]
-        wanted = metrics.pseudo_equalized_odds_difference(before, q, w)
+        wanted = pseudo_equalized_odds_difference(before, q, w)
         assert of.pseudo_eod.value == pytest.approx(wanted, abs=1e-5)
         for adapter in document.adapters:
             found = clf.with_adapter(ADAPTERS[adapter.name]).predict(IMAGES)
             after = [clf.targets.index(p.label) for p in found]
             assert adapter.changed == sum(p.flipped for p in found)
-            low, high = metrics.wilson(adapter.changed, 10)
+            low, high = wilson(adapter.changed, 10)
             assert (adapter.changed_share.low, adapter.changed_share.high) == (low, high)
             figure = adapter.pseudo_eod[attribute]
-            value = metrics.pseudo_equalized_odds_difference(after, q, w)
+            value = pseudo_equalized_odds_difference(after, q, w)
             assert figure.after.value == pytest.approx(value, abs=1e-5)
             assert figure.change.value == pytest.approx(value - wanted, abs=1e-5)
             assert figure.change.low <= figure.change.value <= figure.change.high  # type: ignore[operator]
@@ -177,33 +176,6 @@ def test_what_cannot_be_examined(clf: FairTPTClassifier, tmp_path: Path) -> None
         clf.examine(7)
     with pytest.raises(ImageError, match=r"^image 1: .*gone\.png"):
         clf.examine([IMAGES[0], tmp_path / "gone.png"])
-
-
-def test_stop_signs_are_plain_words() -> None:
-    assert stop_signs("smiling", 0.8, 0.7) == []
-    assert stop_signs("smiling", 0.8, math.nan) == []
-    (unseen,) = stop_signs("smiling", 0.81, 0.2)
-    assert unseen == (
-        "the model does not perceive 'smiling' (mean normalised entropy 0.81, above 0.8): do not "
-        "correct by it."
-    )
-    (same,) = stop_signs("smiling", 0.1, 0.71)
-    assert same.startswith("the model cannot tell 'smiling' and the target apart (R^2 0.71,")
-
-
-def test_stop_signs_light_up_on_the_miniature() -> None:
-    """Nobody drew a mood; and an attribute that has the words of the target is the target."""
-    task = TASKS["scenes"]
-    images = [p.image for p in task.draw(80, 3, split=WorldSplit.VALIDATION)]
-    same = {"mood": {"glad": "glad", "sad": "sad"}, "again": task.targets, **task.sensitive}
-    clf = FairTPTClassifier("miniature", task.targets, same, task.template)
-    found = clf.examine(images).document.attributes
-    assert any("cannot tell 'again' and the target apart" in s for s in found["again"].stop_signs)
-    assert found["time"].stop_signs == found["season"].stop_signs == ()
-    clf = FairTPTClassifier(
-        "miniature", task.targets, {"mood": same["mood"]}, task.template, scale=1.0
-    )
-    assert any("does not perceive 'mood'" in sign for sign in clf.examine(images).stop_signs)
 
 
 def test_saved_and_loaded(examination: Examination, tmp_path: Path) -> None:

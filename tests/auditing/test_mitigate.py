@@ -12,19 +12,19 @@ from fair_tta.auditing import Mitigation
 from fair_tta.methods import load_adapter
 from fair_tta.miniature import BADGES, BIRDS, MiniatureTask
 
-DRAWN = BADGES.draw(450)
+DRAWN = BIRDS.draw(450)
 IMAGES = [one.image for one in DRAWN]
-COLOURS = [one.sensitive["colour"] for one in DRAWN]
+PLACES = [next(iter(one.sensitive.values())) for one in DRAWN]
 
 
-def classifier(task: MiniatureTask = BADGES) -> FairTPTClassifier:
+def classifier(task: MiniatureTask = BIRDS) -> FairTPTClassifier:
     names = task.targets, task.sensitive, task.template
     return FairTPTClassifier("miniature", *names, adapter=ZeroShot())
 
 
 @pytest.fixture(scope="module")
 def labelled() -> Mitigation:
-    return classifier().mitigate(IMAGES, [one.target for one in DRAWN], COLOURS)
+    return classifier().mitigate(IMAGES, [one.target for one in DRAWN], PLACES)
 
 
 def test_labels_choose_and_the_method_is_fitted_on_all(labelled: Mitigation) -> None:
@@ -56,7 +56,7 @@ def test_a_saved_method_is_ready_to_use(labelled: Mitigation, tmp_path: Path) ->
     assert loaded == labelled.adapter == labelled.classifier.adapter
     assert classifier().with_adapter(loaded).predict(IMAGES[0]).label
     with pytest.raises(FairTTAError, match="was fitted with another `targets`"):
-        classifier(BIRDS).with_adapter(loaded)
+        classifier(BADGES).with_adapter(loaded)
 
 
 def test_a_method_without_a_fit_is_saved_with_its_settings(
@@ -70,7 +70,7 @@ def test_a_method_without_a_fit_is_saved_with_its_settings(
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_without_an_effect_there_is_no_method() -> None:
-    found = classifier().mitigate(IMAGES[:45], [one.target for one in DRAWN[:45]], COLOURS[:45])
+    found = classifier().mitigate(IMAGES[:45], [one.target for one in DRAWN[:45]], PLACES[:45])
     assert found.adapter is None
     assert "No method is chosen: association-correction does not sign" in found.reason
     assert found.classifier.adapter == ZeroShot()
@@ -92,8 +92,8 @@ def test_without_attribute_values_it_says_that_they_are_needed() -> None:
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_clusters() -> None:
     clf, some = classifier(), IMAGES[:60]
-    labels, colours = [one.target for one in DRAWN[:60]], COLOURS[:60]
-    found = clf.mitigate(some, labels, colours, clusters=[i // 4 for i in range(60)])
+    labels, places = [one.target for one in DRAWN[:60]], PLACES[:60]
+    found = clf.mitigate(some, labels, places, clusters=[i // 4 for i in range(60)])
     assert found.audit.document.data.clusters == 15
     with pytest.raises(FairTTAError, match=r"10 or more persons or sources \(got 2\)"):
-        clf.mitigate(some, labels, colours, clusters=[i % 2 for i in range(60)])
+        clf.mitigate(some, labels, places, clusters=[i % 2 for i in range(60)])

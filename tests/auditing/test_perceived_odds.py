@@ -12,8 +12,8 @@ from fair_tta import metrics
 from fair_tta.auditing import Audit, Scores, audit, compare
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.report import html, markdown
-from fair_tta.metrics import Bootstrap, pseudo_odds
-from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics import Bootstrap, definitions
+from fair_tta.metrics._perceived import pseudo_equalized_odds_difference, pseudo_odds
 
 N, QUICK = 400, Bootstrap(200)
 CLASSES, GENDER, AGE = ["cat", "dog"], ["man", "woman"], ["young", "old"]
@@ -119,7 +119,7 @@ def test_names_count_and_not_places(both: Audit) -> None:
     assert found.document.runs[0].perceived is not None
     value = found.document.runs[0].perceived["gender"].pseudo_eod.value
     q = np.stack([Q[:, 0], Q[:, 1], np.zeros(N)], 1)
-    wanted = metrics.pseudo_equalized_odds_difference(positions(BEFORE), q, W["gender"])
+    wanted = pseudo_equalized_odds_difference(positions(BEFORE), q, W["gender"])
     assert value == pytest.approx(wanted)
     other = Scores(zero_shot={"cow": Q[:, 0], "hen": Q[:, 1]}, sensitive_zero_shot=W)
     found = audit(TRUTH, BEFORE, {"gender": GENDERS}, scores=other, interval=QUICK)

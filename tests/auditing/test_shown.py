@@ -82,10 +82,10 @@ def test_latex_has_differences(loaded: Audit) -> None:
     *_, below = loaded.to_latex().split(r"\midrule")
     (comparison,) = loaded.document.comparisons
     title, row, *_ = below.strip().splitlines()
-    assert title == r"\multicolumn{5}{l}{Difference from a\_b \& c, on the same images} \\"
+    assert title == r"\multicolumn{6}{l}{Difference from a\_b \& c, on the same images} \\"
     shown = comparison.adjusted.accuracy.shown("+").replace("%", "")
     assert row.startswith(f"{comparison.run} & {shown} & ")
-    assert row.count("&") == 4
+    assert row.count("&") == 5
 
 
 def test_html_is_escaped(loaded: Audit) -> None:

@@ -9,7 +9,7 @@ from verdict_samples import CLEAR, made
 
 from fair_tta.auditing._judge import SHORT, judge, read_thresholds
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._definitions import METRICS
+from fair_tta.metrics.definitions import METRICS
 
 RUNS = ["ZeroShot"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fair_tta import FairTPTClassifier, ZeroShot, miniature
+from fair_tta import FairTPTClassifier, ZeroShot
 
 ROOT = Path(__file__).parents[2]
 RACES = ("Black", "East Asian", "Indian", "Latino_Hispanic", "Middle Eastern", "White")
@@ -227,12 +227,3 @@ def test_features_that_do_not_match_the_rows_are_refused(
     given = ("--sem", folder, "--model", "miniature", "--backbones", "RN50")
     with pytest.raises(SystemExit, match="3 rows, but metadata"):
         call(monkeypatch, module("real_clip"), *given)
-
-
-def test_a_task_without_a_cell_lacks_it_alone(module: Any) -> None:
-    question = next(module("stop_sign").drawn_questions(24))
-    cell = next(iter(question.cells()))
-    fewer = module("stop_sign").without(question, cell)
-    assert fewer.cells() == {**question.cells(), cell: 0}
-    assert len(fewer.features) == len(fewer.truth) == 24 - question.cells()[cell]
-    assert set(question.classifier.targets) == set(miniature.TASKS["birds"].targets)

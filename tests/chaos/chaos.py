@@ -28,7 +28,7 @@ Scenario = Callable[[Stage], object]
 
 PRELOADED = (
     "matplotlib.figure open_clip pyarrow.parquet fair_tta.lab._cli.options fair_tta.lab.folder "
-    "fair_tta.lab.bench._tables fair_tta.lab.report"
+    "fair_tta.lab.report"
 ).split()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ PICTURES, VIEWS, BATCH = 20, 4, 4
 
 @dataclass(frozen=True)
 class World:
-    """A folder with pictures, labels and a table.
+    """A folder with pictures and labels.
 
     Attributes:
         home: all of it.
@@ -42,19 +41,7 @@ def make_world(home: Path) -> World:
         rows.append((f"{place:02}.png", drawn.target, drawn.sensitive["background"]))
     with (home / "labels.csv").open("w", newline="") as file:
         csv.writer(file).writerows(rows)
-    sensitive = BIRDS.sensitive["background"]
-    (home / "table.toml").write_text(
-        "[[folder]]\n"
-        'name = "birds"\nimages = "pictures"\nlabels = "labels.csv"\ntarget_column = "bird"\n'
-        f"template = {json.dumps(BIRDS.template)}\n"
-        f"targets = {_toml(BIRDS.targets)}\nsensitive.background = {_toml(sensitive)}\n"
-        '[[setting]]\nadapter = "fair-tpt"\n[[setting]]\nadapter = "fair-tpt-mo"\n'
-    )
     return world
-
-
-def _toml(names: dict[str, str]) -> str:
-    return "{ " + ", ".join(f'"{k}" = "{v}"' for k, v in names.items()) + " }"
 
 
 def _names() -> list[str]:
@@ -80,13 +67,6 @@ def _audit(world: World, out: Path) -> list[str]:
         *("audit", "--images", str(world.pictures), "--labels", str(world.home / "labels.csv")),
         *("--target-column", "bird", "--sensitive-column", "background", "--out", str(out)),
         *("--adapters", "zero-shot,fair-tpt", *_names(), *_SIZES),
-    ]
-
-
-def _bench(world: World, out: Path) -> list[str]:
-    return [
-        *("bench", "--table", str(world.home / "table.toml"), "--model", "miniature", *_SIZES),
-        *("--images", "12", "--seeds", "2", "--out", str(out), "--bank", str(out / "bank")),
     ]
 
 
@@ -121,14 +101,6 @@ def _audit_results(out: Path, ended: Ended) -> dict[str, Any]:
     return {"rows": rows_of(out), "audit": Audit.load(out / "audit.json"), "files": files}
 
 
-def _bench_results(out: Path, ended: Ended) -> dict[str, Any]:
-    with (out / "table.csv").open(newline="") as file:
-        cells = [row for row in csv.DictReader(file) if row["metric"] != "seconds"]
-    assert (out / "report.html").read_text().endswith("</html>\n")
-    assert (out / "rows.parquet").stat().st_size > 0
-    return {"rows": rows_of(out), "cells": cells}
-
-
 def _fit_results(out: Path, ended: Ended) -> dict[str, Any]:
     return {"file": (out / "fitted.safetensors").read_bytes()}
 
@@ -156,6 +128,5 @@ class Disturbed:
 COMMANDS = (
     Disturbed("predict", _predict, _predict_results),
     Disturbed("audit", _audit, _audit_results),
-    Disturbed("bench", _bench, _bench_results),
     Disturbed("fit", _fit, _fit_results),
 )

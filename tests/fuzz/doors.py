@@ -31,9 +31,7 @@ from fair_tta import FairTPTClassifier, LogitBalance, ZeroShot, miniature
 from fair_tta._images.views import AugMix, Identity
 from fair_tta._models import Backend, resolve
 from fair_tta.auditing import Audit, Examination, audit
-from fair_tta.lab._runs.bank import Bank
 from fair_tta.lab._runs.store import ROWS, Key, Store, StoredRow
-from fair_tta.lab.bench._sources import read_toml
 from fair_tta.lab.data._labels import Labels
 from fair_tta.lab.data._records import Problem
 from fair_tta.lab.report import examination_html, html, markdown
@@ -45,21 +43,6 @@ from fair_tta.metrics import Bootstrap
 ANSWER, REASON = "answer", "row with a reason"
 Door = Callable[[Random, Path], str]
 
-_TABLE = """
-[[folder]]
-name = "pets"
-images = "images"
-labels = "labels.csv"
-target_column = "animal"
-template = "a photo of a {target} {sensitive}."
-targets = { cat = "cat", dog = "dog" }
-sensitive.place = { indoors = "in a house", outdoors = "outdoors" }
-[[setting]]
-name = "strong"
-adapter = "fair-tpt:lam=5000"
-[[setting]]
-adapter = "zero:rho=0.5"
-"""
 _LABELS = (
     'file,animal,place\n"a.png",cat,land\nb.png,dog,sea\nc.png,cat,"se\na"\nd.png,,land\n' * 20
 )
@@ -272,15 +255,6 @@ def labels(random: Random, folder: Path) -> str:
     return REASON if any(isinstance(row, Problem) for row in rows) else ANSWER
 
 
-def tables(random: Random, folder: Path) -> str:
-    """A table of one's own in TOML, changed."""
-    data = mutated_text(random, _TABLE).encode("utf-8", "surrogatepass")
-    data = mutated(random, data, [_TABLE.encode()]) if random.random() < 0.3 else data
-    (folder / "mine.toml").write_bytes(data)
-    read_toml(folder / "mine.toml")
-    return ANSWER
-
-
 @cache
 def documents() -> list[tuple[Any, str]]:
     """An audit with two runs and harmful sets, and an examination."""
@@ -341,20 +315,6 @@ def stores(random: Random, folder: Path) -> str:
     return ANSWER if len(whole) == 6 else REASON
 
 
-def banks(random: Random, folder: Path) -> str:
-    """A file of features, damaged: features come back as they were made."""
-    facts = {"format": "x", "dim": 5}
-    digests = [f"image {i}" for i in range(4)]
-    features = torch.eye(5)[:4].unsqueeze(1).repeat(1, 3, 1)
-    Bank(folder, facts, 0).get(digests[:2], lambda some: features[some])
-    bank = Bank(folder, facts, 0)
-    path, other = bank.folder.glob("*.features")
-    path.write_bytes(mutated(random, path.read_bytes(), [other.read_bytes()]))
-    again, _ = Bank(folder, facts, 0).get(digests, lambda some: features[some])
-    torch.testing.assert_close(again, features, rtol=0, atol=1e-3)
-    return ANSWER
-
-
 @cache
 def fitted() -> bytes:
     """A file of a fitted method."""
@@ -393,7 +353,7 @@ def fitted_files(random: Random, folder: Path) -> str:
 DOORS: dict[str, Door] = {
     door.__name__: door
     for door in (
-        images, arrays, names, adapters, labels, tables, documents_of_others, stores, banks,
+        images, arrays, names, adapters, labels, documents_of_others, stores,
         fitted_files,
     )
 }  # fmt: skip

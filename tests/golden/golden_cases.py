@@ -24,7 +24,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for `python tests/golden/write.py`
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))  # for `python tests/golden/write.py`
 
 import families
 
@@ -32,6 +32,7 @@ import families
 from fits import fit_on
 
 from fair_tta import (
+    ELRA,
     TPT,
     AssociationCorrection,
     FairTPT,
@@ -67,12 +68,11 @@ from fair_tta.methods import (
     Tent,
     TIEStar,
     TSLoss,
-    load_adapter,
 )
 
 HERE = Path(__file__).parent
-PREDICTIONS, FITTED, RUN = HERE / "predictions.json", HERE / "fitted", HERE / "run-0.2"
-FITTED_WORLDS = ("birds", "scenes")  # with one and with two attributes
+PREDICTIONS = HERE / "predictions.json"
+RUNS = HERE / "runs"
 
 METHODS: dict[str, Any] = {
     "ZeroShot": ZeroShot(),
@@ -90,7 +90,10 @@ METHODS: dict[str, Any] = {
     "FairTPT super-TS joint": FairTPT(loss=SuperTSLoss(joint=True)),
     "FairTPT >> OrthCali": FairTPT() >> OrthCali(lam=0),
     "FairTPT >> RoboShot": FairTPT() >> RoboShot(),
+    "FairTPT bounded": FairTPT(rate=ELRA(max_relative_step=2.0)),
     "FairTPTMO": FairTPTMO(),
+    "FairTPTMO super-TS": FairTPTMO(loss=SuperTSLoss()),
+    "FairTPTMO fixed": FairTPTMO(rate=FixedRate(5e-3)),
     "FairTPTMO joint": FairTPTMO(loss=SLoss(joint=True), rate=FixedRate(5e-3), steps=2),
     "AssociationCorrection": AssociationCorrection(),
     "SEraser": SEraser(),
@@ -235,22 +238,6 @@ def world(name: str) -> World:
     return _WORLDS[name]()
 
 
-def saved(of: str, method: str) -> Path:
-    """The file of a fitted method."""
-    return FITTED / f"{of}-{method.replace(' ', '-')}.safetensors"
-
-
-def load_saved(of: str, method: str) -> Any:
-    """What is in it, ready to use."""
-    return load_adapter(saved(of, method))
-
-
-def fit_all(of: World) -> dict[str, Any]:
-    """Everything that has a `save`, fitted."""
-    fitted = {name: of.fitted(method) for name, method in METHODS.items()}
-    return {name: method for name, method in fitted.items() if hasattr(method, "save")}
-
-
 def plain(prediction: Prediction) -> list[Any]:
     """Label, probabilities, and those of each attribute."""
     numbers = (prediction.probabilities, *prediction.sensitive.values())
@@ -269,33 +256,37 @@ def clustering_objective(of: World, method: Any) -> float:
 _NAMES = [
     *("--targets", "water bird=of a water bird", "--targets", "land bird=of a land bird"),
     *("--sensitive", "background: water=on water", "--sensitive", "background: land=on land"),
-    *("--template", miniature.BIRDS.template, "--views", "8", "--batch-size", "8"),
+    *("--template", miniature.BIRDS.template, "--batch-size", "8"),
 ]
 _METHODS = "zero-shot,association-correction,logit-balance,fair-tpt"
 
 
 def run_all(folder: Path) -> Iterator[Path]:
-    """Run `audit`, `examine` and `bench` in a folder; the files that hold their figures."""
+    """Run `audit`, `examine` and `mitigate` in a folder; yield the files with their figures."""
     for name, seed in (("images", 8), ("reference", 7)):
         (folder / name).mkdir()
         drawn = miniature.BIRDS.draw(48, seed=seed)
-        for i, one in enumerate(drawn):
-            one.image.save(folder / name / f"{i:02}.png")
-        rows = [(f"{i:02}.png", one.target, *one.sensitive.values()) for i, one in enumerate(drawn)]
+        for i, image in enumerate(drawn):
+            image.image.save(folder / name / f"{i:02}.png")
+        rows = [
+            (f"{i:02}.png", image.target, *image.sensitive.values())
+            for i, image in enumerate(drawn)
+        ]
         with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([("path", "bird", "background"), *rows])
-    images, reference = str(folder / "images"), ("--reference", str(folder / "reference"))
-    labels = ("--images", images, "--labels", f"{images}.csv", "--target-column", "bird")
-    values = ("--sensitive-column", "background", "--no-pictures")
+    images = str(folder / "images")
+    reference = ("--reference", str(folder / "reference"))
+    labels = ("--labels", f"{images}.csv", "--target-column", "bird")
+    values = ("--sensitive-column", "background")
     methods = ("--adapters", _METHODS, *reference)
-    _call("audit", *labels, *values, *_NAMES, *methods, "--out", str(folder / "audit"))
+    audit = ("--images", images, *labels, *values, "--views", "8")
+    _call("audit", *audit, *_NAMES, *methods, "--out", str(folder / "audit"))
     yield folder / "audit" / "audit.json"
-    _call("examine", images, *_NAMES, *methods, "--no-pictures", "--out", str(folder / "examine"))
+    examine = (images, "--views", "8")
+    _call("examine", *examine, *_NAMES, *methods, "--out", str(folder / "examine"))
     yield folder / "examine" / "examine.json"
-    drawn_sets = ("--data", "miniature", "--model", "miniature", "--dataset", "badges")
-    counts = ("--images", "24", "--seeds", "2", "--views", "8")
-    _call("bench", "main-B32", *drawn_sets, *counts, "--out", str(folder / "bench"))
-    yield folder / "bench" / "table.csv"
+    _call("mitigate", images, *labels, *values, *_NAMES, "--out", str(folder / "mitigate"))
+    yield folder / "mitigate" / "audit.json"
 
 
 def _call(*arguments: str) -> None:

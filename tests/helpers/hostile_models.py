@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import warnings
 from collections import OrderedDict
@@ -205,18 +204,6 @@ def tower_of_a_known_kind(folder: Path, flag: Path) -> None:
     save_open_clip(folder, hf_model_name="somebody/tower")
 
 
-def pipe_for_a_config(folder: Path, flag: Path) -> None:
-    save_open_clip(folder)
-    (folder / "open_clip_config.json").unlink()
-    os.mkfifo(folder / "open_clip_config.json")
-
-
-def pipe_for_a_checkpoint(folder: Path, flag: Path) -> None:
-    save_open_clip(folder)
-    (folder / "open_clip_model.safetensors").unlink()
-    os.mkfifo(folder / "open_clip_model.safetensors")
-
-
 # --- transformers ----------------------------------------------------------------------------
 
 
@@ -387,8 +374,42 @@ def link_to_a_pickle(folder: Path, flag: Path) -> None:
     (folder / "pytorch_model.bin").symlink_to(folder.parent / "elsewhere.bin")
 
 
+def move_out(path: Path) -> None:
+    """Leave a link in place of a file or folder, which is outside the model then."""
+    elsewhere = path.parent.parent / f"elsewhere-{path.name}"
+    path.rename(elsewhere)
+    path.symlink_to(f"../{elsewhere.name}")
+
+
+def weights_behind_a_link(folder: Path, flag: Path) -> None:
+    """Whoever loads a folder that was unpacked in his own would read his own files so."""
+    save_clip(folder)
+    move_out(folder / "model.safetensors")
+
+
+def words_behind_a_link(folder: Path, flag: Path) -> None:
+    save_clip(folder)
+    move_out(folder / "tokenizer.json")
+
+
+def link_in_a_folder(folder: Path, flag: Path) -> None:
+    """What is not there now may be there when it is read."""
+    save_clip(folder)
+    write(folder / "inner" / "file.json", a=1)
+    (folder / "inner" / "link.json").symlink_to("../../no-such-file")
+
+
+def checkpoint_behind_a_link(folder: Path, flag: Path) -> None:
+    save_open_clip(folder)
+    move_out(folder / "open_clip_model.safetensors")
+
+
+def config_behind_a_link(folder: Path, flag: Path) -> None:
+    save_open_clip(folder)
+    move_out(folder / "open_clip_config.json")
+
+
 def linked_folder(folder: Path, flag: Path) -> None:
-    """What is read is looked at, whether it lies here or behind a link."""
     save_clip(folder)
     write_code(folder.parent / "behind", flag)
     write(folder.parent / "behind" / "tokenizer_config.json", auto_map=["evil.Tokenizer", None])
@@ -476,12 +497,6 @@ def processor_that_fails(folder: Path, flag: Path) -> None:
     (folder / "tokenizer.json").write_text('{"a": 1}')
 
 
-def pipe_for_a_template(folder: Path, flag: Path) -> None:
-    save_clip(folder)
-    (folder / "additional_chat_templates").mkdir()
-    os.mkfifo(folder / "additional_chat_templates" / "x.jinja")
-
-
 def _guessed(folder: Path, **values: Any) -> None:
     """transformers takes a config without a kind for one of timm if it has this key."""
     save_clip(folder)
@@ -521,12 +536,6 @@ def fused(folder: Path, flag: Path) -> None:
     write(folder / "config.json", fusion_config={"x": {"impl": "evil"}})
 
 
-def pipe_for_weights(folder: Path, flag: Path) -> None:
-    save_clip(folder)
-    (folder / "model.safetensors").unlink()
-    os.mkfifo(folder / "model.safetensors")
-
-
 def too_deep(folder: Path, flag: Path) -> None:
     save_clip(folder)
     (folder / "config.json").write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
@@ -557,8 +566,8 @@ OPEN_CLIP: dict[str, tuple[Make, str]] = {
         (no_weights, "could not be loaded"),
         (tower_of_the_hub, "auto_map|model_type"),
         (tower_of_a_known_kind, "auto_map"),
-        (pipe_for_a_config, "not a file"),
-        (pipe_for_a_checkpoint, "not a file"),
+        (checkpoint_behind_a_link, "open_clip_model.safetensors is a link that leads out of"),
+        (config_behind_a_link, "open_clip_config.json is a link that leads out of"),
     )
 }
 """How to make the folder, and what the error names."""
@@ -587,8 +596,11 @@ TRANSFORMERS: dict[str, tuple[Make, str]] = {
         (tokenizer_files_elsewhere, "fast_tokenizer_files"),
         (pickled, "could not be loaded"),
         (pickled_shards, "could not be loaded"),
-        (link_to_a_pickle, "could not be loaded"),
-        (linked_folder, "auto_map"),
+        (link_to_a_pickle, r"pytorch_model\.bin is a link that leads out of"),
+        (linked_folder, "tokenizer is a link that leads out of"),
+        (weights_behind_a_link, r"model\.safetensors is a link that leads out of"),
+        (words_behind_a_link, r"tokenizer\.json is a link that leads out of"),
+        (link_in_a_folder, r"inner/link\.json is a link that leads out of"),
         (audio_tokenizer, "audio_tokenizer"),
         (audio_tokenizer_file, "audio_tokenizer"),
         (round_about, "processor_class"),
@@ -601,14 +613,12 @@ TRANSFORMERS: dict[str, tuple[Make, str]] = {
         (words_with_rules_elsewhere, "tokenizer_class"),
         (labels_elsewhere, "image_processor_type"),
         (processor_that_fails, "no processor was found"),
-        (pipe_for_a_template, r"x\.jinja is not a file"),
         (timm_by_a_guess, "no 'model_type'"),
         (timm_of_the_hub, "no 'model_type'"),
         (timm_of_another_folder, "no 'model_type'"),
         (letters_in_images, "image_processor_type"),
         (weights_elsewhere, "transformers_weights"),
         (fused, "fusion_config"),
-        (pipe_for_weights, "not a file"),
         (too_deep, r"config\.json"),
         (no_json, r"tokenizer_config\.json"),
     )
@@ -637,3 +647,12 @@ def as_hub(cache: Path, name: str, make: Callable[[Path], Any]) -> None:
     (folder / "refs" / "main").write_text(commit)
     (folder / "snapshots").mkdir()
     make(folder / "snapshots" / commit)
+
+
+def blobs_behind_links(snapshot: Path) -> None:
+    """Move the files of a snapshot among the blobs, as the hub's library does."""
+    blobs = snapshot.parent.parent / "blobs"
+    blobs.mkdir()
+    for place, path in enumerate(sorted(snapshot.iterdir())):
+        path.rename(blobs / f"{place:040x}")
+        path.symlink_to(f"../../blobs/{place:040x}")

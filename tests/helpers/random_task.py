@@ -37,6 +37,7 @@ class _Backend:
     """What a task asks of a model besides its prompts' features."""
 
     name = "random numbers"
+    dtype = torch.float64
 
     def encode_images(self, images: Sequence[Any]) -> Tensor:
         return random_units(0, len(images), DIM)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import bench_tiny
 import dataset_fixtures as made
 import pytest
 from checks import picture
@@ -23,7 +22,6 @@ from fair_tta import FairTPTClassifier
 from fair_tta._images.load import load_image
 from fair_tta._io import Unlisted, walk
 from fair_tta.errors import ImageError
-from fair_tta.lab._runs.job import load_backend
 from fair_tta.lab.data import find_task, read_utkface
 from fair_tta.lab.data._records import ProblemKind
 
@@ -115,22 +113,6 @@ def test_audit_gives_each_a_reason(odd: Path, tiny_model: str) -> None:
             "image is a pipe, a socket or a device, not a file",
         ),
     }
-
-
-def test_bench_gives_each_a_reason(odd: Path, tiny_model: str, tmp_path: Path) -> None:
-    pets = bench_tiny.save_pets(tmp_path / "pets", 12)
-    first = pets / "images" / "0.png"
-    first.unlink()
-    os.mkfifo(first)
-    parts = in_time(lambda: bench_tiny.read_parts(pets))
-    assert all(first != r.path for part in parts for some in part.samples.values() for r in some)
-    backend = load_backend(tiny_model)
-    prepared = in_time(
-        lambda: bench_tiny.tiny_run(backend, pets, tmp_path / "out", check_images=False)
-    )
-    in_time(prepared.run)
-    assert prepared.unreadable.keys() == {str(first)}
-    assert "it is a pipe, a socket or a device" in prepared.unreadable[str(first)]
 
 
 def close(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

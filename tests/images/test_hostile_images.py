@@ -24,19 +24,6 @@ from PIL import Image
 from fair_tta._images.load import MOST_ENLARGED, Metered, check_enlarged, load_image
 from fair_tta.errors import ImageError
 
-TABLE = """
-[[folder]]
-name = "pets"
-images = "pics"
-labels = "labels.csv"
-target_column = "animal"
-template = "a photo of a {target} {sensitive}."
-targets = ["cat", "dog"]
-sensitive.place = ["land", "water"]
-[[setting]]
-adapter = "zero-shot"
-"""
-
 
 def line(width: int, height: int) -> bytes:
     """A black PNG of one bit per pixel."""
@@ -61,7 +48,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         rows.append((f"{i}.png", "cat" if i % 2 else "dog", "land" if i % 4 < 2 else "water"))
     (tmp_path / "pics" / "wide.png").write_bytes(line(12_000, 1))
     write_labels(tmp_path / "labels.csv", [*rows, ("wide.png", "cat", "land")])
-    (tmp_path / "table.toml").write_text(TABLE, "utf-8")
     (tmp_path / "wide.png").write_bytes(line(12_000, 1))
     (tmp_path / "high.png").write_bytes(line(1, 60_000))
     exif = Image.Exif()

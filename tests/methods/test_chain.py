@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import families
 import pytest
@@ -12,9 +13,8 @@ from torch import Tensor
 
 from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO, OrthCali, ZeroShot
 from fair_tta.errors import FairTTAError
-from fair_tta.extend import AugMix, Needs, Outcome, Task, Texts, UsesTexts
+from fair_tta.extend import AugMix, Needs, Objective, Outcome, Task, Term, Texts, UsesTexts
 from fair_tta.methods import Chained, SLoss, SuperTSLoss
-from fair_tta.methods._tuning.directions import WeightedSum
 
 NAMES = {"gender": ["man", "woman"], "age": ["young", "old"]}
 
@@ -64,8 +64,9 @@ def test_a_chain_needs_what_its_parts_need() -> None:
     assert chain.needs == Needs(sensitive=True, views=True, prompt_gradient=True)
 
 
-def test_separate_terms_have_the_average_of_a_weighted_sum(clf: FairTPTClassifier) -> None:
-    """A weighted sum shares lambda, so terms of their own change nothing; UPGrad does."""
+def test_separate_terms_change_nothing_in_a_weighted_sum(clf: FairTPTClassifier) -> None:
+    """It gives each attribute lambda, in one term or in terms of their own; UPGrad tells them
+    apart."""
     pictures = [picture(i) for i in range(2)]
     for loss, other in ((SLoss(), SLoss(separate=True)),):
         one = clf.with_adapter(FairTPT(loss=loss)).predict_proba(pictures)
@@ -75,12 +76,33 @@ def test_separate_terms_have_the_average_of_a_weighted_sum(clf: FairTPTClassifie
     assert len(SuperTSLoss(separate=True).objective(clf._task).terms) == 3
 
 
+@dataclass(frozen=True)
+class MeanOfAttributes:
+    """The terms of `SLoss`, with the mean over attributes in place of the sum."""
+
+    def objective(self, task: Task) -> Objective:
+        target, added = SLoss().objective(task).terms
+        assert isinstance(added, Term)
+        return Objective((target, replace(added, sign=added.sign / len(added.groups))))
+
+
+@pytest.mark.parametrize("method", [FairTPT, FairTPTMO])
+@pytest.mark.parametrize("lam", [0.0, 1.0, 100.0, math.inf])
+def test_lam_by_n_is_the_mean_over_attributes(
+    clf: FairTPTClassifier, method: type[FairTPT], lam: float
+) -> None:
+    """The directions are parallel, and the length of ELRA's step depends on nothing else."""
+    pictures = [picture(i) for i in range(2)]
+    added = clf.with_adapter(method(lam=lam / len(NAMES))).predict_proba(pictures)
+    averaged = clf.with_adapter(method(lam=lam, loss=MeanOfAttributes())).predict_proba(pictures)
+    assert averaged == pytest.approx(added, abs=1e-5)
+
+
 def test_an_aggregator_of_gradients(clf: FairTPTClassifier) -> None:
     """The sum that FairTPT takes, as a function of the matrix of gradients."""
 
     def weighted(gradients: Tensor) -> Tensor:
-        weights = WeightedSum(100.0).weights(gradients @ gradients.T)
-        return weights @ gradients
+        return (gradients[0] + 100 * gradients[1:].mean(0)) / 101
 
     pictures = [picture(i) for i in range(2)]
     one = clf.with_adapter(FairTPT(lam=100.0, rho=0.75)).predict_proba(pictures)
@@ -88,21 +110,15 @@ def test_an_aggregator_of_gradients(clf: FairTPTClassifier) -> None:
     assert two == pytest.approx(one, abs=1e-5)
 
 
-@dataclass(frozen=True)
-class Equal:
-    """A direction of one's own: every term has the same weight."""
+def test_a_weighting_of_gramians(clf: FairTPTClassifier) -> None:
+    """Every term has the same weight."""
 
-    def weights(self, gramian: Tensor) -> Tensor:
-        return torch.full_like(gramian[..., 0], 1 / gramian.shape[-1])
+    def equal(gramian: Tensor) -> Tensor:
+        return torch.full_like(gramian[0], 1 / len(gramian))
 
-    def wants(self, terms: int) -> list[bool]:
-        return [True] * terms
-
-
-def test_a_direction_of_ones_own(clf: FairTPTClassifier) -> None:
     pictures = [picture(i) for i in range(2)]
     one = clf.with_adapter(FairTPT(lam=1.0, rho=0.75)).predict_proba(pictures)
-    two = clf.with_adapter(FairTPTMO(aggregator=Equal())).predict_proba(pictures)
+    two = clf.with_adapter(FairTPTMO(aggregator=(equal, "gramian"))).predict_proba(pictures)
     assert two == pytest.approx(one, abs=1e-5)
 
 

@@ -65,7 +65,9 @@ from fair_tta.methods import (
     TSLoss,
 )
 from fair_tta.methods import _registry as text_form
-from fair_tta.methods._tuning.rates import BOUNDED
+from fair_tta.methods._base import NO_CLASS, NO_IMAGE
+from fair_tta.methods._predictions import NOT_FINITE
+from fair_tta.methods._tuning.rates import BOUNDED, LONG, NO_STEP
 from fair_tta.metrics._scores import Scores
 
 TARGETS = ["cat", "black dog", "water bird"]
@@ -267,7 +269,7 @@ def test_finite_in_half_precision(adapter: Adapter) -> None:
     for dtype in (torch.bfloat16, torch.float16):
         prediction = classifier(backend=backend_in(dtype), adapter=adapter).predict(picture())
         assert sum(prediction.probabilities.values()) == pytest.approx(1, abs=1e-5)
-        assert not any("not finite" in warning for warning in prediction.warnings)
+        assert not {NO_IMAGE, NO_CLASS, NOT_FINITE} & {*prediction.warnings}
 
 
 def test_permuting_names_permutes_the_answer(plain: FairTPTClassifier, variant: Adapter) -> None:
@@ -286,24 +288,54 @@ def test_permuting_names_permutes_the_answer(plain: FairTPTClassifier, variant: 
     assert prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-4)
 
 
-def test_scaling_features_changes_nothing(plain: FairTPTClassifier, adapter: Adapter) -> None:
-    clf = classifier(adapter=adapter, backend=plain._backend)
+class Longer:
+    """A model whose features of images, of all prompts or of some are three times as long."""
 
-    class Scaled:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(plain._backend, name)
+    def __init__(self, backend: Any, longer: str) -> None:
+        self._backend = backend
+        self._longer = longer
 
-        def encode_images(self, images: Any) -> Tensor:
-            return 7 * plain._backend.encode_images(images)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
 
-        def encode_pixels(self, pixels: Tensor) -> Tensor:
-            return 7 * plain._backend.encode_pixels(pixels)  # type: ignore[attr-defined,no-any-return]
+    def encode_images(self, images: Any) -> Any:
+        return self._times("images") * self._backend.encode_images(images)
 
-    expected = clf.predict(picture())
-    clf._vision.backend = Scaled()
-    clf._vision.forget()
-    prediction = clf.predict(picture())
-    assert prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-4)
+    def encode_pixels(self, pixels: Tensor) -> Any:
+        return self._times("images") * self._backend.encode_pixels(pixels)
+
+    def encode_prompts(self, tokens: Any, embeddings: Tensor) -> Any:
+        return self._times("prompts") * self._backend.encode_prompts(tokens, embeddings)
+
+    def encode_episodes(self, *arguments: Any) -> Any:
+        return self._times("prompts") * self._backend.encode_episodes(*arguments)
+
+    def encode_text(self, tokens: Any) -> Any:
+        features = self._times("prompts") * self._backend.encode_text(tokens)
+        if self._longer != "sensitive prompts":
+            return features
+        ids = self._backend.tokenize(["old", "male", "female"]).ids[:, 1]
+        is_sensitive = torch.isin(tokens.ids, ids).any(1, keepdim=True)
+        return torch.where(is_sensitive, 3 * features, features)
+
+    def _times(self, what: str) -> int:
+        return 3 if what == self._longer else 1
+
+
+@pytest.mark.parametrize("longer", ["images", "prompts", "sensitive prompts"])
+def test_no_length_of_features_changes_a_label(
+    plain: FairTPTClassifier, adapter: Adapter, longer: str
+) -> None:
+    """See also `test_rounding`, where projections leave nothing."""
+    if isinstance(adapter, SEM) and longer != "images":
+        pytest.skip("an autoencoder takes features as long as they are")
+    pictures = [picture(i) for i in range(4)]
+    expected = classifier(adapter=adapter, backend=plain._backend).predict(pictures)
+    backend = Longer(plain._backend, longer)
+    found = classifier(adapter=adapter, backend=backend).predict(pictures)
+    assert [p.label for p in found] == [p.label for p in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-4)
 
 
 def test_works_with_one_view_and_with_views_of_ones_own(
@@ -452,10 +484,29 @@ def test_the_bound_shows_in_the_prediction(plain: FairTPTClassifier) -> None:
     prediction = clf.predict(picture())
     assert prediction.relative_step == pytest.approx(1e-4, rel=1e-2)
     assert prediction.warnings == (BOUNDED.format(radius=1e-4),)
-    free = plain.with_adapter(FairTPT(rate=ELRA(max_relative_step=math.inf))).predict(picture())
+    free = plain.with_adapter(FairTPT()).predict(picture())
     assert free.relative_step is not None
-    assert free.relative_step > 1e-4
+    assert 1e-4 < free.relative_step < 2
     assert free.warnings == ()
+
+
+def test_a_long_step_shows_in_the_prediction(plain: FairTPTClassifier) -> None:
+    """A longer aim makes the step longer in proportion."""
+    short = plain.with_adapter(FairTPT()).predict(picture())
+    assert short.relative_step is not None
+    times = 3 / short.relative_step
+    far = plain.with_adapter(FairTPT(rate=ELRA(beta=0.01 * times))).predict(picture())
+    assert far.relative_step == pytest.approx(3, rel=1e-3)
+    assert far.warnings == (LONG,)
+
+
+def test_a_step_that_is_not_finite_leaves_the_zero_shot_answer(plain: FairTPTClassifier) -> None:
+    for method in (FairTPT, FairTPTMO):
+        far = plain.with_adapter(method(rate=ELRA(beta=1e60))).predict(picture())
+        assert far.probabilities == pytest.approx(far.zero_shot, abs=1e-6)
+        assert far.label == max(far.zero_shot, key=far.zero_shot.__getitem__)
+        assert far.relative_step == far.learning_rate == 0
+        assert far.warnings == (NO_STEP,)
 
 
 def test_a_sweep_needs_one_vision_pass(plain: FairTPTClassifier) -> None:

@@ -39,6 +39,9 @@ def published(e: Array, basis: Array) -> Array:
     return moved
 
 
+FLOOR = 1e-12  # of float64
+
+
 def by_formula(case: Drawn) -> Array:
     differences = []
     for z in case.sensitive.values():
@@ -64,7 +67,7 @@ def test_is_its_formula(case: Drawn) -> None:
 def test_solves_its_equation(n: float) -> None:
     """The share of the part that stays is the share of similarity that is given up."""
     e = torch.tensor([[n, math.sqrt(1 - n**2), 0.0]], dtype=torch.float64)
-    a, rest, _ = balance_part(e, torch.eye(3, dtype=torch.float64)[:1])[0].tolist()
+    a, rest, _ = balance_part(e, torch.eye(3, dtype=torch.float64)[:1], FLOOR)[0][0].tolist()
     o = math.sqrt(1 - n**2)
 
     def imbalance(a: float) -> float:
@@ -77,17 +80,19 @@ def test_solves_its_equation(n: float) -> None:
 def test_of_a_short_part_38_percent_stays() -> None:
     for n in (1e-2, 1e-5, 1e-12):
         e = torch.tensor([[n, math.sqrt(1 - n**2)]], dtype=torch.float64)
-        moved = balance_part(e, torch.eye(2, dtype=torch.float64)[:1])
+        moved, _ = balance_part(e, torch.eye(2, dtype=torch.float64)[:1], FLOOR)
         assert float(moved[0, 0]) / n == pytest.approx((3 - math.sqrt(5)) / 2, rel=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_no_part_and_no_rest_stay(dtype: torch.dtype) -> None:
     eye = torch.eye(4, dtype=dtype)
-    assert torch.equal(balance_part(eye, eye[:2]), eye)
-    assert torch.equal(balance_part(eye, eye[:0]), eye)
+    assert torch.equal(balance_part(eye, eye[:2], FLOOR)[0], eye)
+    assert torch.equal(balance_part(eye, eye[:0], FLOOR)[0], eye)
     near = torch.tensor([[1.0, 0, 0, 1e-9]], dtype=dtype)
-    assert balance_part(near, eye[:2]).isfinite().all()
+    moved, is_within = balance_part(near, eye[:2], 1e-8)
+    assert moved.isfinite().all()
+    assert is_within.all()
 
 
 @given(drawn())
@@ -135,5 +140,5 @@ def test_comes_after_tuning() -> None:
 
 
 def test_images_are_unit_vectors_again() -> None:
-    moved = balance_part(random_units(0, 50, DIM), random_units(1, 3, DIM))
+    moved, _ = balance_part(random_units(0, 50, DIM), random_units(1, 3, DIM), FLOOR)
     torch.testing.assert_close(moved.norm(dim=-1), torch.ones(50, dtype=torch.float64))

@@ -19,6 +19,7 @@ from fair_tta._identity import fingerprint
 from fair_tta._models import TransformersBackend
 from fair_tta.methods import SEM
 from fair_tta.methods._field.sem import DIVERSE
+from fair_tta.methods._fitted import load_one_of, save_adapter
 
 TARGETS = ["cat", "black dog", "bird"]
 SENSITIVE = {"sex": ["male", "female"], "age": ["young", "old", "not old"]}
@@ -72,8 +73,15 @@ def below(others: list[float], value: float) -> float:
     return sum(other < value for other in others) / len(others)
 
 
-def brute_force(w: Any, templates: list[str], diverse: list[str]) -> Any:
+WORDED = {
+    "male": ["a man.", "a photo of a male.", "he is a boy.", "one gentleman."],
+    "not old": ["a photo of somebody who is not old.", "no pensioner."],
+}
+
+
+def brute_force(w: Any, templates: list[str], diverse: list[str], worded: Any = None) -> Any:
     """Unit features of the classes, one latent at a time."""
+    worded = worded or {}
 
     def latents(sentence: str) -> list[float]:
         centred = encode([sentence])[0].double().numpy() - w["bpre"]
@@ -84,7 +92,11 @@ def brute_force(w: Any, templates: list[str], diverse: list[str]) -> Any:
     values = [t.replace("{target} ", "").replace(" {target}", "") for t in templates]
     d = [latents(sentence) for sentence in diverse]
     groups = {
-        attribute: [[latents(t.replace("{sensitive}", name)) for t in values] for name in names]
+        attribute: [
+            [latents(text) for text in worded.get(name, [])]
+            or [latents(t.replace("{sensitive}", name)) for t in values]
+            for name in names
+        ]
         for attribute, names in SENSITIVE.items()
     }
     features = []
@@ -108,11 +120,16 @@ def brute_force(w: Any, templates: list[str], diverse: list[str]) -> Any:
 
 
 @pytest.mark.parametrize("templates", [WORDINGS[:1], WORDINGS], ids=["SEM_b", "SEM_bi"])
-def test_features_are_those_of_brute_force(templates: Any, weights: Any, file: str) -> None:
+@pytest.mark.parametrize("worded", [None, WORDED], ids=["prompts", "wordings"])
+def test_features_are_those_of_brute_force(
+    templates: Any, worded: Any, weights: Any, file: str
+) -> None:
     diverse = [*DIVERSE[:41]]
-    clf = classifier(templates, adapter=SEM(file, diverse))
-    expected = brute_force({n: w.double().numpy() for n, w in weights.items()}, templates, diverse)
-    found = SEM(file, diverse)._class_features(clf._task)
+    adapter = SEM(file, diverse, worded)
+    clf = classifier(templates, adapter=adapter)
+    exact = {n: w.double().numpy() for n, w in weights.items()}
+    expected = brute_force(exact, templates, diverse, worded)
+    found = adapter._class_features(clf._task)
     # rounding of the text tower may move a share past one diverse prompt
     np.testing.assert_allclose(found.numpy(), expected, atol=0.02)
     assert np.median(abs(found.numpy() - expected)) < 1e-5
@@ -164,6 +181,33 @@ def test_the_file_is_known_by_its_content(file: str, weights: Any, tmp_path: Pat
     own = fingerprint(SEM(file))
     assert own == fingerprint(SEM(same)) != fingerprint(SEM(other))  # type: ignore[arg-type]
     assert own != fingerprint(SEM(file, DIVERSE[:9]))
+    assert own != fingerprint(SEM(file, wordings=WORDED))
+
+
+def test_wordings_are_those_of_the_prompts_by_default(file: str) -> None:
+    task = classifier()._task
+    written = {
+        "male": ["a photo of a male."], "female": ["a photo of a female."],
+        "young": ["a photo of a young."], "old": ["a photo of a old."],
+        "not old": ["a photo of a not old."],
+    }  # fmt: skip
+    prompts = [p.text for names in SENSITIVE.values() for p in sensitive_prompts(task, names)]
+    assert prompts == [text for texts in written.values() for text in texts]
+    plain, worded = (SEM(file, DIVERSE[:9], w)._class_features(task) for w in (None, written))
+    assert torch.equal(plain, worded)
+
+
+def sensitive_prompts(task: Any, names: list[str]) -> Any:
+    return task.templates.sensitive_prompts(dict(zip(names, names, strict=True)))
+
+
+def test_a_saved_method_knows_its_wordings(file: str, tmp_path: Path) -> None:
+    clf = classifier(adapter=SEM(file, DIVERSE[:9], WORDED))
+    save_adapter(clf.adapter, tmp_path / "sem.safetensors", clf._task)
+    loaded = load_one_of(tmp_path / "sem.safetensors", [SEM])
+    assert loaded == clf.adapter
+    assert hash(loaded) == hash(clf.adapter)
+    assert dict(loaded.wordings or ())["not old"] == tuple(WORDED["not old"])
 
 
 def test_what_is_refused(file: str, weights: Any, tmp_path: Path) -> None:
@@ -189,6 +233,13 @@ def test_what_is_refused(file: str, weights: Any, tmp_path: Path) -> None:
         save_file(wrong, tmp_path / "wrong.safetensors")
         with pytest.raises(FairTTAError, match=r"should hold bpre \[dim\], encoder.weight \[lat"):
             classifier(adapter=f"sem:autoencoder={tmp_path / 'wrong.safetensors'}")
+    for wordings, message in (
+        ({"man": ["a man"]}, r"`wordings` should be of values .* among .* \(got 'man'\)"),
+        ({"male": "a man"}, r"`wordings\['male'\]` should be a list of sentences \(got 'a man'"),
+        ({"male": []}, r"`wordings\['male'\]` should be a list of sentences \(got \[\]"),
+    ):
+        with pytest.raises(FairTTAError, match=message):
+            classifier(adapter=SEM(file, wordings=wordings))
     with pytest.raises(FairTTAError, match="`diverse` should be a list of sentences"):
         SEM(file, "a photo")
     with pytest.raises(FairTTAError, match="`autoencoder` should be the path of a file"):

@@ -88,7 +88,7 @@ def test_auxiliary_pictures_become_uncertain() -> None:
     start = float((-log_p.mean(-1) - math.log(3)).mean())
     with torch.no_grad():
         tuned = tune(
-            task, features, loss=method.loss, direction=WeightedSum(0), rate=method.rate, steps=20
+            task, features, loss=method.loss, aggregator=WeightedSum(0), rate=method.rate, steps=20
         )
         texts = task.encode_many(task.target_prompts, tuned.context)[0]
     log_p = task.log_probabilities(auxiliary, texts)
@@ -110,7 +110,7 @@ def test_elra_changes_the_whole_loss_by_beta() -> None:
     (term,) = method.loss.objective(task).terms
     with torch.no_grad():
         tuned = tune(
-            task, features, loss=method.loss, direction=WeightedSum(0), rate=method.rate, steps=1
+            task, features, loss=method.loss, aggregator=WeightedSum(0), rate=method.rate, steps=1
         )
         texts = task.encode_many(task.target_prompts, tuned.context)
         before, after = (term.loss(task, features, t) for t in (task.target_features[None], texts))

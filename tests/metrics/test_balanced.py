@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from fair_tta import metrics
 from fair_tta.errors import SmallGroupWarning
-from fair_tta.metrics import Bootstrap, paired_interval
-from fair_tta.metrics import _definitions as definitions
-from fair_tta.metrics._intervals import mean_change_ends, mean_rate_ends
+from fair_tta.metrics import Bootstrap, definitions
+from fair_tta.metrics._intervals import mean_change_ends, mean_rate_ends, paired_ends
 
 Case = list[tuple[str, str, str]]
 ROWS = st.lists(
@@ -83,7 +82,8 @@ def test_one_group_has_the_intervals_of_its_rate() -> None:
     ends = mean_rate_ends(np.array([7.0]), np.array([10.0]), 0.95)
     assert ends == pytest.approx((rate - half, rate + half))
     ends = mean_change_ends(np.array([3.0]), np.array([9.0]), np.array([40.0]), 0.9)
-    assert ends == pytest.approx(paired_interval(3, 9, 40, 0.9))
+    loss, gain, images = np.array([3.0, 9.0, 40.0])
+    assert ends == pytest.approx(paired_ends(loss, gain, images, 0.9))
 
 
 def test_many_equal_groups_by_hand() -> None:

@@ -13,8 +13,7 @@ import pytest
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
-from fair_tta.metrics import Bootstrap, Estimate, Over
-from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics import Bootstrap, Estimate, Over, _rates, definitions
 from fair_tta.metrics._bootstrap import resampled
 from fair_tta.metrics._columns import Columns, Floats, Ints, parse_columns
 
@@ -83,7 +82,7 @@ def test_agrees_with_resampled_rows() -> None:
     """User-defined metrics: quantiles, and the noise of gaps, from a bootstrap that draws rows."""
     truth, group, (answers,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([150] * 4), 0)
     how = Bootstrap(4000)
-    mean = definitions.Metric("own", definitions.overall, lambda rates: rates)
+    mean = metrics.Metric("own", _rates.overall, lambda rates: rates)
     gap = replace(definitions.EQUALIZED_ODDS, interval=None)
     rows = parse_columns(truth, [answers], group, None, None)
     generator = np.random.default_rng(1)
@@ -107,7 +106,7 @@ def test_agrees_with_resampled_rows() -> None:
 def test_a_user_defined_metric_agrees_with_resampled_rows_and_is_narrower_than_unpaired() -> None:
     truth, group, (before,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([150] * 4), 0)
     after = np.where(np.random.default_rng(5).random(600) < 0.1, truth, before)
-    own = definitions.Metric("own", definitions.by_group, lambda rates: rates.mean(-1))
+    own = metrics.Metric("own", _rates.by_group, lambda rates: rates.mean(-1))
     rows = parse_columns(truth, [before, after], group, None, None)
     found = own.difference(rows, 0, 1, Bootstrap(4000))
     generator = np.random.default_rng(1)
@@ -182,7 +181,7 @@ def test_nothing_changed_is_no_certainty() -> None:
 
 def test_a_metric_of_ones_own() -> None:
     truth, group, (answers,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0)
-    error = definitions.Metric("error", lambda c: 1 - definitions.overall(c), lambda rates: rates)
+    error = metrics.Metric("error", lambda c: 1 - _rates.overall(c), lambda rates: rates)
     how = Bootstrap(500)
     found = metrics.paired_difference(error, truth, answers, truth, group, interval=how)
     accuracy = metrics.accuracy(truth, answers).value
@@ -190,13 +189,13 @@ def test_a_metric_of_ones_own() -> None:
 
 
 def test_strata_of_sensitive_values_only() -> None:
-    own = definitions.Metric("own", definitions.overall, lambda rates: rates)
+    own = metrics.Metric("own", _rates.overall, lambda rates: rates)
     truth, group, (answers,) = noisy(np.array([[0.9, 0.5], [0.9, 0.5]]), np.array([100] * 4), 0)
     rows = parse_columns(truth, [answers], group, None, None)
     fixed = own.estimate(rows, 0, Bootstrap())
     free = own.estimate(rows, 0, Bootstrap(strata=Over.SENSITIVE))
     assert width(free) > 1.05 * width(fixed)  # classes vary in number, and differ in accuracy
-    gaps = definitions.Metric("gaps", definitions.true_positive, definitions.gap, is_gap=True)
+    gaps = metrics.Metric("gaps", _rates.true_positive, _rates.gap, is_gap=True)
     sparse = np.array([0] * 40 + [1])
     rows = parse_columns(sparse, [sparse], np.array([0, 1] * 20 + [0]), None, None)
     low, _ = resampled(gaps, rows.counts(), Bootstrap(strata=Over.SENSITIVE))
@@ -204,7 +203,7 @@ def test_strata_of_sensitive_values_only() -> None:
 
 
 def test_strata_of_a_metric_of_ones_own() -> None:
-    own = definitions.Metric("accuracy", definitions.overall, lambda rates: rates)
+    own = metrics.Metric("accuracy", _rates.overall, lambda rates: rates)
     truth, before = np.array([0, 1] * 200), np.ones(400, int)  # class 0 gains, class 1 stays
     fixed, free = (
         metrics.paired_difference(own, truth, before, truth, before, interval=Bootstrap(strata=s))
@@ -218,7 +217,7 @@ def test_strata_of_a_metric_of_ones_own() -> None:
 def test_the_seed_decides() -> None:
     truth, group, (answers,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0)
     rows = parse_columns(truth, [answers], group, None, None)
-    own = definitions.Metric("own", definitions.by_group, lambda rates: rates.mean(-1))
+    own = metrics.Metric("own", _rates.by_group, lambda rates: rates.mean(-1))
     one, same, other = (own.estimate(rows, 0, Bootstrap(300, seed)) for seed in (1, 1, 2))
     assert one == same != other
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fair_tta import FairTPTClassifier, audit, metrics
-from fair_tta.errors import FairTTAError, SmallGroupWarning
+from fair_tta.errors import FairTTAError
 from fair_tta.metrics import Bootstrap, Estimate
+from fair_tta.metrics._calibration import calibration
+from fair_tta.metrics._columns import parse_columns
+from fair_tta.metrics._own_figures import calibration_error
 from fair_tta.metrics._scores import Scores
 from fair_tta.miniature import BIRDS
 
@@ -28,10 +32,10 @@ confidences = st.one_of(
 images = st.lists(st.tuples(st.booleans(), confidences), min_size=1, max_size=40)
 
 
-def error(right: Any, sure: Any, bins: int = 15, interval: Bootstrap | None = None) -> Estimate:
+def error(right: Any, sure: Any, interval: Bootstrap | None = None) -> Estimate:
     answers = ["a" if r else "b" for r in right]
     return metrics.expected_calibration_error(
-        ["a"] * len(answers), answers, sure, bins=bins, interval=interval
+        ["a"] * len(answers), answers, sure, interval=interval
     )
 
 
@@ -64,8 +68,9 @@ def by_hand(right: list[bool], sure: list[float], bins: int) -> float:
 @given(images, st.sampled_from([1, 2, 7, 15]))
 def test_calibration_error_by_hand(pairs: list[tuple[bool, float]], bins: int) -> None:
     right, sure = [r for r, _ in pairs], [s for _, s in pairs]
-    found = error(right, sure, bins)
+    found = calibration(np.array(right), np.array(sure), bins, QUICK)
     assert found.value == pytest.approx(by_hand(right, sure, bins), abs=1e-9)
+    assert error(right, sure).value == pytest.approx(by_hand(right, sure, 15), abs=1e-9)
     assert found.n == len(right)
     # between the error of all images together and that of each on its own
     off = np.array(right) - np.array(sure)
@@ -184,16 +189,13 @@ def test_groups() -> None:
     sure = generator.uniform(0.4, 0.9, 500)
     answers = np.where(generator.random(500) < sure, "a", "b")
     group = ["x"] * 250 + ["y"] * 250
-    by_group = metrics.group_calibration_error(
-        ["a"] * 500, answers, sure, group, values=["x", "y", "z"], interval=QUICK
-    )
-    assert by_group["x"] == error(answers[:250] == "a", sure[:250], interval=QUICK)
-    assert by_group["z"].reason == "no images"
-    with pytest.warns(SmallGroupWarning, match=r"\('x', 'u'\) \(n = 1\)"):
-        lone = metrics.group_calibration_error(
-            ["a"], ["a"], [0.7], {"p": ["x"], "q": ["u"]}, interval=QUICK
-        )
-    assert ends(lone[("x", "u")]) == pytest.approx((0.3, 0, 1))  # one image says nothing
+    columns = parse_columns(["a"] * 500, [answers], group, None, ["x", "y", "z"])
+    columns = replace(columns, scores=(Scores(confidence=sure),))
+    by_group = [calibration_error(columns, 0, QUICK, g) for g in range(3)]
+    assert by_group[0] == error(answers[:250] == "a", sure[:250], interval=QUICK)
+    assert by_group[2].reason == "no images"
+    lone = error([True], [0.7], interval=QUICK)
+    assert ends(lone) == pytest.approx((0.3, 0, 1))  # one image says nothing
 
 
 @pytest.mark.parametrize(
@@ -202,10 +204,6 @@ def test_groups() -> None:
         (
             lambda: metrics.expected_calibration_error(["a"], ["a"], [0.5, 0.5]),
             "`confidence` should be as long as `y_true`, 1 (got 2).",
-        ),
-        (
-            lambda: metrics.expected_calibration_error(["a"], ["a"], [0.5], bins=0),
-            "`bins` should be a whole number from 1 on (got 0).",
         ),
     ],
 )

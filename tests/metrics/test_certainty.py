@@ -80,11 +80,3 @@ def test_errors(call: Any, message: str) -> None:
     with pytest.raises(FairTTAError) as error:
         call()
     assert str(error.value) == message
-
-
-@pytest.mark.parametrize("name", ["max_skew", "ndkl"])
-def test_what_was_removed_names_the_replacement(name: str) -> None:
-    with pytest.raises(AttributeError, match=r"removed in version 0\.3.*docs/metrics\.md"):
-        getattr(metrics, name)
-    with pytest.raises(ImportError):
-        exec(f"from fair_tta.metrics import {name}")

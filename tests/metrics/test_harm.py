@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from fair_tta import FairTTAError
 from fair_tta.errors import SmallGroupWarning
-from fair_tta.metrics import harm_rate, harm_rate_change, paired_interval
+from fair_tta.metrics import harm_rate, harm_rate_change
+from fair_tta.metrics._intervals import paired_ends
 
 stats: Any = pytest.importorskip("scipy.stats")
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
@@ -51,7 +52,9 @@ def test_changes_are_differences_of_rates(rows: list[tuple[str, str, str]]) -> N
         assert figure.value == pytest.approx(second[name].value - first[name].value, abs=1e-12)
         some = [(r[0] == "a", r[1] == "a") for r in rows if r[2] == name]
         gone, come = some.count((True, False)), some.count((False, True))
-        assert (figure.low, figure.high) == paired_interval(gone, come, len(some))
+        loss, gain, images = np.array([gone, come, len(some)], float)
+        low, high = paired_ends(loss, gain, images, 0.95)
+        assert (figure.low, figure.high) == (max(-1, low), min(1, high))
 
 
 def test_groups_are_intersections_and_small_ones_warn() -> None:

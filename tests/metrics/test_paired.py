@@ -18,8 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fair_tta.metrics import Bootstrap
-from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics import Bootstrap, definitions
 from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Columns
 from fair_tta.metrics._estimate import Estimate

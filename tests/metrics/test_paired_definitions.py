@@ -9,8 +9,8 @@ import pytest
 
 from fair_tta import metrics
 from fair_tta.auditing import Scores, audit, compare
-from fair_tta.metrics._definitions import METRICS
 from fair_tta.metrics._metric import Figure
+from fair_tta.metrics.definitions import METRICS
 
 
 def drawn(n: int = 400, seed: int = 0) -> dict[str, Any]:

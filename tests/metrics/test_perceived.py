@@ -16,6 +16,12 @@ from fair_tta import metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 from fair_tta.metrics import Bootstrap
 from fair_tta.metrics._columns import Floats, Ints
+from fair_tta.metrics._perceived import (
+    pseudo_equalized_odds_difference,
+    pseudo_odds,
+    pseudo_rates,
+    r_squared,
+)
 
 Case = tuple[Ints, Floats, Floats]
 
@@ -72,10 +78,10 @@ def looped_difference(answers: Ints, q: Floats, w: Floats) -> float:
 
 @given(cases())
 def test_rates_and_their_gap_by_hand(case: Case) -> None:
-    found = metrics.pseudo_rates(*case)
+    found = pseudo_rates(*case)
     for rates, expected in zip(found, loops(*case), strict=True):
         np.testing.assert_allclose(rates, expected, atol=1e-9)
-    value = metrics.pseudo_equalized_odds_difference(*case)
+    value = pseudo_equalized_odds_difference(*case)
     assert value == pytest.approx(looped_difference(*case), abs=1e-9, nan_ok=True)
     assert math.isnan(value) or 0 <= value <= 1
 
@@ -89,7 +95,7 @@ def test_certain_beliefs_are_labels(case: Case) -> None:
             q.argmax(1), answers, w.argmax(1),
             targets=range(q.shape[1]), values=range(w.shape[1]),
         )  # fmt: skip
-    value = metrics.pseudo_equalized_odds_difference(answers, q, w)
+    value = pseudo_equalized_odds_difference(answers, q, w)
     assert value == pytest.approx(labelled.value, abs=1e-12, nan_ok=True)
 
 
@@ -100,17 +106,17 @@ def test_order_and_names_do_not_matter(case: Case, random: Any) -> None:
         random.sample(range(k), k) for k in (q.shape[1], w.shape[1], len(answers))
     )
     moved = np.argsort(classes)[answers][images], q[images][:, classes], w[images][:, values]
-    once, again = (metrics.pseudo_equalized_odds_difference(*of) for of in (case, moved))
+    once, again = (pseudo_equalized_odds_difference(*of) for of in (case, moved))
     assert again == pytest.approx(once, abs=1e-9, nan_ok=True)
     logits = np.log(np.maximum(q, 1e-30))
-    first, second = metrics.r_squared(logits, w), metrics.r_squared(np.log(
+    first, second = r_squared(logits, w), r_squared(np.log(
         np.maximum(moved[1], 1e-30)), moved[2])  # fmt: skip
     assert second == pytest.approx(first, abs=1e-6, nan_ok=True)
 
 
 def test_what_is_indifferent_to_the_attribute_has_no_gap() -> None:
     answers, q = np.arange(40) % 2, softmax(np.random.default_rng(0).normal(size=(40, 2)))
-    assert metrics.pseudo_equalized_odds_difference(answers, q, np.full((40, 3), 1 / 3)) < 1e-12
+    assert pseudo_equalized_odds_difference(answers, q, np.full((40, 3), 1 / 3)) < 1e-12
 
 
 @settings(max_examples=30)
@@ -119,12 +125,12 @@ def test_intervals_hold_their_value_and_depend_on_the_seed_alone(case: Case) -> 
     answers, q, w = case
     other = (answers + 1) % q.shape[1]
     how = Bootstrap(60, seed=3)
-    found = metrics.pseudo_odds([answers, other, answers], q, w, how)
-    assert found == metrics.pseudo_odds([answers, other, answers], q, w, how) or math.isnan(
+    found = pseudo_odds([answers, other, answers], q, w, how)
+    assert found == pseudo_odds([answers, other, answers], q, w, how) or math.isnan(
         found.runs[0].value
     )
     for figure, run in zip(found.runs, (answers, other, answers), strict=True):
-        value = metrics.pseudo_equalized_odds_difference(run, q, w)
+        value = pseudo_equalized_odds_difference(run, q, w)
         assert figure.value == pytest.approx(value, nan_ok=True)
         assert figure.n == len(q)
     if math.isnan(found.runs[0].value):
@@ -154,11 +160,11 @@ def leaning(n: int, seed: int, corrected: float) -> tuple[Ints, Ints, Floats, Fl
 def test_intervals_cover_the_truth(corrected: float) -> None:
     """Also of changes that are so rare that most samples do not show them."""
     before, after, q, w = leaning(100_000, 1, corrected)
-    first, then = (metrics.pseudo_equalized_odds_difference(a, q, w) for a in (before, after))
+    first, then = (pseudo_equalized_odds_difference(a, q, w) for a in (before, after))
     generator, held, trials = np.random.default_rng(2), np.zeros(3), 100
     for seed in range(trials):
         some = generator.integers(0, len(q), 150)
-        found = metrics.pseudo_odds(
+        found = pseudo_odds(
             [before[some], after[some]], q[some], w[some], Bootstrap(200, seed=seed)
         )
         for k, (figure, truth) in enumerate(
@@ -170,20 +176,19 @@ def test_intervals_cover_the_truth(corrected: float) -> None:
 
 def test_intervals_agree_with_resampled_rows_and_narrow_with_n() -> None:
     before, after, q, w = leaning(2000, 0, 0.5)
-    found = metrics.pseudo_odds([before, after], q, w, Bootstrap(1000))
+    found = pseudo_odds([before, after], q, w, Bootstrap(1000))
     generator, values = np.random.default_rng(5), []
     for _ in range(500):
         some = generator.integers(0, 2000, 2000)
         first, then = (
-            metrics.pseudo_equalized_odds_difference(a[some], q[some], w[some])
-            for a in (before, after)
+            pseudo_equalized_odds_difference(a[some], q[some], w[some]) for a in (before, after)
         )
         values.append(then - first)
     change = found.changes[0]
     assert (change.low, change.high) == pytest.approx(
         np.quantile(values, [0.025, 0.975]), abs=0.006
     )
-    few = metrics.pseudo_odds([before[:200], after[:200]], q[:200], w[:200]).changes[0]
+    few = pseudo_odds([before[:200], after[:200]], q[:200], w[:200]).changes[0]
     assert few.high - few.low > 2 * (change.high - change.low)  # type: ignore[operator]
 
 
@@ -193,7 +198,7 @@ def test_r_squared_by_hand(case: Case) -> None:
     _, q, w = case
     u = np.log(np.maximum(q, 1e-30))
     u = u - u.mean(1, keepdims=True)
-    value = metrics.r_squared(u, w)
+    value = r_squared(u, w)
     if len(u) <= w.shape[1] or ((u - u.mean(0)) ** 2).sum() < 1e-18 * u.size:
         assert math.isnan(value)
         return
@@ -212,14 +217,14 @@ def test_r_squared_by_hand(case: Case) -> None:
 def test_r_squared_of_what_is_and_is_not_the_attribute() -> None:
     generator = np.random.default_rng(0)
     w = softmax(generator.normal(size=(3000, 3)))
-    assert metrics.r_squared(w @ generator.normal(size=(3, 4)) + 7, w) == pytest.approx(1)
-    assert metrics.r_squared(generator.normal(size=(3000, 4)), w) < 0.01
-    assert math.isnan(metrics.r_squared(np.zeros((3000, 4)), w))
+    assert r_squared(w @ generator.normal(size=(3, 4)) + 7, w) == pytest.approx(1)
+    assert r_squared(generator.normal(size=(3000, 4)), w) < 0.01
+    assert math.isnan(r_squared(np.zeros((3000, 4)), w))
     rounded = w.astype(np.float32).astype(np.float64)  # its sums are noise and explain nothing
     few = generator.normal(size=(8, 2))
-    exact = metrics.r_squared(few, w[:8])
-    assert metrics.r_squared(few, rounded[:8]) == pytest.approx(exact, abs=1e-4)
-    assert math.isnan(metrics.r_squared(np.eye(3), w[:3]))  # as many coefficients as images
+    exact = r_squared(few, w[:8])
+    assert r_squared(few, rounded[:8]) == pytest.approx(exact, abs=1e-4)
+    assert math.isnan(r_squared(np.eye(3), w[:3]))  # as many coefficients as images
 
 
 @given(st.integers(2, 4), st.integers(2, 5), st.integers(0, 1000))
@@ -239,8 +244,8 @@ def test_associations_by_hand(values: int, classes: int, seed: int) -> None:
 
 def test_tensors_are_taken_too() -> None:
     answers, q, w = torch.tensor([0, 1, 1]), torch.rand(3, 2).softmax(1), torch.eye(2)[[0, 1, 0]]
-    found = metrics.pseudo_equalized_odds_difference(answers, q, w)
-    again = metrics.pseudo_equalized_odds_difference(answers.numpy(), q.numpy(), w.numpy())
+    found = pseudo_equalized_odds_difference(answers, q, w)
+    again = pseudo_equalized_odds_difference(answers.numpy(), q.numpy(), w.numpy())
     assert found == pytest.approx(again, abs=1e-6)
 
 
@@ -251,30 +256,30 @@ HALF = [[0.5, 0.5]] * 2
     ("call", "message"),
     [
         (
-            lambda: metrics.pseudo_rates([0, 1], HALF, HALF[:1]),
+            lambda: pseudo_rates([0, 1], HALF, HALF[:1]),
             "`target` and `sensitive` should be of the same images, at least one (got 2 and 1).",
         ),
         (
-            lambda: metrics.pseudo_rates([], np.zeros((0, 2)), np.zeros((0, 2))),
+            lambda: pseudo_rates([], np.zeros((0, 2)), np.zeros((0, 2))),
             "`target` and `sensitive` should be of the same images, at least one (got 0 and 0).",
         ),
         (
-            lambda: metrics.pseudo_rates([0, 2], HALF, HALF),
+            lambda: pseudo_rates([0, 2], HALF, HALF),
             "`answers` should be positions of classes, 0 to 1, of 2 images.",
         ),
         (
-            lambda: metrics.pseudo_rates([0.5, 0], HALF, HALF),
+            lambda: pseudo_rates([0.5, 0], HALF, HALF),
             "`answers` should be positions of classes, 0 to 1, of 2 images.",
         ),
         (
-            lambda: metrics.pseudo_rates([0, 1], [[0.5, 0.6]] * 2, HALF),
+            lambda: pseudo_rates([0, 1], [[0.5, 0.6]] * 2, HALF),
             "`target` should be from 0 on and sum to 1 in each row.",
         ),
         (
-            lambda: metrics.r_squared([[0.0, math.inf]] * 2, HALF),
+            lambda: r_squared([[0.0, math.inf]] * 2, HALF),
             "`logits` should be finite numbers [images, classes] of 2 images.",
         ),
-        (lambda: metrics.r_squared([["a"]], [[0.5, 0.5]]), "`logits` should be numbers."),
+        (lambda: r_squared([["a"]], [[0.5, 0.5]]), "`logits` should be numbers."),
         (
             lambda: metrics.prompt_associations([["a"]], [[1.0]], 1),
             "`sensitive` should be numbers.",

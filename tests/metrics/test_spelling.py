@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from fair_tta.metrics._spelling import escaped, folded, likely_labels, same_names
+from fair_tta import FairTTAError, audit, metrics
+from fair_tta.metrics._spelling import (
+    escaped,
+    folded,
+    likely_labels,
+    same_names,
+    unseen_twins,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +36,45 @@ def test_two_spellings_of_one_name(name: str, other: str) -> None:
 @pytest.mark.parametrize(("name", "other"), [("-1", "1"), ("US", "UK"), ("a b", "ab"), ("i", "l")])
 def test_different_names(name: str, other: str) -> None:
     assert same_names([name, other]) == []
+
+
+TWINS = [
+    ("man", "man\u200b"),
+    ("man", "\u2068man\u2069"),
+    ("man", "ma\u00adn"),
+    ("East Asian", "East\u00a0Asian"),
+    ("caf\u00e9", "cafe\u0301"),
+]
+
+
+@pytest.mark.parametrize("twins", TWINS)
+def test_twins_are_an_error_at_every_door_that_names_both(twins: tuple[str, str]) -> None:
+    truth, answers = ["cat", "dog"] * 40, ["cat", "cat"] * 40
+    group = [*twins] * 40
+    stream = metrics.MetricStream()
+    doors: list[Callable[[], object]] = [
+        lambda: audit(truth, answers, group),
+        lambda: audit(truth, answers, {"a": ["x"] * 80, "b": group}),
+        lambda: audit(truth, answers, ["x"] * 80, values=[*twins, "x"]),
+        lambda: audit(group, group, truth),
+        lambda: audit(truth, answers, group[:1] * 80, targets=["cat", "dog", *twins]),
+        lambda: metrics.worst_group_accuracy(truth, answers, group),
+        lambda: metrics.accuracy(truth, ["cat", *group[1:]]),
+        lambda: metrics.harm_rate(answers, group, ["cat"]),
+        lambda: metrics.MetricStream().update(truth, answers, group),
+    ]
+    stream.update(truth, answers, [twins[0]] * 80)
+    doors.append(lambda: stream.update(truth, answers, [twins[1]] * 80))
+    assert unseen_twins([*twins, "other"]) == [[*twins]]
+    assert escaped(twins[0]) != escaped(twins[1])
+    for door in doors:
+        with pytest.raises(FairTTAError, match="should differ in what can be seen") as refused:
+            door()
+        assert all(f"'{escaped(name)}'" in str(refused.value) for name in twins)
+
+
+def test_names_that_differ_visibly_are_two_groups() -> None:
+    assert unseen_twins(["man", "Man", "men", "ma n"]) == []
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,9 @@ from checks import picture
 from cli_fixtures import NAMES, call
 
 from fair_tta import FairTPTClassifier
-from fair_tta._models import resolve
+from fair_tta._models import load, resolve, untrusted
 from fair_tta.errors import ModelError
+from fair_tta.miniature._model import FOLDER
 
 EVERY = hostile.OPEN_CLIP | hostile.TRANSFORMERS
 
@@ -90,18 +91,6 @@ def test_nor_does_a_model_of_the_hub(name: str, tmp_path: Path) -> None:
     assert not flag.exists()
 
 
-def test_weights_that_look_harmless_to_open_clip(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """open_clip answers a TypeError by loading again, with the default of torch."""
-    flag = tmp_path / "ran"
-    hostile.pickled_with_type_error(tmp_path / "model", flag)
-    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
-    with pytest.raises(ModelError, match="TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD is set: unset it"):
-        resolve(tmp_path / "model")
-    assert not flag.exists()
-
-
 def test_a_folder_of_the_same_name_is_not_the_hub(tmp_path: Path) -> None:
     hostile.as_hub(tmp_path / "cache", "somebody/open", partial(
         hostile.trusting, flag=tmp_path / "ran"
@@ -147,6 +136,48 @@ def test_harmless_models_are_loaded_from_folder_and_hub(tmp_path: Path) -> None:
     expected = answer(folder)
     assert answer(f"open_clip:local-dir:{folder}") == expected
     assert answer("open_clip:hf-hub:somebody/open") == expected
+
+
+def test_links_that_stay_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the folder, to the blobs of the hub, at the folder itself, and of an installer."""
+    folder = hostile.save_clip(tmp_path / "clip")
+    expected = answer(folder)
+    (folder / "model.safetensors").rename(folder / "weights-1")
+    (folder / "model.safetensors").symlink_to("weights-1")
+    (folder / "again").symlink_to("../clip/config.json")
+    assert answer(folder) == expected
+    (tmp_path / "by-another-name").symlink_to(folder)
+    assert answer(tmp_path / "by-another-name") == expected
+
+    def save_with_blobs(folder: Path) -> None:
+        hostile.save_clip(folder)
+        hostile.blobs_behind_links(folder)
+
+    hostile.as_hub(tmp_path / "cache", "somebody/linked", save_with_blobs)
+    assert answer("somebody/linked") == pytest.approx(expected, abs=1e-5)
+    (snapshot,) = tmp_path.glob("cache/models--somebody--linked/snapshots/*")
+    assert answer(snapshot) == expected
+
+    embedded = tmp_path / "site-packages" / "miniature"
+    embedded.mkdir(parents=True)
+    for file in FOLDER.iterdir():  # as uv installs packages with --link-mode=symlink
+        if file.is_file():
+            (embedded / file.name).symlink_to(file)
+    monkeypatch.setattr(load, "FOLDER", embedded)
+    monkeypatch.setattr(untrusted, "FOLDER", embedded)
+    assert answer("miniature")
+
+
+def test_links_of_a_snapshot_to_another_model(tmp_path: Path) -> None:
+    def save(folder: Path) -> None:
+        hostile.save_clip(folder)
+        hostile.blobs_behind_links(folder)
+        (folder / "extra.json").symlink_to("../../../models--own--secret/blobs/1")
+
+    hostile.as_hub(tmp_path / "cache", "somebody/linked", save)
+    (snapshot,) = tmp_path.glob("cache/models--somebody--linked/snapshots/*")
+    with pytest.raises(ModelError, match=r"extra\.json is a link that leads out of"):
+        resolve(snapshot)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import is_dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -33,7 +34,8 @@ from fair_tta import methods as adapters
 from fair_tta._images.draw import Renderer
 from fair_tta.extend import AugMix
 from fair_tta.methods import SAR, SEM, TTR, SLoss, SuperTSLoss, TSLoss
-from fair_tta.methods._tuning.directions import UPGrad, combine
+from fair_tta.methods._tuning.directions import Aggregator, combine
+from fair_tta.methods._tuning.upgrad import upgrad_weights
 
 pytest_plugins = ("device_models",)
 
@@ -162,9 +164,10 @@ def test_upgrad_weighs_terms_where_they_are(device: torch.device, terms: int) ->
     gradients[30:35, 0] *= 1e-12
     gradients[35:, 1] = 0
     gradients = gradients.unsqueeze(2)
-    expected = combine(UPGrad(3.0), gradients.double()).squeeze(1)
+    upgrad: Aggregator = (partial(upgrad_weights, lam=3.0), "gramian")
+    expected = combine(upgrad, gradients.double()).squeeze(1)
     with devices.Traffic(device) as traffic:
-        there = combine(UPGrad(3.0), gradients.to(device)).squeeze(1)
+        there = combine(upgrad, gradients.to(device)).squeeze(1)
     assert traffic.to_host <= 1, traffic.names
     error = (there.cpu().double() - expected).norm(dim=1) / expected.norm(dim=1)
     assert error[10:20].max() < 1e-3, "a direction that two opposed ones allow is hard to find"

@@ -197,6 +197,8 @@ def terms(
 ) -> tuple[Tensor, Tensor | None]:
     """The two terms ``l(Y)`` and ``l(S)`` over ``views`` (those kept), both positive.
 
+    Several attributes: the sum of their terms.
+
     Args:
         context: ``[n, w]``, or for super-TS one per target ``[C, n, w]``.
     """
@@ -204,9 +206,12 @@ def terms(
     def entropy(prompts: Sequence[Prompt], at: Tensor) -> Tensor:
         return entropy_of_mean(log_probabilities(text, prompts, at, views))
 
-    def mean(values: list[Tensor]) -> Tensor:
+    def total(values: list[Tensor]) -> Tensor:
         assert values, "the task has no prompts for this loss"
-        return torch.stack(values).mean()
+        return torch.stack(values).sum()
+
+    def mean(values: list[Tensor]) -> Tensor:
+        return total(values) / len(values)
 
     classes = range(len(task.target_prompts))
     if loss == "super-TS":
@@ -214,7 +219,7 @@ def terms(
         target = mean([entropy(task.target_prompts, context[y]) for y in classes])
         sensitive = mean(
             [
-                mean([entropy(attribute[y], context[y]) for attribute in task.joint_prompts])
+                total([entropy(attribute[y], context[y]) for attribute in task.joint_prompts])
                 for y in classes
             ]
         )
@@ -223,9 +228,9 @@ def terms(
     if loss == "T":
         return target, None
     if loss == "S":
-        return target, mean([entropy(values, context) for values in task.sensitive_prompts])
+        return target, total([entropy(values, context) for values in task.sensitive_prompts])
     assert loss == "TS"
-    return target, mean(
+    return target, total(
         [
             mean([entropy(attribute[y], context) for y in classes])
             for attribute in task.joint_prompts

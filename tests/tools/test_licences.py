@@ -79,7 +79,7 @@ def test_it_holds_here() -> None:
     pytest.importorskip("gradio")
     assert main(ROOT / "pyproject.toml") == 0
     base, extras = read_pyproject(ROOT / "pyproject.toml")
-    assert set(extras) == {"app", "plot", "fairlearn", "bench", "tables", "onnx"}
+    assert set(extras) == {"app", "plot", "fairlearn", "tables", "onnx"}
     assert not {"quadprog", "qpsolvers"} & set(closure(base))
 
 

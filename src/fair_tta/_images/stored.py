@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import centred, of_length_one
+from fair_tta._linalg import centred, coarsest, of_length_one
 from fair_tta.errors import FairTTAError, FeatureMismatchWarning
 
 __all__ = ["Features"]
@@ -197,6 +197,18 @@ def read_features(features: Any, like: Tensor) -> Tensor:
 def are_stored(images: Sequence[Any]) -> bool:
     """Whether some of these are stored features."""
     return isinstance(images, Features) or any(isinstance(one, StoredFeature) for one in images)
+
+
+def dtype_of(images: Any) -> torch.dtype:
+    """Return the dtype with the fewest digits in which `Features`, or rows of them, are stored."""
+    if isinstance(images, Features):
+        return dtype_of_rows(images.array)
+    return coarsest(*{dtype_of_rows(one.values) for one in images})
+
+
+def dtype_of_rows(rows: Rows) -> torch.dtype:
+    """Return the dtype of an array as torch has it."""
+    return rows.dtype if isinstance(rows, Tensor) else _tensor(rows[:0]).dtype
 
 
 def _tensor(rows: Rows) -> Tensor:

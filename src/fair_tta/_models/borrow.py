@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import warnings
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -13,7 +12,7 @@ from itertools import chain
 from operator import attrgetter
 from threading import RLock, current_thread, get_ident, main_thread
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -54,35 +53,11 @@ class _Users:
 # an abandoned block at any moment.
 _moment = RLock()
 _users: WeakKeyDictionary[nn.Module, _Users] = WeakKeyDictionary()
-_lost: WeakSet[nn.Module] = WeakSet()  # changed by another thread when this process was forked
 
 
 def _users_of(module: nn.Module) -> _Users:
-    if module in _lost:
-        raise ModelError(
-            f"another thread was using `model` ({type(module).__name__}) when this process was "
-            "forked, in the middle of a call: load it again in this process, or fork before you "
-            "predict."
-        )
     users = _users.get(module)
     return _users.setdefault(module, _Users()) if users is None else users
-
-
-def _after_fork() -> None:
-    """The child has no other threads, so what they were changing stays half way through a call."""
-    global _moment
-    _moment = RLock()
-    for module, users in _users.items():
-        if not users.lock.acquire(blocking=False):
-            _lost.add(module)
-        users.lock = RLock()
-        for block, thread in list(users.blocks.items()):
-            if thread != get_ident():
-                users.leave(block)
-
-
-if hasattr(os, "register_at_fork"):  # Windows does not fork
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fair_tta._linalg import coarsest
 from fair_tta._models.protocol import Tokens
 from fair_tta.errors import FairTTAError, ModelError, PromptError, TowerError
 
@@ -43,7 +44,6 @@ class TextTable:
 
     name = "stored text features"
     sees_images = False
-    dtype = torch.float32
 
     def __init__(self, features: Mapping[str, Any], scale: float) -> None:
         if not isinstance(features, Mapping) or not features:
@@ -54,7 +54,10 @@ class TextTable:
         self._rows = {sentence: row for row, sentence in enumerate(features)}
         self.scale = scale
         self.model = nn.Module()  # by which its content is known
-        vectors = [_vector(sentence, values) for sentence, values in features.items()]
+        given = [_as_tensor(sentence, values) for sentence, values in features.items()]
+        kinds = {each.dtype for each in given if each.dtype.is_floating_point}
+        self.dtype = coarsest(torch.float32, *kinds)
+        vectors = [_vector(sentence, each) for sentence, each in zip(features, given, strict=True)]
         sizes = sorted({len(vector) for vector in vectors})
         if len(sizes) > 1:
             raise FairTTAError(f"`text_features` should all have one dimension (got {sizes}).")
@@ -96,13 +99,19 @@ class TextTable:
     encode_images = no_images
 
 
-def _vector(sentence: str, values: Any) -> Tensor:
+def _as_tensor(sentence: str, values: Any) -> Tensor:
+    if isinstance(values, Tensor):
+        return values.detach()
+    # numbers in half precision keep their dtype, which tells how many digits they have
+    is_half = isinstance(values, np.ndarray) and values.dtype == np.float16
     try:
-        vector = torch.as_tensor(
-            values.detach() if isinstance(values, Tensor) else np.array(values, np.float32)
-        ).to("cpu", torch.float32)
+        return torch.as_tensor(np.array(values, np.float16 if is_half else np.float32))
     except (TypeError, ValueError) as error:
         raise FairTTAError(f"`text_features[{sentence!r}]` should be a vector: {error}.") from error
+
+
+def _vector(sentence: str, values: Tensor) -> Tensor:
+    vector = values.to("cpu", torch.float32)
     if vector.ndim != 1 or not bool(vector.isfinite().all() and vector.any()):
         raise FairTTAError(
             f"`text_features[{sentence!r}]` should be one row of finite numbers, not all zero (got "

@@ -7,14 +7,15 @@ open_clip's own `get_tokenizer` hands settings of the config to transformers as 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from fair_tta._io import leads_out
 from fair_tta._models.open_clip import OpenClipBackend
 from fair_tta.errors import ModelError, near
+from fair_tta.miniature._model import FOLDER
 
 _DUAL_ENCODERS = (
     "aimv2 align altclip blip chinese_clip clip clipseg flava groupvit metaclip_2 owlv2 owlvit "
@@ -63,7 +64,6 @@ _MOST_PIXELS = 4096  # wide or high; also of patches
 _FOLDER, _HUB = "local-dir:", "hf-hub:"
 _CONFIG = "open_clip_config.json"
 _TOKENIZER_SETTINGS = ("clean", "language", "reduction_mask", "strip_sep_token")
-_UNSAFE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
 
 def find(name: str, patterns: str = "*.json", *, offline: bool = False) -> tuple[Path, str | None]:
@@ -100,7 +100,7 @@ def check_folder(name: str, folder: Path, *, is_model: bool = True) -> None:
     """
     if is_model and (folder / "adapter_config.json").exists():
         _refuse(name, "its adapter_config.json names another model to load")
-    _check_files(name, folder)
+    _check_links(name, folder)
     config = folder / "config.json"
     if is_model and config.is_file() and not _has_kind(_read_json(name, config)):
         _refuse(name, "its config.json has no 'model_type'")  # transformers would guess
@@ -162,11 +162,14 @@ def check_sizes(name: str, settings: Any) -> None:
                 )
 
 
-def _check_files(name: str, folder: Path) -> None:
-    """Refuse pipes and devices: reading them may never end."""
+def _check_links(name: str, folder: Path) -> None:
+    """Refuse links that lead out of a folder."""
+    if folder == FOLDER:  # links of the embedded model are of whoever installed the package
+        return
     for path in [*folder.glob("*"), *folder.glob("*/*")]:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            _refuse(name, f"{path.name} is not a file")
+        if leads_out(path, folder):
+            where = path.relative_to(folder).as_posix()
+            _refuse(name, f"{where} is a link that leads out of the folder")
 
 
 def _read_json(name: str, path: Path) -> Any:
@@ -195,9 +198,6 @@ def load_open_clip_string(name: str) -> OpenClipBackend:
     """The model that ``'open_clip:' + name`` means."""
     import open_clip
 
-    if os.environ.get(_UNSAFE, "").lower() in ("1", "y", "yes", "true"):
-        # open_clip answers a TypeError of `torch.load` by loading again in the default way
-        raise ModelError(f"open_clip reads weights unsafely while {_UNSAFE} is set: unset it.")
     schema = name.startswith((_FOLDER, _HUB))
     architecture, _, tag = (name, "", "") if schema else name.partition("/")
     known = ["/".join(pair) for pair in open_clip.list_pretrained()]
@@ -229,7 +229,7 @@ def _checked(name: str, architecture: str) -> tuple[dict[str, Any], dict[str, An
 
     if architecture.startswith(_FOLDER):
         here = Path(architecture.removeprefix(_FOLDER))
-        _check_files(name, here)
+        _check_links(name, here)
         config = _read_json(name, here / _CONFIG)
     elif architecture.startswith(_HUB):
         here, _ = _download(architecture.removeprefix(_HUB), _CONFIG)

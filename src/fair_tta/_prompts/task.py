@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fair_tta._cache import Cache, size_of
-from fair_tta._linalg import unit
+from fair_tta._linalg import coarsest, floor_of, unit
 from fair_tta._models.borrow import WeightChangeDetector, borrowed, check_finite, made_once
 from fair_tta._models.protocol import Backend
 from fair_tta._models.stored import TextTable
@@ -64,6 +65,7 @@ class Task:
     _scale: float | None
     _shared: SharedContext
     _owner: object
+    _image_dtype: torch.dtype | None = None
 
     def __init__(
         self,
@@ -99,6 +101,35 @@ class Task:
     def anew(self) -> Task:
         """The same task for the weights as they are now."""
         return self._with(self.sensitive)
+
+    def seen_in(self, dtype: torch.dtype) -> Task:
+        """The same task beside features of images that were stored in this dtype.
+
+        See `image_floor`; what is kept is shared.
+        """
+        own = self._text_dtype
+        if coarsest(own, dtype) == own:
+            return self
+        _ = self.sensitive_features  # made once for both
+        other = copy.copy(self)
+        vars(other).update(_image_dtype=dtype)
+        kept: Task = vars(self).setdefault(f"seen in {dtype}", other)
+        return kept
+
+    @property
+    def _text_dtype(self) -> torch.dtype:
+        """In which the features of prompts were made; they are kept in float32 at least."""
+        return coarsest(self.backend.dtype, self.target_features.dtype)
+
+    @property
+    def text_floor(self) -> float:
+        """How much a projection has to leave of a prompt's feature: see `floor_of`."""
+        return floor_of(self.target_features.shape[-1], self._text_dtype)
+
+    @property
+    def image_floor(self) -> float:
+        """The same for features of images, from which parts along prompts' features are taken."""
+        return floor_of(self.target_features.shape[-1], self._image_dtype or self._text_dtype)
 
     def _with(self, sensitive: Mapping[str, Mapping[str, str]]) -> Task:
         return Task(

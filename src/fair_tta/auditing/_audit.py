@@ -14,22 +14,22 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
 from fair_tta._io import open_file, write_whole
-from fair_tta.auditing._document import AuditDocument, EstimateFields
-from fair_tta.auditing._judge import stop_signs
+from fair_tta.auditing._document import AuditDocument, ComparedGroup, EstimateFields
+from fair_tta.auditing._judge import not_measurable
 from fair_tta.errors import FairTTAError, require
 from fair_tta.metrics._columns import Columns
-from fair_tta.metrics._estimate import Estimate, label
+from fair_tta.metrics._estimate import Estimate, label, listed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _HEADS = {
     "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
     "worst_group_accuracy": "worst group",
     "typical_gap": "typical gap",
     "equalized_odds_difference": "EOD",
 }  # the figures that fit into a narrow table
-_PRINTED = ("accuracy", "balanced_accuracy", *list(_HEADS)[1:])
 
 _MOST_BYTES = 2**28  # of a file that is read
 
@@ -154,6 +154,41 @@ class Audit(Written):
             raise FairTTAError(f"`metric` should be one of {list(others[run])} (got {metric!r}).")
         return others[run][metric].estimate
 
+    def compared_group(
+        self, run: str, sensitive: Mapping[str, str], target: str | None = None
+    ) -> ComparedGroup:
+        """How a group that was named before looking fares with a run, beside the first.
+
+        Its ``difference`` has the interval of this group alone, and ``changes.mcnemar_p`` is the
+        exact test on it: where one small group carries an effect it shows what worst-group accuracy
+        cannot, which has to allow for all groups. Whoever looks first and then picks the group
+        should take ``corrected``, which allows for every class in every group.
+
+        Args:
+            run: which is compared with the first.
+            sensitive: ``{attribute: value}`` with every attribute of the audit.
+            target: the class, all classes if None.
+
+        Example:
+            >>> from fair_tta import audit, compare
+            >>> truth, places = ["cat", "dog"] * 100, ["in"] * 100 + ["out"] * 100
+            >>> before = audit(truth, ["cat"] * 200, places, name="before")
+            >>> both = compare([before, audit(truth, truth, places, name="after")])
+            >>> both.compared_group("after", {"sensitive": "out"}, "dog").difference.value
+            1.0
+        """
+        compared = {c.run: c.groups for c in self.document.comparisons}
+        if run not in compared:
+            raise FairTTAError(f"`run` should be one of {list(compared)} (got {run!r}).")
+        for group in compared[run]:
+            if group.target == target and group.sensitive == dict(sensitive):
+                return group
+        names = [label(*filter(None, (g.target, *g.sensitive.values()))) for g in compared[run]]
+        raise FairTTAError(
+            f"`sensitive` and `target` should be those of a group, such as {listed(names)} "
+            f"(got {dict(sensitive)} and {target!r})."
+        )
+
     def to_frame(self) -> Any:
         """A pandas DataFrame with a row for each figure and group, also of a loaded audit."""
         return require("pandas", "fairlearn").DataFrame(list(self._figures()))
@@ -228,7 +263,7 @@ class Audit(Written):
         )
         signs, notes = (
             "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
-            for sentences in (stop_signs(self.document), self.warnings)
+            for sentences in (not_measurable(self.document), self.warnings)
         )
         level = f"{100 * self.document.settings.level:g}"
         caption = f"<p>{self.document.data.n} images; percent with {level} % intervals</p>"
@@ -291,11 +326,11 @@ class Audit(Written):
         return f"Audit(runs={list(self.runs)}, n={self.document.data.n})"
 
     def __str__(self) -> str:
-        lines = [*stop_signs(self.document), f"{self.document.data.n} images"]
+        lines = [*not_measurable(self.document), f"{self.document.data.n} images"]
         for run in self.document.runs:
             lines.append(run.name)
             for metric, figure in run.metrics.by_name().items():
-                if metric in _PRINTED:
+                if metric in _HEADS:
                     lines.append(f"  {metric:27}{figure.shown()}  n = {figure.n}")
         return "\n".join([*lines, *self.warnings])
 
@@ -315,7 +350,7 @@ def _numbers(figure: EstimateFields) -> dict[str, float | int | None]:
 
 
 def _percent(figure: EstimateFields | None, sign: str = "") -> str:
-    return "n/a" if figure is None or figure.value is None else figure.shown(sign, "")
+    return "n/a" if figure is None or figure.is_withheld else figure.shown(sign, "")
 
 
 def latex_table(

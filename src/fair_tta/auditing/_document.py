@@ -11,9 +11,9 @@ from msgspec.json import schema_components
 from msgspec.structs import asdict
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._definitions import METRICS
 from fair_tta.metrics._estimate import Estimate, Over
 from fair_tta.metrics._metric import Figure
+from fair_tta.metrics.definitions import METRICS
 
 SCHEMA_ID: Literal["fair-tta/audit/1"] = "fair-tta/audit/1"
 
@@ -46,14 +46,21 @@ class EstimateFields(Part, frozen=True):
         """The reverse of `of`."""
         return Estimate.from_dict(asdict(self))
 
+    @property
+    def is_withheld(self) -> bool:
+        """Whether the value must not be printed: there is none, or there is a reason why it has no
+        interval.
+        """
+        return self.value is None or (self.low is None and self.reason is not None)
+
     def shown(self, sign: str = "", unit: str = "%") -> str:
-        """``81.2% [77.1%, 84.6%]``, or the reason why there is no value."""
-        if self.value is None:
+        """``81.2% [77.1%, 84.6%]``, or the reason why nothing is shown."""
+        if self.is_withheld:
             return f"{self.reason}"
         value, low, high = (
             f"{100 * (x or 0.0):{sign}.1f}{unit}" for x in (self.value, self.low, self.high)
         )
-        return value if self.low is None or self.high is None else f"{value} [{low}, {high}]"
+        return value if self.low is None else f"{value} [{low}, {high}]"
 
 
 class Measured(EstimateFields, frozen=True):
@@ -87,18 +94,13 @@ class Figures(Part, Generic[F], frozen=True):
         def __getattr__(self, name: str) -> F: ...
 
     def by_name(self) -> dict[str, F]:
-        """``{metric: figure}``; audits of older versions lack some."""
-        return {name: figure for name, figure in asdict(self).items() if figure is not None}
+        """``{metric: figure}``"""
+        return asdict(self)
 
 
 def _figures(name: str, doc: str, kind: Any, metrics: Iterable[Figure]) -> Any:
-    fields: list[Any] = [
-        (metric.name, kind) if metric.since == "0.1" else (metric.name, kind | None, None)
-        for metric in metrics
-    ]
-    late = [f"{metric.name} ({metric.since})" for metric in metrics if metric.since != "0.1"]
-    about = {"__doc__": f"{doc} Not in audits of earlier versions: {', '.join(late)}."}
-    return defstruct(name, fields, bases=(Figures,), namespace=about, kw_only=True)
+    fields = [(metric.name, kind) for metric in metrics]
+    return defstruct(name, fields, bases=(Figures,), namespace={"__doc__": doc}, kw_only=True)
 
 
 if TYPE_CHECKING:
@@ -172,7 +174,7 @@ class GapsOfClass(Part, frozen=True):
 
 
 class ClassInGroup(Part, frozen=True):
-    """One class in one group."""
+    """One class in one group. different_images: null if none comes twice or that is not known."""
 
     target: str
     n: NotNegative
@@ -180,6 +182,12 @@ class ClassInGroup(Part, frozen=True):
     true_positive_rate: Measured
     false_positive_rate: Measured
     selection_rate: Measured
+    different_images: NotNegative | None = None
+
+    @property
+    def images(self) -> int:
+        """How many images there are; one that comes several times counts once."""
+        return self.n if self.different_images is None else self.different_images
 
 
 class GroupFigures(Part, frozen=True):
@@ -292,19 +300,18 @@ class AnswerChanges(Part, frozen=True):
 
 
 class ComparedGroup(GroupName, frozen=True):
-    """A group in two runs."""
+    """A group in two runs. corrected: the difference with an interval that allows for every class
+    in every group (Holm); null for a group of all classes.
+    """
 
     difference: Difference
     changes: AnswerChanges
+    corrected: Difference | None = None
 
-
-class GapPower(Part, frozen=True):
-    """What such images can show of the typical gap. detectable: the change that they show in 8 of
-    10 audits. images_needed: how many would show the change that was seen so often; null if none.
-    """
-
-    detectable: Rate
-    images_needed: NotNegative | None
+    @property
+    def judged(self) -> Difference:
+        """The difference whose interval verdicts follow."""
+        return self.corrected or self.difference
 
 
 class Comparison(Part, frozen=True):
@@ -331,7 +338,6 @@ class Comparison(Part, frozen=True):
         NotNegative | None,
         Meta(description="How many comparisons corrected allows for, also those not kept here."),
     ] = None
-    power: GapPower | None = None
 
     @property
     def adjusted(self) -> Differences:

@@ -26,7 +26,6 @@ from fair_tta.auditing._document import (
     read_origin,
 )
 from fair_tta.errors import FairTTAError, ImageError
-from fair_tta.metrics._bootstrap import renamed
 from fair_tta.metrics._perceived import prompt_associations
 from fair_tta.prediction import Prediction
 
@@ -75,7 +74,6 @@ class PerceivedAttribute(Part, frozen=True):
     r_squared: Rate | None
     associations: Mapping[str, Mapping[str, float]]
     pseudo_eod: Measured
-    stop_signs: tuple[str, ...]
     labels_needed: GroupLabels
 
 
@@ -299,21 +297,12 @@ class Examination(Written):
 
     _kind = ExaminationDocument
 
-    @property
-    def stop_signs(self) -> tuple[str, ...]:
-        """Why an attribute should not be corrected by, in words; empty if nothing speaks against
-        it.
-        """
-        return tuple(sign for of in self.document.attributes.values() for sign in of.stop_signs)
-
-    @renamed("pictures", "images")
     def to_html(self, *, title: str | None = None, images: bool = False) -> str:
         """One HTML page that needs nothing else: see `fair_tta.lab.report.examination_html`."""
         from fair_tta.lab.report import examination_html  # a convenience: the lab when called
 
         return examination_html(self, title=title, images=images)
 
-    @renamed("pictures", "images")
     def save_html(
         self, path: str | PathLike[str], *, title: str | None = None, images: bool = False
     ) -> None:
@@ -335,7 +324,6 @@ class Examination(Written):
             for adapter in (by_name[name] for name in document.ranking[attribute]):
                 change = adapter.pseudo_eod[attribute].change
                 lines += [f"  {adapter.name:27}{change.shown('+')}  {adapter.changed} changed"]
-            lines += [f"  Stop: {sign}" for sign in of.stop_signs]
         if document.adapters:
             lines += ["Pseudo-EOD of zero-shot and its change, with intervals.", document.notice]
         return "\n".join([*lines, *document.warnings])

@@ -25,8 +25,9 @@ from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._fitted import compare
 from fair_tta.methods._registry import Adapters, find_adapter
+from fair_tta.metrics import average_sensitive_indifference
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
-from fair_tta.metrics._calibration import average_sensitive_indifference, mean
+from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._columns import Floats
 from fair_tta.metrics._estimate import SMALL, listed
 from fair_tta.metrics._intervals import images_for_change, images_for_half_width, wilson
@@ -81,9 +82,6 @@ def gap_labels(change: float | None, changed_share: float, level: float) -> int 
     return images_for_change(more, more + net, _PARTS, level)
 
 
-MOST_ENTROPY, MOST_R_SQUARED = 0.8, 0.7
-"""Above these an attribute has a stop sign."""
-
 NOTICE = (
     "The ranking is by the change of pseudo-EOD: the model's own perception, not a measurement on "
     "people. Over 58 tasks of four small models it tracked the true change with rank correlation "
@@ -132,7 +130,6 @@ def examine_predictions(
             None if np.isnan(explained) else explained,
             table,
             Measured.of(odds[attribute].runs[0]),
-            tuple(stop_signs(attribute, entropy.value, explained)),
             group_labels(groups / n, list(table), targets, how.level),
         )
         rare = [
@@ -175,22 +172,6 @@ def examine_predictions(
         {**environment(), **dict.fromkeys(ORIGIN), **provenance},
         (*notes, *few),
     )
-
-
-def stop_signs(attribute: str, entropy: float, explained: float) -> list[str]:
-    """Why an attribute should not be corrected by, from its mean entropy and R^2 (`r_squared`)."""
-    signs = []
-    if entropy > MOST_ENTROPY:
-        signs.append(
-            f"the model does not perceive {attribute!r} (mean normalised entropy {entropy:.2f}, "
-            f"above {MOST_ENTROPY}): do not correct by it."
-        )
-    if explained > MOST_R_SQUARED:
-        signs.append(
-            f"the model cannot tell {attribute!r} and the target apart (R^2 {explained:.2f}, above "
-            f"{MOST_R_SQUARED}): what corrects by one takes away the other."
-        )
-    return signs
 
 
 def _ranking(adapters: Sequence[doc.ExaminedAdapter], attribute: str) -> tuple[str, ...]:

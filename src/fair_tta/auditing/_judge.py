@@ -3,95 +3,160 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from msgspec.structs import replace
 
 from fair_tta.auditing import _document as doc
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._definitions import METRICS
-from fair_tta.metrics._estimate import label, listed
-
-_COSTS = {"accuracy": "accuracy", "worst_group_accuracy": "the worst group"}
+from fair_tta.metrics._estimate import direction, label, listed
+from fair_tta.metrics.definitions import METRICS
 
 
-def objection(comparison: doc.Comparison) -> str | None:
-    """Why a method is not a choice: it does not significantly narrow the typical gap, or it
-    significantly costs accuracy or the worst group. None if it is one.
+@dataclass(frozen=True)
+class Verdict:
+    """What an audit shows of one method: the rule of docs/report.md, which every page follows.
 
-    Intervals allow for all methods that were compared.
+    Directions are 1 if the figure is shown to grow, -1 if it is shown to fall, 0 if neither.
+
+    Attributes:
+        typical_gap: direction of its change.
+        balanced_accuracy: direction of its change.
+        accuracy: direction of its change.
+        worst_group: direction of the change of worst-group accuracy.
+        odds: direction of the change of the equalized-odds difference.
+        falling_groups: each class in each group whose accuracy is shown to fall, the worst first;
+            intervals allow for all of them (Holm).
+        is_above_chance: the interval of balanced accuracy lies above one over the classes.
+        small_groups: images of each class in each group that has some, but too few.
+        missing_images: how many more images these need not to be small.
+    """
+
+    typical_gap: int
+    balanced_accuracy: int
+    accuracy: int
+    worst_group: int
+    odds: int
+    falling_groups: tuple[str, ...]
+    is_above_chance: bool
+    small_groups: Mapping[str, int]
+    missing_images: int
+
+    @property
+    def costs(self) -> list[str]:
+        """What is shown to fall; single groups only if no figure of all of them is."""
+        directions = {
+            "balanced accuracy": self.balanced_accuracy,
+            "accuracy": self.accuracy,
+            "the worst group": self.worst_group,
+        }
+        falling = [name for name, direction in directions.items() if direction < 0]
+        return falling or list(self.falling_groups)
+
+    @property
+    def is_harmful(self) -> bool:
+        """Whether the gap is shown to grow, or an accuracy to fall."""
+        return self.typical_gap > 0 or bool(self.costs)
+
+    @property
+    def looks_smaller(self) -> bool:
+        """Whether the gap is shown to fall and nothing speaks against it but small groups."""
+        narrows = self.typical_gap < 0 and self.is_above_chance
+        return narrows and not self.costs and bool(self.small_groups)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the verdict is green: the method is shown to narrow the gap without harm."""
+        narrows = self.typical_gap < 0 and self.is_above_chance
+        return narrows and not self.costs and not self.small_groups
+
+    @property
+    def objection(self) -> str | None:
+        """Why the method is not a choice, None if it is one."""
+        reasons = []
+        if self.typical_gap >= 0:
+            reasons.append("does not significantly narrow the gap")
+        if self.costs:
+            reasons.append(f"significantly costs {listed(self.costs)}")
+        if self.typical_gap < 0 and not self.is_above_chance:
+            reasons.append("is not shown to answer better than chance (balanced accuracy)")
+        if self.looks_smaller:
+            reasons.append(f"makes the gap look smaller, but {self.more_images} would show it")
+        return ", and ".join(reasons) or None
+
+    @property
+    def more_images(self) -> str:
+        """``7 more images of dog / out``."""
+        plural = "s" * (self.missing_images != 1)
+        return f"{self.missing_images} more image{plural} of {listed([*self.small_groups])}"
+
+
+def verdict_on(document: doc.AuditDocument, comparison: doc.Comparison) -> Verdict:
+    """Return what an audit shows of a method that it compares.
+
+    Intervals of metrics allow for all methods compared, those of groups for all groups.
     """
     changes = comparison.adjusted.by_name()
-    narrows = _falls(changes.get("typical_gap"))
-    reasons = [] if narrows else ["does not significantly narrow the gap"]
-    costs = [what for metric, what in _COSTS.items() if _falls(changes.get(metric))]
-    reasons += [f"significantly costs {' and '.join(costs)}"] if costs else []
-    return ", and ".join(reasons) or None
+    small_groups = few_images(document)
+    falling = [group for group in comparison.groups if group.target and _falls(group)]
+    falling.sort(key=lambda group: group.judged.value or 0.0)
+    metrics = {run.name: run.metrics.by_name() for run in document.runs}
+    balanced = metrics.get(comparison.run, {}).get("balanced_accuracy")
+    lowest = None if balanced is None else balanced.low
+
+    def shown(metric: str) -> int:
+        change = changes.get(metric)
+        return 0 if change is None else direction(change.low, change.high)
+
+    return Verdict(
+        typical_gap=shown("typical_gap"),
+        balanced_accuracy=shown("balanced_accuracy"),
+        accuracy=shown("accuracy"),
+        worst_group=shown("worst_group_accuracy"),
+        odds=shown("equalized_odds_difference"),
+        falling_groups=tuple(label(g.target, *g.sensitive.values()) for g in falling),
+        is_above_chance=lowest is not None and lowest > 1 / len(document.data.targets),
+        small_groups=small_groups,
+        missing_images=sum(document.settings.small - n for n in small_groups.values()),
+    )
+
+
+def _falls(group: doc.ComparedGroup) -> bool:
+    return direction(group.judged.low, group.judged.high) < 0
+
+
+def few_images(document: doc.AuditDocument) -> dict[str, int]:
+    """Return the images of each class in each group that has some, but too few."""
+    return {
+        label(cell.target, *group.sensitive.values()): cell.images
+        for group in document.runs[0].groups
+        for cell in group.classes
+        if 0 < cell.images < document.settings.small
+    }
 
 
 def recommended(document: doc.AuditDocument) -> doc.Comparison | None:
-    """The method with the lowest typical gap among those without an `objection`."""
-    found = [c for c in document.comparisons if objection(c) is None]
-    return min(found, key=lambda c: c.differences.typical_gap.value or 0.0, default=None)
+    """Return the method with the lowest typical gap among those whose verdict is green."""
+    green = [c for c in document.comparisons if verdict_on(document, c).is_shown]
+    return min(green, key=lambda c: c.differences.typical_gap.value or 0.0, default=None)
 
 
-def _falls(change: doc.Difference | None) -> bool:
-    return change is not None and change.high is not None and change.high < 0
-
-
-def stop_signs(document: doc.AuditDocument) -> list[str]:
-    """What labels cannot show, to be read before any figure: cells, a class in a group, with few
-    images or none, and a worst group that the attribute helps."""
-    run, small = document.runs[0], document.settings.small
+def not_measurable(document: doc.AuditDocument) -> list[str]:
+    """Return what labels cannot show, to be read before any figure: cells, a class in a group, with
+    few images or none."""
+    run = document.runs[0]
     names = [label(*group.sensitive.values()) for group in run.groups]
     confusion = np.array([group.confusion for group in run.groups])  # group, true, answer
-    n = confusion.sum(2)
-    found = []
-    for target, of_groups in zip(document.data.targets, n.T, strict=True):
-        empty = [label(target, names[g]) for g in np.flatnonzero(of_groups == 0)]
-        few = [f"{label(target, names[g])} ({of_groups[g]})"
-               for g in np.flatnonzero((of_groups > 0) & (of_groups < small))]  # fmt: skip
+    few = [f"{name} ({n})" for name, n in few_images(document).items()]
+    signs = [f"Not measurable with these images: few images of {listed(few)}."] if few else []
+    for target, of_groups in zip(document.data.targets, confusion.sum(2).T, strict=True):
+        missing = [label(target, names[g]) for g in np.flatnonzero(of_groups == 0)]
         alone = f", so {target} is in no gap" * (int((of_groups > 0).sum()) == 1)
-        if empty and of_groups.any():
-            found.append(f"no images of {listed(empty)}{alone}")
-        if few:
-            within = f"{98 / min(n for n in of_groups if n) ** 0.5:.0f} points at best"
-            found.append(f"few images of {listed(few)}, accuracy is known to within {within}")
-    signs = [f"Not measurable with these images: {'; '.join(found)}."] if found else []
-    return signs + [
-        f"STOP: of the groups that can be measured {label(target, name)} is the worst, and the "
-        f"attribute helps it: {name} is answered {target} {100 * pull:.0f} points more often than "
-        "others of the same class. A correction takes that away, and too few images show who gains."
-        for target, name, pull in _helped(document.data.targets, names, confusion, small)
-    ]
-
-
-def _helped(
-    targets: Collection[str], names: list[str], confusion: np.ndarray[Any, Any], small: int
-) -> Iterator[tuple[str, str, float]]:
-    """The worst cell that can be measured if no other group can on its class and the attribute
-    significantly raises the right answer, by so much in classes where groups can be compared."""
-    n = confusion.sum(2)
-    seen = n >= small
-    if not seen.any():
-        return
-    right = np.diagonal(confusion, axis1=1, axis2=2) / np.maximum(n, 1)
-    g, t = np.unravel_index(np.where(seen, right, 2.0).argmin(), n.shape)
-    others = (np.arange(len(names)) != g)[:, None] & seen
-    if others[:, t].any():
-        return
-    both = seen[g] & others.any(0)
-    if not both.any():
-        return
-    answers = np.stack([confusion[g], (confusion * others[..., None]).sum(0)])[:, both]
-    sizes = answers.sum(2)
-    rates = answers[..., t] / sizes  # how often the value, and others, get that answer
-    pull = float((rates[0] - rates[1]).mean())
-    error = float((rates * (1 - rates) / sizes).sum() ** 0.5 / both.sum())
-    if pull > 1.96 * error:
-        yield list(targets)[t], names[g], pull
+        if missing and of_groups.any():
+            signs.append(f"No images of {listed(missing)}{alone}: nothing is known of them.")
+    return signs
 
 
 SHORT = {

@@ -34,7 +34,7 @@ from fair_tta.auditing._run import (
     parse_harmful,
 )
 from fair_tta.classifier import checked_images
-from fair_tta.errors import FairTTAError, UnknownAnswerWarning, check_number
+from fair_tta.errors import FairTTAError, SmallGroupWarning, UnknownAnswerWarning, check_number
 from fair_tta.methods._registry import AnyAdapter
 from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
 from fair_tta.metrics._columns import (
@@ -140,6 +140,8 @@ def audit(
         columns = columns.with_contents(digests)
     sets = parse_harmful(harmful, classes)
     warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE))
+    for sentence in _only_one_group(columns):
+        warnings.warn(sentence, SmallGroupWarning, stacklevel=2)
     run = figures_of_run(
         columns,
         how,
@@ -322,6 +324,7 @@ def _runs_among(together: Columns, measured: Audit, how: Bootstrap) -> Sequence[
 def _warnings(columns: Columns) -> tuple[str, ...]:
     """Return what a reader of the figures must know about the images."""
     sentences = list(small_groups(columns.sizes(Over.TARGET_AND_SENSITIVE)))
+    sentences += _only_one_group(columns)
     different = columns.different_images
     if different is not None and different < columns.n:
         rows = f"These {columns.n:,} rows are {different:,} different images"
@@ -330,6 +333,14 @@ def _warnings(columns: Columns) -> tuple[str, ...]:
         clusters = f"{columns.cluster_count} {columns.cluster_noun}"
         sentences.append(f"No figure has an interval: {clusters} show nothing about others.")
     return tuple(sentences)
+
+
+def _only_one_group(columns: Columns) -> list[str]:
+    """Return a sentence if there are no two groups to compare."""
+    present = [name for name, n in columns.sizes(Over.SENSITIVE).items() if n]
+    if len(present) != 1:
+        return []
+    return [f"Only one group has images, {present[0]}: no gap between groups can be measured."]
 
 
 def _check_same_data(first: doc.DataFields, other: doc.DataFields) -> None:

@@ -13,7 +13,7 @@ from fair_tta._images.stored import Features
 from fair_tta._images.vision import image_digest
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._judge import objection, recommended, stop_signs
+from fair_tta.auditing._judge import not_measurable, recommended, verdict_on
 from fair_tta.auditing._measure import audit_classifier, compare
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
@@ -102,7 +102,7 @@ def mitigate_classifier(
     notes = (*(f"{name}: {one.note}" for name, one in crossed.items()), *audit.warnings)
     audit = replace(audit, document=structs.replace(audit.document, warnings=notes))
     chosen, reason = conclusion(audit.document)
-    reason = " ".join([*stop_signs(audit.document), reason])
+    reason = " ".join([*not_measurable(audit.document), reason])
     adapter = None if chosen is None else fitted_on_all(methods[chosen])
     ready = classifier.with_adapter(ZeroShot() if adapter is None else adapter)
     return Mitigation(ready, adapter, reason, audit)
@@ -117,12 +117,15 @@ def conclusion(document: AuditDocument) -> tuple[str | None, str]:
     """The method that labels choose, None if there is none, and why, in a sentence."""
     found = recommended(document)
     if found is None:
-        reasons = "; ".join(f"{c.run} {objection(c)}" for c in document.comparisons)
+        reasons = "; ".join(
+            f"{c.run} {verdict_on(document, c).objection}" for c in document.comparisons
+        )
         return None, f"No method is chosen: {reasons}."
     change = found.adjusted.typical_gap.shown("+", "")
+    balanced = found.adjusted.balanced_accuracy.shown("+", "")
     level, n = f"{100 * document.settings.level:g} %", len(document.comparisons)
     return found.run, (
         f"{found.run} is chosen: it changes the typical gap by {change} points ({level} CI, "
-        f"allowing for {n} candidates), and costs neither accuracy nor the worst group "
-        "significantly."
+        f"allowing for {n} candidates) and balanced accuracy by {balanced}, answers better than "
+        "chance, and costs neither accuracy nor any group significantly."
     )

@@ -14,15 +14,14 @@ from msgspec import structs
 from fair_tta.auditing import _document as doc
 from fair_tta.auditing._document import Difference, Measured
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics import _definitions as definitions
-from fair_tta.metrics import _intervals
+from fair_tta.metrics import _intervals, definitions
 from fair_tta.metrics._bootstrap import Bootstrap
 from fair_tta.metrics._columns import NO_CLASS, Columns, Floats, Mask
-from fair_tta.metrics._estimate import Estimate, Over, label
+from fair_tta.metrics._estimate import Estimate, Over, direction, label
 from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups, share_of
+from fair_tta.metrics._own_figures import calibration_error, mean_change, mean_of
 from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._scores import Scores
-from fair_tta.metrics._typical_gap import typical_gap_change, withheld
 
 HarmSets = Mapping[str, Sequence[Hashable]] | Sequence[Hashable]
 """Classes that should not be answered, or ``{name of a set: classes}``."""
@@ -173,7 +172,7 @@ def figures_of_run(
         zero_shot_scores=None
         if scores.entropy_zero_shot is None
         else doc.ZeroShotScores(
-            Measured.of(definitions.mean_of(columns, 1 - scores.entropy_zero_shot, how.level)),
+            Measured.of(mean_of(columns, 1 - scores.entropy_zero_shot, how.level)),
             _indifference(columns, scores.sensitive_entropy_zero_shot, how),
         ),
         worst_group=doc.WorstGroups(*(_worst_group(columns, over) for over in Over)),
@@ -200,7 +199,7 @@ def _indifference(
     columns: Columns, entropies: Mapping[str, Floats] | None, how: Bootstrap
 ) -> dict[str, Measured]:
     return {
-        attribute: Measured.of(definitions.mean_of(columns, entropy, how.level))
+        attribute: Measured.of(mean_of(columns, entropy, how.level))
         for attribute, entropy in (entropies or {}).items()
     }
 
@@ -223,26 +222,31 @@ def _classes(columns: Columns, how: Bootstrap) -> Iterator[doc.GapsOfClass]:
 def _groups(columns: Columns, how: Bootstrap) -> Iterator[doc.GroupFigures]:
     table = zip(columns.counts(0), rates_of_groups(columns, 0, how.level), strict=True)
     weights = columns.weights(0, Over.SENSITIVE)
+    cells = columns.different(Over.TARGET_AND_SENSITIVE).reshape(-1, len(columns.targets))
+    comes_twice = columns.image_count < columns.n
     for g, (confusion, classes) in enumerate(table):
         name = _group_values(columns, g)
         n, right = int(confusion.sum()), confusion.diagonal().tolist()
-        rates = zip(columns.targets, right, classes, strict=True)
+        rates = zip(columns.targets, right, classes, cells[g].tolist(), strict=True)
         rows = zip(columns.targets, confusion.tolist(), strict=True)
         yield doc.GroupFigures(
             sensitive=name,
             n=n,
             correct=sum(right),
             accuracy=Measured.of(rate(sum(right), n, how.level, label(*name.values()), weights[g])),
-            calibration_error=Measured.of(definitions.calibration_of(columns, 0, how, g)),
+            calibration_error=Measured.of(calibration_error(columns, 0, how, g)),
             confusion=tuple(tuple(row) for target, row in rows if target != NO_CLASS),
             classes=tuple(
                 doc.ClassInGroup(
                     str(target),
                     of.true_positive_rate.n,
                     correct,
-                    *map(Measured.of, vars(of).values()),
+                    Measured.of(of.true_positive_rate),
+                    Measured.of(of.false_positive_rate),
+                    Measured.of(of.selection_rate),
+                    different_images=images if comes_twice else None,
                 )
-                for target, correct, of in rates
+                for target, correct, of, images in rates
                 if target != NO_CLASS
             ),
         )
@@ -275,9 +279,7 @@ def against(
             **{m.name: Difference.of(m.difference(columns, 0, after, how)) for m in doc.COMPARED}
         ),
         sensitive_indifference={
-            attribute: Difference.of(
-                definitions.mean_change(columns, known.get(attribute), entropy, how.level)
-            )
+            attribute: Difference.of(mean_change(columns, known.get(attribute), entropy, how.level))
             for attribute, entropy in (b.sensitive_entropy or {}).items()
         },
         changes=_changes(columns, after, np.ones(len(columns.truth), np.bool_), how),
@@ -287,16 +289,8 @@ def against(
         perceived=_perceived(columns, how, after),
         corrected=corrected[after - 1] if corrected else None,
         compared=len(corrected) or None,
-        power=_power(columns, after, how.level),
     )
     return _withheld_if_few(figures, columns)
-
-
-def _power(columns: Columns, after: int, level: float) -> doc.GapPower | None:
-    change = typical_gap_change(columns, before=0, after=after)
-    if math.isnan(change.value) or withheld(columns, 0, after):
-        return None
-    return doc.GapPower(*change.power(columns.image_count, level))
 
 
 def corrected_differences(columns: Columns, how: Bootstrap) -> list[doc.Differences]:
@@ -313,18 +307,37 @@ def corrected_differences(columns: Columns, how: Bootstrap) -> list[doc.Differen
 
 def _compared_groups(columns: Columns, after: int, how: Bootstrap) -> Iterator[doc.ComparedGroup]:
     was, now = (columns.answers[run] == columns.truth for run in (0, after))
-    for target in (None, *range(len(columns.targets))):
-        name = None if target is None else str(columns.targets[target])
-        if name == NO_CLASS:
-            continue
-        for g in range(len(columns.groups)):
-            mask = columns.group == g
-            if target is not None:
-                mask = mask & (columns.truth == target)
-            values = _group_values(columns, g)
-            cell = label(*(() if name is None else (name,)), *values.values())
-            change = Difference.of(share_of(columns, mask, how.level, cell, was, now))
-            yield doc.ComparedGroup(name, values, change, _changes(columns, after, mask, how))
+    targets = [target for target in columns.targets if target != NO_CLASS]
+    for g, group in enumerate(columns.groups):
+        mask = columns.group == g
+        difference = Difference.of(share_of(columns, mask, how.level, label(*group), was, now))
+        changes = _changes(columns, after, mask, how)
+        yield doc.ComparedGroup(None, _group_values(columns, g), difference, changes)
+    cells = [(c, g) for c in range(len(targets)) for g in range(len(columns.groups))]
+    masks = [(columns.truth == c) & (columns.group == g) for c, g in cells]
+    names = [label(targets[c], *columns.groups[g]) for c, g in cells]
+
+    def change_of(place: int, error: float) -> Estimate:
+        return share_of(columns, masks[place], 1 - error, names[place], was, now)
+
+    # Groups without images are not among those that are judged together.
+    present = [place for place, mask in enumerate(masks) if mask.any()]
+    judged = _intervals.step_down(
+        len(present),
+        lambda left: (1 - how.level) / len(left),
+        lambda i, error: change_of(present[i], error),
+        lambda estimate: direction(estimate.low, estimate.high),
+    )
+    corrected = dict(zip(present, judged, strict=True))
+    for place, (c, g) in enumerate(cells):
+        change = change_of(place, 1 - how.level)
+        yield doc.ComparedGroup(
+            str(targets[c]),
+            _group_values(columns, g),
+            Difference.of(change),
+            _changes(columns, after, masks[place], how),
+            corrected=Difference.of(corrected.get(place, change)),
+        )
 
 
 def _changes(columns: Columns, after: int, mask: Mask, how: Bootstrap) -> doc.AnswerChanges:

@@ -22,7 +22,7 @@ from fair_tta.lab._runs.runner import Engine, Runner
 from fair_tta.lab._runs.store import ROWS, Store
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
-from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, renamed
+from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
 from fair_tta.prediction import Prediction
 
 NO_IMAGE = (
@@ -77,7 +77,6 @@ def predict_images(
                 yield name, [row.prediction for row in answers]
 
 
-@renamed("pictures", "embed_images")
 def examine_folder(
     classifier: FairTPTClassifier,
     adapters: Mapping[str, Adapter],

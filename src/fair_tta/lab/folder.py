@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from msgspec import structs, to_builtins
+from msgspec import structs
 
-from fair_tta._identity import ORIGIN, classifier_provenance
-from fair_tta._io import open_file, printable, replace_file, sweep, whole_file, write_row
+from fair_tta._identity import classifier_provenance
+from fair_tta._io import printable, replace_file, sweep, whole_file, write_row
 from fair_tta.auditing import Audit, AuditDocument, compare
 from fair_tta.auditing._judge import judge, read_thresholds
 from fair_tta.auditing._run import HarmSets, parse_harmful
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._gallery import GroupGallery
-from fair_tta.lab._runs.bank import ImageSource, read_image
+from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.columns import RunColumns
 from fair_tta.lab._runs.job import job_of
 from fair_tta.lab._runs.local import Local
@@ -34,13 +31,12 @@ from fair_tta.lab._runs.store import ROWS, Store, StoredRow
 from fair_tta.lab._unlabelled import EXAMINATION as EXAMINATION
 from fair_tta.lab._unlabelled import EXAMINATION_PAGE as EXAMINATION_PAGE
 from fair_tta.lab._unlabelled import FITS, examine_folder
-from fair_tta.lab.data._features import FeatureFile, is_feature_file, read_features
-from fair_tta.lab.data._label_files import find_image
+from fair_tta.lab.data._features import FeatureFile
 from fair_tta.lab.data._labels import Labels, LabelValues
 from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record, check_counts, choose
 from fair_tta.lab.report import write_report
 from fair_tta.methods._base import Adapter
-from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, renamed
+from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
 from fair_tta.metrics._columns import check_clusters, read_clusters
 
 __all__ = [
@@ -49,14 +45,11 @@ __all__ = [
     "Labels",
     "audit_folder",
     "examine_folder",
-    "verify_folder",
 ]
 
 AUDIT, REPORT, CARD = "audit.json", "report.html", "card.md"
 PREDICTIONS, PROBLEMS = "predictions.csv", "problems.csv"
-IMAGES = "images.b2"  # what `b2sum --check` reads
-WRITTEN = (AUDIT, REPORT, CARD, PREDICTIONS, PROBLEMS, IMAGES)
-SHA256 = "inputs_sha256"  # in the provenance
+WRITTEN = (AUDIT, REPORT, CARD, PREDICTIONS, PROBLEMS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +75,6 @@ NumberedRow = tuple[int, Record | Problem]
 """A row of the label file with its number; what is about the whole file has number 0."""
 
 
-@renamed("pictures", "embed_images")
 def audit_folder(
     classifier: FairTPTClassifier,
     adapters: Mapping[str, Adapter],
@@ -123,7 +115,7 @@ def audit_folder(
         adapters: by the names that the runs will have; the first is what others are compared with.
         values: ``Labels(...).scan()``.
         out: a folder, made if it is not there, for ``rows.sqlite``, ``audit.json``,
-            ``report.html``, ``card.md``, ``predictions.csv``, ``problems.csv`` and ``images.b2``.
+            ``report.html``, ``card.md``, ``predictions.csv`` and ``problems.csv``.
         skip_unknown: leave rows out whose values were not named, instead of an error.
         limit: the first so many rows only.
         sample: so many images only, of each group its share and at least one; the classifier's
@@ -197,14 +189,12 @@ def audit_folder(
         Store(folder / ROWS, restart=restart) as store,
         whole_file(folder / PROBLEMS) as listed,
         whole_file(folder / PREDICTIONS) as predicted,
-        whole_file(folder / IMAGES) as named_images,
     ):
         runner = Runner(job_of(classifier, adapters.values(), model), engine or Local(), store)
         size = classifier._batch_size
         with (
             open(listed, "w", encoding="utf-8", newline="") as listing,
             open(predicted, "w", encoding="utf-8", newline="") as predictions,
-            open(named_images, "wb") as contents,
         ):
             write_row(listing, ["row", "problem", "what"])
             write_row(predictions, _header(labels.sensitive, adapters))
@@ -222,7 +212,6 @@ def audit_folder(
                     for of, answer in zip(columns.values(), answers, strict=True):
                         of.add(row, answer)
                     write_row(predictions, _cells(place, row, answers))
-                    contents.write(_digest_line(answers[0].key.content, row.key))
                     gallery.add(row, answers)
                 if seen % size == 0 or seen == len(chosen):
                     progress(done, max(done, total))
@@ -235,7 +224,6 @@ def audit_folder(
             **classifier_provenance(classifier),
             "data": {
                 "labels": printable(labels.file.name),
-                "labels_sha256": values.sha256,
                 "images": printable(labels.images.resolve().name),
                 "target_column": labels.target,
                 "sensitive_columns": list(labels.sensitive),
@@ -269,86 +257,12 @@ def audit_folder(
             thresholds=tuple(judge(each, audit.document) for each in thresholds),
             provenance={**audit.document.provenance, **conclude(audit.document)},
         )
-        hashes = _input_hashes(noted, named_images)
-        noted = structs.replace(noted, provenance={**noted.provenance, SHA256: hashes})
         audit = replace(audit, document=noted)
         audit.save(folder / AUDIT)
         shown = gallery.images() if embed_images and labels.features is None else []
         write_report(audit, folder / REPORT, gallery=shown)
         write_report(audit, folder / CARD)
     return FolderAudit(audit, problems, folder, adapters, len(shown))
-
-
-def verify_folder(
-    out: str | os.PathLike[str],
-    images: str | os.PathLike[str],
-    labels: str | os.PathLike[str] | None = None,
-) -> list[str]:
-    """Compare an audit with its inputs again; returns the names of what differs.
-
-    Args:
-        out: the folder that `audit_folder` wrote.
-        images: the folder of the images, or the file of their features.
-        labels: the label file; if None, the copy in `out`, if there is one.
-
-    Raises:
-        FairTTAError: the audit has no hashes: it is of an earlier version, or not of a folder.
-    """
-    folder = Path(out)
-    document = Audit.load(folder / AUDIT).document
-    recorded = document.provenance.get(SHA256)
-    if not isinstance(recorded, Mapping):
-        raise FairTTAError(f"{str(folder / AUDIT)!r} has no {SHA256}: audit the folder again.")
-    hashes = _input_hashes(document, folder / IMAGES)
-    differ = [name for name in hashes if hashes[name] != recorded.get(name) and name != "all"]
-    data = document.provenance["data"]
-    file = folder / data["labels"] if labels is None else Path(labels)
-    if (labels is not None or file.is_file()) and _file_hash(file) != data["labels_sha256"]:
-        differ.append(str(file))
-    source = read_features(images).source if is_feature_file(images) else None
-    with open_file(folder / IMAGES) as lines:
-        for line in lines:
-            content, name = _read_digest_line(line)
-            try:
-                place = find_image(name, (Path(images), file.parent))[0]
-                one = source(name) if source else ImageSource(name, str(place))
-                same = read_image(one).content == content
-            except (OSError, ValueError, KeyError):
-                same = False
-            differ += [] if same else [name]
-    return differ
-
-
-def _input_hashes(document: AuditDocument, images: Path) -> dict[str, str]:
-    """SHA-256 of what went into an audit, part by part, and of all of it."""
-    origin = document.provenance
-    parts = {name: origin.get(name) for name in (*ORIGIN, "data", "reference")}
-    parts |= {"labels": document.data, "intervals": document.settings}
-    parts["methods"] = {run.name: run.adapter for run in document.runs}
-    texts = {name: json.dumps(to_builtins(of), sort_keys=True) for name, of in parts.items()}
-    hashes = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
-    hashes["images"] = _file_hash(images)
-    return {**hashes, "all": sha256("".join(hashes.values()).encode()).hexdigest()}
-
-
-def _file_hash(path: Path) -> str:
-    with open_file(path) as file:
-        return sha256(file.read()).hexdigest()
-
-
-def _digest_line(content: str, name: str) -> bytes:
-    """As ``b2sum`` writes it: a backslash comes first if there are some in the name."""
-    plain = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
-    line = f"{content}  {plain}\n" if plain == name else f"\\{content}  {plain}\n"
-    return line.encode("utf-8", "surrogateescape")
-
-
-def _read_digest_line(line: bytes) -> tuple[str, str]:
-    content, _, name = line.decode("utf-8", "surrogateescape").rstrip("\n").partition("  ")
-    if content.startswith("\\"):
-        signs = {"n": "\n", "r": "\r"}
-        name = re.sub(r"\\(.)", lambda escape: signs.get(escape[1], escape[1]), name)
-    return content.lstrip("\\"), name
 
 
 def _header(attributes: Iterable[str], runs: Iterable[str]) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import astuple, dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, ClassVar
 
+import torch
 from PIL.Image import Image
 from torch import Tensor
 
@@ -164,6 +165,32 @@ def softmax(logits: Tensor) -> Tensor:
 def probabilities(task: Task, features: Tensor, texts: Tensor) -> Tensor:
     """Probabilities of view 0: ``[images, views, dim], [(images,) k, dim] -> [images, k]``."""
     return softmax(task.logits(features[:, :1], texts))
+
+
+NO_IMAGE = "the projection leaves only rounding of the image; this is the zero-shot answer"
+NO_CLASS = "the projection leaves only rounding of a class's prompt; this is the zero-shot answer"
+
+
+def unless_rounding(
+    task: Task, features: Tensor, found: Tensor, lost: Mapping[str, Tensor]
+) -> Outcome:
+    """Return an outcome with zero-shot's answer, and a warning, where a projection left nothing.
+
+    Args:
+        task: the text side.
+        features: ``[images, views, dim]``.
+        found: what the method answers, ``[images, targets]``.
+        lost: ``{sentence: [images, features]}``, or without images if all have the same: which
+            features are rounding; one is enough.
+    """
+    zero_shot = probabilities(task, features, task.target_features)
+    flags = {}
+    for sentence, is_lost in lost.items():
+        # the largest of 0 and 1 and not `any`, because the export to ONNX knows this one
+        any_lost = is_lost.to(found).amax(-1, keepdim=True) > 0
+        found = torch.where(any_lost, zero_shot, found)
+        flags[sentence] = any_lost.expand(len(features), 1).squeeze(1)
+    return Outcome(found, flags=flags)
 
 
 def check_from_zero(method: Adapter, *names: str) -> None:

@@ -1,108 +1,64 @@
 """Group-wise metrics, intervals and bounds: pure functions of arrays; no models, no files.
 
-Every figure comes as an `Estimate`, with its n, its interval and what it leaves out.
+Every figure comes as an `Estimate`, with its n, its interval and what it leaves out. Labels,
+answers and sensitive values are columns: lists, arrays, tensors or pandas series of names or
+numbers. With several attributes, ``{attribute: column}``, a group is an intersection. `definitions`
+has what each metric is, for `paired_difference`.
 """
 
-import warnings
-from typing import Any
-
-from fair_tta import errors
-from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics import _functions
 from fair_tta.metrics._bootstrap import Bootstrap
-from fair_tta.metrics._calibration import (
+from fair_tta.metrics._estimate import Estimate, Over
+from fair_tta.metrics._functions import (
+    accuracy,
     average_sensitive_indifference,
     average_target_confidence,
-    expected_calibration_error,
-    group_calibration_error,
-    normalised_entropies,
-)
-from fair_tta.metrics._estimate import SMALL, Estimate, Over
-from fair_tta.metrics._groups import (
-    Rates,
-    accuracy,
     balanced_accuracy,
     bias,
-    class_gaps,
     demographic_parity_difference,
     equal_opportunity_difference,
     equalized_odds_difference,
-    group_accuracy,
-    group_rates,
-    paired_difference,
+    expected_calibration_error,
     typical_gap,
     worst_group_accuracy,
 )
+from fair_tta.metrics._groups import class_gaps, group_accuracy, group_rates, paired_difference
 from fair_tta.metrics._harm import harm_rate, harm_rate_change
-from fair_tta.metrics._intervals import (
-    clopper_pearson,
-    images_for_change,
-    images_for_half_width,
-    mcnemar,
-    paired_interval,
-    wilson,
-)
+from fair_tta.metrics._intervals import images_for_change, images_for_half_width, mcnemar
 from fair_tta.metrics._metric import Metric
-from fair_tta.metrics._perceived import (
-    PseudoOdds,
-    prompt_associations,
-    pseudo_equalized_odds_difference,
-    pseudo_odds,
-    pseudo_rates,
-    r_squared,
-)
+from fair_tta.metrics._perceived import prompt_associations
 from fair_tta.metrics._stream import MetricStream
 
 __all__ = [
-    "SMALL",
     "Bootstrap",
     "Estimate",
     "Metric",
     "MetricStream",
     "Over",
-    "PseudoOdds",
-    "Rates",
     "accuracy",
     "average_sensitive_indifference",
     "average_target_confidence",
     "balanced_accuracy",
     "bias",
     "class_gaps",
-    "clopper_pearson",
-    "definitions",
     "demographic_parity_difference",
     "equal_opportunity_difference",
     "equalized_odds_difference",
     "expected_calibration_error",
     "group_accuracy",
-    "group_calibration_error",
     "group_rates",
     "harm_rate",
     "harm_rate_change",
     "images_for_change",
     "images_for_half_width",
     "mcnemar",
-    "normalised_entropies",
     "paired_difference",
-    "paired_interval",
     "prompt_associations",
-    "pseudo_equalized_odds_difference",
-    "pseudo_odds",
-    "pseudo_rates",
-    "r_squared",
     "typical_gap",
-    "wilson",
     "worst_group_accuracy",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "SmallGroupWarning":
-        text = "`SmallGroupWarning` is now in fair_tta.errors."
-        warnings.warn(text, DeprecationWarning, stacklevel=2)
-        return errors.SmallGroupWarning
-    if name in ("max_skew", "ndkl"):
-        raise AttributeError(
-            f"`{name}` was removed in version 0.3, as nothing here ranks images; "
-            "docs/metrics.md has the formula."
-        )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# What is defined but not listed above is a public function all the same.
+_others = sorted(_functions.FUNCTIONS.keys() - set(__all__))
+globals().update({name: _functions.FUNCTIONS[name] for name in _others})
+__all__.extend(_others)

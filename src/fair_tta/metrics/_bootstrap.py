@@ -6,11 +6,9 @@ To draw n images of a stratum with replacement is to draw a multinomial table of
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -61,9 +59,6 @@ DEFAULT = Bootstrap()
 Interval: TypeAlias = Bootstrap | float
 """How intervals are made, or just their level."""
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 
 def read_interval(interval: Interval) -> Bootstrap:
     """How intervals are made; an error if it is neither a `Bootstrap` nor a level."""
@@ -74,26 +69,6 @@ def read_interval(interval: Interval) -> Bootstrap:
             f"`interval` should be a Bootstrap or a level such as 0.95 (got {interval!r})."
         )
     return Bootstrap(level=interval)
-
-
-def renamed(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A function that also takes a keyword by the name it had in version 0.2."""
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        @wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            if old in kwargs:
-                text = f"`{function.__name__}({old}=...)` is now `{new}=...`."
-                warnings.warn(text, DeprecationWarning, stacklevel=2)
-                kwargs[new] = kwargs.pop(old)
-            return function(*args, **kwargs)
-
-        return call
-
-    return decorate
-
-
-accepts_level = renamed("level", "interval")
 
 
 def resampled(metric: Metric, counts: Ints, how: Bootstrap) -> ArrayEnds:

@@ -9,19 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.linalg import block_diag
 
-from fair_tta.errors import FairTTAError, check_count
-from fair_tta.metrics._bootstrap import Bootstrap, Interval, accepts_level, read_interval
-from fair_tta.metrics._columns import (
-    Column,
-    Floats,
-    Ints,
-    Mask,
-    Sensitive,
-    Values,
-    check_length,
-    parse_columns,
-)
-from fair_tta.metrics._estimate import Estimate, undefined, warn_small
+from fair_tta.errors import FairTTAError
+from fair_tta.metrics._bootstrap import Bootstrap
+from fair_tta.metrics._columns import Floats, Ints, Mask, check_length
+from fair_tta.metrics._estimate import Estimate, undefined
 from fair_tta.metrics._extremes import ExtremeChange
 from fair_tta.metrics._intervals import Ends, quantile_of_normal
 from fair_tta.metrics._noise import DRAWS
@@ -33,32 +24,6 @@ def normalised_entropies(probabilities: Any) -> Floats:
     logs = np.log(np.where(p > 0, p, 1.0))
     entropies: Floats = -(p * logs).sum(1) / math.log(p.shape[1])
     return np.clip(entropies, 0.0, 1.0)
-
-
-@accepts_level
-def average_target_confidence(
-    *, probabilities: Any = None, entropies: Any = None, interval: Interval = 0.95
-) -> Estimate:
-    """ATC: one minus the mean normalised entropy of the targets. 1 is certain, 0 indifferent.
-
-    Pass the probabilities ``[images, targets]``, or normalised entropies ``[images]``.
-    """
-    return mean(1 - _entropies(probabilities, entropies), read_interval(interval).level)
-
-
-@accepts_level
-def average_sensitive_indifference(
-    *, probabilities: Any = None, entropies: Any = None, interval: Interval = 0.95
-) -> Estimate:
-    """ASI: the mean normalised entropy of a sensitive attribute. 1 is indifferent, 0 certain.
-
-    Pass the probabilities ``[images, values]``, or normalised entropies ``[images]``.
-
-    Example:
-        >>> round(average_sensitive_indifference(probabilities=[[0.5, 0.5], [1.0, 0.0]]).value, 3)
-        0.5
-    """
-    return mean(_entropies(probabilities, entropies), read_interval(interval).level)
 
 
 def mean(figures: Floats, level: float, least: float = 0.0, weight: float = 1.0) -> Estimate:
@@ -100,7 +65,8 @@ def check_unit(argument: str, values: Any, length: int | None = None) -> Floats:
     return np.clip(array, 0.0, 1.0)
 
 
-def _entropies(probabilities: Any, entropies: Any) -> Floats:
+def read_entropies(probabilities: Any, entropies: Any) -> Floats:
+    """Normalised entropies ``[images]``, from either."""
     if (probabilities is None) == (entropies is None):
         raise FairTTAError("pass either `probabilities` or `entropies`.")
     if entropies is not None:
@@ -132,84 +98,25 @@ BINS = 15
 _ADDED = 4  # images, half of them right, for the width of the interval
 
 
-def expected_calibration_error(
-    y_true: Column,
-    y_pred: Column,
-    confidence: Any,
-    *,
-    bins: int = BINS,
-    interval: Interval | None = None,
-) -> Estimate:
-    """How far confidence is from accuracy, on average: 0 means that 80 % sure is right in 80 %.
-
-    ``ECE = sum_b |mean_i w_ib (right_i - confidence_i)|``, bins centred at ``(b + 1/2) / bins``.
-    An image between two centres counts in both bins, the more the nearer it is: the weights
-    ``w_ib`` fall linearly from 1 at a centre to 0 at the next one. So a last digit of a confidence
-    changes a last digit of the figure. With weights of 0 and 1 (sharp edges) it would be the usual
-    ``sum_b n_b/n |acc_b - conf_b|``, which jumps when a confidence crosses an edge.
-
-    On few images it is too large, because noise in a bin counts as error.
-
-    Args:
-        y_true: true labels.
-        y_pred: answers.
-        confidence: ``[images]``, the probability of the answer.
-        bins: how many.
-        interval: resamples, seed and level of the interval.
-
-    Example:
-        >>> error = expected_calibration_error(["a"] * 4, ["a", "a", "a", "b"], [0.95] * 4)
-        >>> round(error.value, 3)
-        0.2
-    """
-    columns = parse_columns(y_true, [y_pred], None, None, None)
-    sure = check_unit("confidence", confidence, len(columns.truth))
-    return calibration(columns.truth == columns.answers[0], sure, bins, interval)
-
-
-def group_calibration_error(
-    y_true: Column,
-    y_pred: Column,
-    confidence: Any,
-    sensitive: Sensitive,
-    *,
-    values: Values | None = None,
-    bins: int = BINS,
-    interval: Interval | None = None,
-) -> dict[Any, Estimate]:
-    """`expected_calibration_error` of each group, by name; empty groups are NaN."""
-    columns = parse_columns(y_true, [y_pred], sensitive, None, values)
-    sure = check_unit("confidence", confidence, len(columns.truth))
-    right = columns.truth == columns.answers[0]
-    names = [group[0] if len(group) == 1 else group for group in columns.groups]
-    found = {
-        name: calibration(right[columns.group == g], sure[columns.group == g], bins, interval)
-        for g, name in enumerate(names)
-    }
-    warn_small({str(name): figure.n for name, figure in found.items()})
-    return found
-
-
 def calibration(
-    right: Any, sure: Floats, bins: int, interval: Interval | None, clusters: Ints | None = None
+    right: Any, sure: Floats, bins: int, how: Bootstrap, clusters: Ints | None = None
 ) -> Estimate:
-    """The error from right answers and confidences.
+    """The calibration error from right answers and confidences.
+
+    ``sum_b |mean_i w_ib (right_i - confidence_i)|``, bins centred at ``(b + 1/2) / bins``; w_ib
+    falls linearly from 1 at a centre to 0 at the next one.
 
     The interval is ``value -+ q`` with q the `level` quantile of the error of noise alone, as for
     gaps: by the triangle inequality the error is never farther from that of infinitely many images
     than the error of its noise. The noise of the bins is drawn from the normal limit of their
     bootstrap.
     """
-    check_count("bins", bins)
     n = len(sure)
     if n == 0:
         return undefined("no images")
     weights = _weights(sure, bins)
     errors = weights * (right - sure)[:, None]
     value = min(1.0, float(np.abs(errors.mean(0)).sum()))
-    if interval is None:
-        return Estimate(value, n)
-    how = read_interval(interval)
     generator = np.random.default_rng(how.seed)
     draws = generator.standard_normal((how.resamples, bins))
     roots = [_root(errors, [weights], [sure])]

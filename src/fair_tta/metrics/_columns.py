@@ -17,6 +17,7 @@ from scipy.special import ndtri, stdtrit
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._estimate import Over, check_over, label
+from fair_tta.metrics._spelling import escaped, unseen_twins
 
 if TYPE_CHECKING:
     from fair_tta.metrics._scores import Scores
@@ -214,7 +215,7 @@ class Columns:
         Repeated images count once, and no image is of `NO_CLASS`.
         """
         sizes = {}
-        for cell, size in zip(self.cells(over), self._different(over).tolist(), strict=True):
+        for cell, size in zip(self.cells(over), self.different(over).tolist(), strict=True):
             if over is Over.SENSITIVE or cell[0] != NO_CLASS:
                 sizes[label(*cell)] = size
         return sizes
@@ -222,11 +223,11 @@ class Columns:
     def repeats(self, over: Over) -> Floats:
         """How often an image comes in each of `cells`, on average: 1 if all are different."""
         n = self.right_and_all(0, over)[1]
-        repeats: Floats = np.maximum(1, n) / np.maximum(1, self._different(over))
+        repeats: Floats = np.maximum(1, n) / np.maximum(1, self.different(over))
         return repeats
 
-    def _different(self, over: Over) -> Ints:
-        """Images of each of `cells`, of which repeated ones count once."""
+    def different(self, over: Over) -> Ints:
+        """Return the images of each of `cells`, of which repeated ones count once."""
         n = self.right_and_all(0, over)[1]
         images = self.different_images
         if self.contents is None or images is None:
@@ -403,9 +404,14 @@ def _are_text(column: list[Hashable]) -> set[bool]:
 def distinct_names(
     argument: str, given: Sequence[Hashable] | None, found: Iterable[Hashable]
 ) -> tuple[Hashable, ...]:
-    """The names given, or those found, sorted."""
+    """The names given, or those found, sorted.
+
+    Raises:
+        FairTTAError: they are not distinct, or two of them cannot be told apart by reading.
+    """
     if given is None:
         distinct = set(found)
+        _check_twins(argument, distinct)
         try:
             return tuple(sorted(distinct))  # type: ignore[type-var]
         except TypeError:  # names and numbers
@@ -413,7 +419,19 @@ def distinct_names(
     names = tuple(read_column(argument, given))
     if not names or len(set(names)) < len(names):
         raise FairTTAError(f"`{argument}` should list distinct names (got {list(names)}).")
+    _check_twins(argument, names)
     return names
+
+
+def _check_twins(argument: str, names: Iterable[Hashable]) -> None:
+    """Raise an error if names differ in what cannot be seen only: they would be two groups."""
+    twins = unseen_twins(sorted(name for name in names if isinstance(name, str)))
+    if twins:
+        shown = " and ".join(f"'{escaped(name)}'" for name in twins[0])
+        raise FairTTAError(
+            f"names of {argument} should differ in what can be seen (got {shown}, which look "
+            "alike): write them in one way."
+        )
 
 
 def _codes(what: str, argument: str, column: list[Hashable], names: tuple[Hashable, ...]) -> Ints:

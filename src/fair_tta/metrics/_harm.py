@@ -7,20 +7,27 @@ from collections.abc import Collection, Hashable, Mapping
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._bootstrap import Interval, accepts_level, read_interval
-from fair_tta.metrics._columns import Column, Sensitive, Values, parse_columns, read_column
+from fair_tta.metrics._bootstrap import Interval, read_interval
+from fair_tta.metrics._columns import (
+    Column,
+    Sensitive,
+    Values,
+    check_clusters,
+    parse_columns,
+    read_column,
+)
 from fair_tta.metrics._estimate import Estimate, Over, label, warn_small
 from fair_tta.metrics._groups import share_of
 
 
-@accepts_level
 def harm_rate(
     y_pred: Column,
     sensitive: Sensitive,
     harmful: Collection[Hashable],
     *,
     values: Values | None = None,
-    interval: Interval = 0.95,
+    interval: Interval | None = 0.95,
+    clusters: Column | None = None,
 ) -> dict[Hashable, Estimate]:
     """The share of answers in a set of classes, for each group, with Wilson's interval.
 
@@ -32,17 +39,17 @@ def harm_rate(
         sensitive: sensitive values, or ``{attribute: values}``; groups are intersections.
         harmful: the classes that should not be answered, such as ``["thief", "criminal"]``.
         values: all sensitive values, also such as do not occur.
-        interval: the level of the intervals.
+        interval: the level of the intervals; None for none.
+        clusters: the person or source of each image, if several images come from one.
 
     Example:
         >>> found = harm_rate(["man", "thief"] * 50, ["a", "b"] * 50, ["thief"])
         >>> found["a"].value, found["b"].value
         (0.0, 1.0)
     """
-    return _shares({"y_pred": y_pred}, sensitive, harmful, values, interval)
+    return _shares({"y_pred": y_pred}, sensitive, harmful, values, interval, clusters)
 
 
-@accepts_level
 def harm_rate_change(
     before: Column,
     after: Column,
@@ -50,13 +57,16 @@ def harm_rate_change(
     harmful: Collection[Hashable],
     *,
     values: Values | None = None,
-    interval: Interval = 0.95,
+    interval: Interval | None = 0.95,
+    clusters: Column | None = None,
 ) -> dict[Hashable, Estimate]:
     """How `harm_rate` changes from one run to another on the same images, ``after - before``.
 
     Each group has its own paired interval (Bonett and Price, 2012).
     """
-    return _shares({"before": before, "after": after}, sensitive, harmful, values, interval)
+    return _shares(
+        {"before": before, "after": after}, sensitive, harmful, values, interval, clusters
+    )
 
 
 def _shares(
@@ -64,7 +74,8 @@ def _shares(
     sensitive: Sensitive,
     harmful: Collection[Hashable],
     values: Values | None,
-    interval: Interval,
+    interval: Interval | None,
+    clusters: Column | None,
 ) -> dict[Hashable, Estimate]:
     """The share of one run, or its change from the first of two to the second, group by group."""
     first, *others = answers = [read_column(*run) for run in runs.items()]
@@ -76,10 +87,12 @@ def _shares(
         )
     if isinstance(harmful, str | bytes) or not isinstance(harmful, Collection) or not len(harmful):
         raise FairTTAError(f"`harmful` should be a list of classes (got {harmful!r}).")
-    columns = parse_columns(first, answers, sensitive, None, values)
-    warn_small(columns.sizes(Over.SENSITIVE), stacklevel=5)
+    columns = parse_columns(first, answers, sensitive, None, values, clusters)
+    check_clusters(columns.clusters)
+    warn_small(columns.sizes(Over.SENSITIVE), stacklevel=4)
     bad = np.array([target in set(harmful) for target in columns.targets], np.bool_)
-    counted, level = [bad[codes] for codes in columns.answers], read_interval(interval).level
+    counted = [bad[codes] for codes in columns.answers]
+    level = None if interval is None else read_interval(interval).level
     return {
         group[0] if len(group) == 1 else group: share_of(
             columns, columns.group == g, level, label(*group), *counted

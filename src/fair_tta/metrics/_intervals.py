@@ -51,22 +51,12 @@ def wilson_ends(correct: Floats, n: Floats, level: float) -> tuple[Floats, Float
     return np.maximum(0.0, low), np.minimum(1.0, high)
 
 
-def paired_interval(
-    right_to_wrong: int, wrong_to_right: int, n: int, level: float = 0.95
-) -> tuple[float, float]:
-    """Interval of a change of accuracy on the same images (Bonett and Price, 2012).
+def paired_ends(loss: Floats, gain: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
+    """Intervals of changes of accuracy on the same images (Bonett and Price, 2012).
 
     Wald's interval with one image added to each kind of change, so that it has a width even where
-    nothing changed.
+    nothing changed. It may reach beyond -1 and 1, as distances are added up.
     """
-    _check_changes(right_to_wrong, wrong_to_right, n)
-    loss, gain, images = np.array([right_to_wrong, wrong_to_right, n], float)
-    low, high = paired_ends(loss, gain, images, level)
-    return max(-1.0, float(low)), min(1.0, float(high))
-
-
-def paired_ends(loss: Floats, gain: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
-    """`paired_interval` of many rates at once, also beyond -1 and 1: distances may be added up."""
     up, down = (gain + 1) / (n + 2), (loss + 1) / (n + 2)
     spread = np.maximum(0.0, up + down - (up - down) ** 2)
     half = quantile_of_normal(level) * np.sqrt(spread / (n + 2))
@@ -152,24 +142,12 @@ def _check_changes(right_to_wrong: int, wrong_to_right: int, n: int) -> None:
         )
 
 
-def clopper_pearson(correct: int, n: int, level: float = 0.95) -> tuple[float, float]:
+def clopper_pearson_ends(correct: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
     """The rates at which so few, or so many, right answers would just be too unlikely.
 
     Wider than Wilson's, which is right on average over rates and too narrow at some of them: where
     many intervals are to hold together, those are the ones that fail.
-
-    Example:
-        >>> low, high = clopper_pearson(3, 5)
-        >>> round(low, 3), round(high, 3)
-        (0.147, 0.947)
     """
-    _check_correct(correct, n)
-    low, high = clopper_pearson_ends(np.asarray(correct, float), np.asarray(n, float), level)
-    return float(low), float(high)
-
-
-def clopper_pearson_ends(correct: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
-    """`clopper_pearson` of many rates at once."""
     check_share("level", level)
     tail = (1 - level) / 2
     low = betaincinv(np.maximum(correct, 1), n - correct + 1, tail)

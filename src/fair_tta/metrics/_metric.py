@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -35,16 +35,24 @@ class Figure(ABC):
         title: its name in reports.
         better: 1 if larger is better, -1 if smaller is, 0 if neither.
         meaning: one or two sentences for readers of reports.
-        since: the version that introduced it; audits of older versions do not have it.
         is_compared: comparisons of audits have its difference.
+        formula: the same in symbols, see `fair_tta.metrics.definitions`.
+        no_disparity: the value that means that groups fare alike; empty if none does.
+        notes: what else its documentation says.
+        example: lines of Python for its documentation.
+        over: the groups that it is taken over, None if groups do not matter.
     """
 
     name: str
     title: str = field(default="", kw_only=True)
     better: int = field(default=0, kw_only=True)
     meaning: str = field(default="", kw_only=True)
-    since: str = field(default="0.3", kw_only=True)
     is_compared: bool = field(default=True, kw_only=True)
+    formula: str = field(default="", kw_only=True)
+    no_disparity: str = field(default="", kw_only=True)
+    notes: str = field(default="", kw_only=True)
+    example: str = field(default="", kw_only=True)
+    over: Over | None = field(default=Over.TARGET_AND_SENSITIVE, kw_only=True)
 
     @abstractmethod
     def estimate(self, columns: Columns, run: int, how: Bootstrap | None) -> Estimate:
@@ -80,7 +88,6 @@ class Metric(Figure):
         change: the interval of its change from one run to another. Without it images are resampled,
             which is good for smooth functions of rates and too narrow for minima and gaps.
         interval: the interval of one run. Without it images are resampled.
-        over: the groups that it is taken over, None if groups do not matter.
         worst_of: it rests on the images of the worst of these groups; None: on all images.
         needs: what a gap needs in order to be defined.
         needs_classes: it is a mean over all answers that are given, so it is not defined if some
@@ -92,7 +99,6 @@ class Metric(Figure):
     is_gap: bool = False
     change: ChangeInterval | None = None
     interval: RunInterval | None = field(default=None, kw_only=True)
-    over: Over | None = field(default=Over.TARGET_AND_SENSITIVE, kw_only=True)
     worst_of: Over | None = field(default=None, kw_only=True)
     needs: str = field(default=TWO_GROUPS, kw_only=True)
     needs_classes: bool = field(default=False, kw_only=True)
@@ -169,10 +175,12 @@ class OwnMetric(Figure):
     Attributes:
         measure: columns, the run and how intervals are made to the figure.
         change: the same for two runs.
+        score: which of `Scores` it is computed from, None if from answers.
     """
 
     measure: Callable[[Columns, int, Bootstrap], Estimate]
     change: Callable[[Columns, int, int, Bootstrap], Estimate]
+    score: Literal["entropy", "confidence"] | None = field(default=None, kw_only=True)
 
     def estimate(self, columns: Columns, run: int, how: Bootstrap | None) -> Estimate:
         found = self.measure(columns, run, how or Bootstrap())

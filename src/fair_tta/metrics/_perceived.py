@@ -10,11 +10,12 @@ import numpy as np
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import _bootstrap
-from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval
+from fair_tta.metrics._bootstrap import Bootstrap, Interval
 from fair_tta.metrics._calibration import check_probabilities, read_array
 from fair_tta.metrics._columns import Column, Floats, Ints, read_clusters
-from fair_tta.metrics._definitions import EQUALIZED_ODDS, ratio
 from fair_tta.metrics._estimate import Estimate, undefined
+from fair_tta.metrics._rates import ratio
+from fair_tta.metrics.definitions import EQUALIZED_ODDS
 
 _NO_CHANGE = 1e-6  # of a probability from image to image: the rounding of single precision
 
@@ -169,7 +170,7 @@ def pseudo_odds(
     runs: Sequence[Any],
     target: Any,
     sensitive: Any,
-    interval: Interval = DEFAULT,
+    interval: Interval = 0.95,
     *,
     clusters: Column | None = None,
 ) -> PseudoOdds:

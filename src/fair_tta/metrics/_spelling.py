@@ -35,6 +35,23 @@ def same_names(names: Iterable[str]) -> list[list[str]]:
     return [group for group in spellings.values() if len(group) > 1]
 
 
+def unseen_twins(names: Iterable[str]) -> list[list[str]]:
+    """Return groups of two or more different names that no reader can tell apart.
+
+    They differ in invisible characters, such as zero-width and bidirectional marks, in the kind of
+    spaces or in composed letters only. Case is seen.
+
+    Example:
+        >>> unseen_twins(["circle", "circle\u200b", "CIRCLE"])
+        [['circle', 'circle\u200b']]
+    """
+    spellings: defaultdict[str, list[str]] = defaultdict(list)
+    for name in dict.fromkeys(names):
+        visible = "".join(sign for sign in name if unicodedata.category(sign) != "Cf")
+        spellings[unicodedata.normalize("NFC", " ".join(visible.split()))].append(name)
+    return [group for group in spellings.values() if len(group) > 1]
+
+
 def escaped(name: str) -> str:
     """Return a name in ASCII if it has signs that cannot be seen or are not composed.
 

@@ -12,9 +12,9 @@ import numpy as np
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import _columns as columns
 from fair_tta.metrics._bootstrap import Interval, read_interval
-from fair_tta.metrics._definitions import METRICS, TYPICAL_GAP
 from fair_tta.metrics._estimate import Estimate, Over, warn_small
-from fair_tta.metrics._metric import Metric
+from fair_tta.metrics._metric import OwnMetric
+from fair_tta.metrics.definitions import METRICS
 
 
 @dataclass
@@ -81,15 +81,18 @@ class MetricStream:
         rows = self._columns(self._attributes, self._counts)
         warn_small(rows.sizes(Over.TARGET_AND_SENSITIVE))
         how = None if self.interval is None else read_interval(self.interval)
-        counted = [m for m in METRICS.values() if isinstance(m, Metric) or m is TYPICAL_GAP]
-        return {metric.name: metric.estimate(rows, 0, how) for metric in counted}
+        estimates = {}
+        for metric in METRICS.values():
+            if not isinstance(metric, OwnMetric) or metric.score is None:
+                estimates[metric.name] = metric.estimate(rows, 0, how)
+        return estimates
 
     def _add(self, attributes: tuple[str, ...], counts: Counter[tuple[Hashable, ...]]) -> None:
         if self._counts and counts and attributes != self._attributes:
             names = f"{list(self._attributes)}, as before (got {list(attributes)})"
             raise FairTTAError(f"`sensitive` should have the attributes {names}.")
         if counts:
-            self._columns(attributes, counts)  # raises before anything is counted
+            self._columns(attributes, self._counts | counts)  # raises before anything is counted
             self._attributes = attributes
             self._counts.update(counts)
 

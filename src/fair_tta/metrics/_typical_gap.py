@@ -232,12 +232,6 @@ class TypicalGapChange:
         most = self.after.ends(error)[1]
         return min(max(low, least), self.value), max(min(high, most), self.value)
 
-    def power(self, n: int, level: float, power: float = 0.8) -> tuple[float, int | None]:
-        """The change that n such images show so often, and how many would show the one seen."""
-        reach = float(ndtri(power) + ndtri((1 + level) / 2)) * self._deviation
-        needed = n * (reach / self._square) ** 2 if abs(self.value) >= 5e-4 else math.inf
-        return min(1.0, reach / self._sum), math.ceil(needed) if needed < 1e9 else None
-
 
 @lru_cache(maxsize=32)  # several runs are judged together, at several levels
 def typical_gap(columns: Columns, run: int) -> TypicalGap:

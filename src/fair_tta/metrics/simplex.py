@@ -1,7 +1,7 @@
 """How far a probability vector moved, and what follows for its leading entry.
 
-The three statements are those of the paper's appendix B. The leading entry is the first of the
-largest ones.
+The three statements, and how far a short step goes, are those of the paper's appendix B. The
+leading entry is the first of the largest ones.
 """
 
 from __future__ import annotations
@@ -9,7 +9,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["collapse_distance", "distance", "flip_margin", "universal_collapse_distance"]
+__all__ = [
+    "collapse_distance",
+    "distance",
+    "flip_margin",
+    "step_distance",
+    "universal_collapse_distance",
+]
 
 
 def distance(p: Tensor, q: Tensor) -> Tensor:
@@ -52,3 +58,24 @@ def universal_collapse_distance(classes: int) -> float:
     Statement (iii): vectors that are farther apart than this have different leading entries.
     """
     return 1 - 1 / classes
+
+
+def step_distance(gradients: Tensor, loss_gradient: Tensor, rate: Tensor | float) -> Tensor:
+    """How far a short step against the gradient of a loss moves a vector: ``[...]``.
+
+    ``d(p(t), p(t - rate g)) ~ rate / 2 sum_i |<g, dp_i/dt>|`` with g the gradient of the loss:
+    `distance` to first order in the rate, as in the last formula of appendix B, so only where
+    steps are in the linear regime. It depends on `p`, so no rate moves all images by as much.
+
+    Args:
+        gradients: ``dp_i/dt`` of each entry of the vector, ``[..., K, n]`` for n parameters.
+        loss_gradient: g, the gradient of the whole loss, ``[..., n]``.
+        rate: the learning rate, ``[...]`` or a number.
+
+    Example:
+        >>> gradients = torch.tensor([[0.2, 0.0], [-0.1, 0.0], [-0.1, 0.0]])
+        >>> round(float(step_distance(gradients, torch.tensor([3.0, 5.0]), 0.1)), 3)
+        0.06
+    """
+    slopes = (gradients @ loss_gradient.unsqueeze(-1)).squeeze(-1)
+    return rate * slopes.abs().sum(-1) / 2

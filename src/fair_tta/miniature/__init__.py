@@ -12,9 +12,6 @@ it. The model knows this world and nothing else.
     True
 """
 
-import warnings
-from typing import Any
-
 from fair_tta.miniature._model import FOLDER, load_open_clip
 from fair_tta.miniature._world import (
     BADGES,
@@ -39,14 +36,3 @@ __all__ = [
     "WorldSplit",
     "load_open_clip",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name != "DrawnPicture":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(
-        "`DrawnPicture` is now called `DrawnImage`; the old name goes with version 0.4.",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    return DrawnImage

@@ -75,7 +75,6 @@ def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> No
     assert "10 images" in out.stdout
     assert {p.name for p in (folder / "out").iterdir()} == {
         ROWS, "audit.json", "report.html", "card.md", "predictions.csv", "problems.csv",
-        "images.b2",
     }  # fmt: skip
     predictions = table_of(folder / "out" / "predictions.csv")
     assert [row["target"] for row in predictions] == labels
@@ -194,6 +193,21 @@ def test_the_same_command_changes_nothing_and_asks_nothing(
     assert again.stdout == first.stdout
     assert rows_of(folder / "out") == rows
     assert Audit.load(folder / "out" / "audit.json") == audit
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such pipes")
+def test_labels_may_come_from_a_pipe(many: Path, tiny_model: str) -> None:
+    """As a shell passes them: ``--labels <(grep ...)``."""
+    call(*audit_arguments(many, tiny_model))
+    reading, writing = os.pipe()
+    with open(reading, "rb"):
+        with open(writing, "wb") as pipe:
+            pipe.write((many / "labels.csv").read_bytes())
+        arguments = audit_arguments(many, tiny_model, "piped")
+        arguments[arguments.index(str(many / "labels.csv"))] = f"/dev/fd/{reading}"
+        call(*arguments)
+    found = Audit.load(many / "piped" / "audit.json").document
+    assert found.data == Audit.load(many / "out" / "audit.json").document.data
 
 
 def test_what_kills_left_is_swept(many: Path, tiny_model: str) -> None:
@@ -541,7 +555,7 @@ def test_images_are_embedded_only_if_asked(many: Path, tiny_model: str) -> None:
     count = page.read_text("utf-8").count('src="data:image/')
     assert count > 0
     assert f"report.html ({count} images inside)" in " ".join(told.split())
-    for option in ((), ("--no-pictures",)):  # as version 0.2 had it
+    for option in ((), ("--no-embed-images",)):
         assert "(no images inside)" in " ".join(call(*arguments, *option).stdout.split())
         text = page.read_text("utf-8")
         assert "data:image/" not in text

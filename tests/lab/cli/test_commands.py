@@ -19,8 +19,6 @@ from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import app, console
 from fair_tta.lab._cli.console import exits, log, usage
 from fair_tta.lab._terminal import progress_bars
-from fair_tta.lab.bench._grids import GRIDS
-from fair_tta.lab.bench._printed import figures, paper_tables
 from fair_tta.methods._registry import ADAPTERS
 
 ROOT = Path(__file__).parents[3]
@@ -74,22 +72,6 @@ def test_adapters_are_listed_with_their_settings() -> None:
     assert "--sensitive,reference.Settings:strength=1.5,keep_prior=1,reference=FILE" in flat
 
 
-def test_citations_are_those_of_the_citation_file() -> None:
-    text = call("cite").stdout
-    facts = (ROOT / "CITATION.cff").read_text()
-    families = re.findall(r"family-names: (.*)", facts)
-    given = re.findall(r"given-names: (.*)", facts)
-    people = [f"{family}, {name}" for family, name in zip(families, given, strict=True)]
-    assert " and ".join(people) in " ".join(text.split())
-    for title in re.findall(r"^ *title: (.*)", facts, re.MULTILINE):
-        assert f"{{{title}}}" in text
-    (year,) = re.findall(r"year: (\d+)", facts)
-    assert f"{{{year}}}" in text
-    assert f"version = {{{fair_tta.__version__}}}" in text
-    assert "{MIT}" in text
-    assert text.count("{") == text.count("}")
-
-
 def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     for error, code, message in (
         (FairTTAError("[red]too[/red] much"), 3, "Error: [red]too[/red] much"),
@@ -110,7 +92,7 @@ def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such pipes")
-@pytest.mark.parametrize("words", ["cite", "audit --help", "--version"])
+@pytest.mark.parametrize("words", ["adapters", "audit --help", "--version"])
 def test_every_command_ends_quietly_where_the_reader_has_enough(words: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)  # as `true` does
@@ -148,8 +130,7 @@ def test_windows_has_another_number_for_a_closed_pipe(monkeypatch: pytest.Monkey
 
 IDLE = (
     "predict pics --targets a,b", "examine pics --targets a,b --sensitive c,d",
-    "audit --images pics --labels l.csv --sensitive-column s --out o", "bench main-L14 --data d",
-    "bench --table t.toml",
+    "audit --images pics --labels l.csv --sensitive-column s --out o",
 )  # fmt: skip
 
 
@@ -165,12 +146,6 @@ IDLE = (
         (f"{IDLE[1]} --embed-images", "--embed-images", "there is no page without --out."),
         (f"{IDLE[2].replace('--labels l.csv', '')} --path-column p", "--path-column",
          "there is no --labels: the folders are the labels."),
-        (f"{IDLE[4]} --adapters zero-shot", "--adapters", "it is in the file of --table."),
-        (f"{IDLE[4]} --harmful a:b,c", "--harmful", "it is in the file of --table."),
-        *((f"bench {table} {option}", option.split()[0],
-           "it is for the datasets in a folder of --data.")
-          for table in ("--table t.toml", "main-L14 --data miniature")
-          for option in ("--split test", "--young-below 3", "--old-from 60")),
     ],
 )  # fmt: skip
 def test_an_option_that_has_nothing_to_act_on_is_refused(words: str, option: str, why: str) -> None:
@@ -260,14 +235,14 @@ def test_what_needs_no_model_does_not_wait_for_one() -> None:
         "import sys\n"
         "from fair_tta.lab._cli import app\n"
         "heavy = {'torch', 'transformers', 'PIL', 'cv2', 'matplotlib', 'rich', 'pydantic'}\n"
-        "for words in ('audit --help', 'bench --help', '--help', '--version', 'cite'):\n"
+        "for words in ('audit --help', 'mitigate --help', '--help', '--version'):\n"
         "    app(words.split(), standalone_mode=False)\n"
-        "    if words == 'bench --help':\n"
+        "    if words == 'mitigate --help':\n"
         "        assert not heavy & set(sys.modules)\n"
         "print([words, sorted(heavy & set(sys.modules) - {'pydantic'})])"
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert process.stdout.endswith("\n['cite', []]\n"), (process.stdout, process.stderr)
+    assert process.stdout.endswith("\n['--version', []]\n"), (process.stdout, process.stderr)
 
 
 def test_a_wrong_label_file_is_refused_before_torch_is_imported(tmp_path: Path) -> None:
@@ -284,13 +259,6 @@ def test_a_wrong_label_file_is_refused_before_torch_is_imported(tmp_path: Path) 
     process = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert process.stdout == "[]\n", (process.stdout, process.stderr)
     assert process.stderr.count("lacks ['class', 'plaice']") == 2
-
-
-def test_the_tables_of_the_help_are_those_there_are() -> None:
-    assert tuple(GRIDS) == paper_tables() == tuple(dict.fromkeys(place[0] for place in figures()))
-    told = " ".join(call("bench", "--help", columns=600).stdout.split())
-    assert f"A table of the paper: {', '.join(GRIDS)}; or every method" in told
-    assert "(field), or the CLIP paper's bias experiment (clip-bias)." in told
 
 
 A = (
@@ -331,25 +299,12 @@ P = "predict pics --targets cat,dog"
         ("report labels.csv", 3, "'labels.csv' is not what an audit has written: this is not JSON"),
         ("report none.json", 3, r"cannot use 'none.json' \(No such file or directory\)"),
         ("demo --out pics", 3, "`--out` should be a file, not a folder"),
-        ("bench none", 2, "`TABLE` should be one of main-L14"),
-        (
-            "bench main-l15",
-            2,
-            "runtime, field, clip-bias .* Did you mean 'main-L14'",
-        ),
         (f"{P} --adapter fair-ttp", 2, "there is no adapter 'fair-ttp'.* Did you mean 'fair-tpt'?"),
         (f"{P} --adapter tpt:roh=1", 2, "'tpt' has no setting 'roh'.* Did you mean 'rho'?"),
         (f"{P} --model minature", 3, "could not be loaded.* Did you mean 'miniature'?"),
         (f"{P} --model ./pisc", 3, "could not be loaded.* Did you mean 'pics'?"),
         (f"{P} --model open_clip:ViT-B32/openai", 3, "Did you mean 'ViT-B-32/openai'?"),
         (A.replace("animal", "animals"), 3, r"lacks \['animals'\] .* Did you mean 'animal'"),
-        ("bench main-L14 --data none", 3, "`--data` should be the folder of the datasets"),
-        ("bench runtime --data . --young-below 0", 3, "`--young-below` should be at least 1"),
-        (
-            "bench runtime --data . --old-from 3",
-            3,
-            "`--old-from` should be at least `--young-below`",
-        ),
     ],
 )
 def test_errors_speak_of_options(

@@ -143,19 +143,6 @@ def test_the_miniature_from_end_to_end(tmp_path: Path, columns: int) -> None:
         assert f"{100 * (of.pseudo_eod.value or 0):.1f}" in out.stdout.split()
 
 
-def test_a_stop_sign_is_shown(tmp_path: Path) -> None:
-    task = TASKS["scenes"]
-    for i, drawn in enumerate(task.draw(40, 1, split=WorldSplit.VALIDATION)):
-        drawn.image.save(tmp_path / f"{i:02d}.png")
-    out = call(
-        "examine", str(tmp_path), "--targets", "house,tree", "--sensitive", "thing: house,tree",
-        "--template", "A small view of a {sensitive} {target}.", columns=80,
-    )  # fmt: skip
-    assert "STOP: the model cannot tell 'thing' and the target apart" in " ".join(
-        out.stdout.split()
-    )
-
-
 def test_the_page_shows_images_if_asked(tmp_path: Path) -> None:
     task, pictures, out = TASKS["badges"], tmp_path / "pics", tmp_path / "out"
     pictures.mkdir()

@@ -48,9 +48,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for file in (f"labels{HOSTILE}.csv", f"other{HOSTILE}.csv"):
         with (tmp_path / file).open("w", encoding="utf-8", newline="") as out:
             csv.writer(out).writerows([["path", f"class{HOSTILE}", PLACE, "label"], *rows])
-    (tmp_path / f"table{HOSTILE}.toml").write_text(
-        '[[folder]]\nname = "pets"\nimages = "none"\nlabels = "none.csv"\n', encoding="utf-8"
-    )
     (tmp_path / f"m{HOSTILE}.py").write_text("raise ValueError('\\x1b[2J')\n")
     return tmp_path
 
@@ -95,10 +92,7 @@ COMMANDS: dict[str, Arguments] = {
          model, "--out", f"fitted{HOSTILE}"]
     ],
     "report": lambda p, model: [[f"labels{HOSTILE}.csv"], [f"none{HOSTILE}.json"]],
-    "verify": lambda p, model: [[f"pics{HOSTILE}", "--images", f"pics{HOSTILE}"]],
-    "bench": lambda p, _: [["--table", f"table{HOSTILE}.toml"], ["main-L14", "--data", HOSTILE]],
     "adapters": lambda p, model: [[]],
-    "cite": lambda p, model: [[]],
 }  # fmt: skip
 
 

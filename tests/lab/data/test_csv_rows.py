@@ -22,7 +22,6 @@ from fair_tta._io import text_cell, write_row
         ("  =1", "'  =1"),
         ("\t=1", r"'\t=1"),
         ("\r=1", r"'\r=1"),
-        ("\N{FULLWIDTH EQUALS SIGN}1", "'\N{FULLWIDTH EQUALS SIGN}1"),
         ("\x1b[31mred", r"\x1b[31mred"),
         ("a\udce9", r"a\udce9"),
         ("a\nb", r"a\nb"),

@@ -221,20 +221,6 @@ def test_the_table_has_the_figures_in_the_order_of_the_ranking(
         assert row[4] == f"{change.images_needed:,}"
 
 
-def test_a_stop_sign_is_the_verdict(examinations: dict[str, Examination]) -> None:
-    unseen = examinations["unseen"]
-    cards = sentences.cards(unseen.document, "place")
-    assert [card.tone for card in cards] == ["bad", "", "bad"]
-    assert cards[0].text == "The model does not perceive place."
-    assert cards[2].text == "Do not correct by place."
-    assert "do not correct by it" in cards[2].more
-    assert "Try orthcali" not in examination_html(unseen)
-    same = examined(lean=200.0, adapters=[])
-    assert sentences.cards(same.document, "place")[0].text == (
-        "The model cannot distinguish place from the answer."
-    )
-
-
 def test_looking_only_advises_to_try_or_to_label(examinations: dict[str, Examination]) -> None:
     document = examinations["look only"].document
     card = sentences.cards(document, "place")[2]

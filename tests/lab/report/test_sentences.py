@@ -16,7 +16,7 @@ from fair_tta.lab.report import _sentences as sentences
 from fair_tta.lab.report import markdown
 from fair_tta.lab.report._drawings import short
 from fair_tta.lab.report._page import for_markdown
-from fair_tta.metrics._definitions import METRICS
+from fair_tta.metrics.definitions import METRICS
 
 
 def difference(low: float | None, high: float | None) -> Difference:

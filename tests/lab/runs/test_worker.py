@@ -14,7 +14,6 @@ from cli_fixtures import tiny_model as tiny_model
 from fair_tta import TPT, FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta.errors import ModelError
 from fair_tta.extend import Adapter, AugMix
-from fair_tta.lab._runs import bank as picture_files
 from fair_tta.lab._runs.bank import ImageSource
 from fair_tta.lab._runs.job import Job, WorkUnit, job_of
 from fair_tta.lab._runs.worker import ImageRows, Worker
@@ -182,14 +181,6 @@ def test_large_pictures_are_worked_on_a_few_at_a_time(
                 assert one.key == other.key
                 expected = pytest.approx(other.prediction.probabilities, abs=1e-4)
                 assert one.prediction.probabilities == expected
-
-
-def test_large_files_are_no_pictures(
-    classifier: FairTPTClassifier, pictures: list[ImageSource], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(picture_files, "MOST_BYTES", 100)
-    (found,) = ask(job_of(classifier, METHODS[:1]), pictures[0])
-    assert "it has more than 100 bytes" in found
 
 
 def test_a_picture_that_the_model_cannot_use_fails_alone(

@@ -1,8 +1,11 @@
-"""Directions: the weighted sum, and UPGrad without a solver and without silent fallbacks."""
+"""Directions: the weighted sum, aggregators, and UPGrad without quadprog or silent fallbacks."""
 
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -14,13 +17,25 @@ from checks import TARGETS, picture
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torchjd.aggregation import MGDA, Mean, PCGrad, TrimmedMean, UPGradWeighting
+from torchjd.aggregation import (
+    MGDA,
+    Krum,
+    KrumWeighting,
+    Mean,
+    MeanWeighting,
+    MGDAWeighting,
+    PCGrad,
+    TrimmedMean,
+    UPGradWeighting,
+    Weighting,
+)
 from torchjd.linalg import QuadprogProjector
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, FairTTAError
 from fair_tta.extend import AugMix
-from fair_tta.methods._tuning.directions import Aggregated, Direction, UPGrad, WeightedSum, combine
+from fair_tta.methods._tuning.directions import Aggregator, WeightedSum, combine, needed_terms
 from fair_tta.methods._tuning.losses import SLoss
+from fair_tta.methods._tuning.upgrad import upgrad_weights
 
 
 def gramian_of(jacobian: Tensor) -> Tensor:
@@ -37,9 +52,9 @@ def closed_form(gramian: Tensor, preference: tuple[float, float]) -> list[float]
 
 
 def spread(lam: float, terms: int) -> Tensor:
-    """1 for the target, `lam` shared by the others."""
+    """1 for the target, `lam` for each of the others."""
     first, rest = (0.0, 1.0) if math.isinf(lam) else (1.0, lam)
-    return torch.tensor([first] + [rest / (terms - 1)] * (terms - 1), dtype=torch.float64)
+    return torch.tensor([first] + [rest] * (terms - 1), dtype=torch.float64)
 
 
 def by_least_squares(jacobian: Tensor, preference: Tensor) -> Tensor:
@@ -59,6 +74,33 @@ def by_least_squares(jacobian: Tensor, preference: Tensor) -> Tensor:
                     best = shorter
         total += weight * lengths[k] * best
     return torch.tensor(total)
+
+
+def by_enumeration(gramian: Tensor, preference: Tensor) -> list[float]:
+    """Weights from the optimality conditions: which gradients are added is tried in all ways."""
+    lengths = gramian.diagonal().sqrt().numpy()
+    usable = [k for k, length in enumerate(lengths) if length > 0]
+    cosines = (gramian.numpy() / np.where(lengths > 0, lengths, 1)).T
+    cosines = cosines / np.where(lengths > 0, lengths, 1)
+    weights = preference.numpy().copy()
+    for k in usable:
+        others = [j for j in usable if j != k]
+        for size in range(len(others) + 1):
+            for chosen in map(list, combinations(others, size)):
+                added = np.zeros(len(lengths))
+                added[chosen] = np.linalg.solve(
+                    cosines[np.ix_(chosen, chosen)], -cosines[chosen, k]
+                )
+                conflicts = cosines[others, k] + cosines[others] @ added < -1e-9
+                if (added >= 0).all() and not conflicts.any():
+                    weights += (
+                        preference[k].item() * lengths[k] * added / np.where(lengths, lengths, 1)
+                    )
+                    break
+            else:
+                continue
+            break
+    return [float(weight) for weight in weights]
 
 
 def by_torchjd(jacobian: Tensor, preference: Tensor) -> Tensor:
@@ -88,7 +130,7 @@ def test_upgrad_equals_the_closed_form_at_all_scales(
         return
     jacobian = jacobian * 10.0 ** torch.tensor([[log_a], [log_b]], dtype=torch.float64)
     gramian = gramian_of(jacobian)
-    weights = UPGrad(lam).weights(gramian)
+    weights = upgrad_weights(gramian, lam)
     cosine = float(gramian[0, 1] / (gramian[0, 0] * gramian[1, 1]).sqrt())
     if abs(cosine) < 1 - 1e-6:
         assert weights.tolist() == pytest.approx(closed_form(gramian, (1, lam)), rel=1e-4)
@@ -111,7 +153,7 @@ def test_torchjds_defaults_would_conflict_and_ours_do_not(jacobian: Tensor) -> N
     gramian = gramian_of(jacobian)
     preference = torch.tensor([1.0, 1.0], dtype=torch.float64)
     plain = UPGradWeighting(preference)(gramian) @ jacobian.double()
-    ours = UPGrad(1.0).weights(gramian) @ jacobian.double()
+    ours = upgrad_weights(gramian, 1.0) @ jacobian.double()
     conflicts = [float(plain @ g.double() / g.norm()) for g in jacobian]
     assert min(conflicts) < -1e-6  # the silent fallback
     for g in jacobian:
@@ -119,15 +161,15 @@ def test_torchjds_defaults_would_conflict_and_ours_do_not(jacobian: Tensor) -> N
 
 
 def test_upgrad_where_there_is_nothing_to_weigh() -> None:
-    assert UPGrad(3.0).weights(torch.zeros(2, 2).double()).tolist() == [1, 3]
+    assert upgrad_weights(torch.zeros(2, 2).double(), 3.0).tolist() == [1, 3]
     one = gramian_of(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
-    assert UPGrad(3.0).weights(one).tolist() == [1, 3]
+    assert upgrad_weights(one, 3.0).tolist() == [1, 3]
     opposed = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
-    direction = UPGrad(1.0).weights(gramian_of(opposed)) @ opposed.double()
+    direction = upgrad_weights(gramian_of(opposed), 1.0) @ opposed.double()
     assert float(direction.norm()) < 1e-4
-    assert UPGrad(3.0).weights(torch.eye(1).double()).tolist() == [1]
+    assert upgrad_weights(torch.eye(1).double(), 3.0).tolist() == [1]
     infinite = gramian_of(torch.tensor([[1.0, 0.0], [-0.5, 1.0]]))
-    assert UPGrad(math.inf).weights(infinite).tolist() == pytest.approx([0.5, 1])
+    assert upgrad_weights(infinite, math.inf).tolist() == pytest.approx([0.5, 1])
 
 
 @pytest.mark.parametrize("lam", [0.0, 1.0, 100.0, math.inf])
@@ -141,7 +183,7 @@ def test_upgrad_equals_two_independent_solvers(terms: int, lam: float) -> None:
         jacobian *= 10 ** (6 * torch.rand(terms, 1, generator=generator, dtype=torch.float64) - 3)
         gramian = gramian_of(jacobian)
         conflicts += int((gramian < 0).any())
-        found = UPGrad(lam).weights(gramian) @ jacobian
+        found = upgrad_weights(gramian, lam) @ jacobian
         scale = preference @ jacobian.norm(dim=1)
         assert_same_direction(found, by_least_squares(jacobian, preference), scale, 1e-6)
         assert_same_direction(found, by_torchjd(jacobian, preference), scale, 1e-5)
@@ -172,7 +214,7 @@ def test_upgrad_where_gradients_are_degenerate(rows: list[list[float]], scale: f
     for unequal in (1.0, 1e-6):
         jacobian = torch.tensor(rows) * torch.tensor(scale)
         jacobian[0] *= unequal
-        weights = UPGrad(3.0).weights(gramian_of(jacobian))
+        weights = upgrad_weights(gramian_of(jacobian), 3.0)
         assert weights.isfinite().all()
         assert (
             weights >= preference * (1 - 1e-12)
@@ -183,13 +225,54 @@ def test_upgrad_where_gradients_are_degenerate(rows: list[list[float]], scale: f
         assert_same_direction(found, wanted, length, 1e-7)
 
 
+def random_jacobian(generator: np.random.Generator, i: int) -> Tensor:
+    """Two to four gradients: of similar lengths, of very different ones, with one of zero."""
+    terms = 2 + i % 3
+    rows = generator.standard_normal((terms, terms + generator.integers(3)))
+    if i % 2:
+        rows *= 10.0 ** generator.uniform(-6, 6, (terms, 1))
+    if i % 7 == 0:  # its weight is its preference, whatever a solver makes of a column of zeros
+        rows[generator.integers(terms)] = 0
+    return torch.from_numpy(rows)
+
+
+def test_upgrad_equals_what_was_enumerated_on_300_gramians() -> None:
+    """Weights, not only the direction: those of independent gradients are unique."""
+    generator = np.random.default_rng(0)
+    conflicts = 0
+    for i in range(300):
+        jacobian = random_jacobian(generator, i)
+        lam = (0.0, 1.0, 100.0, math.inf)[i // 3 % 4]
+        gramian = gramian_of(jacobian)
+        expected = by_enumeration(gramian, spread(lam, len(jacobian)))
+        assert upgrad_weights(gramian, lam).tolist() == pytest.approx(expected, rel=1e-6, abs=1e-12)
+        conflicts += int((gramian < 0).any())
+    assert conflicts > 200
+
+
+@pytest.mark.parametrize("terms", [3, 4])
+def test_a_gradient_of_zero_keeps_its_preference_among_many(terms: int) -> None:
+    """Rounding must not make a direction of it, which would hide conflicts of the others."""
+    generator = np.random.default_rng(1)
+    preference = spread(3.0, terms)
+    for i in range(200):
+        rows = generator.standard_normal((terms, terms))
+        index = i % terms
+        rows[index] = 0
+        gramian = gramian_of(torch.from_numpy(rows))
+        weights = upgrad_weights(gramian, 3.0)
+        assert float(weights[index]) == pytest.approx(float(preference[index]), abs=1e-9)
+        expected = by_enumeration(gramian, preference)
+        assert weights.tolist() == pytest.approx(expected, rel=1e-6)
+
+
 def test_upgrad_by_hand() -> None:
     """g1 = (1, 0) and g2 = (-1, 1) conflict, g3 = (0, -1) conflicts with g2."""
     gramian = gramian_of(torch.tensor([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]]))
     # g1 + g2/2 = (1/2, 1/2) conflicts with g3: g1 + g2 + g3 = 0 is shorter, so for all
-    assert UPGrad(2.0).weights(gramian).tolist() == pytest.approx([3, 3, 3])
+    assert upgrad_weights(gramian, 1.0).tolist() == pytest.approx([3, 3, 3])
     gramian = gramian_of(torch.tensor([[1.0, 0.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
-    assert UPGrad(2.0).weights(gramian).tolist() == pytest.approx([1 + 1, 1 + 0.5, 1])
+    assert upgrad_weights(gramian, 1.0).tolist() == pytest.approx([1 + 1, 1 + 0.5, 1])
 
 
 def test_a_term_without_gradient_changes_nothing_for_the_others() -> None:
@@ -197,35 +280,58 @@ def test_a_term_without_gradient_changes_nothing_for_the_others() -> None:
     generator = torch.Generator().manual_seed(0)
     jacobians = torch.randn(50, 2, 3, generator=generator, dtype=torch.float64)
     padded = torch.cat([jacobians, torch.zeros(50, 1, 3, dtype=torch.float64)], dim=1)
-    three = UPGrad(2.0).weights(padded @ padded.mT)
-    two = UPGrad(1.0).weights(jacobians @ jacobians.mT)  # the third has its share of lam
-    torch.testing.assert_close(three[:, :2], two)
-    assert (three[:, 2] == 1).all()
+    for jacobian, with_zero in zip(jacobians, padded, strict=True):
+        three = upgrad_weights(gramian_of(with_zero), 2.0)
+        two = upgrad_weights(gramian_of(jacobian), 2.0)
+        torch.testing.assert_close(three[:2], two)
+        assert three[2] == 2
 
 
 def test_gradients_that_are_no_numbers_leave_the_preference() -> None:
     gramian = gramian_of(torch.tensor([[1.0, 0.0], [math.nan, 0.5]]))
-    assert UPGrad(3.0).weights(gramian).tolist() == [1, 3]
+    assert upgrad_weights(gramian, 3.0).tolist() == [1, 3]
     gramian = gramian_of(torch.tensor([[1.0, 0.0], [math.inf, 0.5], [-1.0, 0.5]]))
-    assert UPGrad(2.0).weights(gramian).isfinite().all()
+    assert upgrad_weights(gramian, 2.0).isfinite().all()
 
 
 def test_aggregators_of_torchjd() -> None:
     jacobian = torch.tensor([[1.0, 0.0, 0.0, 0.0], [-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 2.0, 4.0]])
     gradients = torch.stack([jacobian, 2 * jacobian]).view(2, 3, 2, 2)
     for aggregator in (Mean(), MGDA(), PCGrad(), TrimmedMean(trim_number=1)):
-        direction = Aggregated(aggregator)
-        assert direction.wants(3) == [True] * 3
+        assert needed_terms(aggregator, 3) == [True] * 3
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            found = combine(direction, gradients)
+            found = combine(aggregator, gradients)
             torch.manual_seed(0)
             expected = torch.stack([aggregator(one.double()) for one in (jacobian, 2 * jacobian)])
         assert found.shape == (2, 2, 2)
         torch.testing.assert_close(found.flatten(1), expected.float())
 
 
-@pytest.mark.parametrize("aggregator", [Mean, "MGDA", 3])
+@pytest.mark.parametrize(
+    ("weighting", "aggregator"),
+    [(MeanWeighting(), Mean()), (MGDAWeighting(), MGDA()), (KrumWeighting(1), Krum(1))],
+)
+def test_weightings_of_gramians(weighting: Weighting[Any], aggregator: Any) -> None:
+    gradients = torch.randn(5, 4, 2, 3, generator=torch.Generator().manual_seed(0))
+    assert needed_terms((weighting, "gramian"), 4) == [True] * 4
+    found = combine((weighting, "gramian"), gradients)
+    torch.testing.assert_close(found, combine(aggregator, gradients))
+
+
+def test_a_function_of_the_gramian() -> None:
+    def equal_lengths(gramian: Tensor) -> Tensor:
+        return 1 / gramian.diagonal().sqrt()
+
+    gradients = torch.tensor([[[[3.0, 0.0]], [[0.0, 4.0]]], [[[0.0, 5.0]], [[8.0, 6.0]]]])
+    found = combine((equal_lengths, "gramian"), gradients)
+    torch.testing.assert_close(found, torch.tensor([[[1.0, 1.0]], [[0.8, 1.6]]]))
+
+
+@pytest.mark.parametrize(
+    "aggregator",
+    [Mean, "MGDA", 3, (MGDA(),), (MGDA(), "gradients"), (3, "gramian"), (Mean, "gramian")],
+)
 def test_what_is_no_aggregator(aggregator: Any) -> None:
     with pytest.raises(FairTTAError, match="`aggregator` should be an aggregator of TorchJD such"):
         FairTPTMO(aggregator=aggregator)
@@ -233,24 +339,22 @@ def test_what_is_no_aggregator(aggregator: Any) -> None:
 
 @pytest.mark.parametrize(
     ("aggregator", "got"),
-    [(lambda g: g, r"\[2, 6\]"), (lambda g: g[0, :3], r"\[3\]"), (lambda g: None, "a NoneType")],
+    [
+        (lambda g: g, r"\[2, 6\]"),
+        (lambda g: g[0, :3], r"\[3\]"),
+        (lambda g: None, "a NoneType"),
+        (MeanWeighting(), r"\[2\]"),
+    ],
 )
 def test_an_aggregator_that_gives_something_else(aggregator: Any, got: str) -> None:
-    with pytest.raises(FairTTAError, match=rf"give a tensor of shape \[6\] \(got {got}\)"):
-        combine(Aggregated(aggregator), torch.ones(1, 2, 2, 3))
+    with pytest.raises(FairTTAError, match=rf"return a tensor of shape \[6\] \(got {got}\)"):
+        combine(aggregator, torch.ones(1, 2, 2, 3))
 
 
-def test_a_direction_with_other_weights() -> None:
-    class Odd:
-        def weights(self, gramian: Tensor) -> Tensor:
-            return gramian
-
-        def wants(self, terms: int) -> list[bool]:
-            return [True] * terms
-
-    message = r"Odd.weights should give a tensor of shape \[1, 2\] \(got \[1, 2, 2\]\)"
+def test_a_weighting_that_gives_something_else() -> None:
+    message = r"return a tensor of shape \[2\] \(got \[6\]\)"
     with pytest.raises(FairTTAError, match=message):
-        combine(Odd(), torch.ones(1, 2, 2, 3))
+        combine((lambda gramian: torch.ones(6), "gramian"), torch.ones(1, 2, 2, 3))
 
 
 def test_an_aggregator_with_a_memory_sees_each_image_anew() -> None:
@@ -267,7 +371,9 @@ def test_an_aggregator_with_a_memory_sees_each_image_anew() -> None:
             self.seen += 1
             return gradients[0] * self.seen
 
-    assert combine(Aggregated(Counting()), torch.ones(3, 2, 1, 2)).tolist() == [[[1, 1]]] * 3
+    gradients = torch.ones(3, 2, 1, 2)
+    assert combine(Counting(), gradients).tolist() == [[[1, 1]]] * 3
+    assert combine((Counting(), "gramian"), gradients).tolist() == [[[4, 4]]] * 3  # 2 terms times 2
 
 
 def test_an_objective_with_three_terms() -> None:
@@ -283,41 +389,110 @@ def test_an_objective_with_three_terms() -> None:
     for lam in (0.0, 1.0, 100.0, math.inf):
         one = clf.with_adapter(FairTPT(lam=lam)).predict_proba(images)
         each = clf.with_adapter(FairTPT(lam=lam, loss=SLoss(separate=True))).predict_proba(images)
-        assert each == pytest.approx(one, abs=1e-5)  # the mean of their gradients either way
+        assert each == pytest.approx(one, abs=1e-5)  # the sum of their gradients either way
         free = clf.with_adapter(FairTPTMO(lam=lam, loss=SLoss(separate=True))).predict(images)
         assert all(not p.warnings or "step" in p.warnings[0] for p in free)
 
 
 @pytest.mark.parametrize(
     ("lam", "weights"),
-    [(0.0, [1, 0, 0]), (1.0, [0.5, 0.25, 0.25]), (math.inf, [0, 0.5, 0.5])],
+    [(0.0, [1, 0, 0]), (1.0, [0.5, 0.5, 0.5]), (3.0, [0.25, 0.75, 0.75]), (math.inf, [0, 1, 1])],
 )
 def test_weighted_sum_of_three(lam: float, weights: list[float]) -> None:
     direction = WeightedSum(lam)
-    assert direction.weights(torch.eye(3).double()).tolist() == pytest.approx(weights)
-    assert direction.wants(3) == [weight > 0 for weight in weights]
+    assert direction(torch.eye(3)).tolist() == pytest.approx(weights)
+    assert needed_terms(direction, 3) == [weight > 0 for weight in weights]
 
 
 @pytest.mark.parametrize(
-    ("lam", "weights", "wants"),
+    ("lam", "weights", "needed"),
     [(0.0, [1, 0], [True, False]), (1.0, [0.5, 0.5], [True, True]),
      (99.0, [0.01, 0.99], [True, True]), (math.inf, [0, 1], [False, True])],
 )  # fmt: skip
-def test_weighted_sum(lam: float, weights: list[float], wants: list[bool]) -> None:
+def test_weighted_sum(lam: float, weights: list[float], needed: list[bool]) -> None:
     direction = WeightedSum(lam)
-    assert direction.weights(torch.eye(2).double()).tolist() == pytest.approx(weights)
-    assert direction.wants(2) == wants
-    assert direction.weights(torch.eye(1).double()).tolist() == [1]
-    assert direction.wants(1) == [True]
+    assert direction(torch.eye(2)).tolist() == pytest.approx(weights)
+    assert needed_terms(direction, 2) == needed
+    assert direction(torch.eye(1)).tolist() == [1]
+    assert needed_terms(direction, 1) == [True]
 
 
 @pytest.mark.parametrize("terms", [2, 3])
-@pytest.mark.parametrize("direction", [WeightedSum(2.0), UPGrad(2.0)])
-def test_images_are_weighed_on_their_own(direction: Direction, terms: int) -> None:
+@pytest.mark.parametrize(
+    "aggregator", [WeightedSum(2.0), (partial(upgrad_weights, lam=2.0), "gramian")]
+)
+def test_images_are_weighed_on_their_own(aggregator: Aggregator, terms: int) -> None:
     gradients = torch.randn(4, terms, 3, 5, generator=torch.Generator().manual_seed(0))
-    together = combine(direction, gradients)
+    together = combine(aggregator, gradients)
     for i in range(4):
-        flat = gradients[i].flatten(1).double().numpy()
-        weights = direction.weights(torch.tensor(flat @ flat.T)).numpy()
-        expected = np.einsum("t,t...->...", weights, gradients[i].double().numpy())
+        matrix = gradients[i].flatten(1).double()
+        if isinstance(aggregator, tuple):
+            weights = aggregator[0](matrix @ matrix.T)
+        else:
+            weights = torch.tensor([1 / 3] + [2 / 3] * (terms - 1)).double()
+        expected = np.einsum("t,t...->...", weights.numpy(), gradients[i].double().numpy())
         assert together[i].numpy() == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+def test_many_images_are_tuned_together_as_each_alone() -> None:
+    model, *processor = families.seeded(families.clip)
+    sensitive = {"place": ["on water", "on land"], "time": ["by day", "at night", "at noon"]}
+    adapter = FairTPTMO(loss=SLoss(separate=True), steps=2)
+    clf = FairTPTClassifier(
+        (model, processor),
+        TARGETS,
+        sensitive,
+        "a photo of a {target} {sensitive}.",
+        adapter=adapter,
+        views=AugMix(4),
+    )
+    images = [picture(i) for i in range(5)]
+    together = clf.predict_proba(images)
+    alone = [clf.predict_proba([image])[0] for image in images]
+    assert np.stack(alone) == pytest.approx(together, abs=1e-5)
+
+
+HIDE_QUADPROG = """
+import sys
+
+class Hider:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("quadprog", "qpsolvers"):
+            raise ModuleNotFoundError(f"{name} is hidden")
+
+sys.meta_path.insert(0, Hider())
+import torchjd.aggregation
+try:
+    torchjd.aggregation.UPGrad()
+except ImportError:
+    print("hidden")
+"""
+
+PREDICT = """
+from fair_tta.extend import AugMix
+from fair_tta import FairTPTClassifier, FairTPTMO, miniature
+from fair_tta.methods import SLoss
+
+task = miniature.BADGES
+images = [drawn.image for drawn in task.draw(3, seed=1)]
+for loss in (SLoss(), SLoss(separate=True)):
+    sensitive = {**task.sensitive, "size": ["small", "large"]}
+    clf = FairTPTClassifier(
+        "miniature", task.targets, sensitive, task.template, adapter=FairTPTMO(loss=loss),
+        views=AugMix(4),
+    )
+    print(clf.predict_proba(images).tolist())
+"""
+
+
+def test_upgrad_needs_no_quadprog() -> None:
+    """TorchJD's default projector does, and quadprog is GPL."""
+
+    def run(code: str) -> list[str]:
+        process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert process.returncode == 0, process.stderr
+        return process.stdout.splitlines()
+
+    hidden, *without = run(HIDE_QUADPROG + PREDICT)
+    assert hidden == "hidden"
+    assert without == run(PREDICT)

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from fair_tta import ELRA, TPT, FairTPTClassifier, FairTTAError, FixedRate, miniature
 from fair_tta.extend import AugMix
-from fair_tta.methods._tuning.rates import BOUNDED, NO_STEP, ZERO_GRADIENT
+from fair_tta.methods._tuning.rates import BOUNDED, LONG, NO_STEP, ZERO_GRADIENT
 
 CONTEXT = torch.tensor([[[3.0, 0.0], [0.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])  # norms 5, 5
 
@@ -31,7 +33,7 @@ def notes(stepper: Any) -> list[tuple[str, ...]]:
 def test_elra_on_a_linear_loss() -> None:
     """A linear target loss with gradient g changes by eta |g|^2, so eta = beta / |g|^2."""
     g = torch.tensor([[[0.03, 0.04], [0.0, 0.0]], [[0.0, 0.0], [0.6, 0.8]]])  # norms 0.05 and 1
-    stepper = ELRA(beta=0.01, max_relative_step=math.inf).start(CONTEXT, g, g, linear(g))
+    stepper = ELRA(beta=0.01).start(CONTEXT, g, g, linear(g))
     assert stepper.rate.tolist() == pytest.approx([0.01 / 0.05**2, 0.01])
     assert notes(stepper) == [(), ()]
     moved = stepper.step(g) - CONTEXT
@@ -54,7 +56,7 @@ def test_elra_on_a_curved_loss_equals_the_difference() -> None:
     sigma, beta = 0.3, 0.01
     eta0 = sigma * 5 / g.flatten(1).norm(dim=1)
     change = (loss(context - eta0[:, None, None] * g) - loss(context)).abs()
-    rate = ELRA(beta, sigma, math.inf).start(context, g, gradient(context), gradient).rate
+    rate = ELRA(beta, sigma).start(context, g, gradient(context), gradient).rate
     torch.testing.assert_close(rate, eta0 * beta / change, rtol=1e-9, atol=0)
 
 
@@ -65,42 +67,112 @@ def test_the_scale_of_the_objective_does_not_matter() -> None:
     torch.testing.assert_close(one, many)
 
 
-@pytest.mark.parametrize(
-    ("gradient", "target", "note"),
-    [
-        (0.0, 1.0, ZERO_GRADIENT),
-        (1.0, 0.0, BOUNDED.format(radius=2)),
-        (1.0, 1e-12, BOUNDED.format(radius=2)),
-        (1e-38, 1e-38, BOUNDED.format(radius=2)),
-        (math.nan, 1.0, NO_STEP),
-        (math.inf, 1.0, NO_STEP),
-        (1.0, math.nan, NO_STEP),
-        (1.0, math.inf, NO_STEP),
-    ],
-)
-def test_degenerate_cases_are_bounded_and_noted(gradient: float, target: float, note: str) -> None:
-    """The second image is ordinary and must not notice."""
+BOUNDED_AT_2 = BOUNDED.format(radius=2)
+DEGENERATE = [  # the gradient's numbers, those of the target's, and what is told without a bound
+    (0.0, 1.0, ZERO_GRADIENT),
+    (1.0, 0.0, NO_STEP),
+    (1.0, 1e-12, LONG),
+    (1e-38, 1e-38, LONG),
+    (math.nan, 1.0, NO_STEP),
+    (math.inf, 1.0, NO_STEP),
+    (1.0, math.nan, NO_STEP),
+    (1.0, math.inf, NO_STEP),
+]
+
+
+def beside_an_ordinary_image(gradient: float, target: float) -> tuple[Tensor, Tensor]:
+    """Gradients of two images, and of their targets; the second image must not notice."""
     ordinary = torch.full((2, 2), 0.1)
     g = torch.stack([torch.full((2, 2), gradient), ordinary])
-    slope = torch.stack([torch.full((2, 2), target), ordinary])
+    return g, torch.stack([torch.full((2, 2), target), ordinary])
+
+
+@pytest.mark.parametrize(("gradient", "target", "note"), DEGENERATE)
+def test_degenerate_steps_are_noted(gradient: float, target: float, note: str) -> None:
+    """What has no finite step stays where it is; what is long is only reported."""
+    g, slope = beside_an_ordinary_image(gradient, target)
     stepper = ELRA().start(CONTEXT, g, slope, linear(slope))
-    assert notes(stepper) == [(note,), ()]
     for _ in range(3):
         before = stepper.context  # type: ignore[attr-defined]
         after = stepper.step(g)
+        assert notes(stepper) == [(note,), ()]
         assert after.isfinite().all()
-        length = (after - before).flatten(1).norm(dim=1)
-        assert float(length[0]) <= 2 * 5 * (1 + 1e-5)
+        length = (after - before).double().flatten(1).norm(dim=1)
         assert float(length[1]) == pytest.approx(0.01 / 0.2, rel=1e-4)  # beta / |g|
-        if note in (ZERO_GRADIENT, NO_STEP):
+        if note == LONG:
+            assert float(length[0]) == pytest.approx(0.01 / (2 * target), rel=1e-4)
+            assert float(stepper.rate[0]) > 0
+        else:
             assert torch.equal(after[0], CONTEXT[0])
+            assert float(stepper.rate[0]) == 0
 
 
-def test_an_unbounded_rule_takes_no_step_where_the_target_does_not_change() -> None:
-    g = torch.ones(2, 2, 2)
-    stepper = ELRA(max_relative_step=math.inf).start(CONTEXT, g, 0 * g, linear(0 * g))
-    assert notes(stepper) == [(NO_STEP,), (NO_STEP,)]
-    assert torch.equal(stepper.step(g), CONTEXT)
+def test_a_step_that_the_context_cannot_hold_is_not_finite() -> None:
+    """The length is a number of 64 bits, the context one of 32."""
+    g, slope = beside_an_ordinary_image(1.0, 1e-38)
+    stepper = ELRA(beta=1e6).start(CONTEXT, g, slope, linear(slope))
+    assert torch.equal(stepper.step(g)[0], CONTEXT[0])
+    assert notes(stepper) == [(NO_STEP,), (LONG,)]
+
+
+@pytest.mark.parametrize(("gradient", "target", "note"), DEGENERATE)
+def test_a_bound_makes_long_steps_shorter(gradient: float, target: float, note: str) -> None:
+    g, slope = beside_an_ordinary_image(gradient, target)
+    stepper = ELRA(max_relative_step=2).start(CONTEXT, g, slope, linear(slope))
+    is_bounded = math.isfinite(gradient) and math.isfinite(target) and gradient > 0
+    for _ in range(3):
+        before = stepper.context  # type: ignore[attr-defined]
+        after = stepper.step(g)
+        assert notes(stepper) == [(BOUNDED_AT_2 if is_bounded else note,), ()]
+        length = (after - before).flatten(1).norm(dim=1)
+        assert float(length[0]) == pytest.approx(2 * 5 if is_bounded else 0, rel=1e-5)
+        assert float(length[1]) == pytest.approx(0.01 / 0.2, rel=1e-4)
+
+
+@given(
+    relative=st.floats(1e-3, 1e6),
+    bound=st.sampled_from([0.5, 2.0, 5.0, math.inf]),
+    growth=st.floats(1e-3, 1e6),
+)
+def test_two_steps_of_any_length(relative: float, bound: float, growth: float) -> None:
+    """Each is as long as the rule says, or as the bound; long ones are told."""
+    lengths = relative, min(relative, bound) * growth
+    assume(all(abs(x / limit - 1) > 1e-3 for x in lengths for limit in (2.0, bound)))
+    g = torch.full((2, 2, 2), 0.1, dtype=torch.float64)  # a slope of 0.2
+    context = CONTEXT.double()  # of norm 5
+    stepper = ELRA(0.2 * 5 * relative, 0.01, bound).start(context, g, g, linear(g))
+    told = set()
+    for slope, wanted in ((g, relative), (growth * g, min(relative, bound) * growth)):
+        before = stepper.context  # type: ignore[attr-defined]
+        length = (stepper.step(slope) - before).flatten(1).norm(dim=1) / 5
+        assert length.tolist() == pytest.approx([min(wanted, bound)] * 2, rel=1e-6)
+        told |= {BOUNDED.format(radius=bound)} if wanted > bound else set()
+        told |= {LONG} if min(wanted, bound) > 2 else set()
+        assert [set(some) for some in notes(stepper)] == [told] * 2
+
+
+@pytest.mark.parametrize("slope", [math.nan, math.inf, 3e38])
+@pytest.mark.parametrize("bound", [2.0, math.inf])
+def test_a_later_step_that_is_not_finite_leaves_the_start(slope: float, bound: float) -> None:
+    g = torch.full((2, 2, 2), 1e-3)
+    stepper = ELRA(max_relative_step=bound).start(CONTEXT, g, g, linear(g))
+    once = stepper.step(g)
+    assert not torch.equal(once[0], CONTEXT[0])
+    steep = g.clone()
+    steep[0] = slope
+    is_bounded = bound == 2 and math.isfinite(slope)
+    for number in (2, 3):
+        moved = stepper.step(steep)
+        told, ordinary = notes(stepper)
+        assert ordinary == ()
+        assert float(stepper.rate[1]) > 0
+        torch.testing.assert_close(moved[1] - CONTEXT[1], number * (once[1] - CONTEXT[1]))
+        if is_bounded:
+            assert told == (BOUNDED_AT_2,)
+        else:
+            assert told == (NO_STEP,)
+            assert torch.equal(moved[0], CONTEXT[0])
+            assert float(stepper.rate[0]) == 0
 
 
 def test_a_context_of_zeros_stays() -> None:

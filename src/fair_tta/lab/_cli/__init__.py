@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from fair_tta import __version__
-from fair_tta.lab._cli import audit, bench, examine, mitigate, other, predict
+from fair_tta.lab._cli import audit, examine, mitigate, other, predict
 from fair_tta.lab._cli.console import Commands
 
 app = typer.Typer(
@@ -29,10 +29,7 @@ for function in (
     mitigate.mitigate_command,
     other.fit_command,
     other.report_command,
-    other.verify_command,
-    bench.bench_command,
     other.adapters_command,
-    other.cite_command,
 ):
     first = " ".join((function.__doc__ or "").partition("\n\n")[0].split())  # whole, not cut
     app.command(function.__name__.removesuffix("_command"), short_help=first)(function)

@@ -416,7 +416,6 @@ def _measured(
     if not keys:
         text = "no row is in all files: match them by another column (`path_column`)."
         raise FairTTAError("\n".join([text, *problems.lines()]))
-    hashes = {name: of.sha256 for name, of in sources.items()}
     used = {table[key].target for table in tables for key in keys}
     targets = sorted(used.intersection(classes))
     with warnings.catch_warnings():
@@ -430,7 +429,7 @@ def _measured(
                 name=name,
                 targets=targets,
                 clusters=[labels[key].cluster for key in keys],
-                provenance={"sha256": hashes, "problems": problems.to_dict()},
+                provenance={"problems": problems.to_dict()},
             )
             for name, of in zip(runs, tables[1:], strict=True)
         ]

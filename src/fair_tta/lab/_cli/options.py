@@ -164,7 +164,8 @@ Workers = Annotated[
 EmbedImages = Annotated[
     bool,
     typer.Option(
-        "--embed-images/--no-pictures", help="Show some images, with their names, in the report."
+        "--embed-images/--no-embed-images",
+        help="Show some images, with their names, in the report.",
     ),
 ]
 Restart = Annotated[

@@ -1,4 +1,4 @@
-"""The small commands: adapters, app, cite, demo, fit, report, verify."""
+"""The small commands: adapters, app, demo, fit, report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from fair_tta import __version__
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._cli import options
 from fair_tta.lab._cli.console import LEFT_OUT, exits, log, usage
@@ -104,32 +103,6 @@ def app_command(
         )
 
 
-# The facts of CITATION.cff, which is not part of an installed package; a test compares them.
-PAPER = """\
-@misc{launay2026fairness,
-  title  = {Fairness-Aware Test-Time Prompt Tuning},
-  author = {Launay, Yoann and Kamalaruban, Parameswaran and Kempton, Tom and Burrell, Stuart
-            and Sutton, David},
-  year   = {2026},
-  note   = {Preprint}
-}
-"""
-PACKAGE = f"""\
-@software{{fair_tta,
-  title   = {{fair-tta}},
-  author  = {{{{fair-tta contributors}}}},
-  version = {{{__version__}}},
-  license = {{MIT}}
-}}
-"""
-
-
-def cite_command() -> None:
-    """BibTeX of the paper whose method this implements, and of this package."""
-    typer.echo(PAPER)
-    typer.echo(PACKAGE, nl=False)
-
-
 def demo_command(
     context: typer.Context,
     out: Annotated[Path, typer.Option(help="HTML file for the report.")] = Path("demo.html"),
@@ -157,9 +130,8 @@ def demo_command(
         from transformers.utils import logging
 
         from fair_tta._io import write_whole
+        from fair_tta.lab import _demo as demo
         from fair_tta.lab._cli.tables import print_verdict
-        from fair_tta.lab.bench import _demo as demo
-        from fair_tta.lab.bench._tables import to_rich
         from fair_tta.miniature import BIRDS, TASKS
 
         logging.disable_progress_bar()  # one bar is enough
@@ -175,7 +147,7 @@ def demo_command(
         audits, with_views = demo.to_audits(episodes), demo.to_audits(few)
         table = demo.demo_table([*audits.items(), *with_views.items()])
         write_whole(out, demo.to_html(episodes, audits, with_views, table).encode())
-        show(to_rich(table))
+        show(demo.to_rich(table))
         show(demo.DEMO_LEGEND + "\n")
         print_verdict([(name, audit.document) for name, audit in audits.items()])
         show(f"The report is in {out}: open it in a browser.")
@@ -284,30 +256,3 @@ def report_command(
             )
         write_report(found, path, full=full)
         show(f"Written to {path}", wrap=False)
-
-
-def verify_command(
-    context: typer.Context,
-    audit: Annotated[Path, typer.Argument(metavar="FOLDER", help="What an audit has written.")],
-    images: Annotated[Path, typer.Option(help="Folder of the images, or file of features.")],
-    labels: Annotated[
-        Path | None, typer.Option(help="The label file.", show_default="the copy in FOLDER")
-    ] = None,
-) -> None:
-    """Compare an audit with its images, labels and settings again, by their SHA-256.
-
-    The exit code is 0 if all are as they were, and 3 if some are not: their names are listed.
-    """
-    with exits(context):
-        from fair_tta.lab._terminal import show
-        from fair_tta.lab.data._labels import FOLDER_LABELS
-        from fair_tta.lab.folder import AUDIT, verify_folder
-
-        differ = verify_folder(audit, images, labels)
-        for name in differ:
-            show(f"differs: {name}", wrap=False)
-        if differ:
-            raise FairTTAError(f"{len(differ)} inputs or settings of {str(audit)!r} differ.")
-        show(f"Images and settings are those of {str(audit / AUDIT)!r}.", wrap=False)
-        if labels is None and not (audit / FOLDER_LABELS).exists():
-            log("The label file was not compared: give it as --labels.")

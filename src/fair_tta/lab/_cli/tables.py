@@ -9,10 +9,10 @@ from rich.console import Console
 
 from fair_tta.auditing._document import AuditDocument, EstimateFields
 from fair_tta.auditing._examination import Examination, ExaminationDocument, PerceivedAttribute
-from fair_tta.auditing._judge import stop_signs
+from fair_tta.auditing._judge import not_measurable
 from fair_tta.lab._runs.store import ROWS
 from fair_tta.lab._terminal import NarrowTable, show
-from fair_tta.lab.folder import AUDIT, CARD, IMAGES, PREDICTIONS, PROBLEMS, REPORT, FolderAudit
+from fair_tta.lab.folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, FolderAudit
 from fair_tta.lab.report import _examination as sentences
 from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import axis, short
@@ -40,8 +40,8 @@ _PLAIN = str.maketrans(dict(zip(SPACE + MINUS + _SIGNS, " -xo*~", strict=True)) 
 def print_audit(result: FolderAudit) -> None:
     """The figures of each run with intervals, differences, and what was left out."""
     document = result.audit.document
-    for sign in stop_signs(document):
-        show(sign, "bold")
+    for sentence in not_measurable(document):
+        show(sentence, "bold")
     show(verdict.audit_title(document), "bold")
     others = [text for text in result.audit.warnings if not text.startswith(SAID_FIRST)]
     print_verdict([("", document)], others)
@@ -56,9 +56,11 @@ def print_audit(result: FolderAudit) -> None:
     every = [run.metrics.by_name() for run in document.runs]
     reasons = {
         f"{name} is not defined: {figures[metric].reason}."
+        if figures[metric].value is None
+        else f"{name} is withheld: {figures[metric].reason}."
         for figures in every
         for metric, name in SHOWN_METRICS.items()
-        if figures[metric].value is None
+        if figures[metric].is_withheld
     }
     for sentence in sorted(reasons):
         show(sentence)
@@ -76,7 +78,7 @@ def print_audit(result: FolderAudit) -> None:
             show(f"  {line}")
     files = [AUDIT, f"{REPORT} {images_inside(result.embedded)}", CARD]
     if result.adapters:
-        files += [PREDICTIONS, IMAGES, ROWS, *([PROBLEMS] if result.problems else [])]
+        files += [PREDICTIONS, ROWS, *([PROBLEMS] if result.problems else [])]
     if result.out is not None:
         show(f"Written to {result.out}: {', '.join(files)}")
 
@@ -120,7 +122,7 @@ def _drawn(figure: Figure, width: int) -> list[str]:
 
 
 def _perceived(document: AuditDocument) -> NarrowTable:
-    """EOD by the labels and by the model's beliefs, and how both change."""
+    """EOD by the labels and by the model's beliefs, and how both change, at balanced accuracy."""
     changes = {c.run: c.perceived or {} for c in document.comparisons}
     rows = []
     for run in document.runs:
@@ -130,8 +132,11 @@ def _perceived(document: AuditDocument) -> NarrowTable:
             cells += [(change.eod, "+"), (change.pseudo_eod, "+")] if change else [(None, "")] * 2
             name = f"{run.name}, {attribute}" if len(run.perceived or {}) > 1 else run.name
             texts = ["" if figure is None else figure_cell(figure, sign) for figure, sign in cells]
-            rows.append([name, *texts])
-    titles = ["method", "EOD by labels", "without labels", "its change", "without labels"]
+            balanced = run.metrics.by_name().get("balanced_accuracy")
+            beside = NONE if balanced is None else figure_cell(balanced, "")
+            rows.append([name, beside, *texts])
+    titles = ["method", SHOWN_METRICS["balanced_accuracy"]]
+    titles += ["EOD by labels", "without labels", "its change", "without labels"]
     title = "EOD by labels, and by the model's own beliefs in their place (pseudo-EOD)"
     if document.compared:
         title += "; changes do not allow for the number of methods"
@@ -161,9 +166,9 @@ def harm_table(document: AuditDocument, classes: str) -> NarrowTable:
 
 def figure_cell(figure: EstimateFields, sign: str) -> str:
     """Percent with its interval."""
-    if figure.value is None:
+    if figure.is_withheld:
         return NONE
-    text = f"{100 * figure.value:{sign}.1f}"
+    text = f"{100 * (figure.value or 0.0):{sign}.1f}"
     if figure.low is None or figure.high is None:
         return text
     return f"{text}\n[{100 * figure.low:{sign}.1f}, {100 * figure.high:{sign}.1f}]"
@@ -178,7 +183,7 @@ _NOT_CORRECTED = (
 
 
 def print_examination(examination: Examination) -> None:
-    """What is perceived of each attribute, stop signs, and what each method would change."""
+    """What is perceived of each attribute, and what each method would change."""
     document = examination.document
     level = f"{document.settings.level:.0%} intervals in brackets"
     show(f"{document.n} images without labels; {level}; percent\n")
@@ -188,8 +193,6 @@ def print_examination(examination: Examination) -> None:
         show()
         show(_perceived_attribute(attribute, of))
         show(_sureness(of))
-        for sign in of.stop_signs:
-            show(f"STOP: {sign}", "bold red")
         show()
         show(_methods(attribute, of, document))
         if len(document.adapters) > 1:

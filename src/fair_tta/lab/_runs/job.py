@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -65,10 +65,6 @@ class Job:
         model: what `FairTPTClassifier` takes; other processes load it themselves.
         device: where to move the model, None to leave it where it is.
         dtype: in which precision, None for its own.
-        bank: the folder of features (`fair_tta.lab._runs.bank`), None to store none.
-        alone: methods share no work, so that the cost of each is its own.
-        threads: of torch for every worker, None to leave them.
-        costs: the circumstances of the work, as JSON, if its cost is what is measured.
         is_kept: whether rows are stored; if not, nobody needs to know the weights.
     """
 
@@ -78,10 +74,6 @@ class Job:
     views: Any = AugMix()
     device: str | torch.device | None = None
     dtype: str | torch.dtype | None = None
-    bank: str | None = None
-    alone: bool = False
-    threads: int | None = None
-    costs: Mapping[str, Any] = field(default_factory=dict)
     is_kept: bool = True
 
     @cached_property
@@ -92,7 +84,7 @@ class Job:
     @cached_property
     def facts(self) -> dict[str, Any]:
         """All that features depend on besides image and seed, as JSON."""
-        facts = {**feature_identity(self.backend, self.views), **self.costs}
+        facts = feature_identity(self.backend, self.views)
         is_known = fingerprint(self.views) is not None
         return facts if is_known else {**facts, "once": _once(self.views)}
 
@@ -105,8 +97,7 @@ class Job:
         """
         if not self.is_kept:
             return "", ("",) * len(self.questions), ("",) * len(self.adapters)
-        rounded = self.bank is not None
-        model = {"fair_tta": version("fair-tta"), "rounded": rounded, **self.facts}
+        model = {"fair_tta": version("fair-tta"), **self.facts}
         return (
             str(fingerprint(model)),
             tuple(map(self._question_digest, range(len(self.questions)))),
@@ -162,12 +153,6 @@ class Job:
             raise FairTTAError(
                 f"it loaded another model than the driver: {found} is not {expected}."
             )
-
-    def with_adapters(self, adapters: Iterable[Adapter]) -> Job:
-        """The same job, its model loaded, with other methods."""
-        other = replace(self, adapters=tuple(adapters))
-        other.__dict__["backend"] = self.backend
-        return other
 
     def asked(self, question: int = 0) -> tuple[Asked, ...]:
         """All methods on one question."""

@@ -65,14 +65,11 @@ class Local:
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
         else:
-            before = torch.get_num_threads()
-            torch.set_num_threads(job.threads or before)
             worker = Worker(job)
             try:
                 yield Pool(worker.begin)  # a unit is processed when it is waited for
             finally:
                 worker.close()
-                torch.set_num_threads(before)
 
 
 def _submit(pool: ProcessPoolExecutor, unit: WorkUnit) -> Callable[[], list[ImageRows]]:

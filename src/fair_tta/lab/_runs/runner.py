@@ -182,7 +182,7 @@ class Runner:
     def _by(self) -> str:
         """How the work is done; seconds depend on it."""
         facts = self.engine.facts
-        threads = self.job.threads or facts["threads"]
+        threads = facts["threads"]
         return f"{facts['engine']}, workers {facts['workers']}, threads of each {threads}"
 
 

@@ -79,7 +79,6 @@ COMMIT;
 """
 _INSERT = f"INSERT OR REPLACE INTO rows VALUES ({', '.join('?' * 11)})"
 _FIND = "SELECT * FROM rows WHERE (content, model, task, method, seed) = (?, ?, ?, ?, ?)"
-_OLD_ROWS = (b'{"image":', b'{"journal":')  # how `rows.jsonl` of versions 0.2 and 0.1 begins
 _PATIENCE = 30.0  # seconds that a commit waits for readers
 _decoder = msgspec.json.Decoder(Prediction)
 
@@ -179,17 +178,13 @@ class Store:
         """Nothing is written to a file of somebody else, and SQLite does not open it."""
         header = _beginning(self.path)
         written, application = header[60:64], header[68:72]
-        old = self.path.with_suffix(".jsonl")
-        what, last = "", "discard it (--restart)"
-        if not header and _beginning(old).startswith(_OLD_ROWS):
-            what = f"{str(old)!r} holds rows of fair-tta 0.2 or older, which cannot be resumed"
-            last = "compute them again beside it (--restart)"
-        elif header and (header[:16], application) != (b"SQLite format 3\0", _APPLICATION):
+        what = ""
+        if header and (header[:16], application) != (b"SQLite format 3\0", _APPLICATION):
             what = f"{str(self.path)!r} is not a file of fair-tta"
         elif header and written != _FORMAT.to_bytes(4, "big"):
             what = f"{str(self.path)!r} was written by another version of fair-tta"
         if what:
-            raise StoreError(f"{what}: choose another place (--out), or {last}.")
+            raise StoreError(f"{what}: choose another place (--out), or discard it (--restart).")
 
     def _read(self, records: Iterable[tuple[Any, ...]]) -> Iterator[StoredRow]:
         damaged = 0

@@ -3,9 +3,8 @@
 **How time is billed**, here and nowhere else: a row costs its share of the time its method took for
 the images of the unit, and its share of making and encoding what the method looks at, all views or
 the image alone. Shared work is billed in full to every method, so a method's cost does not depend
-on which others ran with it. With a bank, the image alone costs one view's share of what encoding
-took, whenever that was. A method that needs the images themselves makes all that it looks at, also
-with a bank, and that is what it costs. Decoding is billed to nobody.
+on which others ran with it. A method that needs the images themselves makes all that it looks at,
+and that is what it costs. Decoding is billed to nobody.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from fair_tta._cache import Cache
 from fair_tta._images.batches import Decoder, Decoding
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
-from fair_tta.lab._runs.bank import Bank, ImageFile, ImageSource, read_image
+from fair_tta.lab._runs.bank import ImageFile, ImageSource, read_image
 from fair_tta.lab._runs.job import Asked, Job, WorkUnit
 from fair_tta.lab._runs.store import StoredRow
 from fair_tta.methods._base import Adapter
@@ -48,9 +47,8 @@ class Worker:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._banks: dict[int, Bank] = {}
-        self._classifiers: dict[Asked, FairTPTClassifier] = {}
-        self._cache = None if job.alone else Cache()  # of all questions together
+        self._classifiers: dict[int, FairTPTClassifier] = {}  # by question
+        self._cache = Cache()  # of all questions together
         self._decoder = Decoder()
         self._lock = Lock()  # of classifiers: a unit may begin while another is processed
 
@@ -71,7 +69,7 @@ class Worker:
 
     def _submit(self, unit: WorkUnit) -> _Upcoming:
         return submit_sources(
-            self._decoder, self._classifier(*unit.asked[0], unit.seed), unit.images
+            self._decoder, self._classifier(unit.asked[0][0], unit.seed), unit.images
         )
 
     def _finish(self, unit: WorkUnit, upcoming: _Upcoming | None) -> list[ImageRows]:
@@ -88,7 +86,7 @@ class Worker:
 
     def _wanted(self, unit: WorkUnit, problems: dict[int, str]) -> set[Asked]:
         """What is missing for images that can be read; if it is nothing, no other is read."""
-        clf = self._classifier(*unit.asked[0], unit.seed)
+        clf = self._classifier(unit.asked[0][0], unit.seed)
         wanted: set[Asked] = set()
         for place, missing in enumerate(unit.missing or ()):
             try:
@@ -108,7 +106,7 @@ class Worker:
         rows: list[list[StoredRow]],
     ) -> None:
         """Add to rows and problems those of images that are loaded."""
-        clf = self._classifier(*unit.asked[0], unit.seed)
+        clf = self._classifier(unit.asked[0][0], unit.seed)
         looks = {_looks(self._job.adapters[adapter]) for _, adapter in asked}
         encoded = {views: self._encode(clf, loaded, views, problems) for views in looks}
         usable = {place: one for place, one in loaded.items() if place not in problems}
@@ -128,7 +126,7 @@ class Worker:
     ) -> list[StoredRow]:
         question, place = asked
         adapter = self._job.adapters[place]
-        clf = self._classifier(question, place, unit.seed).with_adapter(adapter)
+        clf = self._classifier(question, unit.seed).with_adapter(adapter)
         is_own, images = adapter.needs.pixels, [one.data for one in usable.values()]
         if adapter.needs.other_images:
             clf._batch_size = len(images)  # the unit is the batch, as it is for `predict`
@@ -162,8 +160,6 @@ class Worker:
         """Features of the images; those that the model cannot use become problems."""
 
         def encode(some: Sequence[int]) -> list[_Encoded]:
-            if self._job.bank is not None:
-                return self._from_bank(clf, [loaded[i] for i in some], views)
             start = time.perf_counter()
             features = clf.encode([loaded[i].data for i in some], with_views=views)
             _ = features.sum().item()  # an accelerator is done when it answers
@@ -172,31 +168,15 @@ class Worker:
 
         return encode_each(loaded, encode, problems)
 
-    def _from_bank(
-        self, clf: FairTPTClassifier, some: Sequence[LoadedImage], views: bool
-    ) -> list[_Encoded]:
-        seed = clf._vision.seed
-        if seed not in self._banks:
-            assert self._job.bank is not None
-            self._banks[seed] = Bank(self._job.bank, self._job.facts, seed)
-        features, seconds = self._banks[seed].get(
-            [one.content for one in some],
-            lambda missing: clf.encode([some[i].data for i in missing]),
-        )
-        features = features.to(self._job.backend.device)
-        share = 1.0 if views else 1.0 / features.shape[1]
-        return [(one, share * took) for one, took in zip(features, seconds, strict=True)]
-
-    def _classifier(self, question: int, adapter: int, seed: int) -> FairTPTClassifier:
-        key = question, adapter if self._job.alone else 0
+    def _classifier(self, question: int, seed: int) -> FairTPTClassifier:
         with self._lock:
-            clf = self._classifiers.get(key)
+            clf = self._classifiers.get(question)
             if clf is None:
                 clf = self._job.classifier(question, self._cache)
                 _ = clf._task.target_features, clf._task.sensitive_features  # before any clock runs
             if clf._vision.seed != seed:
                 clf = clf.with_views(self._job.views, seed)
-            self._classifiers[key] = clf
+            self._classifiers[question] = clf
             return clf
 
 
@@ -237,12 +217,12 @@ def _looks(adapter: Adapter) -> bool:
 
 
 def start_worker(job: Job, threads: int) -> Callable[[WorkUnit], Callable[[], list[ImageRows]]]:
-    """Return `Worker.begin` in another process; `threads` of torch are for jobs that have none.
+    """Return `Worker.begin` in another process; with so many threads of torch.
 
     What keeps it from starting is raised when it is asked to work: raised before, it would be lost.
     """
     try:
-        torch.set_num_threads(job.threads or threads)
+        torch.set_num_threads(threads)
         job.load_here()
         return Worker(job).begin
     except FairTTAError as error:

@@ -150,8 +150,8 @@ def _safetensors(path: Path, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _parquet(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    arrow, compute = require("pyarrow", "bench"), require("pyarrow.compute", "bench")
-    parquet = require("pyarrow.parquet", "bench")
+    arrow, compute = require("pyarrow", "tables"), require("pyarrow.compute", "tables")
+    parquet = require("pyarrow.parquet", "tables")
 
     def is_vector(kind: Any) -> bool:
         return hasattr(kind, "value_type") and bool(arrow.types.is_floating(kind.value_type))

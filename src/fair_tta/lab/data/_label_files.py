@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import sha256
 from itertools import islice
 from pathlib import Path, PureWindowsPath
 from typing import Any
@@ -58,11 +57,10 @@ class LabelTable:
     ) -> None:
         self.path, self._encoding = path, "utf-8"
         try:
-            with open_file(path) as file:
+            with open_file(path, pipes=True) as file:
                 data = file.read()
         except OSError as error:
             raise DatasetError(f"cannot read {str(path)!r}: {error.strerror or error}.") from error
-        self.sha256 = sha256(data).hexdigest()
         self.header: list[str]
         self._lines: Lines
         if data.startswith(b"PK\3\4"):

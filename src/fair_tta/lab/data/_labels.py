@@ -221,7 +221,7 @@ class Labels:
         stored, wanted = self.features, [*self.columns, *self._clusters]
         if stored is None and not os.path.isdir(self.images):
             raise DatasetError(f"`images` should be a folder (got {str(self.images)!r}).")
-        if not os.path.isfile(self.file):
+        if not os.path.exists(self.file) or os.path.isdir(self.file):
             raise DatasetError(f"`labels_csv` should be a file (got {str(self.file)!r}).")
         table = LabelTable(self.file, wanted if self.path is None else [self.path, *wanted])
         if stored is not None and stored.ids is None:
@@ -240,7 +240,7 @@ class Labels:
                     raw[column][row.cells[column]] += 1
         count = sum(isinstance(row, Row) or not row.kind.is_of_file for row in rows)
         count += sum(not problem.kind.is_of_file for problem in self.left_out)
-        values = LabelValues(self, raw, count, table.sha256, columns, rows)
+        values = LabelValues(self, raw, count, columns, rows)
         return rename_values([values], self.rename)[0]
 
     def _renamed(self, row: Record) -> Record:
@@ -260,13 +260,11 @@ class LabelValues:
         labels: where it came from.
         raw: ``{column: {value in the file: rows}}``.
         rows: how many rows there are, usable or not.
-        sha256: hash of the file.
     """
 
     labels: Labels
     raw: Mapping[str, Mapping[str, int]]
     rows: int
-    sha256: str
     _columns: Sequence[str] = field(repr=False)
     _rows: Sequence[Row | Problem] = field(repr=False)
 

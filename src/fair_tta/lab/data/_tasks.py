@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from fair_tta.errors import FairTTAError
 
@@ -85,7 +86,7 @@ class BenchmarkTask:
     template: str
     harmful: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def arguments(self) -> dict[str, object]:
+    def arguments(self) -> dict[str, Any]:
         """For the classifier: ``FairTPTClassifier(model, **task.arguments())``."""
         return {
             "targets": dict(self.targets),

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from fair_tta.auditing._document import EstimateFields, RunFigures
 from fair_tta.lab.report._numbers import MINUS, figure_text
 from fair_tta.lab.report._sentences import Sweep
-from fair_tta.metrics._definitions import METRICS
+from fair_tta.metrics.definitions import METRICS
 
 DRAWING_WIDTH = 400
 
@@ -106,7 +106,7 @@ def tradeoff_charts(sweep: Sweep, reference: RunFigures) -> list[tuple[str, str]
     if reference.name not in {run.name for run in runs.values()}:
         runs = {reference.name: reference} | runs
     found = []
-    for metric in TRADED:  # audits of version 0.1 lack some
+    for metric in TRADED:
         figures = {name: run.metrics.by_name().get(metric) for name, run in runs.items()}
         dots = [Dot(name, figure) for name, figure in figures.items() if figure is not None]
         what = f"{sweep.method}: {METRICS[metric].title} in percent over {sweep.setting}"

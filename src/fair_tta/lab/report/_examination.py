@@ -13,7 +13,6 @@ from fair_tta.lab.report._drawings import Dot, dot_plot
 from fair_tta.lab.report._numbers import count, of_hundred, percent, points, whole
 from fair_tta.lab.report._page import embedded, render
 from fair_tta.lab.report._sentences import MANY_CHANGED, Card
-from fair_tta.metrics._bootstrap import renamed
 from fair_tta.metrics._estimate import direction
 
 LITTLE = 0.1
@@ -89,11 +88,6 @@ def _seen(attribute: str, of: doc.PerceivedAttribute) -> Card:
     listed = [f"{name} {whole(share.value)} %" for name, share in shares[:_SHOWN]]
     left = len(shares) - len(listed)
     text = ", ".join(listed) + (f" and {left} more" if left else "")
-    if any("does not perceive" in sign for sign in of.stop_signs):
-        return Card(heading, f"The model does not perceive {attribute}.", f"{text}. {sure}", "bad")
-    if of.stop_signs:
-        text = f"The model cannot distinguish {attribute} from the answer."
-        return Card(heading, text, sure, "bad")
     return Card(heading, f"The model perceives {attribute}: {text}.", sure)
 
 
@@ -116,8 +110,6 @@ def _leaning(attribute: str, of: doc.PerceivedAttribute) -> Card:
 
 def _advice(document: doc.ExaminationDocument, attribute: str) -> Card:
     heading, of = "What to do", document.attributes[attribute]
-    if of.stop_signs:
-        return Card(heading, f"Do not correct by {attribute}.", " ".join(of.stop_signs), "bad")
     each = count(of.labels_needed.each)
     measure = f"To measure the gap, label {each} images of each group."
     if not document.adapters:
@@ -138,7 +130,6 @@ def _advice(document: doc.ExaminationDocument, attribute: str) -> Card:
     return Card(heading, text, more, "good")
 
 
-@renamed("pictures", "images")
 def examination_html(
     examination: doc.Examination, *, title: str | None = None, images: bool = False
 ) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._examine import MOST_ENTROPY
-from fair_tta.auditing._judge import stop_signs
+from fair_tta.auditing._judge import few_images, not_measurable
 from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import BeforeAfter, Dot, before_and_after, dot_plot
 from fair_tta.lab.report._method_rows import (
@@ -23,22 +22,22 @@ from fair_tta.lab.report._numbers import (
     MINUS,
     count,
     group_name,
-    in_words,
     interval,
     of_hundred,
+    percent,
     points,
+    shown,
     whole,
     whole_percent,
 )
 from fair_tta.lab.report._sentences import MANY_CHANGED, of_clusters
-from fair_tta.metrics._estimate import direction
 
 MOST_ROWS = 14  # of a figure; more groups are not drawn, the worst are
 
 MOST_METHODS = 12  # more methods on several tasks are not listed; the best are
 
 SAID_FIRST = ("Fewer than ", "No images, ")
-"""How warnings begin that `stop_signs` give at greater length."""
+"""How warnings begin that `not_measurable` give at greater length."""
 
 NEAR_CHANCE = 0.1
 """Of the way from chance to certain: a median confidence below is called near chance."""
@@ -61,7 +60,12 @@ def first_screen(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> dict
     """
     several, tasks = len(tasks) > 1, verdict.by_gap(tasks)
     if not tasks:
-        return {"stops": [], "cards": [verdict.NOTHING_MEASURED], "banners": [], "chart": None}
+        return {
+            "not_measurable": [],
+            "cards": [verdict.NOTHING_MEASURED],
+            "banners": [],
+            "chart": None,
+        }
     first, figure = tasks[0][1], figure_of(tasks)
     if several:
         methods: list[Any] = methods_on(tasks)
@@ -79,7 +83,7 @@ def first_screen(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> dict
     left = len(methods) - MOST_METHODS
     more = f" {left} more methods are below." if left > 0 else ""
     return {
-        "stops": [] if several else stop_signs(first),
+        "not_measurable": [] if several else not_measurable(first),
         "cards": verdict.cards(tasks),
         "banners": banners(tasks),
         "chart": drawn,
@@ -89,7 +93,6 @@ def first_screen(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> dict
         "sentences": figure.sentences if figure else [],
         "methods": methods[:MOST_METHODS],
         "caption": f"{caption} Cost: times plain zero-shot.{more}",
-        "note": "" if several else _odds_note(first),
     }
 
 
@@ -97,7 +100,7 @@ def figure_of(tasks: Sequence[NamedAudit]) -> Figure | None:
     """Each group, or each of several tasks, before and after the method that cards speak of."""
     document = tasks[0][1]
     best = featured(document) if len(tasks) == 1 else next(iter(methods_on(tasks)), None)
-    if best is None:
+    if best is None or shown(document.runs[0].metrics.accuracy) is None:
         return None
     method = f"before (○) and after (●) {best.name}"
     if isinstance(best, MethodRow):
@@ -107,24 +110,22 @@ def figure_of(tasks: Sequence[NamedAudit]) -> Figure | None:
         return Figure(
             f"Each group {method}",
             [_group(group) for group in groups[:MOST_ROWS]],
-            f"{caption} Coloured: the interval of that group alone excludes 0.{more}",
+            f"{caption} Coloured: its interval, which allows for all groups, excludes 0.{more}",
             verdict.group_sentences(groups),
             (),
         )
-    rows = [
-        BeforeAfter(
-            name,
-            row.comparison.changes.n,
-            row.before.value,
-            row.after.value,
-            row.values,
-            interval(row.gap, signed=True, words=True),
-            row.tone,
-        )
-        for (name, _), row in zip(tasks, best.rows, strict=True)
-        if row and row.before.value is not None and row.after.value is not None
-    ]
-    caption = "In points, with the interval of the change. Coloured: it excludes 0."
+    rows = []
+    for (name, _), row in zip(tasks, best.rows, strict=True):
+        before = shown(row.before) if row else None
+        after = shown(row.after) if row else None
+        if row is None or before is None or after is None:
+            continue
+        change = interval(row.gap, signed=True, words=True)
+        more = f"{change} at {row.balanced_values}".lstrip()
+        images = row.comparison.changes.n
+        rows.append(BeforeAfter(name, images, before, after, row.values, more, row.tone))
+    caption = "In points, with the interval of the change, at balanced accuracy before and after. "
+    caption += "Coloured: the verdict of the report."
     found = Figure(f"Typical gap of each task {method}", rows[:MOST_ROWS], caption, [], (0.0,))
     return found if rows else None
 
@@ -145,32 +146,30 @@ def _group(group: verdict.ChangedGroup) -> BeforeAfter:
 def _dots(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> tuple[str, str]:
     """What there is where nothing was compared: groups, or the typical gap of each task."""
     if len(tasks) > 1:
-        heading = "Typical gap of each task in points"
-        dots = [Dot(name, typical_gap(document.runs[0])) for name, document in tasks]
+        heading = "Typical gap of each task in points, at balanced accuracy"
+        dots = [
+            Dot(f"{name}, at {balanced_of(document)}", typical_gap(document.runs[0]))
+            for name, document in tasks
+            if shown(typical_gap(document.runs[0])) is not None
+        ]
         return heading, dot_plot(dots[:MOST_ROWS], heading)
     document, heading = tasks[0][1], "Right answers in percent, the worst first"
     dots = [
         Dot(
             f"{name} (n = {cell.n})",
             cell.true_positive_rate,
-            hollow=cell.n < document.settings.small,
+            hollow=cell.images < document.settings.small,
             link=images.get(name, ""),
         )
         for name, cell in verdict.cells_of(document.runs[0])[:MOST_ROWS]
+        if not cell.true_positive_rate.is_withheld
     ]
     return heading, dot_plot(dots, heading, reach=(0.0, 1.0))
 
 
-def _odds_note(document: AuditDocument) -> str:
-    """On EOD, where the typical gap is shown to narrow and EOD is not."""
-    row = featured(document)
-    odds = row and row.comparison.adjusted.equalized_odds_difference
-    if not row or not odds or not row.narrows or direction(odds.low, odds.high):
-        return ""
-    return (
-        f"EOD of {row.name} {in_words(odds, ' points', signed=True)}: the largest single "
-        "difference cannot be judged with so few images per group."
-    )
+def balanced_of(document: AuditDocument) -> str:
+    """Balanced accuracy of the first run, without which no gap is shown."""
+    return percent(shown(document.runs[0].metrics.balanced_accuracy))
 
 
 def banners(tasks: Sequence[NamedAudit]) -> list[str]:
@@ -187,9 +186,11 @@ def banners(tasks: Sequence[NamedAudit]) -> list[str]:
 def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
     """For each banner the sentence that tasks share, and what is special to this one."""
     run = document.runs[0]
-    if run.metrics.bias.low and not typical_gap(run).low:
+    gap = typical_gap(run)
+    if run.metrics.bias.low and not gap.is_withheld and not gap.low:
         head = "The worst group may be a matter of its class: no gap between groups is shown"
-        yield head, f"typical gap {points(typical_gap(run))}"
+        at = f"at balanced accuracy {balanced_of(document)}"
+        yield head, f"typical gap {points(gap)} {at}"
     accuracy, usual = run.metrics.accuracy, verdict.commonest(run)
     if usual is not None and accuracy.low is not None and accuracy.low <= usual[1]:
         head = f"{run.name} is not shown to be better than always giving the commonest answer"
@@ -198,12 +199,6 @@ def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
     if median is not None and median < chance + NEAR_CHANCE * (1 - chance):
         head = f"{run.name} is hardly sure of any answer"
         yield head, f"median confidence {whole_percent(median)}, by chance {whole_percent(chance)}"
-    before = run.sensitive_indifference
-    if run.zero_shot_scores is not None:
-        before = run.zero_shot_scores.sensitive_indifference
-    for attribute, entropy in before.items():
-        if entropy.value is not None and entropy.value > MOST_ENTROPY:
-            yield "The model does not perceive this, so every correction by it is noise", attribute
     for row in method_rows(document):
         if row.changed > MANY_CHANGED:
             head = f"More than {whole_percent(MANY_CHANGED)} of the answers change"
@@ -222,7 +217,7 @@ def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
     if data.clusters is not None and data.clusters != data.different_images:  # a warning says it
         yield of_clusters(document), "intervals allow for that"
     cells = verdict.cells_of(run)
-    small = sum(cell.n < document.settings.small for _, cell in cells)
+    small = len(few_images(document))
     if small:
         few = f"Groups with fewer than {document.settings.small} images"
         yield f"{few}, whose figures are uncertain", f"{small} of {len(cells)}"

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fair_tta.auditing import _document as doc
-from fair_tta.auditing._judge import recommended
+from fair_tta.auditing._judge import Verdict, recommended, verdict_on
 from fair_tta.lab.report._numbers import (
     ARROW,
+    NONE,
     SPACE,
     count,
     images,
@@ -18,17 +19,15 @@ from fair_tta.lab.report._numbers import (
     number_of_times,
     p_value,
     percent,
+    shown,
     times,
 )
-from fair_tta.metrics._estimate import direction
 
 NamedAudit = tuple[str, doc.AuditDocument]
 """What a task is called, and its audit."""
 
+_NAMED = 2  # groups that a verdict names; of more it has the number
 _SHARED = 0.9  # times the cost of zero-shot: less means that work was shared, not that it is cheap
-_NOT_RECORDED = doc.Difference(
-    None, None, None, 0, "not recorded by the version that made this audit"
-)
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,9 @@ class MethodRow:
 
     Attributes:
         comparison: with the reference, on the same images.
+        judgement: what is shown of it.
+        balanced: balanced accuracy of the reference and of the method; audits of earlier versions
+            lack it.
         before: the typical gap of the reference.
         after: that of the method.
         gap: its change.
@@ -48,6 +50,8 @@ class MethodRow:
     """
 
     comparison: doc.Comparison
+    judgement: Verdict
+    balanced: tuple[doc.EstimateFields | None, doc.EstimateFields | None]
     before: doc.EstimateFields
     after: doc.EstimateFields
     gap: doc.Difference
@@ -74,26 +78,54 @@ class MethodRow:
 
     @property
     def narrows(self) -> bool:
-        return _direction(self.gap) < 0
+        return self.judgement.typical_gap < 0
 
     @property
     def helps(self) -> bool:
-        return _direction(self.worst) > 0
+        """Whether the worst group is shown to gain, and nothing speaks against saying so."""
+        is_measured = self.judgement.is_above_chance and not self.judgement.small_groups
+        return self.judgement.worst_group > 0 and is_measured and not self.harms
 
     @property
     def harms(self) -> bool:
-        """Whether the gap is shown to widen, or the worst group or accuracy to fall."""
-        return max(_direction(self.gap), -_direction(self.worst), -_direction(self.accuracy)) > 0
+        """Whether the gap is shown to widen, or an accuracy to fall."""
+        return self.judgement.is_harmful
 
     @property
-    def verdicts(self) -> tuple[str, str, str]:
-        """On the gap, on the worst group, on accuracy; empty what is not shown."""
-        worse = " by serving the better groups worse" * self.harms
+    def verdicts(self) -> tuple[str, ...]:
+        """On the gap, the worst group, both accuracies, single groups; empty what is not shown."""
+        judgement = self.judgement
+        # Where both accuracies move alike one of them is named, and single groups if neither is.
+        balanced = judgement.balanced_accuracy * (judgement.balanced_accuracy != judgement.accuracy)
         return (
-            ("", "widens the gap", f"narrows the gap{worse}")[_direction(self.gap)],
-            ("", "helps the worst group", "hurts the worst group")[_direction(self.worst)],
-            ("", "raises accuracy", "costs accuracy")[_direction(self.accuracy)],
+            self._on_gap,
+            ("", "helps the worst group", "hurts the worst group")[judgement.worst_group],
+            ("", "raises balanced accuracy", "costs balanced accuracy")[balanced],
+            ("", "raises accuracy", "costs accuracy")[judgement.accuracy],
+            "" if self.narrows else self._on_groups,
         )
+
+    @property
+    def _on_gap(self) -> str:
+        """The verdict on the gap, a verb; empty if no change is shown."""
+        judgement = self.judgement
+        if not self.narrows:
+            return "widens the gap" if judgement.typical_gap else ""
+        if self._on_groups:
+            return f"narrows the gap, but {self._on_groups}"
+        if self.harms:
+            return "narrows the gap by serving the better groups worse"
+        if not judgement.is_above_chance:
+            return "narrows the gap, but is not shown to answer better than chance"
+        return "makes the gap look smaller" if judgement.small_groups else "narrows the gap"
+
+    @property
+    def _on_groups(self) -> str:
+        """The groups that fall, if no figure of all of them does."""
+        groups = self.judgement.falling_groups
+        if self.judgement.costs != list(groups) or not groups:
+            return ""
+        return f"costs {_and(groups)}" if len(groups) <= _NAMED else f"costs {len(groups)} groups"
 
     @property
     def verdict(self) -> str:
@@ -102,15 +134,21 @@ class MethodRow:
 
     @property
     def tone(self) -> str:
-        """A class of the style sheet; none if it does good and harm."""
-        if self.narrows:
-            return "" if self.harms else "good"
-        return "bad" if self.harms else ""
+        """A class of the style sheet; none if it does good and harm, or is not sure."""
+        if self.judgement.is_shown:
+            return "good"
+        return "bad" if self.harms and not self.narrows else ""
 
     @property
     def values(self) -> str:
-        """``21.7 → 13.9``."""
-        return f"{percent(self.before.value)} {ARROW} {percent(self.after.value)}"
+        """The typical gap before and after: ``21.7 → 13.9``."""
+        return f"{percent(shown(self.before))} {ARROW} {percent(shown(self.after))}"
+
+    @property
+    def balanced_values(self) -> str:
+        """Balanced accuracy before and after, without which no gap is shown: ``72.5 → 87.5``."""
+        before, after = map(shown, self.balanced)
+        return f"{percent(before)} {ARROW} {percent(after)}"
 
 
 @dataclass(frozen=True)
@@ -130,8 +168,13 @@ class MethodOnTasks:
         return sum(row.narrows for row in self.known)
 
     @property
+    def shown(self) -> int:
+        """Tasks on which it is shown to narrow the gap without harm."""
+        return sum(row.judgement.is_shown for row in self.known)
+
+    @property
     def harms(self) -> int:
-        """Tasks on which the gap is shown to widen, or the worst group or accuracy to fall."""
+        """Tasks on which the gap is shown to widen, or an accuracy to fall."""
         return sum(row.harms for row in self.known)
 
     @property
@@ -142,21 +185,23 @@ class MethodOnTasks:
 
     @property
     def tone(self) -> str:
-        if bool(self.narrows) == bool(self.harms):
-            return ""
-        return "good" if self.narrows else "bad"
+        if self.harms:
+            return "" if self.narrows else "bad"
+        return "good" if self.shown else ""
 
     @property
     def values(self) -> str:
         """The typical gap before and after, means over tasks."""
-        before, after = ([getattr(row, x).value for row in self.known] for x in ("before", "after"))
-        return f"{percent(_mean(before))} {ARROW} {percent(_mean(after))}"
+        before = _mean([shown(row.before) for row in self.known])
+        after = _mean([shown(row.after) for row in self.known])
+        return f"{percent(before)} {ARROW} {percent(after)}"
 
     @property
-    def accuracy(self) -> doc.Difference:
-        """Its change, the mean over tasks."""
-        mean = _mean([row.accuracy.value for row in self.known])
-        return doc.Difference(mean, None, None, 0, None)
+    def balanced_values(self) -> str:
+        """Balanced accuracy before and after, means over tasks."""
+        before = _mean([shown(row.balanced[0]) for row in self.known])
+        after = _mean([shown(row.balanced[1]) for row in self.known])
+        return f"{percent(before)} {ARROW} {percent(after)}"
 
     @property
     def cost(self) -> float | None:
@@ -172,21 +217,34 @@ def method_rows(document: doc.AuditDocument) -> list[MethodRow]:
     rows = []
     for c in (c for c in document.comparisons if c.run in by_name):
         run = by_name[c.run]
-        gap, cost = c.adjusted.typical_gap or _NOT_RECORDED, _multiple(run, plain)
-        rows.append(MethodRow(c, before, typical_gap(run), gap, level, document.compared, cost))
+        row = MethodRow(
+            comparison=c,
+            judgement=verdict_on(document, c),
+            balanced=(document.runs[0].metrics.balanced_accuracy, run.metrics.balanced_accuracy),
+            before=before,
+            after=typical_gap(run),
+            gap=c.adjusted.typical_gap,
+            level=level,
+            compared=document.compared,
+            cost=_multiple(run, plain),
+        )
+        rows.append(row)
     return sorted(rows, key=lambda row: row.gap.value if row.gap.value is not None else 2.0)
 
 
 def featured(document: doc.AuditDocument) -> MethodRow | None:
-    """The method that a page speaks of: the recommended one; else one that helps the worst group
-    without harm; else one that narrows the gap; else that with the lowest gap.
+    """The method that a page speaks of: the recommended one; else one that makes the gap look
+    smaller; else one that helps the worst group without harm; else one that narrows the gap; else
+    that with the lowest gap.
     """
     chosen = recommended(document)
 
     def rank(row: MethodRow) -> int:
         if row.comparison is chosen:
             return 0
-        return 1 if row.helps and not row.harms else 2 if row.narrows else 3
+        if row.judgement.looks_smaller:
+            return 1
+        return 2 if row.helps else 3 if row.narrows else 4
 
     return min(method_rows(document), key=rank, default=None)
 
@@ -203,23 +261,19 @@ def methods_on(tasks: Sequence[NamedAudit]) -> list[MethodOnTasks]:
 
     def rank(method: MethodOnTasks) -> tuple[int, int, float]:
         change = sum(row.gap.value or 0.0 for row in method.known)
-        return method.harms - method.narrows, method.harms, change
+        return method.harms - method.shown, method.harms, change
 
     return sorted(found, key=rank)
 
 
 def typical_gap(run: doc.RunFigures) -> doc.EstimateFields:
-    """That of a run; audits of earlier versions lack it."""
-    return run.metrics.typical_gap or _NOT_RECORDED
+    """That of a run."""
+    return run.metrics.typical_gap
 
 
 def _mean(figures: Sequence[float | None]) -> float | None:
     known = [x for x in figures if x is not None]
     return sum(known) / len(known) if known else None
-
-
-def _direction(change: doc.Difference) -> int:
-    return direction(change.low, change.high)
 
 
 def cost_sentence(document: doc.AuditDocument) -> str:
@@ -243,34 +297,65 @@ def gap_sentences(row: MethodRow) -> tuple[str, str]:
     gap, name = row.gap, row.name
     if gap.value is None:
         return f"{name}: the change of the typical gap is not defined ({gap.reason}).", ""
-    before, after = percent(row.before.value), f"{percent(row.after.value)} points"
-    if not row.after.value:  # not called a gap that is closed
-        before, after = f"{before} points", "no more than chance explains"
-    differ = f"two groups of a class typically differ by {after}, before by {before}"
     if gap.low is None:
-        return f"{name}: {differ}.", f"No verdict on the gap: {gap.reason}."
+        return f"{name}: no verdict on the gap, {gap.reason}.", ""
     ci, ends = f"{100 * row.level:g}{SPACE}% CI", interval(gap, signed=True, words=True)
     ends += f", corrected for {row.compared} methods" * bool(row.compared)
-    if row.verdicts[0]:
-        return f"{name} {row.verdicts[0]}: {differ}.", f"{ci} of the change {ends}."
-    n, change = images(row.comparison.changes.n), percent(gap.value, signed=True)
-    text = f"{name}: these {n} cannot tell whether the gap changes ({change}, {ci} {ends})."
-    power = row.comparison.power
-    if power is None:
-        return text, ""
-    more = f"A change of {percent(power.detectable)} points would show in 8 of 10 audits"
-    if power.images_needed is not None:
-        more += f"; the change seen would need about {count(power.images_needed)} images"
-    return text, f"{more}."
+    at = f"at balanced accuracy {percent(shown(row.balanced[1]))}, "
+    at += f"before {percent(shown(row.balanced[0]))}"
+    if not row.verdicts[0]:
+        n, change = images(row.comparison.changes.n), percent(gap.value, signed=True)
+        text = f"{name}: these {n} cannot tell whether the gap changes ({change}, {ci} {ends}), "
+        return f"{text}{at}.", rests_on(row)
+    before, after = percent(shown(row.before)), f"{percent(shown(row.after))} points"
+    if shown(row.after) is None:  # the change has an interval, the run has none
+        after = NONE
+    elif not row.after.value:  # not called a gap that is closed
+        before, after = f"{before} points", "no more than chance explains"
+    differ = f"two groups of a class typically differ by {after}, before by {before}, {at}"
+    text = f"{name} {row.verdicts[0]}: {differ}."
+    if row.judgement.looks_smaller:
+        text += f" {row.judgement.more_images} would show it."
+    return text, f"{ci} of the change {ends}. {rests_on(row)}"
+
+
+def rests_on(row: MethodRow) -> str:
+    """Which figures show that a method helps, and what the others can tell; empty if none does."""
+    better = {
+        "the typical gap": -row.judgement.typical_gap,
+        "the worst group": row.judgement.worst_group,
+        "EOD": -row.judgement.odds,
+    }
+    favour = [name for name, direction in better.items() if direction > 0]
+    if not favour:
+        return ""
+    sentence = f"Shown on {_and(favour)}"
+    for words, sign in (("cannot tell", 0), ("worse", -1)):
+        others = [name.removeprefix("the ") for name, x in better.items() if x == sign]
+        sentence += f"; {_and(others)}: {words}" if others else ""
+    return f"{sentence}."
+
+
+def _and(names: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def beside_gap(row: MethodRow) -> str:
     """What a method does to the worst group and to accuracy, and its cost."""
-    worst, accuracy = (in_words(x, " points", signed=True) for x in (row.worst, row.accuracy))
-    _, on_worst, on_accuracy = row.verdicts
-    text = f"{on_worst or 'worst group'} {worst}, {on_accuracy or 'accuracy'} {accuracy}"
-    cost = f", cost {times(row.cost)}" if row.cost is not None else ""
-    return f"{text[0].upper()}{text[1:]}{cost}."
+    figures = (
+        ("worst group", row.worst, row.verdicts[1]),
+        ("balanced accuracy", row.comparison.adjusted.by_name().get("balanced_accuracy"), ""),
+        ("accuracy", row.accuracy, row.verdicts[3]),
+    )
+    parts = [
+        f"{verdict or name} {in_words(change, ' points', signed=True)}"
+        for name, change, verdict in figures
+        if change is not None and not change.is_withheld
+    ]
+    parts += [f"cost {times(row.cost)}"] if row.cost is not None else []
+    text = ", ".join(parts)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def changes(document: doc.AuditDocument) -> list[str]:
@@ -280,7 +365,7 @@ def changes(document: doc.AuditDocument) -> list[str]:
         n = row.comparison.changes
         test = "" if n.mcnemar_p is None else f" (exact McNemar {p_text(n.mcnemar_p)})"
         found.append(
-            f"{' '.join(gap_sentences(row))} {beside_gap(row)} "
+            f"{' '.join(filter(None, [*gap_sentences(row), beside_gap(row)]))} "
             f"{count(n.changed)} of {count(n.n)} answers changed: {count(n.wrong_to_right)} from "
             f"wrong to right, {count(n.right_to_wrong)} from right to wrong, "
             f"{count(n.wrong_to_wrong)} from wrong to wrong{test}."

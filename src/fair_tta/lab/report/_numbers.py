@@ -27,6 +27,11 @@ def percent(share: float | None, signed: bool = False) -> str:
     return sign + text
 
 
+def shown(figure: EstimateFields | None) -> float | None:
+    """Return the value of a figure, None if it is withheld."""
+    return None if figure is None or figure.is_withheld else figure.value
+
+
 def interval(figure: EstimateFields, signed: bool = False, words: bool = False) -> str:
     """``[77.1, 84.6]``, in words ``77.1 to 84.6``, empty if there is none."""
     if figure.low is None or figure.high is None:
@@ -37,6 +42,8 @@ def interval(figure: EstimateFields, signed: bool = False, words: bool = False) 
 
 def figure_text(figure: EstimateFields, signed: bool = False, unit: str = "") -> str:
     """``81.2 [77.1, 84.6]``."""
+    if figure.is_withheld:
+        return NONE
     return f"{percent(figure.value, signed)}{unit} {interval(figure, signed)}".rstrip()
 
 
@@ -46,8 +53,8 @@ def points(figure: EstimateFields, signed: bool = False) -> str:
 
 
 def in_words(figure: EstimateFields, unit: str, signed: bool = False, label: str = "") -> str:
-    """``3.2 points (1.0 to 5.4)``; `unit` begins with its space."""
-    if figure.value is None:
+    """``3.2 points (1.0 to 5.4)``, or the reason; `unit` begins with its space."""
+    if figure.is_withheld:
         return f"{NONE} ({figure.reason})"
     ends = interval(figure, signed, words=True)
     return f"{percent(figure.value, signed)}{unit}" + (f" ({label}{ends})" if ends else "")

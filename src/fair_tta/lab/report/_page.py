@@ -15,7 +15,7 @@ from PIL import Image
 
 from fair_tta._io import printable, write_whole
 from fair_tta.auditing import Audit, AuditDocument
-from fair_tta.auditing._judge import stop_signs
+from fair_tta.auditing._judge import not_measurable
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.report import _drawings as charts
 from fair_tta.lab.report import _numbers as numbers
@@ -24,7 +24,7 @@ from fair_tta.lab.report._first_screen import first_screen
 from fair_tta.lab.report._method_rows import changes
 from fair_tta.lab.report._numbers import percent
 from fair_tta.lab.report._verdict import audit_title, cards, in_short, title_of_many
-from fair_tta.metrics._definitions import METRICS
+from fair_tta.metrics.definitions import METRICS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -52,7 +52,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    for name in ("percent", "interval", "p_value", "duration", "count", "times", "logits"):
+    for name in ("percent", "shown", "interval", "p_value", "duration", "count", "times", "logits"):
         made.filters[name] = getattr(numbers, name)
     made.filters["md"] = for_markdown
     made.globals |= {
@@ -298,7 +298,7 @@ def markdown(audit: Audit | Mapping[str, Any], *, title: str | None = None) -> s
         title=audit_title(document, title),
         document=document,
         cards=cards([("", document)]),
-        stops=stop_signs(document),
+        not_measurable=not_measurable(document),
         changes=changes(document),
         limits=[
             (name, text.split(". ")[0].rstrip("."))

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from fair_tta.auditing import _document as doc
 from fair_tta.auditing._judge import figure_of
-from fair_tta.lab.report._numbers import count, group_name, images, in_words
-from fair_tta.metrics._definitions import METRICS
+from fair_tta.lab.report._numbers import count, group_name, images, in_words, percent, shown
 from fair_tta.metrics._estimate import direction
+from fair_tta.metrics.definitions import METRICS
 
 MARKS: dict[str, str] = {
     "better": "\N{CHECK MARK} better",
@@ -109,11 +109,20 @@ def of_thresholds(document: doc.AuditDocument) -> list[str]:
     for t in document.thresholds:
         figure, level = figure_of(t, document), f"{100 * document.settings.level:g} % CI "
         found = "no such figure" if figure is None else in_words(figure, "", label=level)
-        if figure is not None and figure.value is not None and figure.low is None:
-            found += f" without an interval ({figure.reason})"
+        found += _balanced_beside(t, document)
         rule = f"Fail if {t.metric} {t.sign} {t.points:g}"
         sentences.append(f"{rule}: {t.outcome}; {t.run} has {found}.")
     return sentences
+
+
+def _balanced_beside(threshold: doc.Threshold, document: doc.AuditDocument) -> str:
+    """Balanced accuracy of the run, without which no gap is shown."""
+    figure = METRICS.get(threshold.metric)
+    balanced = replace(threshold, metric="balanced_accuracy")
+    found = figure_of(balanced, document)
+    if figure is None or figure.better >= 0 or found is None:
+        return ""
+    return f" at balanced accuracy {percent(shown(found))}"
 
 
 def every_limit(documents: list[doc.AuditDocument]) -> list[tuple[str, str]]:

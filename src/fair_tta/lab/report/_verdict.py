@@ -29,6 +29,7 @@ from fair_tta.lab.report._numbers import (
     of_hundred,
     p_value,
     percent,
+    shown,
     task_name,
     whole,
 )
@@ -71,7 +72,7 @@ class ChangedGroup(NamedTuple):
 
     @property
     def direction(self) -> int:
-        """What the interval of this group alone shows."""
+        """What its interval shows, which allows for all groups."""
         return direction(self.difference.low, self.difference.high)
 
 
@@ -91,7 +92,7 @@ def changed_groups(document: doc.AuditDocument, comparison: doc.Comparison) -> l
         now = was + changes.wrong_to_right - changes.right_to_wrong
         corrected = max(corrected, (len(groups) - place) * (changes.mcnemar_p or 0.0))
         rates = was / changes.n, now / changes.n
-        found.append(ChangedGroup(name, *rates, g.difference, changes, min(1.0, corrected)))
+        found.append(ChangedGroup(name, *rates, g.judged, changes, min(1.0, corrected)))
     return sorted(found, key=lambda group: (group.before, -group.changes.n))
 
 
@@ -133,8 +134,11 @@ def in_short(document: doc.AuditDocument) -> str:
     row = featured(document)
     if row is None:
         gap = typical_gap(document.runs[0])
+        if gap.low is None:
+            return "no verdict on the gap"
+        at = f", at balanced accuracy {percent(shown(document.runs[0].metrics.balanced_accuracy))}"
         found = f"a typical gap of {percent(gap.value)} points between groups"
-        return found if gap.low else "a gap between groups is not shown"
+        return found + at if gap.low else "a gap between groups is not shown"
     if row.narrows or row.helps or row.harms:
         return f"{row.name} {next(filter(None, row.verdicts))}"
     if row.gap.low is None:
@@ -146,8 +150,8 @@ def title_of_many(tasks: Sequence[NamedAudit], title: str) -> str:
     """A title and the verdict over all tasks."""
     best = next(iter(methods_on(tasks)), None)
     if best is None:
-        shown = sum(bool(typical_gap(document.runs[0]).low) for _, document in tasks)
-        return f"{title}: a gap between groups is shown on {shown} of {len(tasks)} tasks"
+        tasks_with_gap = sum(bool(typical_gap(document.runs[0]).low) for _, document in tasks)
+        return f"{title}: a gap between groups is shown on {tasks_with_gap} of {len(tasks)} tasks"
     if best.tone == "good":
         return f"{title}: {best.name} {_narrows_on(best)}"
     return f"{title}: no method is shown to narrow the gap without harm"
@@ -166,8 +170,7 @@ def cards(tasks: Sequence[NamedAudit]) -> list[Card]:
         text = "Compare methods on the same images (option --adapters)."
         return [wrong, Card("What to do", text, "")]
     text, sure = gap_sentences(row)
-    is_good = row.narrows or (row.helps and not row.harms)
-    heading = "What helps" if is_good else "What was tried"
+    heading = "What helps" if row.judgement.is_shown or row.helps else "What was tried"
     helps = Card(heading, text, f"{sure} {beside_gap(row)}".strip(), row.tone)
     return [wrong, helps, _advice(document, row)]
 
@@ -179,12 +182,20 @@ def wrong_card(document: doc.AuditDocument, task: str = "") -> Card:
     """
     run, level = document.runs[0], f"{100 * document.settings.level:g}{SPACE}% CI "
     (name, worst), gap = cells_of(run)[0], typical_gap(run)
+    if shown(run.metrics.accuracy) is None:
+        where = f" on {task}" * bool(task)
+        return Card(
+            "What is seen", f"No figure is shown{where}: {run.metrics.accuracy.reason}.", ""
+        )
     rate = worst.correct / worst.n
     more = f"Typical gap {in_words(gap, '')}."
-    if gap.value is not None:
+    if shown(gap) is not None:
         differ = in_words(gap, f"{SPACE}points", label=level)
-        more = f"Two groups of a class typically differ by {differ}."
-        more += "" if gap.low or gap.low is None else " A gap between groups is not shown."
+        balanced = percent(shown(run.metrics.balanced_accuracy))
+        more = (
+            f"Two groups of a class typically differ by {differ}, at balanced accuracy {balanced}."
+        )
+        more += "" if gap.low else " A gap between groups is not shown."
     all_of, worst_of = of_hundred(run.metrics.accuracy.value), of_hundred(rate)
     is_worse = rate < (run.metrics.accuracy.value or 0.0)
     if all_of == worst_of or not is_worse:
@@ -198,28 +209,29 @@ def wrong_card(document: doc.AuditDocument, task: str = "") -> Card:
 
 
 def _advice(document: doc.AuditDocument, row: MethodRow) -> Card:
-    power, losers = row.comparison.power, _losers(document, row)
+    judgement, losers = row.judgement, _losers(document, row)
     if row.narrows and row.harms:
         text = f"Look for another method before using {row.name}."
-    elif row.narrows:
+    elif judgement.is_shown:
         made = document.provenance.get("mitigation")
         is_saved = isinstance(made, dict) and made.get("chosen") == row.name
         saved = ": load its file with the lines below" * is_saved
         text = f"Use {row.name}{saved}. {CONFIRM}"
     elif row.harms:
         text = f"Do not use {row.name}: try other methods."
+    elif judgement.looks_smaller:
+        text = f"Add {judgement.more_images}, and compare again."
+    elif row.narrows:
+        text = f"Do not use {row.name}: it is not shown to answer better than chance."
     elif row.helps:
         text = f"Consider {row.name} for the worst group. {CONFIRM}"
-    elif power is not None and power.images_needed is not None:
-        text = f"Compare again on about {count(power.images_needed)} images, or try other methods."
-        losers = ""
     else:
         text, losers = "Try other methods, or more images.", ""
     return Card("What to do", text, losers)
 
 
 def _losers(document: doc.AuditDocument, row: MethodRow) -> str:
-    """The groups that are shown to lose, each by itself."""
+    """The groups that are shown to lose."""
     lost = [g for g in changed_groups(document, row.comparison) if g.direction < 0]
     if not lost:
         return ""
@@ -240,8 +252,12 @@ def _cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
         return [wrong, Card("What to do", "Try methods on the same images.", "")]
     best = methods[0]
     known = [(task, row) for (task, _), row in zip(tasks, best.rows, strict=True) if row]
-    ends = [f"{task} {row.values} {interval(row.gap, True)}".rstrip() for task, row in known]
-    figures = f"Typical gap with {best.name}, and the interval of its change in points: "
+    ends = [
+        f"{task} {row.values} {interval(row.gap, True)}".rstrip() + f" at {row.balanced_values}"
+        for task, row in known
+    ]
+    figures = f"Typical gap with {best.name}, the interval of its change in points, and balanced "
+    figures += "accuracy: "
     figures += f"{'; '.join(ends[:_LISTED])}."
     if best.tone == "good":
         text = f"{best.name} {_narrows_on(best)}{_missing(best)}."
@@ -255,8 +271,8 @@ def _cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
 
 def _narrows_on(method: MethodOnTasks) -> str:
     n = len(method.known)
-    on = f"narrows the gap on {method.narrows} of {n} task{'s' * (n != 1)}"
-    return on if method.narrows == n else f"{on}, no harm is shown on the others"
+    on = f"narrows the gap on {method.shown} of {n} task{'s' * (n != 1)}"
+    return on if method.shown == n else f"{on}, no harm is shown on the others"
 
 
 def _missing(method: MethodOnTasks) -> str:

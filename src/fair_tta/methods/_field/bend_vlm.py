@@ -9,10 +9,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import pair_differences, project_out, unit
+from fair_tta._linalg import is_rounding, pair_differences, project_out, unit
 from fair_tta._prompts.task import Task
 from fair_tta.errors import check_count
-from fair_tta.methods._base import Needs, Outcome, probabilities
+from fair_tta.methods._base import NO_CLASS, Needs, Outcome, probabilities, unless_rounding
 from fair_tta.methods._fitted import FittedMethod, ReferenceBatch, gather_batches
 from fair_tta.methods._reference import Reference
 
@@ -33,9 +33,12 @@ class BendVLM(FittedMethod):
 
     Differences from the reference implementation: the closed form in place of an iterative solver
     (SLSQP); a test compares it with a constrained optimiser. Joint prompts in place of sentences
-    that a language model has rewritten; where a value has fewer images than `neighbours`, all of
-    them count; no rule that chooses their number. Features of all reference images are held while
-    it is fitted.
+    that a language model has rewritten; with three or more values the differences of pairs depend
+    on one another: they span only what they span, where the public code, which asks a truncated SVD
+    for as many directions as rows, also removes arbitrary directions that belong to no prompt;
+    where a value has fewer images than `neighbours`, all of them count; no rule that chooses their
+    number. Where a step leaves nothing of a class's prompt but rounding, answers are zero-shot's.
+    Features of all reference images are held while it is fitted.
 
     Args:
         neighbours: how many images of each value; the paper takes 100 for gender and 10 for race.
@@ -63,7 +66,7 @@ class BendVLM(FittedMethod):
             groups = [features[place == value] for value in range(len(task.sensitive[attribute]))]
             means = torch.stack([self._mean_nearest(start, group) for group in groups], 1)
             differences.append(means[:, 1:] - means[:, :1])
-        return {"texts": bend(start, torch.cat(differences, 1))}
+        return {"texts": bend(start, torch.cat(differences, 1), task.text_floor)}
 
     def _mean_nearest(self, start: Tensor, group: Tensor) -> Tensor:
         """For each prompt the mean of the images that are nearest: ``[targets, dim]``."""
@@ -71,7 +74,10 @@ class BendVLM(FittedMethod):
         return torch.stack([group[row[: self.neighbours]].mean(0) for row in order])
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        return Outcome(probabilities(task, features, self._prepared(task)["texts"]))
+        texts = self._prepared(task)["texts"]
+        found = probabilities(task, features, texts)
+        is_nothing = texts.square().sum(-1) == 0
+        return unless_rounding(task, features, found, {NO_CLASS: is_nothing})
 
 
 def debiased(task: Task) -> Tensor:
@@ -84,11 +90,17 @@ def debiased(task: Task) -> Tensor:
     ]
     every = torch.cat(sensitive).expand(len(target), -1, -1)
     pairs = [pair_differences(z) / 2 for z in joint]
-    return bend(target, torch.cat([every, *pairs], 1))
+    return bend(target, torch.cat([every, *pairs], 1), task.text_floor)
 
 
-def bend(start: Tensor, differences: Tensor) -> Tensor:
-    """The unit vector nearest to each row of ``[targets, dim]`` that is orthogonal to its
-    differences, ``[targets, n, dim]``.
+def bend(start: Tensor, differences: Tensor, floor: float) -> Tensor:
+    """Return the unit vectors nearest to rows that are orthogonal to their differences.
+
+    Args:
+        start: ``[targets, dim]``
+        differences: ``[targets, n, dim]``
+        floor: what is shorter, relative to its row, is rounding, and becomes zeros.
     """
-    return unit(project_out(start.unsqueeze(1), differences)).squeeze(1)
+    rest = project_out(start.unsqueeze(1), differences).squeeze(1)
+    lost = is_rounding(rest, start, floor).unsqueeze(-1)
+    return torch.where(lost, 0.0, unit(rest))

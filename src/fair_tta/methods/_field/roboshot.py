@@ -9,10 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import pair_differences, part_within, project_out, unit
+from fair_tta._linalg import is_rounding, pair_differences, part_within, project_out, unit
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
-from fair_tta.methods._base import Needs, Outcome, Texts, UsesTexts, probabilities
+from fair_tta.methods._base import (
+    NO_IMAGE,
+    Needs,
+    Outcome,
+    Texts,
+    UsesTexts,
+    probabilities,
+    unless_rounding,
+)
 
 Pairs = Sequence[tuple[str, str]]
 """Pairs of sentences; their difference is a direction."""
@@ -71,17 +79,12 @@ class RoboShot(UsesTexts):
             rejected = torch.cat([pair_differences(z) for z in texts.sensitive.values()], -2)
         else:
             rejected = _directions(task, self.reject)
-        image = steer(features[:, :1], rejected, _directions(task, self.accept or ()))
-        return Outcome(probabilities(task, image.to(features), texts.target))
-
-
-def steer(image: Tensor, rejected: Tensor, accepted: Tensor) -> Tensor:
-    """``norm((I + Qa Qa')(I - Qs Qs') v)`` for each row v of ``[images, 1, dim]``, in float64.
-
-    What is rejected and accepted is spanned by rows, ``[(images,) n, dim]``.
-    """
-    rest = project_out(image, rejected)
-    return unit(rest + part_within(rest, accepted))
+        image = features[:, :1]
+        rest = project_out(image, rejected)
+        steered = unit(rest + part_within(rest, _directions(task, self.accept or ())))
+        lost = {NO_IMAGE: is_rounding(rest, image, task.image_floor)}
+        found = probabilities(task, steered.to(features), texts.target)
+        return unless_rounding(task, features, found, lost)
 
 
 def _directions(task: Task, pairs: Pairs) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from safetensors import SafetensorError
@@ -37,6 +37,10 @@ DIVERSE = tuple(wording.format(noun) for noun in _NOUNS for wording in _WORDINGS
 """Sentences about common things in four wordings each: what prompts are compared with."""
 
 
+Wordings: TypeAlias = Mapping[str, Sequence[str]] | Sequence[tuple[str, Sequence[str]]]
+"""Whole sentences that say an attribute value, by value, or as pairs."""
+
+
 @dataclass(frozen=True)
 class SEM(Adapter):
     """Changes the prompts of the classes where the latents of an autoencoder show the attribute.
@@ -48,14 +52,17 @@ class SEM(Adapter):
     ``m = (1 + c - b)^2``, ``h' = m h + (1 - m) median of the diverse``, and ``e' = D h' + b`` is
     the class's feature. Images stay as they are, so that an image costs nothing.
 
-    This is SEM_b. With several templates it is SEM_bi: the first is the class's prompt, and scores
-    are those of the median over all. Of several attributes the largest bias score counts.
+    This is SEM_b. An attribute value may have several `wordings`, as published: its h_j is the
+    median over them, and the other values' prompts are all of theirs. With several templates it is
+    SEM_bi: the first is the class's prompt, and the content score is that of the median over all.
+    Of several attributes the largest bias score counts.
 
     *SEM*, CVPR Findings 2026; public code: mardgui/SEM, whose release has autoencoders.
 
-    Differences from the reference implementation: wordings are your templates, there they are lists
-    for each dataset; the diverse prompts are 340 sentences of ours, in place of some 330 of theirs.
-    SEM_i, which names no attribute, is not offered.
+    Differences from the reference implementation: a value without `wordings` has its prompts in
+    your templates, and a class has only those; there both have lists for each dataset. The diverse
+    prompts are 340 sentences of ours, in place of some 330 of theirs. SEM_i, which names no
+    attribute, is not offered.
 
     Args:
         autoencoder: a safetensors file with ``bpre`` (b, ``[dim]``), ``encoder.weight`` (W,
@@ -63,6 +70,8 @@ class SEM(Adapter):
             the names of the public code: ``save_file(torch.load(theirs), "sae.safetensors")``
             converts a file of it. Required.
         diverse: whole sentences about anything; `DIVERSE` if None.
+        wordings: ``{value: sentences}``, whole sentences that say an attribute value, in place of
+            its prompts; kept as pairs.
 
     Example:
         >>> SEM(autoencoder="sae.safetensors").autoencoder
@@ -71,6 +80,7 @@ class SEM(Adapter):
 
     autoencoder: str = ""
     diverse: Sequence[str] | None = None
+    wordings: Wordings | None = None
 
     def __post_init__(self) -> None:
         path, given = self.autoencoder, self.diverse
@@ -81,6 +91,8 @@ class SEM(Adapter):
             if isinstance(given, str) or not isinstance(given, Sequence) or not given:
                 raise FairTTAError(f"`diverse` should be a list of sentences (got {given!r}).")
             object.__setattr__(self, "diverse", tuple(given))
+        if self.wordings is not None:
+            object.__setattr__(self, "wordings", _checked_wordings(self.wordings))
 
     @property
     def needs(self) -> Needs:  # type: ignore[override]
@@ -90,7 +102,7 @@ class SEM(Adapter):
     def _identity_settings(self) -> dict[str, Any]:
         """For `fair_tta._identity.describe`: the file is known by its content."""
         content = self.autoencoder and sha256(_content(self.autoencoder)).hexdigest()
-        return {"autoencoder": content, "diverse": self.diverse}
+        return {"autoencoder": content, "diverse": self.diverse, "wordings": self.wordings}
 
     def _check_task(self, task: Task) -> None:
         if self.needs.setting:
@@ -98,6 +110,13 @@ class SEM(Adapter):
                 "SEM needs `autoencoder`, the file of a sparse autoencoder for this model: "
                 "SEM(autoencoder='sae.safetensors'), or 'sem:autoencoder=sae.safetensors'."
             )
+        every = [value for names in task.sensitive.values() for value in names]
+        for value in dict(self.wordings or ()):
+            if every.count(value) != 1:
+                raise FairTTAError(
+                    f"`wordings` should be of values that one attribute has, among {every} (got "
+                    f"{value!r}): take the labels of `sensitive`."
+                )
         dim, width = task.target_features.shape[1], len(self._weights(task)["bpre"])
         if width != dim:
             raise FairTTAError(
@@ -126,9 +145,10 @@ class SEM(Adapter):
         classes = of_prompts(task.templates.target_prompts(task.targets))
         bias = torch.zeros_like(diverse[0])
         for names in task.sensitive.values():
-            values = of_prompts(task.templates.sensitive_prompts(names))
-            for place, typical in enumerate(values.median(1).values):
-                others = torch.cat([values[:place], values[place + 1 :]]).flatten(0, 1)
+            values = [latents(sentences) for sentences in self._sentences(task, names)]
+            for place, own in enumerate(values):
+                typical = own.median(0).values
+                others = torch.cat([*values[:place], *values[place + 1 :]])
                 scores = torch.minimum(
                     _share_below(diverse, typical), _share_below(others, typical)
                 )
@@ -138,8 +158,29 @@ class SEM(Adapter):
         kept = share * classes[:, 0] + (1 - share) * diverse.median(0).values
         return unit(kept @ weights["decoder.weight"].mT + weights["bpre"])
 
+    def _sentences(self, task: Task, names: Mapping[str, str]) -> list[Sequence[str]]:
+        """Sentences that say each value of an attribute."""
+        wordings = dict(self.wordings or ())
+        prompts = task.templates.sensitive_prompts(names)
+        return [
+            wordings.get(value, (prompt.text, *prompt.others))
+            for value, prompt in zip(names, prompts, strict=True)
+        ]
+
     def _weights(self, task: Task) -> Mapping[str, Tensor]:
         return task.remember(("autoencoder", self.autoencoder), lambda: _read(self.autoencoder))
+
+
+def _checked_wordings(wordings: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return pairs of a value and its sentences, which can be compared and written to a file."""
+    pairs = list(wordings.items() if isinstance(wordings, Mapping) else wordings)
+    for value, sentences in pairs:
+        are_texts = isinstance(sentences, Sequence) and all(isinstance(s, str) for s in sentences)
+        if isinstance(sentences, str) or not are_texts or not sentences:
+            raise FairTTAError(
+                f"`wordings[{value!r}]` should be a list of sentences (got {sentences!r})."
+            )
+    return tuple((value, tuple(sentences)) for value, sentences in pairs)
 
 
 def _share_below(others: Tensor, latents: Tensor) -> Tensor:

@@ -8,10 +8,18 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import project_out, unit
+from fair_tta._linalg import is_rounding, project_out, unit
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
-from fair_tta.methods._base import Needs, Outcome, Texts, UsesTexts, probabilities
+from fair_tta.methods._base import (
+    NO_IMAGE,
+    Needs,
+    Outcome,
+    Texts,
+    UsesTexts,
+    probabilities,
+    unless_rounding,
+)
 from fair_tta.methods._fitted import FittedMethod, ReferenceBatch
 from fair_tta.methods._reference import Reference
 
@@ -124,10 +132,13 @@ def answer_without(
     Scales are ``{attribute: [values]}``, places ``{attribute: [images]}``: which value is taken.
     """
     image = features[:, :1]
+    rest = image
     for name, place in places.items():
         scaled = scales[name].unsqueeze(-1) * task.sensitive_features[name]
-        image = image - scaled[place].unsqueeze(1)
-    return Outcome(probabilities(task, unit(image), task.target_features))
+        rest = rest - scaled[place].unsqueeze(1)
+    lost = {NO_IMAGE: is_rounding(rest, image, task.image_floor)}
+    found = probabilities(task, unit(rest), task.target_features)
+    return unless_rounding(task, features, found, lost)
 
 
 @dataclass(frozen=True)
@@ -155,8 +166,10 @@ class EpisodicTIE(UsesTexts):
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
         image = features[:, :1]
         perceived = [nearest(image, values)[1] for values in texts.sensitive.values()]
-        rest = unit(project_out(image, torch.cat(perceived, 1))).to(features)
-        return Outcome(probabilities(task, rest, texts.target))
+        rest = project_out(image, torch.cat(perceived, 1))
+        lost = {NO_IMAGE: is_rounding(rest, image, task.image_floor)}
+        found = probabilities(task, unit(rest).to(features), texts.target)
+        return unless_rounding(task, features, found, lost)
 
 
 def nearest(image: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

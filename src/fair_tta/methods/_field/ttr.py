@@ -40,7 +40,11 @@ class TTR(PixelAdapter):
     Lu et al., *TTR*, 2025; public code: lu876/TTR.
 
     Differences from the reference implementation: that groups the patches of a queue of images
-    together (28, for CelebA 12); here each image is on its own unless `queue` is larger. The
+    together (28, for CelebA 12): at the start those of the first images of the stream, so that it
+    looks ahead, and later those of the images before. Here each image is on its own unless `queue`
+    is larger, and then a batch is cut into queues, none of which looks ahead into another. Images
+    are preprocessed as the model wants them; the public code for UrbanCars squashes them to
+    224 x 224 and takes the statistics of ImageNet. The
     decomposition is exact in place of randomised; of ten starts of k-means the best counts, not the
     first; a segment without patches cannot be chosen, where that code gives it the features
     (10, 10, ...).

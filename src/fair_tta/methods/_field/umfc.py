@@ -9,10 +9,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import k_means, nearest_centre, unit
+from fair_tta._linalg import is_rounding, k_means, nearest_centre, unit
 from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, check_count
-from fair_tta.methods._base import Needs, Outcome, check_from_zero, softmax
+from fair_tta.methods._base import (
+    NO_CLASS,
+    Needs,
+    Outcome,
+    check_from_zero,
+    softmax,
+    unless_rounding,
+)
 from fair_tta.methods._fitted import FittedMethod, ReferenceBatch, gather_batches
 from fair_tta.methods._reference import Reference
 
@@ -94,7 +101,9 @@ class UMFC(FittedMethod):
         away = _direction(torch.cat(apart).sum(0))
         share = self.alpha / len(centres)
         taken = {f"taken {name}": share * task.logits(of, target) for name, of in centres.items()}
-        return {"texts": unit(target - self.beta * away), **centres, **taken}
+        rest = target - self.beta * away
+        lost = is_rounding(rest, target, task.text_floor)
+        return {"texts": unit(rest), "lost": lost, **centres, **taken}
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         made = self._prepared(task)
@@ -105,7 +114,7 @@ class UMFC(FittedMethod):
                 logits = logits - made[f"taken centres.{name}"][(image @ values.mT).argmax(-1)]
         else:
             logits = logits - made["taken centres"][nearest_centre(image, made["centres"])]
-        return Outcome(softmax(logits))
+        return unless_rounding(task, features, softmax(logits), {NO_CLASS: made["lost"]})
 
 
 def _direction(difference: Tensor) -> Tensor:

@@ -81,7 +81,9 @@ class BalancedHead(FittedMethod):
         scale = min(_SCALES, key=lambda scale: log_loss(scale * anchor, y, omega))
         w = torch.cat(perceived, 1)
         mean, shares = v.mean(0), w.mean(0)
-        rms = (v - mean).square().sum(1).mean().sqrt().clamp(min=torch.finfo(v.dtype).tiny)
+        rms = (v - mean).square().sum(1).mean().sqrt()
+        if rms < task.image_floor:  # they are alike, and their differences are rounding
+            rms = torch.full_like(rms, torch.inf)
         x = torch.cat([(v - mean) / rms, w - shares], 1)
         d = _chosen_head(x, scale * anchor, y, omega)
         of_image, of_values = d[: v.shape[1]] / rms, d[v.shape[1] :]

@@ -8,10 +8,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import pair_differences, project_out, unit, wide
+from fair_tta._linalg import basis_of, is_rounding, pair_differences, unit, wide
 from fair_tta._prompts.task import Task
 from fair_tta.errors import check_number
-from fair_tta.methods._base import Needs, Outcome, Texts, UsesTexts, own_texts, probabilities
+from fair_tta.methods._base import (
+    NO_CLASS,
+    NO_IMAGE,
+    Needs,
+    Outcome,
+    Texts,
+    UsesTexts,
+    own_texts,
+    probabilities,
+    unless_rounding,
+)
 
 
 @dataclass(frozen=True)
@@ -54,13 +64,17 @@ class OrthCali(UsesTexts):
             task.joint_prompts(attribute)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        texts = task.remember(self, lambda: self._project(task, own_texts(task)))
-        return Outcome(probabilities(task, features, texts))
+        projected = task.remember(self, lambda: self._project(task, own_texts(task)))
+        return _answer(task, features, *projected)
 
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
-        return Outcome(probabilities(task, features, self._project(task, texts)))
+        return _answer(task, features, *self._project(task, texts))
 
-    def _project(self, task: Task, texts: Texts) -> Tensor:
+    def _project(self, task: Task, texts: Texts) -> tuple[Tensor, Tensor, Tensor]:
+        """Return projected classes, of which only rounding is left, and what is projected out.
+
+        The last is an orthonormal basis, ``[(images,) values, dim]``.
+        """
         q = wide(texts.target)
         if self.lam > 0:
             by_target = (
@@ -69,8 +83,22 @@ class OrthCali(UsesTexts):
             )
             differences = [pair_differences(z).flatten(-3, -2) for z in by_target]
             q = calibrate(q, torch.cat(differences, -2), self.lam)
-        projected = project_out(q, wide(torch.cat([*texts.sensitive.values()], -2)))
-        return (unit(projected) if self.renormalise else projected).to(texts.target)
+        basis = basis_of(torch.cat([*texts.sensitive.values()], -2))
+        projected = q - q @ basis.mT @ basis
+        lost = is_rounding(projected, texts.target, task.text_floor)
+        found = unit(projected) if self.renormalise else projected
+        like = texts.target
+        return found.to(like), lost.to(like.device), basis.to(like)
+
+
+def _answer(task: Task, features: Tensor, texts: Tensor, lost: Tensor, basis: Tensor) -> Outcome:
+    image = features[:, :1]
+    # scores are those of the image's rest, as P0 is symmetric: of an image in the span all are 0
+    # but for rounding; in the precision of the features, of which it is a small part
+    rest = image - image @ basis.mT @ basis
+    lost_image = is_rounding(rest, image, task.image_floor)
+    found = probabilities(task, features, texts)
+    return unless_rounding(task, features, found, {NO_CLASS: lost, NO_IMAGE: lost_image})
 
 
 def calibrate(q: Tensor, differences: Tensor, lam: float) -> Tensor:

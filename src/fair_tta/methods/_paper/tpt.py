@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fair_tta.methods._tuning.directions import Direction, WeightedSum
+from fair_tta.methods._tuning.directions import Aggregator, WeightedSum
 from fair_tta.methods._tuning.losses import Loss, TargetLoss
 from fair_tta.methods._tuning.prompt import PromptTuning
 from fair_tta.methods._tuning.rates import FixedRate, RatePolicy
@@ -40,5 +40,5 @@ class TPT(PromptTuning):
     rho: float = 0.1
     steps: int = 1
 
-    def _recipe(self) -> tuple[Loss, Direction]:
+    def _recipe(self) -> tuple[Loss, Aggregator]:
         return TargetLoss(), WeightedSum(0)

@@ -32,12 +32,12 @@ class PromptLoss(Hashable, Protocol):
 
 @dataclass(frozen=True)
 class Term:
-    """One loss: the mean entropy of groups of prompts, times a sign.
+    """One loss: the entropy of groups of prompts, times a sign.
 
     Attributes:
         prompts: all prompts of the term.
         groups: ``((groups, classes), ...)``, how the prompts are to be read: each group is one
-            softmax over its classes. Averaged within each entry, then over the entries.
+            softmax over its classes. Averaged within each entry; the entries are added.
         sign: 1 to make the entropy fall, -1 to make it rise.
     """
 
@@ -59,7 +59,7 @@ class Term:
             texts = part.unflatten(1, (groups, -1))  # [images, groups, classes, dim]
             log_p = task.log_probabilities(views.unsqueeze(1), texts)
             entropies.append(normalised_entropy(marginal(log_p)).mean(1))
-        return self.sign * torch.stack(entropies).mean(0)
+        return self.sign * torch.stack(entropies).sum(0)
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,9 @@ class SLoss(_SensitiveLoss):
 
     Args:
         joint: take several attributes as one, with all combinations of their values; otherwise
-            each has an entropy of its own.
+            each has an entropy of its own, and they are added.
         separate: make each attribute's entropy a term of its own, which the direction weighs;
-            otherwise they are averaged in one term.
+            otherwise their sum is one term.
     """
 
     def objective(self, task: Task) -> Objective:

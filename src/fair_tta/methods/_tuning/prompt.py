@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fair_tta._prompts.context import concatenate
 from fair_tta._prompts.task import TOKENS_AT_ONCE, Task
 from fair_tta.methods._base import FindsTexts, Needs, Outcome, Texts, probabilities
-from fair_tta.methods._tuning.directions import Aggregated, Direction, WeightedSum, combine
+from fair_tta.methods._tuning.directions import Aggregator, WeightedSum, combine, needed_terms
 from fair_tta.methods._tuning.entropy import check_rho, most_confident
 from fair_tta.methods._tuning.losses import Loss, PromptLoss, objective_of, own_context
 from fair_tta.methods._tuning.rates import Descent, RatePolicy, check_tuning, descend
@@ -140,7 +140,7 @@ def tune(
     loss: Loss,
     rate: RatePolicy,
     steps: int,
-    direction: Direction | Aggregated = _TARGET_ALONE,
+    aggregator: Aggregator = _TARGET_ALONE,
 ) -> Descent:
     """Fit the context to each image on its own: ``[images, copies * vectors, width]``.
 
@@ -150,7 +150,7 @@ def tune(
         loss: what is minimised.
         rate: how far to step.
         steps: how often to step.
-        direction: how the terms' gradients become one.
+        aggregator: how the terms' gradients become one.
     """
     objective = objective_of(loss, task)
     start = task.context.repeat(objective.copies, 1)
@@ -159,7 +159,7 @@ def tune(
 
     def gradients(context: Tensor) -> tuple[Tensor, Tensor]:
         """Of the objective and of its target term, whose gradient is needed in any case."""
-        wanted = [True, *direction.wants(len(objective.terms))[1:]]
+        wanted = [True, *needed_terms(aggregator, len(objective.terms))[1:]]
         found = []
         for term, is_wanted in zip(objective.terms, wanted, strict=True):
             if not is_wanted:
@@ -171,7 +171,7 @@ def tune(
                 found.append(task.remember(key, make))
             else:
                 found.append(term_gradient(task, term, views, context))
-        return combine(direction, torch.stack(found, dim=1)), found[0]
+        return combine(aggregator, torch.stack(found, dim=1)), found[0]
 
     def target_at(points: Tensor) -> Tensor:
         repeated = views.repeat(len(points), 1, 1)
@@ -196,16 +196,18 @@ class PromptTuning(FindsTexts):
         check_tuning(self.rate, self.steps)
 
     @abstractmethod
-    def _recipe(self) -> tuple[Loss, Direction | Aggregated]:
-        """What is minimised, and how several gradients become one."""
+    def _recipe(self) -> tuple[Loss, Aggregator]:
+        """Return what is minimised, and how several gradients become one."""
 
     def _check_task(self, task: Task) -> None:
         objective_of(self._recipe()[0], task)
 
     def find_texts(self, task: Task, features: Tensor) -> tuple[Texts, Outcome]:
-        loss, direction = self._recipe()
+        loss, aggregator = self._recipe()
         views = confident_views(task, features, self.rho)
-        tuned = tune(task, views, loss=loss, direction=direction, rate=self.rate, steps=self.steps)
+        tuned = tune(
+            task, views, loss=loss, aggregator=aggregator, rate=self.rate, steps=self.steps
+        )
         texts, outcome = tuned_answer(task, features, tuned)
         return texts, replace(outcome, views_kept=views.shape[1])
 

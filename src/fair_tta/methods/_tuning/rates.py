@@ -18,8 +18,11 @@ from fair_tta._linalg import length_and_direction, shape_of, wide
 from fair_tta.errors import FairTTAError, check_count, check_number
 
 ZERO_GRADIENT = "the gradient is zero: nothing was adapted"
-NO_STEP = "the gradient or the change of the target loss is not finite: nothing was adapted"
+NO_STEP = "the step is not finite: nothing was adapted"
 BOUNDED = "the step was bounded at {radius:g} times the norm of the context"
+LONG_STEP = 2.0
+"""A longer step, relative to the start, is reported: rounding shows in its answer."""
+LONG = f"a step was longer than {LONG_STEP:g} times the norm of the context"
 
 
 Gradient = Callable[[Tensor], Tensor]
@@ -127,26 +130,25 @@ class ELRA:
     `sigma`, but not lost in rounding where the difference is small, so that answers do not depend
     on the size of the batch.
 
-    The relative step ``eta |g| / |t| = sigma beta / D`` grows without bound as D goes to zero;
-    it is bounded by `max_relative_step`. In a trial that came with the specification of this
-    library (500 photos, a small CLIP; not repeated here) the relative steps of FairTPT had medians
-    of 0.25 and 0.63, a 90th percentile of 1.8 and a maximum of 280; with a bound of 0.1 the effect
-    was gone, with 1.0 it was there. The default of 2 leaves such ordinary steps as they are.
-    `Prediction.warnings` reports it if the bound was used, at the first step or a later one.
+    The relative step ``eta |g| / |t| = sigma beta / D`` grows without bound as D goes to zero.
+    Where it is not finite, as where the target loss does not change at all, nothing is adapted.
+    A step longer than twice the norm of the context amplifies the rounding of the model's numbers;
+    it is taken all the same. `Prediction.warnings` says both, of the first step or a later one, and
+    whether `max_relative_step` was used.
 
     *Fairness-Aware Test-Time Prompt Tuning*, algorithm 4.
 
     Args:
         beta: the change of the normalised target entropy that is aimed at.
         sigma: the size of the trial step relative to the context.
-        max_relative_step: the largest single step, relative to the initial context; infinity for
-            the paper's rule. Several steps together may go further: `Prediction.relative_step`
-            is the way from the start to the end.
+        max_relative_step: the largest single step, relative to the initial context; infinity, the
+            paper's rule, for no bound. Several steps together may go further:
+            `Prediction.relative_step` is the way from the start to the end.
     """
 
     beta: float = 0.01
     sigma: float = 0.01
-    max_relative_step: float = 2.0
+    max_relative_step: float = math.inf
 
     def __post_init__(self) -> None:
         for name in ("beta", "sigma"):
@@ -168,51 +170,80 @@ class ELRA:
         change = (ends + first * slopes[0] + second * slopes[1]).abs()
         wanted = self.sigma * self.beta / change  # inf where the target does not change at all
         relative = wanted.clamp(max=self.max_relative_step)
+
+        # Where there is no finite step, there is none.
         is_flat = slope == 0
-        is_failed = ~(slope.isfinite() & change.isfinite() & relative.isfinite())
-        length = torch.where(is_flat | is_failed, 0.0, relative * size)
-        bounded = BOUNDED.format(radius=self.max_relative_step)
+        is_failed = ~(slope.isfinite() & change.isfinite() & relative.isfinite()) & ~is_flat
+        has_step = ~(is_flat | is_failed)
+        relative = torch.where(has_step, relative, 0.0)
         flags = {
             ZERO_GRADIENT: is_flat,
-            NO_STEP: is_failed & ~is_flat,
-            bounded: (wanted > self.max_relative_step) & ~is_failed & ~is_flat,
+            NO_STEP: is_failed,
+            BOUNDED.format(radius=self.max_relative_step): has_step
+            & (wanted > self.max_relative_step),
+            LONG: torch.zeros_like(is_flat),
         }
-        return _ElraStepper(context, slope, length, self.max_relative_step * size, flags, bounded)
+        return _ElraStepper(context, slope, relative, self.max_relative_step, flags)
 
 
-@dataclass(eq=False)
+_TIE = 1 + 1e-6  # a step that is as long as is allowed may come out longer by rounding
+
+
 class _ElraStepper:
-    """Gradient descent with one rate per image and no step longer than `longest`.
+    """Gradient descent with one rate per image.
 
-    Attributes:
-        context: where it is.
-        slope: ``[images]``, the length of the first gradient.
-        first: ``[images]``, that of the first step: the rate is its ratio to `slope`.
-        longest: ``[images]``, that of the longest step allowed.
-        flags: as in `Stepper`.
-        bounded: which of them means that a step was too long.
+    An image whose step is not finite goes back to the start and stays there.
     """
 
-    context: Tensor
-    slope: Tensor
-    first: Tensor
-    longest: Tensor
-    flags: Mapping[str, Tensor]
-    bounded: str
+    def __init__(
+        self,
+        start: Tensor,
+        slope: Tensor,
+        relative: Tensor,
+        max_relative_step: float,
+        flags: Mapping[str, Tensor],
+    ) -> None:
+        """Get ready for the first step.
 
-    def __post_init__(self) -> None:
-        self.rate = torch.where(self.first > 0, self.first / self.slope, 0.0)
+        Args:
+            start: ``[images, vectors, width]``, where all images are.
+            slope: ``[images]``, the length of the first gradient.
+            relative: ``[images]``, the length of the first step relative to the norm of the start.
+            max_relative_step: the longest step allowed, relative to the same.
+            flags: as in `Stepper`, after a first step of this length.
+        """
+        self.context = start
+        self._size, _ = length_and_direction(start)
+        self.rate = torch.where(relative > 0, relative * self._size / slope, 0.0)
+        self.flags = flags
+        self._start = start
+        self._slope = slope
+        self._relative = relative
+        self._bound = max_relative_step
 
     def step(self, gradient: Tensor) -> Tensor:
         slope, direction = length_and_direction(gradient)
         # not rate * gradient: a rate may be too large a number where a gradient is tiny
-        length = torch.where(self.first > 0, self.first * (slope / self.slope), 0.0)
-        too_long = length > self.longest * (1 + 1e-6)  # the first step may be just as long
-        self.flags = {**self.flags, self.bounded: self.flags[self.bounded] | too_long}
-        length = torch.minimum(length, self.longest)[:, None, None]
-        move = torch.where(length > 0, length * direction, 0.0)  # 0 * nan
-        self.context = (wide(self.context) - move).to(self.context)
+        relative = torch.where(self._relative > 0, self._relative * (slope / self._slope), 0.0)
+        is_bounded = relative > self._bound * _TIE
+        relative = relative.clamp(max=self._bound)
+        length = (relative * self._size)[:, None, None]
+        move = torch.where(length == 0, 0.0, length * direction)  # 0 * nan
+        context = (wide(self.context) - move).to(self.context)
+
+        # A finite step may still be too long for the numbers that a context holds.
+        is_failed = ~context.flatten(1).isfinite().all(1).cpu()
+        self._relative = self._relative.where(~is_failed, 0.0)
+        self.rate = self.rate.where(~is_failed, 0.0)
+        goes_back = is_failed.to(context.device)[:, None, None]
+        self.context = torch.where(goes_back, self._start, context)
+        self._note(NO_STEP, is_failed)
+        self._note(BOUNDED.format(radius=self._bound), is_bounded & ~is_failed)
+        self._note(LONG, (relative > LONG_STEP * _TIE) & ~is_failed)
         return self.context
+
+    def _note(self, text: str, images: Tensor) -> None:
+        self.flags = {**self.flags, text: self.flags[text] | images}
 
 
 def check_tuning(rate: RatePolicy, steps: int) -> None:

@@ -1,0 +1,264 @@
+"""The demo: every method on every miniature task, as a table in the terminal and as a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.text import Text
+
+from fair_tta._identity import classifier_provenance
+from fair_tta._models import resolve
+from fair_tta.auditing import Audit, compare
+from fair_tta.auditing._document import EstimateFields
+from fair_tta.classifier import FairTPTClassifier
+from fair_tta.lab._runs.bank import ImageSource
+from fair_tta.lab._runs.columns import RunColumns
+from fair_tta.lab._runs.job import Job, Question, WorkUnit
+from fair_tta.lab._runs.local import Local
+from fair_tta.lab._runs.reference import fit_on_images
+from fair_tta.lab._runs.runner import Progress, Runner
+from fair_tta.lab._runs.store import StoredRow
+from fair_tta.lab._terminal import NarrowTable
+from fair_tta.lab.data import Record
+from fair_tta.lab.data._records import choose
+from fair_tta.lab.report import GalleryImage, Overview, html_many
+from fair_tta.lab.report._numbers import times
+from fair_tta.methods import (
+    TPT,
+    AssociationCorrection,
+    FairTPT,
+    FairTPTMO,
+    LogitBalance,
+    OrthCali,
+    Zero,
+    ZeroShot,
+)
+from fair_tta.methods._base import Adapter
+from fair_tta.metrics._estimate import Estimate, direction
+from fair_tta.metrics.definitions import METRICS
+from fair_tta.miniature._world import DrawnImage, MiniatureTask, WorldSplit
+from fair_tta.prediction import Prediction
+
+METHODS: dict[str, Adapter] = {
+    "ZeroShot": ZeroShot(),
+    "Zero": Zero(),
+    "TPT": TPT(),
+    "OrthCali": OrthCali(),
+    "FairTPT": FairTPT(),
+    "FairTPT-MO": FairTPTMO(),
+    "FairTPT>>Orth": FairTPT() >> OrthCali(lam=0),
+    "Association": AssociationCorrection(),
+    "LogitBalance": LogitBalance(),
+}
+"""The methods of the paper with its hyper-parameters, and those of this library."""
+
+REFERENCE_IMAGES = 300
+REFERENCE_SEED = 3000
+"""What `LogitBalance` is fitted on: drawn from the validation split, never test images."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """The answers of one method, as it was fitted, on the images of one seed of one task."""
+
+    task: MiniatureTask
+    seed: int
+    method: str
+    adapter: Adapter
+    provenance: Mapping[str, Any]
+    images: list[DrawnImage]
+    answers: list[StoredRow]
+
+    @property
+    def predictions(self) -> list[Prediction]:
+        """Of each image."""
+        return [row.prediction for row in self.answers]
+
+    @property
+    def rows(self) -> Iterator[tuple[Record, StoredRow]]:
+        """The answers with the true labels."""
+        for drawn, answer in zip(self.images, self.answers, strict=True):
+            yield Record(Path(), drawn.target, drawn.sensitive, answer.image), answer
+
+
+def run_episodes(
+    tasks: Collection[MiniatureTask],
+    methods: Mapping[str, Adapter] = METHODS,
+    *,
+    seeds: Sequence[int] = range(5),
+    images: int = 120,
+    limit: int | None = None,
+    sample: int | None = None,
+    split: WorldSplit = WorldSplit.TEST,
+    progress: Progress = lambda *_: None,
+) -> Iterator[Episode]:
+    """Every method on every task and seed; an image is drawn and encoded once for all.
+
+    There are so many `images` for each seed. A method that is not fitted is fitted for each task.
+    `WorldSplit.TEST` is there to report, `WorldSplit.VALIDATION` to choose.
+    """
+    backend = resolve("miniature")  # once for all tasks
+    size = 32 if any(adapter.needs.views for adapter in methods.values()) else 256
+    count = min(number for number in (images, limit, sample) if number is not None)
+    done, total = 0, count * len(seeds) * len(tasks)
+    for task in tasks:
+        wording = Question(task.targets, task.sensitive, task.template)
+        clf = FairTPTClassifier(backend, task.targets, task.sensitive, task.template)
+        provenance = classifier_provenance(clf)
+        reference = task.stream(REFERENCE_SEED, split=WorldSplit.VALIDATION)
+        few = islice(reference, REFERENCE_IMAGES)  # drawn only if a method needs them
+        fitted, _, _ = fit_on_images(clf, methods, map(_asked, few))
+        job = Job(backend, (wording,), tuple(fitted.values()), is_kept=False)
+        runner = Runner(job, Local())
+        warm_up = map(_asked, task.draw(min(images, 4), 0, split=split))
+        next(runner.run([WorkUnit(tuple(warm_up), 0, job.asked())]))  # is not timed
+        for seed in seeds:
+            drawn, found = [], []
+            some = choose(
+                islice(task.stream(seed, split=split), images), limit, sample, seed,
+                key=lambda one: repr(one.shades),
+                group=lambda one: (one.target, *one.sensitive.values()),
+            )  # fmt: skip
+            for one, rows in runner.stream(some, _asked, size=size, seed=seed):
+                assert not isinstance(rows, str)
+                drawn.append(one)
+                found.append(rows)
+                progress(done := done + 1, max(done, total))
+            for place, (name, adapter) in enumerate(fitted.items()):
+                answers = [rows[place] for rows in found]
+                yield Episode(task, seed, name, adapter, provenance, drawn, answers)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """For a model so small: several threads mostly wait for each other, which takes time too."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _asked(drawn: DrawnImage) -> ImageSource:
+    file = BytesIO()
+    drawn.image.save(file, "PNG", compress_level=0)
+    return ImageSource("drawn", file.getvalue())
+
+
+ONE_VIEW = {name: adapter for name, adapter in METHODS.items() if not adapter.needs.views}
+WITH_VIEWS = {name: METHODS[name] for name in METHODS if name == "ZeroShot" or name not in ONE_VIEW}
+
+_SHOWN = "LogitBalance"  # whose changed answers the report shows
+_IMAGES_SHOWN = 12  # for each task
+_GAP = "typical_gap"
+_BESIDE = {"accuracy": "Acc", "worst_group_accuracy": "WGA"}
+_STYLES = {1: "green", -1: "red", 0: ""}
+
+DEMO_LEGEND = (
+    "Percent; n: images. Gap: by how much two groups of a class typically differ in accuracy; "
+    "change: from zero-shot on the same images, with its 95 % CI; Acc: accuracy; WGA: accuracy of "
+    "the worst group of class and attributes. + better, - worse than zero-shot: the paired "
+    "interval, which allows for the number of methods, excludes 0. Cost: times a zero-shot answer, "
+    "views included. Methods with 64 views take longer and were run on fewer images of birds, "
+    "which show large changes only. Association is AssociationCorrection. LogitBalance was fitted "
+    f"on {REFERENCE_IMAGES} other images without labels."
+)
+
+
+def to_audits(episodes: Sequence[Episode]) -> dict[str, Audit]:
+    """For each task the images of all seeds together, every method beside zero-shot."""
+    by_method: dict[tuple[str, str], list[Episode]] = {}
+    for e in episodes:
+        by_method.setdefault((e.task.name, e.method), []).append(e)
+    found: dict[str, list[Audit]] = {}
+    for (task, method), some in by_method.items():
+        columns = RunColumns(some[0].task.targets, (row for e in some for row in e.rows))
+        values, origin = some[0].task.sensitive, some[0].provenance
+        audit = columns.audit(method, some[0].adapter, values=values, provenance=origin)
+        found.setdefault(task, []).append(audit)
+    return {task: compare(audits) for task, audits in found.items()}
+
+
+def demo_table(audits: Iterable[tuple[str, Audit]]) -> Overview:
+    """The typical gap of each run of each audit and its change, accuracy, worst group and cost."""
+    rows = []
+    for task, audit in audits:
+        document = audit.document
+        against = {c.run: c for c in document.comparisons}
+        for run in document.runs:
+            metrics = run.metrics.by_name()
+            values = {key: Estimate(metrics[key].estimate.value, 0) for key in (_GAP, *_BESIDE)}
+            sides = dict.fromkeys(values, 0)
+            change = ""
+            if run.name in against:
+                differences = against[run.name].adjusted.by_name()
+                sides = {key: _side(key, differences[key].estimate) for key in values}
+                change = shown_figure(differences[_GAP].estimate, sides[_GAP], sign="+")
+            cells = [task, run.name, f"{document.data.n:,}", shown_figure(values[_GAP])]
+            beside = [(shown_figure(values[key], sides[key]), sides[key]) for key in _BESIDE]
+            assert run.cost is not None
+            assert document.runs[0].cost is not None
+            multiple = run.cost.seconds_per_image / document.runs[0].cost.seconds_per_image
+            first, last = [(cell, 0) for cell in cells], (times(multiple), 0)
+            rows.append([*first, (change, sides[_GAP]), *beside, last])
+    header = ["task", "method", "n", "gap", "change", *_BESIDE.values(), "cost"]
+    return Overview("Every method on drawn images", header, rows)
+
+
+def _side(metric: str, difference: Estimate) -> int:
+    """Return 1 if a paired interval shows a metric to be better than zero-shot's, -1 if worse."""
+    return METRICS[metric].better * direction(difference.low, difference.high)
+
+
+def shown_figure(estimate: Estimate, side: int = 0, sign: str = "") -> str:
+    """Return a share in percent with its interval, and whether it is better (1) or worse (-1) than
+    zero-shot's: ``62.5 [48.1, 75.0] +``. Changes have a sign, ``+``.
+    """
+    if math.isnan(estimate.value):
+        return "n/a"
+    return EstimateFields.of(estimate).shown(sign, "") + ("", " +", " -")[side]
+
+
+def to_rich(table: Overview) -> NarrowTable:
+    """Return the table for the terminal."""
+    rows = [[Text(text, _STYLES[side]) for text, side in row] for row in table.rows]
+    return NarrowTable(table.header, rows, table.title, (0, 1) if "task" in table.header else (0,))
+
+
+def gallery(episodes: Iterable[Episode], task: str) -> list[GalleryImage]:
+    """Images whose answer LogitBalance changed."""
+    items = []
+    for e in episodes:
+        if (e.task.name, e.method) != (task, _SHOWN):
+            continue
+        for drawn, p in zip(e.images, e.predictions, strict=True):
+            if p.flipped:
+                before = max(p.zero_shot, key=p.zero_shot.__getitem__)
+                labels = ", ".join(drawn.sensitive.values()), before, p.label, drawn.target
+                sure = p.zero_shot[before], p.probabilities[p.label]
+                items.append(GalleryImage(drawn.image, *labels, *sure))
+    return items[:_IMAGES_SHOWN]
+
+
+def to_html(
+    episodes: Sequence[Episode],
+    audits: Mapping[str, Audit],
+    with_views: Mapping[str, Audit],
+    table: Overview,
+) -> str:
+    """The report: a self-contained page; what it begins with is about methods with one view."""
+    parts: list[Any] = [(name, audit, gallery(episodes, name)) for name, audit in audits.items()]
+    for name, audit in with_views.items():
+        parts.append((f"{name}: methods with views, {audit.document.data.n} images", audit, []))
+    title = "Every method on drawn images: fair-tta demo"
+    tasks = list(audits.items())
+    return html_many(title, parts, intro=DEMO_LEGEND, overviews=[table], tasks=tasks)

@@ -1,0 +1,239 @@
+"""Every metric, defined once: functions, audits, comparisons, reports and docs follow `METRICS`.
+
+Most are functions of confusion counts with two halves: rates of groups, and how they are combined.
+In formulas M^(s)_ij counts the images of class i in group s that are answered j, K^(s)_y the images
+of class y in group s, K^(s) those of group s, and ``Gap_s = max_s - min_s`` is taken over the
+groups that have images. `fair_tta.metrics.paired_difference` takes every definition.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from fair_tta.metrics import _extremes as extremes
+from fair_tta.metrics import _own_figures as own
+from fair_tta.metrics import _rate_intervals as intervals
+from fair_tta.metrics import _rates as rates
+from fair_tta.metrics._estimate import Over
+from fair_tta.metrics._extremes import ByDraws, run_ends
+from fair_tta.metrics._metric import Figure, Metric, OwnMetric
+
+_PAIRS, _VALUES = Over.TARGET_AND_SENSITIVE, Over.SENSITIVE
+
+# A metric is added here and nowhere else. The order is that of audits and reports.
+
+ACCURACY = Metric(
+    "accuracy",
+    rates.overall,
+    lambda accuracy: accuracy,
+    change=intervals.overall_change,
+    interval=intervals.overall_ends,
+    over=None,
+    title="Accuracy",
+    better=1,
+    meaning="Share of right answers.",
+    formula="sum_i M_ii / K",
+    notes="Groups only make the strata of the interval.",
+    example="""\
+>>> accuracy(["cat", "dog"], ["cat", "cat"], interval=None)
+Estimate(value=0.5, n=2, low=None, high=None, reason=None)""",
+)
+BALANCED_ACCURACY = Metric(
+    "balanced_accuracy",
+    rates.of_pairs,
+    rates.mean_of_defined,
+    change=intervals.balanced_change,
+    interval=intervals.balanced_ends,
+    title="Balanced accuracy (class / group)",
+    better=1,
+    meaning="Mean accuracy of all groups, a group being the images of one class and one sensitive "
+    "value: a rare group counts as much as a frequent one. Equal to worst-group accuracy if all "
+    "groups fare alike.",
+    formula="mean_{y, s} M^(s)_yy / K^(s)_y",
+    no_disparity="equal to the worst-group accuracy",
+    notes="What is called balanced accuracy elsewhere, as in scikit-learn, is the mean over "
+    "classes alone. The interval is that of Price and Bonett (2004).",
+    example="""\
+>>> names = ["cat", "cat", "cat", "dog"] * 30
+>>> balanced_accuracy(names, ["cat"] * 120, ["indoors"] * 120).value
+0.5""",
+)
+WORST_GROUP_ACCURACY = Metric(
+    "worst_group_accuracy",
+    rates.of_pairs,
+    rates.lowest,
+    change=ByDraws(extremes.lowest, -1),
+    interval=partial(intervals.lowest_ends, _PAIRS),
+    worst_of=_PAIRS,
+    title="Worst-group accuracy (class / group)",
+    better=1,
+    meaning="Accuracy of the worst group, a group being the images of one class and one sensitive "
+    "value. Equal to accuracy if all groups fare alike.",
+    formula="min_{y, s} M^(s)_yy / K^(s)_y",
+    no_disparity="equal to the accuracy",
+    notes="The n is that of the worst group. The interval goes from the lowest lower to the lowest "
+    "upper end of exact intervals of all groups (Clopper and Pearson): some other group, seen on "
+    "few images, may be the worst.",
+    example="""\
+>>> truth, answers = ["cat", "dog"] * 60, ["cat", "dog"] * 30 + ["cat", "cat"] * 30
+>>> worst_group_accuracy(truth, answers, ["indoors"] * 60 + ["outdoors"] * 60).value
+0.0""",
+)
+WORST_GROUP_ACCURACY_S = Metric(
+    "worst_group_accuracy_s",
+    rates.by_group,
+    rates.lowest,
+    change=ByDraws(extremes.lowest_of_values, -1),
+    interval=partial(intervals.lowest_ends, _VALUES),
+    over=_VALUES,
+    worst_of=_VALUES,
+    title="Worst-group accuracy (group)",
+    better=1,
+    meaning="The same with groups of one sensitive value, whatever the class.",
+    formula="min_s sum_i M^(s)_ii / K^(s)",
+    no_disparity="equal to the accuracy",
+)
+BIAS = Metric(
+    "bias",
+    rates.overall_and(rates.true_positive),
+    rates.shortfall,
+    change=ByDraws(extremes.shortfall),
+    interval=partial(run_ends, extremes.shortfall),
+    worst_of=_PAIRS,
+    title="Accuracy minus worst group (class / group)",
+    better=-1,
+    meaning="Accuracy minus worst-group accuracy; the literature calls it bias. 0 means no "
+    "disparity.",
+    formula="sum_i M_ii / K - min_{y, s} M^(s)_yy / K^(s)_y",
+    no_disparity="0",
+    notes="The n is that of the worst group. The interval is made from the noise of all groups "
+    "together; its ends are not accuracy minus those of `worst_group_accuracy`.",
+)
+BIAS_S = Metric(
+    "bias_s",
+    rates.overall_and(rates.by_group),
+    rates.shortfall,
+    change=ByDraws(extremes.shortfall_of_values),
+    interval=partial(run_ends, extremes.shortfall_of_values),
+    over=_VALUES,
+    worst_of=_VALUES,
+    title="Accuracy minus worst group (group)",
+    better=-1,
+    meaning="The same with groups of one sensitive value. 0: no disparity.",
+    formula="sum_i M_ii / K - min_s sum_i M^(s)_ii / K^(s)",
+    no_disparity="0",
+)
+TYPICAL_GAP = OwnMetric(
+    "typical_gap",
+    own.typical_gap,
+    own.typical_gap_change,
+    title="Typical gap",
+    better=-1,
+    meaning="By how much two groups of a class typically differ in accuracy: the root of the mean "
+    "squared difference, minus what chance alone adds. 0 means no disparity.",
+    formula="sqrt(max(0, mean_y 2 var_s(r_ys) - b))",
+    no_disparity="0",
+    notes="r_ys is the accuracy on class y in group s, and b what chance alone adds to the mean "
+    "squared difference between two groups of a class. The interval takes five images of each "
+    "class in each group.",
+    example="""\
+>>> names, groups = ["cat", "dog"] * 60, ["indoors"] * 60 + ["outdoors"] * 60
+>>> round(typical_gap(names, ["cat"] * 60 + names[60:], groups).value, 2)
+0.71""",
+)
+EQUALIZED_ODDS = Metric(
+    "equalized_odds_difference",
+    rates.odds,
+    rates.mean_larger_gap,
+    is_gap=True,
+    change=ByDraws(extremes.odds),
+    interval=partial(run_ends, extremes.odds),
+    needs="two groups with images of one class, and two with images of others",
+    title="Equalized odds difference",
+    better=-1,
+    meaning="For each class the larger of the gaps between groups in true and in false positive "
+    "rate; then the mean over classes. 0 means no disparity.",
+    formula="mean_y max(Gap_s TPR_y, Gap_s FPR_y)",
+    no_disparity="0",
+    notes="For two classes it is fairlearn's `equalized_odds_difference`.",
+    example="""\
+>>> truth, answers = [1, 0, 1, 0] * 100, [1, 0, 1, 0] * 50 + [1, 0, 0, 0] * 50
+>>> equalized_odds_difference(truth, answers, ["woman"] * 200 + ["man"] * 200).value
+0.5""",
+)
+EQUAL_OPPORTUNITY = Metric(
+    "equal_opportunity_difference",
+    rates.true_positive,
+    rates.mean_gap,
+    is_gap=True,
+    change=ByDraws(extremes.true_positive_gaps),
+    interval=partial(run_ends, extremes.true_positive_gaps),
+    needs="two groups with images of one class",
+    title="Equal opportunity difference",
+    better=-1,
+    meaning="Gap between groups in true positive rate, mean over classes. 0 means no disparity.",
+    formula="mean_y Gap_s TPR_y",
+    no_disparity="0",
+    notes="`class_gaps` has the gap of each class, which for two classes is fairlearn's.",
+)
+DEMOGRAPHIC_PARITY = Metric(
+    "demographic_parity_difference",
+    rates.selection,
+    rates.mean_gap,
+    is_gap=True,
+    change=ByDraws(extremes.parity),
+    interval=partial(run_ends, extremes.parity),
+    over=_VALUES,
+    needs_classes=True,
+    title="Demographic parity difference",
+    better=-1,
+    meaning="Gap between groups in how often each answer is given, mean over classes. 0 means no "
+    "disparity, which is not to be expected where classes are not equally frequent in groups.",
+    formula="mean_y Gap_s P(answer = y | s)",
+    no_disparity="0",
+    notes="Labels do not matter, except for the strata of the interval. `class_gaps` has the gap "
+    "of each class.",
+)
+AVERAGE_TARGET_CONFIDENCE = OwnMetric(
+    "average_target_confidence",
+    own.certainty,
+    own.certainty_change,
+    over=None,
+    score="entropy",
+    title="Average target confidence (ATC)",
+    meaning="One minus the normalised entropy of the answers, on average: 0 undecided, 100 "
+    "certain. Certain is not right.",
+    formula="mean_i (1 - H(p_i) / log(classes))",
+    notes="It lies between 0 and 1; 100 are per cent, as in reports.",
+)
+EXPECTED_CALIBRATION_ERROR = OwnMetric(
+    "expected_calibration_error",
+    own.calibration_error,
+    own.calibration_error_change,
+    over=None,
+    score="confidence",
+    is_compared=False,
+    title="Expected calibration error",
+    better=-1,
+    meaning="How far confidence is from accuracy, on average. 0 means that answers given with 80 % "
+    "are right in 80 %. In 15 overlapping bins; on few images it is too large.",
+    formula="sum_b |mean_i w_ib (right_i - confidence_i)|",
+    no_disparity="equal in all groups",
+    notes="Bins are centred at 1/30, 3/30, ... 29/30. An image between two centres counts in both, "
+    "the more the nearer it is: the weights w_ib fall linearly from 1 at a centre to 0 at the next "
+    "one. So a last digit of a confidence changes a last digit of the figure. With sharp edges it "
+    "would be the usual sum_b n_b/n |acc_b - conf_b|, which jumps when a confidence crosses an "
+    "edge.",
+    example="""\
+>>> error = expected_calibration_error(["a"] * 4, ["a", "a", "a", "b"], [0.95] * 4)
+>>> round(error.value, 3)
+0.2""",
+)
+
+_DEFINED = {name: thing for name, thing in [*globals().items()] if isinstance(thing, Figure)}
+
+METRICS: dict[str, Figure] = {definition.name: definition for definition in _DEFINED.values()}
+"""All definitions by the names of their figures, in the order of audits and reports."""
+
+__all__ = ["METRICS"]
+__all__.extend(_DEFINED)

@@ -1,0 +1,211 @@
+"""The demo: every method on every task, the same digits each time, a page that needs nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from report_samples import Page
+from rich.console import Console
+from typer.testing import CliRunner
+
+from fair_tta import TPT, LogitBalance, Zero, ZeroShot
+from fair_tta.auditing import Audit
+from fair_tta.extend import Adapter, AugMix
+from fair_tta.lab._cli import app
+from fair_tta.lab._demo import (
+    METHODS,
+    ONE_VIEW,
+    REFERENCE_IMAGES,
+    WITH_VIEWS,
+    Episode,
+    demo_table,
+    gallery,
+    one_thread,
+    run_episodes,
+    shown_figure,
+    to_audits,
+    to_html,
+    to_rich,
+)
+from fair_tta.lab._runs.job import Job
+from fair_tta.lab.report._numbers import times
+from fair_tta.metrics import Estimate
+from fair_tta.metrics._estimate import undefined
+from fair_tta.miniature import TASKS
+
+IMAGES = 8
+"""Of each seed: two of each group of birds."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_views() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fair_tta.lab._demo.Job", partial(Job, views=AugMix(8)))
+        yield
+
+
+@pytest.fixture(scope="module")
+def episodes() -> list[Episode]:
+    return list(run_episodes(TASKS.values(), seeds=range(2), images=IMAGES))
+
+
+@pytest.fixture(scope="module")
+def audits(episodes: list[Episode]) -> dict[str, Audit]:
+    return to_audits(episodes)
+
+
+def test_every_method_runs_on_every_task_and_seed(episodes: list[Episode]) -> None:
+    found = {(e.task.name, e.method, e.seed) for e in episodes}
+    assert found == {(t, m, s) for t in TASKS for m in METHODS for s in range(2)}
+
+
+def test_a_second_run_gives_the_same_digits(episodes: list[Episode]) -> None:
+    names = ("ZeroShot", "FairTPT", "Association")
+    methods = {name: METHODS[name] for name in names}
+    again = run_episodes([TASKS["scenes"]], methods, seeds=[0], images=IMAGES)
+    before = [e for e in episodes if (e.task.name, e.seed) == ("scenes", 0) and e.method in methods]
+    assert [e.predictions for e in again] == [e.predictions for e in before]
+
+
+def test_figures_are_those_of_the_predictions(
+    episodes: list[Episode], audits: dict[str, Audit]
+) -> None:
+    for task, audit in audits.items():
+        for method in METHODS:
+            mine = [e for e in episodes if e.task.name == task and e.method == method]
+            rows = [row for e in mine for row in e.rows]
+            right = [row.prediction.label == record.target for record, row in rows]
+            assert audit.estimate("accuracy", method).value == pytest.approx(np.mean(right))
+            groups: dict[tuple[str, ...], list[bool]] = {}
+            for (record, _), is_right in zip(rows, right, strict=True):
+                groups.setdefault(record.group, []).append(is_right)
+            lowest = min(np.mean(group) for group in groups.values())
+            found = audit.estimate("worst_group_accuracy", method).value
+            assert found == pytest.approx(lowest)
+
+
+def test_the_table_is_that_of_the_audits(episodes: list[Episode], audits: dict[str, Audit]) -> None:
+    """In the terminal and on the page, each figure beside that of the page's own table."""
+    table = demo_table(audits.items())
+    page = Page(to_html(episodes, audits, {"birds": audits["birds"]}, table))
+    assert page.tables["table 1"][1:] == [[text for text, _ in row] for row in table.rows]
+    rows = iter(table.rows)
+    for number, audit in enumerate(audits.values(), start=1):
+        below = page.tables[f"audit-{number}-table-metrics"]
+        (wga,) = (row for row in below if row[0].startswith("Worst-group accuracy (class / group)"))
+        changes = {c.run: c.adjusted for c in audit.document.comparisons}
+        for run, cell_below in zip(audit.document.runs, wga[1:], strict=True):
+            _, method, n, gap, change, accuracy, worst, cost = next(rows)
+            assert (method[0], n[0]) == (run.name, str(2 * IMAGES))
+            for cell_above, figure in (
+                (gap, run.metrics.typical_gap),
+                (accuracy, run.metrics.accuracy),
+                (worst, run.metrics.worst_group_accuracy),
+            ):
+                assert figure.value is not None
+                assert cell_above[0].split()[0] == f"{100 * figure.value:.1f}"
+            assert cell_below.startswith(worst[0].split()[0])
+            if run.name in changes:
+                found = changes[run.name].typical_gap
+                side = -(found.low > 0) or int(found.high < 0) if found.low and found.high else 0
+                assert change == (shown_figure(found.estimate, side, sign="+"), side)
+            else:
+                assert (change, cost[0]) == (("", 0), times(1.0))
+
+
+def test_logit_balance_is_fitted_for_each_task_and_not_on_what_is_asked(
+    episodes: list[Episode],
+) -> None:
+    fitted = {e.task.name: e.adapter for e in episodes if e.method == "LogitBalance"}
+    assert set(fitted) == set(TASKS)
+    for adapter in fitted.values():
+        assert isinstance(adapter, LogitBalance)
+        assert adapter.reference is not None
+        assert adapter.reference.images == REFERENCE_IMAGES
+    assert len({hash(adapter) for adapter in fitted.values()}) == len(TASKS)
+
+
+def test_views_are_part_of_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the time of this process alone: a busy machine may take longer for anything."""
+    monkeypatch.setattr("fair_tta.lab._runs.worker.time.perf_counter", time.process_time)
+    methods: dict[str, Adapter] = {"one": ZeroShot(), "many": Zero()}
+    one, many = run_episodes([TASKS["badges"]], methods, seeds=[0], images=4)
+    assert sum(row.seconds for row in many.answers) > sum(row.seconds for row in one.answers)
+
+
+def test_the_table_fits_a_narrow_terminal(audits: dict[str, Audit]) -> None:
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(to_rich(demo_table(audits.items())))
+    text = console.export_text()
+    assert "…" not in text
+    assert text.count("method") == 1 + text.startswith("Every method"), "one table, not two"
+    assert all(method in text for method in METHODS)
+
+
+def test_methods_with_views_come_afterwards() -> None:
+    assert set(ONE_VIEW) | set(WITH_VIEWS) == set(METHODS)
+    assert set(ONE_VIEW) & set(WITH_VIEWS) == {"ZeroShot"}
+
+
+def test_threads_are_as_they_were() -> None:
+    before = torch.get_num_threads()
+    with one_thread():
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before
+
+
+def test_cells_as_text() -> None:
+    assert shown_figure(Estimate(0.53, 9, 0.4, 0.6), 1) == "53.0 [40.0, 60.0] +"
+    assert shown_figure(Estimate(0.53, 9, 0.4, 0.6), -1) == "53.0 [40.0, 60.0] -"
+    assert shown_figure(Estimate(0.53, 9)) == "53.0"
+    assert shown_figure(undefined("no images")) == "n/a"
+
+
+def test_the_audit_pools_the_seeds(audits: dict[str, Audit]) -> None:
+    audit = audits["birds"]
+    assert list(audit.runs) == list(METHODS)
+    assert audit.document.data.n == 2 * IMAGES
+
+
+def test_the_page_is_that_of_audits_with_changed_images(
+    episodes: list[Episode], audits: dict[str, Audit]
+) -> None:
+    few = {"birds": audits["birds"]}
+    page = to_html(episodes, audits, few, demo_table(audits.items()))
+    assert page.startswith("<!DOCTYPE html>")
+    assert f"birds: methods with views, {2 * IMAGES} images" in page
+    assert page.count("data:image/png") == sum(len(gallery(episodes, task)) for task in TASKS)
+
+
+def test_other_methods_can_be_compared() -> None:
+    (zero_shot, tpt) = run_episodes(
+        [TASKS["badges"]], {"a": ZeroShot(), "b": TPT()}, seeds=[7], images=2
+    )
+    assert (zero_shot.method, tpt.method, tpt.seed) == ("a", "b", 7)
+    assert all(p.learning_rate is None for p in zero_shot.predictions)
+    assert all(p.learning_rate is not None for p in tpt.predictions)
+    assert Zero in {type(adapter) for adapter in METHODS.values()}
+
+
+@pytest.mark.slow
+def test_the_command_writes_the_report(tmp_path: Path) -> None:
+    out = tmp_path / "demo.html"
+    few = ["demo", "--out", str(out), "--one-view", "18"]
+    result = CliRunner().invoke(app, [*few, "--seeds", "1", "--pictures", "4"])
+    assert result.exit_code == 0, result.output
+    assert "FairTPT-MO" in result.stdout
+    assert result.stdout.index("LogitBalance") < result.stdout.index("What to do")
+    assert out.read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_a_folder_that_is_not_there_is_noticed_before_the_work(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "no" / "demo.html")])
+    assert result.exit_code == 3
+    assert "`--out` should be in a folder that exists" in result.stderr

@@ -1,0 +1,38 @@
+"""On the drawn world, at the defaults: answers are those of exact arithmetic, in any batch.
+
+To 1e-4 for steps of ELRA up to twice the norm of the context, to 1e-3 beyond: see
+``tests/oracles/long_steps.py``, which measures it on more cases.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+
+import long_steps
+import pytest
+
+from fair_tta import FairTPT, FairTPTMO, miniature
+from fair_tta.methods._tuning.rates import LONG_STEP
+
+METHODS = [(FairTPT, "super-TS"), *product([FairTPTMO], long_steps.LOSSES)]
+
+
+@lru_cache
+def question(name: str) -> long_steps.Question:
+    return long_steps.drawn_question(name, 4)
+
+
+@pytest.mark.parametrize("name", miniature.TASKS)
+@pytest.mark.parametrize(("method", "loss"), METHODS)
+def test_answers_are_those_of_exact_arithmetic(name: str, method: type[FairTPT], loss: str) -> None:
+    for answer in long_steps.answers(question(name), method, loss):
+        allowed = long_steps.tolerance(answer.relative_step)
+        for other in (answer.exact, answer.alone):
+            assert long_steps.largest(answer.probabilities, other) <= allowed, answer
+
+
+def test_steps_are_long() -> None:
+    """So that the test above is about them."""
+    found = long_steps.answers(question("scenes"), FairTPTMO, "S", is_exact=False)
+    assert max(answer.relative_step for answer in found) > 2 * LONG_STEP

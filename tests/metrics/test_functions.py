@@ -1,0 +1,110 @@
+"""Functions that are made from definitions: as audits have them, and with clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fair_tta import metrics
+from fair_tta.auditing import Scores, audit
+from fair_tta.errors import FairTTAError
+from fair_tta.metrics import Over, definitions
+from fair_tta.metrics._rates import by_group
+
+GENERATOR = np.random.default_rng(0)
+N = 400
+TRUTH = (np.arange(N) % 2).astype(str)
+GROUP = (np.arange(N) // 2 % 2).astype(str)
+PERSON = np.arange(N) // 8
+HARD = GENERATOR.random(N // 8)[PERSON] < 0.3  # answers to images of a person are alike
+ANSWERS = np.where(HARD & (GROUP == "1"), "0", TRUTH)
+SURE = GENERATOR.uniform(0.5, 1, N)
+ENTROPY = GENERATOR.uniform(0, 1, N)
+
+
+def by_function(name: str, **options: Any) -> metrics.Estimate:
+    """The figure of a definition from its public function."""
+    if name == "average_target_confidence":
+        return metrics.average_target_confidence(entropies=ENTROPY, **options)
+    if name == "expected_calibration_error":
+        return metrics.expected_calibration_error(TRUTH, ANSWERS, SURE, **options)
+    if name.endswith("_s"):
+        options["over"] = Over.SENSITIVE
+    function = getattr(metrics, name.removesuffix("_s"))
+    estimate: metrics.Estimate = function(TRUTH, ANSWERS, GROUP, **options)
+    return estimate
+
+
+@pytest.mark.parametrize("clusters", [None, PERSON], ids=["independent", "clusters"])
+@pytest.mark.parametrize("name", definitions.METRICS)
+def test_a_function_gives_what_an_audit_gives(name: str, clusters: Any) -> None:
+    scores = Scores(confidence=SURE, entropy=ENTROPY)
+    audited = audit(TRUTH, ANSWERS, GROUP, scores=scores, clusters=clusters)
+    found = by_function(name, clusters=clusters)
+    assert found == audited.estimate(name)
+    assert found.low is not None
+    without = by_function(name, clusters=clusters, interval=None)
+    assert (without.value, without.low, without.high) == (found.value, None, None)
+
+
+def figures(clusters: Any) -> list[metrics.Estimate]:
+    """One of each function that gives figures by group or a change."""
+    case = TRUTH, ANSWERS, GROUP
+    alike = np.where(HARD, "0", "1")
+    balanced = definitions.BALANCED_ACCURACY
+    return [
+        metrics.group_accuracy(*case, clusters=clusters)["1"],
+        metrics.group_rates(*case, clusters=clusters)["1", "1"].true_positive_rate,
+        metrics.class_gaps(*case, clusters=clusters)["1"].true_positive_rate,
+        metrics.harm_rate(alike, GROUP, ["0"], clusters=clusters)["1"],
+        metrics.harm_rate_change(alike, TRUTH, GROUP, ["0"], clusters=clusters)["1"],
+        metrics.paired_difference(balanced, TRUTH, ANSWERS, TRUTH, GROUP, clusters=clusters),
+    ]
+
+
+def width(figure: metrics.Estimate) -> float:
+    assert figure.low is not None
+    assert figure.high is not None
+    return figure.high - figure.low
+
+
+def test_figures_by_group_and_changes_take_clusters_too() -> None:
+    for independent, of_persons in zip(figures(None), figures(PERSON), strict=True):
+        assert independent.value == of_persons.value
+        assert width(of_persons) > width(independent)
+
+
+def test_few_clusters_are_refused() -> None:
+    few = np.arange(N) % 9
+    for name in definitions.METRICS:
+        with pytest.raises(FairTTAError, match="`clusters` should be 10 or more persons"):
+            by_function(name, clusters=few)
+    with pytest.raises(FairTTAError, match="`clusters` should be as long as `y_true`, 400"):
+        metrics.accuracy(TRUTH, ANSWERS, clusters=few[:9])
+
+
+def test_a_metric_whose_images_are_resampled_takes_no_clusters() -> None:
+    own = metrics.Metric("own", by_group, lambda rates: rates.mean(-1))
+    case = own, TRUTH, ANSWERS, TRUTH, GROUP
+    assert metrics.paired_difference(*case).low is not None
+    with pytest.raises(FairTTAError, match=r"`clusters` should be None .*\(got 'own'\)"):
+        metrics.paired_difference(*case, clusters=PERSON)
+
+
+def test_calls_that_do_not_fit_are_refused_by_name() -> None:
+    with pytest.raises(TypeError, match="missing a required argument: 'sensitive'"):
+        metrics.bias(["a"], ["a"])  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'over'"):
+        metrics.typical_gap(["a"], ["a"], ["s"], over=Over.SENSITIVE)  # type: ignore[call-arg]
+
+
+def test_the_interval_of_bias_is_not_accuracy_minus_that_of_the_worst_group() -> None:
+    """As its documentation says."""
+    worst = metrics.worst_group_accuracy(TRUTH, ANSWERS, GROUP)
+    accuracy = metrics.accuracy(TRUTH, ANSWERS)
+    bias = metrics.bias(TRUTH, ANSWERS, GROUP)
+    assert worst.low is not None
+    assert bias.high is not None
+    assert bias.high < accuracy.value - worst.low - 0.005
