@@ -63,7 +63,7 @@ def test_audits_need_the_classifiers_words(birds: tuple[FairTPTClassifier, list[
     images, labels = [p.image for p in drawn], [p.target for p in drawn]
     values = [p.sensitive[attribute] for p in drawn]
     tie = fit_on(TIE(), clf, images, values)
-    with pytest.raises(FairTTAError, match=r"TIE has not been fitted: call `clf\.fit"):
+    with pytest.raises(FairTTAError, match="TIE has not been fitted: call `clf"):
         clf.audit(images, labels, values, adapter=TIE())
     for wrong in ({"sex": values}, ["swamp"] * len(drawn)):
         with pytest.raises(FairTTAError, match="TIE has to know the true values: `sensitive` shou"):
