@@ -64,8 +64,8 @@ def mitigate_command(
 
     Methods are cross-fitted without labels, and the one with the lowest typical gap is taken among
     those that significantly narrow it, answer better than chance and cost neither accuracy nor any
-    group significantly; if there is none, the report gives the reason. After Ctrl-C or a kill the same command goes on. Images that
-    cannot be used are listed; the exit code is then 4.
+    group significantly; if there is none, the report gives the reason. After Ctrl-C or a kill the
+    same command goes on. Images that cannot be used are listed; the exit code is then 4.
     """
     if labels is None and not sensitive_column:
         raise typer.BadParameter(
