@@ -10,6 +10,8 @@ import torch
 from checks import TARGETS
 
 import fair_tta
+import fair_tta.extend
+import fair_tta.methods
 from fair_tta import FairTPTClassifier, FairTTAError
 from fair_tta.errors import check_number
 
@@ -17,7 +19,9 @@ from fair_tta.errors import check_number
 def settings() -> list[Any]:
     """(class, field) of each number among the settings of strategies, which all have defaults."""
     public = {
-        getattr(module, name) for module in (fair_tta, fair_tta.methods) for name in module.__all__
+        getattr(module, name)
+        for module in (fair_tta, fair_tta.methods, fair_tta.extend)
+        for name in module.__all__
     }
     return [
         pytest.param(kind, field.name, id=f"{kind.__name__}-{field.name}")

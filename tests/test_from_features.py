@@ -133,7 +133,7 @@ def test_audit_examine_and_mitigate_take_features(clf: FairTPTClassifier) -> Non
     right = np.array(TARGETS)[corrected(v).argmax(1)] == labels
     assert audit.estimate("accuracy").value == pytest.approx(right.mean())
     examination = clf.examine(
-        Features(v), [AssociationCorrection(), fit_on(LogitBalance(), clf, v)]
+        Features(v), [AssociationCorrection(), fit_on(LogitBalance(), clf, Features(v))]
     )
     perceived = softmax(SCALE * v @ Z.T).mean(0)
     shares = examination.document.attributes["sensitive"].shares
@@ -199,4 +199,4 @@ def test_a_bad_row_is_named(clf: FairTPTClassifier) -> None:
         ):
             call(argument)
     with pytest.raises(FairTTAError, match="see row 33"):
-        fit_on(LogitBalance(), clf, v)
+        fit_on(LogitBalance(), clf, Features(v))

@@ -437,7 +437,8 @@ class FairTPTClassifier:
             return features
         if with_views and not _have_views(images):
             raise _only_features()
-        return stack(images, task.target_features)
+        features = stack(images, task.target_features)
+        return features if with_views else features[:, :1]
 
     def _predict_encoded(self, features: Tensor, images: Sequence[Any] = ()) -> list[Prediction]:
         """Predictions from what `encode` returns, as one batch.

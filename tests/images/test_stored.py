@@ -99,9 +99,9 @@ def test_content_decides_the_digest() -> None:
     ("array", "message"),
     [
         (rows(2).tolist(), "`features` should be an array of numpy or torch (got list)."),
-        (rows(2)[0], "a row for each image and at least one (got [8])."),
-        (rows(2)[:, None], "a row for each image and at least one (got [2, 1, 8])."),
-        (rows(0), "a row for each image and at least one (got [0, 8])."),
+        (rows(2)[0], "views, dim] as `encode` returns them (got [8])."),
+        (rows(2)[:, None, None], "views, dim] as `encode` returns them (got [2, 1, 1, 8])."),
+        (rows(0), "a row for each image and at least one, or ["),
         (rows(2).astype(np.int8), "`features` should be floating-point numbers (got int8)"),
         (torch.ones(2, 8).long(), "`features` should be floating-point numbers (got torch.int64)"),
         (rows(2).astype(str), "`features` should be floating-point numbers"),

@@ -572,9 +572,9 @@ def test_missing_joint_prompts_are_found_before_any_picture(
     classifier(adapter=OrthCali(lam=0), backend=plain._backend, template=template)
 
 
-@pytest.mark.parametrize("views", [3, AugMix, "augmix", None])
+@pytest.mark.parametrize("views", [True, AugMix, "augmix", None])
 def test_bad_views(plain: FairTPTClassifier, views: Any) -> None:
-    with pytest.raises(FairTTAError, match="`views` should be a strategy"):
+    with pytest.raises(FairTTAError, match="`views` should be a number of views, a strategy"):
         classifier(backend=plain._backend, views=views)
 
 

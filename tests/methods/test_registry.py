@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+import fair_tta
 from fair_tta import (
     ELRA,
     TPT,
@@ -45,8 +46,9 @@ from fair_tta.methods._registry import ADAPTERS, describe_settings, parse_adapte
 def test_every_adapter_has_a_name() -> None:
     kinds = {
         kind
-        for kind in (getattr(adapters, name) for name in adapters.__all__)
-        if issubclass(kind, Adapter)
+        for module in (fair_tta, adapters)
+        for kind in (getattr(module, name) for name in module.__all__)
+        if isinstance(kind, type) and issubclass(kind, Adapter)
     }
     assert set(ADAPTERS.values()) == kinds - {Chained}
     every = [kind().needs for kind in ADAPTERS.values()]
