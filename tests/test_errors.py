@@ -10,6 +10,7 @@ import torch
 from checks import TARGETS
 
 import fair_tta
+import fair_tta.extend
 from fair_tta import FairTPTClassifier, FairTTAError
 from fair_tta.errors import check_number
 
