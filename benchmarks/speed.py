@@ -279,8 +279,8 @@ def text_side(model: Any, name: str, repeat: int) -> None:
 
     names = next(iter(clf._task.sensitive.values()))
     plain = literal.Task(
-        parts(templates.target_prompts(clf._task.targets)),
-        [parts(templates.sensitive_prompts(names))],
+        parts(templates._target_prompts(clf._task.targets)),
+        [parts(templates._sensitive_prompts(names))],
     )
     features = torch.nn.functional.normalize(
         torch.randn(1, 64, clf._task.target_features.shape[1]), dim=-1

@@ -11,7 +11,6 @@ from checks import TARGETS
 
 import fair_tta
 import fair_tta.extend
-import fair_tta.methods
 from fair_tta import FairTPTClassifier, FairTTAError
 from fair_tta.errors import check_number
 

@@ -96,7 +96,7 @@ def groups(path: Path) -> None:
 def associations(path: Path) -> None:
     """The associations of the examination page as a heat map."""
     task = miniature.BADGES
-    found = Associations.of(task_of(classifier(task))).logits["colour"]
+    found = Associations._of(task_of(classifier(task))).logits["colour"]
     values, classes = list(found), list(next(iter(found.values())))
     logits = np.array([[found[value][name] for name in classes] for value in values])
     most = max(1.0, abs(logits).max())

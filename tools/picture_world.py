@@ -168,7 +168,7 @@ def renderers(path: Path) -> None:
 
 def _views(image: Image.Image, n: int, *, as_tensors: bool = False) -> list[Image.Image]:
     size, made = (96, 96), AugMix(n)
-    recipes = made.draw(image, size, content_generator(image, seed=0))
+    recipes = made._draw(image, size, content_generator(image, seed=0))
     if as_tensors:
         batch = render_batch([image], size, [recipes], torch.device("cpu"))
         arrays = batch[0].permute(0, 2, 3, 1).numpy()

@@ -58,8 +58,6 @@ from fair_tta.methods._registry import Adapters, AnyAdapter, find_adapter
 from fair_tta.metrics._bootstrap import DEFAULT, Interval
 from fair_tta.prediction import Prediction, Predictions, facts_table, shortened
 
-__all__ = ["FairTPTClassifier"]
-
 if TYPE_CHECKING:
     from fair_tta.auditing import Audit, Examination, Mitigation
     from fair_tta.auditing._run import HarmSets
@@ -486,7 +484,7 @@ class FairTPTClassifier:
             # filled in: many small arrays that stay would keep large ones from being freed
             found, done = np.empty((len(images), len(self.targets))), 0
             with image_bar(images, progress) as bar:
-                for chunk in images.chunks():
+                for chunk in images._chunks():
                     found[done : done + len(chunk)] = self._probabilities(chunk)
                     done += len(chunk)
                     bar.update(len(chunk))

@@ -11,7 +11,6 @@ from typing import Any
 __all__ = [
     "DamagedRowWarning",
     "DatasetError",
-    "FairTTAError",
     "FeatureMismatchWarning",
     "ImageError",
     "ModelError",

@@ -24,8 +24,6 @@ from fair_tta.methods._base import Adapter
 from fair_tta.methods._registry import find_adapter
 from fair_tta.prediction import Score
 
-__all__ = ["FairPipeline"]
-
 _KEPT = 16  # classifiers, one for each set of labels and sentence
 
 

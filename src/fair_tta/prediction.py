@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fair_tta.errors import require
 
-__all__ = ["Prediction", "Predictions"]
+__all__ = ["Predictions"]
 
 
 class Score(TypedDict):

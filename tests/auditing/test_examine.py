@@ -43,7 +43,7 @@ def examination(clf: FairTPTClassifier) -> Examination:
 
 
 def test_associations_are_those_of_the_prompts(clf: FairTPTClassifier) -> None:
-    found = Associations.of(clf._task)
+    found = Associations._of(clf._task)
     table = found.to_dict()["light"]
     assert json.loads(json.dumps(table)) == table
     z, t = clf._task.sensitive_features["light"], clf._task.target_features
@@ -66,11 +66,11 @@ def test_associations_are_those_of_the_prompts(clf: FairTPTClassifier) -> None:
 def test_associations_follow_the_weights() -> None:
     model, *others = families.seeded(families.clip)
     mine = FairTPTClassifier(TransformersBackend(model, *others), TARGETS, SENSITIVE, TEMPLATE)
-    before = Associations.of(mine._task)
+    before = Associations._of(mine._task)
     with torch.no_grad():
         model.text_projection.weight.copy_(model.text_projection.weight.flip(0) * 3 + 0.1)
     mine.predict(IMAGES[0])  # the next call notices
-    assert Associations.of(mine._task) != before
+    assert Associations._of(mine._task) != before
 
 
 def test_nothing_sensitive_is_nothing_to_examine(clf: FairTPTClassifier) -> None:
@@ -94,7 +94,7 @@ def test_figures_are_those_of_the_predictions(
         entropy = np.mean([p.sensitive_entropy_zero_shot[attribute] for p in own])
         assert of.entropy.value == pytest.approx(entropy, abs=1e-5)
         assert of.r_squared == pytest.approx(r_squared(np.log(q), w), abs=1e-3)
-        assert of.associations == Associations.of(clf._task).logits[attribute]
+        assert of.associations == Associations._of(clf._task).logits[attribute]
         wanted = pseudo_equalized_odds_difference(before, q, w)
         assert of.pseudo_eod.value == pytest.approx(wanted, abs=1e-5)
         for adapter in document.adapters:

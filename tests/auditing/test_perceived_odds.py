@@ -136,4 +136,4 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(FairTTAError, match=r"zero_shot\['cat'\]` should lie between 0 and 1"):
         make(BEFORE, "before", q=2 * Q)
     with pytest.raises(FairTTAError, match=r"sensitive_zero_shot\['a'\]` should be as long"):
-        Scores(sensitive_zero_shot={"a": Q[:3]}).checked(N)
+        Scores(sensitive_zero_shot={"a": Q[:3]})._checked(N)

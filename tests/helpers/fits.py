@@ -29,7 +29,7 @@ def fit_on_features(method: M, classifier: Any, features: Any, known: Any = None
 
 def save(method: Any, path: Path) -> None:
     """What `FairTPTClassifier.save` does with a method that has learnt something."""
-    method._checked_reference().save(path, settings_of(method))
+    method._checked_reference()._save(path, settings_of(method))
 
 
 def _by_need(method: Adapter, known: Any) -> tuple[Any, Any]:

@@ -21,7 +21,7 @@ PICTURES = [picture(i, size) for i, size in enumerate([(52, 40), (33, 77), (52, 
 @pytest.mark.parametrize("views", [AugMix(12), AugMix(12, 10, width=1)])
 @pytest.mark.parametrize("size", [(32, 32), (20, 48)])
 def test_as_one_by_one(views: Any, size: tuple[int, int]) -> None:
-    recipes = [views.draw(p, size, content_generator(p, 0)) for p in PICTURES]
+    recipes = [views._draw(p, size, content_generator(p, 0)) for p in PICTURES]
     found = render_batch(PICTURES, size, recipes, CPU)
     assert found.shape == (3, 11, 3, *size)
     assert found.dtype == torch.float32

@@ -45,7 +45,7 @@ KINDS: dict[str, Callable[[Any], Any]] = {
 def test_rows_become_unit_features(kind: str) -> None:
     array = 7 * rows(5)
     features = Features(KINDS[kind](array))
-    unit = features.unit(torch.zeros(1, DIM))
+    unit = features._unit(torch.zeros(1, DIM))
     assert unit.shape == (5, 1, DIM)
     assert unit.dtype == torch.float32
     assert not unit.requires_grad
@@ -57,7 +57,7 @@ def test_rows_become_unit_features(kind: str) -> None:
 @given(st.floats(-30, 30))
 def test_any_length_will_do(power: float) -> None:
     array = rows(3) * 10.0**power
-    found = Features(array).unit(torch.zeros(1, DIM))[:, 0].numpy()
+    found = Features(array)._unit(torch.zeros(1, DIM))[:, 0].numpy()
     np.testing.assert_allclose(found, of_length_one(rows(3)), atol=1e-5)
 
 
@@ -67,9 +67,9 @@ def test_a_memory_mapped_array_is_not_copied(tmp_path: Path) -> None:
     features = Features(array)
     assert features.array is array
     assert np.shares_memory(features[3:9].array, array)
-    assert not np.shares_memory(features.unit(torch.zeros(1, DIM)).numpy(), array)
+    assert not np.shares_memory(features._unit(torch.zeros(1, DIM)).numpy(), array)
     before = torch.tensor(rows(4)).float()
-    unit = Features(before).unit(torch.zeros(1, DIM))
+    unit = Features(before)._unit(torch.zeros(1, DIM))
     unit.zero_()
     assert before.any(), "the user's own numbers stay"
 
@@ -84,7 +84,7 @@ def test_a_sequence_of_rows() -> None:
     assert features[-1].row == 9
     with pytest.raises(IndexError):
         features[10]
-    chunks = [len(chunk) for chunk in Features(rows(2 * CHUNK + 1, dim=1)).chunks()]
+    chunks = [len(chunk) for chunk in Features(rows(2 * CHUNK + 1, dim=1))._chunks()]
     assert chunks == [CHUNK, CHUNK, 1]
 
 
@@ -118,16 +118,16 @@ def test_rows_are_checked_when_they_are_used() -> None:
     array[CHUNK + 5, 0] = np.nan
     array[CHUNK + 7] = np.inf
     array[2 * CHUNK + 1 :] = 0
-    _, second, third = Features(array).chunks()
+    _, second, third = Features(array)._chunks()
     for chunk, message in (
         (second, f"not be NaN or infinite: see row {CHUNK + 5}, {CHUNK + 7}."),
         (third, f"not be zero: see row {', '.join(str(2 * CHUNK + i) for i in range(1, 6))}, ..."),
     ):
         with pytest.raises(FairTTAError) as error:
-            chunk.unit(torch.zeros(1, 2))
+            chunk._unit(torch.zeros(1, 2))
         assert message in str(error.value)
     with pytest.raises(FairTTAError, match=r"should have 3 numbers in a row.*\(got 2\)"):
-        Features(array).unit(torch.zeros(1, 3))
+        Features(array)._unit(torch.zeros(1, 3))
     with pytest.raises(FairTTAError, match="either images or stored features"):
         stack([Features(array)[0], "image.png"], torch.zeros(1, 2))
     with pytest.raises(FairTTAError, match="all have the same dimension"):
@@ -137,7 +137,7 @@ def test_rows_are_checked_when_they_are_used() -> None:
 def warns(features: Features, texts: Any) -> bool:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        features.compare(torch.tensor(texts).float())
+        features._compare(torch.tensor(texts).float())
     assert all(one.category is FeatureMismatchWarning for one in caught)
     return bool(caught)
 

@@ -42,7 +42,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 def crops(image: Image.Image) -> list[Recipe]:
     """Crops and flips without further operations."""
-    return [Recipe(recipe.box, recipe.flip) for recipe in AugMix(33).draw(image, (8, 8), rng())]
+    return [Recipe(recipe.box, recipe.flip) for recipe in AugMix(33)._draw(image, (8, 8), rng())]
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_crops_are_those_of_the_reference(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("size", [(224, 224), (200, 300)])
 def test_views_are_those_of_the_reference(severity: float, size: tuple[int, int]) -> None:
     """A level more or less decides at thresholds, so single pixels may differ by much."""
-    recipes = AugMix(33, severity=severity).draw(photo(), size, rng())
+    recipes = AugMix(33, severity=severity)._draw(photo(), size, rng())
     difference = np.abs(render(photo(), size, recipes) - replay(photo(), size, recipes))
     assert difference.mean() < 0.2
     assert (difference > 1).mean() < 0.02
@@ -103,7 +103,7 @@ def test_views_are_those_of_the_reference(severity: float, size: tuple[int, int]
 def test_mixtures_of_equal_crops_differ_by_rounding_only(severity: float) -> None:
     """No resizing, and nothing after the first operation that rounds: no threshold in between."""
     image, size = photo(120, 90), (90, 120)
-    for recipe in AugMix(33, severity=severity).draw(image, size, rng()):
+    for recipe in AugMix(33, severity=severity)._draw(image, size, rng()):
         chains = tuple(chain[: _first_rounded(chain)] for chain in recipe.chains)
         recipe = dataclasses.replace(recipe, box=(0, 0, 90, 120), chains=chains)
         difference = np.abs(render(image, size, [recipe]) - replay(image, size, [recipe]))
@@ -195,13 +195,13 @@ def test_content_and_seed_decide_the_generator() -> None:
 
 def test_different_images_have_different_views() -> None:
     a, b = photo(seed=0), photo(seed=1)
-    views = [AugMix(5).draw(image, (32, 32), content_generator(image, 0)) for image in (a, b)]
+    views = [AugMix(5)._draw(image, (32, 32), content_generator(image, 0)) for image in (a, b)]
     assert [r.box for r in views[0]] != [r.box for r in views[1]]
 
 
 def test_crops_cover_the_ranges_evenly() -> None:
     image = Image.new("RGB", (1000, 1000))
-    boxes = np.array([recipe.box for recipe in AugMix(4001).draw(image, (32, 32), rng())])
+    boxes = np.array([recipe.box for recipe in AugMix(4001)._draw(image, (32, 32), rng())])
     top, left, height, width = boxes.T
     area, ratio = height * width / 1e6, width / height
     assert 0.079 < area.min() < 0.09
@@ -217,7 +217,7 @@ def test_crops_cover_the_ranges_evenly() -> None:
 
 def test_every_crop_lies_inside() -> None:
     for width, height in [(1, 1), (3, 2), (500, 375), (1, 500), (900, 40)]:
-        for recipe in AugMix(200).draw(Image.new("RGB", (width, height)), (8, 8), rng()):
+        for recipe in AugMix(200)._draw(Image.new("RGB", (width, height)), (8, 8), rng()):
             top, left, h, w = recipe.box
             assert 0 <= top <= top + h <= height
             assert 0 <= left <= left + w <= width
@@ -232,12 +232,12 @@ def test_every_crop_lies_inside() -> None:
 def test_narrow_images_are_cropped_in_the_centre(
     size: tuple[int, int], box: tuple[int, int, int, int]
 ) -> None:
-    recipes = AugMix(50).draw(Image.new("RGB", size), (8, 8), rng())
+    recipes = AugMix(50)._draw(Image.new("RGB", size), (8, 8), rng())
     assert box in {recipe.box for recipe in recipes}
 
 
 def _recipes(**options: Any) -> list[Recipe]:
-    return AugMix(3001, **options).draw(Image.new("RGB", (500, 375)), (224, 448), rng())
+    return AugMix(3001, **options)._draw(Image.new("RGB", (500, 375)), (224, 448), rng())
 
 
 def test_flips_operations_and_depths_are_equally_frequent() -> None:
@@ -292,8 +292,12 @@ def test_weights_add_up_and_are_uniform() -> None:
 
 
 def test_width_is_the_number_of_chains() -> None:
-    assert {len(recipe.chains) for recipe in AugMix(9, width=1).draw(photo(), (8, 8), rng())} == {1}
-    assert {len(recipe.chains) for recipe in AugMix(9, width=5).draw(photo(), (8, 8), rng())} == {5}
+    assert {len(recipe.chains) for recipe in AugMix(9, width=1)._draw(photo(), (8, 8), rng())} == {
+        1
+    }
+    assert {len(recipe.chains) for recipe in AugMix(9, width=5)._draw(photo(), (8, 8), rng())} == {
+        5
+    }
 
 
 @pytest.mark.parametrize(

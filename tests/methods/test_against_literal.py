@@ -78,10 +78,10 @@ def case_of(name: str, attributes: str) -> Case:
         phrases = [f"{a} {b}" for a in TWO["sex"].values() for b in TWO["age"].values()]
         sensitive = {"both": {phrase: phrase for phrase in phrases}}
     plain = literal.Task(
-        parts(templates.target_prompts(TARGETS)),
-        [parts(templates.sensitive_prompts(names)) for names in sensitive.values()],
+        parts(templates._target_prompts(TARGETS)),
+        [parts(templates._sensitive_prompts(names)) for names in sensitive.values()],
         [
-            [parts(templates.joint_prompts({y: y}, names)) for y in TARGETS.values()]
+            [parts(templates._joint_prompts({y: y}, names)) for y in TARGETS.values()]
             for names in sensitive.values()
         ],
     )

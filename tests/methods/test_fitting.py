@@ -211,13 +211,13 @@ def test_files_with_settings_of_another_version(tmp_path: Path) -> None:
     reference = fit_on_features(LogitBalance(), classifier(), FEATURES).reference
     assert reference is not None
     for settings in ({"strength": 1.0, "colour": 3}, {"strength": -1.0}):
-        reference.save(path, settings)
+        reference._save(path, settings)
         with pytest.raises(
             FairTTAError, match=r"has settings that LogitBalance does not know: fit again \("
         ):
             load_adapter(path, LogitBalance)
     with pytest.raises(FairTTAError, match="should be numbers, texts or lists of them: Object of"):
-        reference.save(path, {"strength": object()})
+        reference._save(path, {"strength": object()})
 
 
 def test_settings_that_belong_to_what_was_learnt() -> None:

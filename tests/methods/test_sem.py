@@ -198,7 +198,7 @@ def test_wordings_are_those_of_the_prompts_by_default(file: str) -> None:
 
 
 def sensitive_prompts(task: Any, names: list[str]) -> Any:
-    return task.templates.sensitive_prompts(dict(zip(names, names, strict=True)))
+    return task.templates._sensitive_prompts(dict(zip(names, names, strict=True)))
 
 
 def test_a_saved_method_knows_its_wordings(file: str, tmp_path: Path) -> None:

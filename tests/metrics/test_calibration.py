@@ -216,7 +216,7 @@ def test_errors(call: Any, message: str) -> None:
 def test_scores_may_be_tensors_in_a_list_or_come_one_by_one() -> None:
     grown = [torch.tensor(0.5, requires_grad=True)] * 2
     for values in (grown, iter([0.5, 0.5])):
-        assert np.all(Scores(confidence=values).checked(2).confidence == 0.5)
+        assert np.all(Scores(confidence=values)._checked(2).confidence == 0.5)
     with pytest.raises(FairTTAError, match="`sensitive` should be"):
         Scores.from_probabilities([[0.5, 0.5]], [[0.5, 0.5]])  # type: ignore[arg-type]
 

@@ -73,7 +73,7 @@ def test_audit(pairs: dict[str, Pair]) -> None:
 
 
 def test_associations(pairs: dict[str, Pair]) -> None:
-    here, there = (Associations.of(clf._task).to_dict() for clf in both(pairs["CLIP"]))
+    here, there = (Associations._of(clf._task).to_dict() for clf in both(pairs["CLIP"]))
     for attribute, table in here.items():
         for value, row in table.items():
             assert there[attribute][value] == pytest.approx(row, abs=1e-4)

@@ -73,12 +73,12 @@ def drawn_question(name: str, images: int, seed: int = 77) -> Question:
     templates = Templates.from_sentence(world.template)
     attributes = clf._task.sensitive.values()
     joint = [
-        [parts(templates.joint_prompts({y: y}, names)) for y in clf._task.targets.values()]
+        [parts(templates._joint_prompts({y: y}, names)) for y in clf._task.targets.values()]
         for names in attributes
     ]
     plain = literal.Task(
-        parts(templates.target_prompts(clf._task.targets)),
-        [parts(templates.sensitive_prompts(names)) for names in attributes],
+        parts(templates._target_prompts(clf._task.targets)),
+        [parts(templates._sensitive_prompts(names)) for names in attributes],
         joint,
     )
     views = clf.encode([one.image for one in world.draw(images, seed=seed)])

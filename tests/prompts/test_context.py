@@ -49,9 +49,9 @@ def sets_of(
 ) -> tuple[SharedContext, list[tuple[list[Prompt], PromptSet]]]:
     templates = Templates.from_sentence(template)
     y, s = parse_names("targets", targets), parse_names("sensitive", sensitive)
-    groups = [templates.target_prompts(y), templates.sensitive_prompts(s)]
+    groups = [templates._target_prompts(y), templates._sensitive_prompts(s)]
     shared = SharedContext(tokenize, groups)
-    groups.append(templates.joint_prompts(y, s))
+    groups.append(templates._joint_prompts(y, s))
     return shared, [(prompts, shared.place(prompts)) for prompts in groups]
 
 
@@ -158,7 +158,7 @@ def test_letters_and_punctuation_touching_a_slot(
 ) -> None:
     """The spliced prompt equals the prompt, and no token with letters of a name is tuned."""
     tokenizer = TOKENIZERS[kind]()
-    prompts = Templates(f"this {before}{{target}}{after} thing").target_prompts(
+    prompts = Templates(f"this {before}{{target}}{after} thing")._target_prompts(
         parse_names("targets", targets)
     )
     try:
@@ -193,8 +193,8 @@ def test_separate_sentences_share_what_they_have_in_common() -> None:
     tokenizer = families.bert_tokenizer()
     templates = Templates("a photo of a {target}.", "this is a {sensitive}.")
     groups = [
-        templates.target_prompts({"cat": "cat", "dog": "dog"}),
-        templates.sensitive_prompts({"male": "male", "female": "female"}),
+        templates._target_prompts({"cat": "cat", "dog": "dog"}),
+        templates._sensitive_prompts({"male": "male", "female": "female"}),
     ]
     shared = SharedContext(tokenize_with(tokenizer), groups)
     words = tokenizer.convert_ids_to_tokens(shared.token_ids)
@@ -205,7 +205,7 @@ def test_separate_sentences_share_what_they_have_in_common() -> None:
 
 def test_a_name_the_tokenizer_swallows_is_an_error() -> None:
     tokenizer = families.bert_tokenizer()
-    prompts = Templates("a photo of a {target}.").target_prompts({"cat": "cat", "?": "\u200b"})
+    prompts = Templates("a photo of a {target}.")._target_prompts({"cat": "cat", "?": "\u200b"})
     with pytest.raises(PromptError, match="leaves no token of its own"):
         SharedContext(tokenize_with(tokenizer), [prompts])
 
@@ -232,7 +232,7 @@ def test_one_name_the_tokenizer_does_not_know() -> None:
     )
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>")
-    prompts = Templates("a {target} here").target_prompts({n: n for n in ("cat", "dog", "zebu")})
+    prompts = Templates("a {target} here")._target_prompts({n: n for n in ("cat", "dog", "zebu")})
     shared = SharedContext(tokenize_with(tokenizer), [prompts])
     assert shared.token_ids == [1, 3]
     assert (shared.place(prompts).slots[:, :3] == torch.tensor([0, -1, 1])).all()
@@ -248,10 +248,10 @@ def test_prompts_that_just_fit() -> None:
             check_length(text, len(tokenizer(text)["input_ids"]), 8)
         return plain(texts)
 
-    prompts = Templates("a photo of a {target}.").target_prompts({"cat": "cat", "dog": "dog"})
+    prompts = Templates("a photo of a {target}.")._target_prompts({"cat": "cat", "dog": "dog"})
     shared = SharedContext(tokenize, [prompts])
     assert len(shared.token_ids) == 5
     with pytest.raises(PromptError, match="at most 8"):
-        SharedContext(tokenize, [Templates("a photo of a {target}.").target_prompts(
+        SharedContext(tokenize, [Templates("a photo of a {target}.")._target_prompts(
             {"cat": "cat", "dog": "big dog"}
         )])  # fmt: skip

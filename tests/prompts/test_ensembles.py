@@ -78,7 +78,7 @@ def test_templates_in_a_list_and_lists_of_lists() -> None:
     flat = classifier([[first], SENTENCES[1]])._task.templates
     assert flat.sentences["joint"] == SENTENCES
     assert flat.sentences["target"] == ["a photo of a {target}.", "a {target} in a picture."]
-    assert first.others == ()
+    assert first._others == ()
 
 
 def test_errors_name_the_sentence() -> None:

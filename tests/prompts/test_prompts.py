@@ -51,13 +51,13 @@ def test_the_papers_prompts(pair: str) -> None:
     y, s = parse_names("targets", targets), parse_names("sensitive", sensitive)
     templates = Templates.from_sentence(template)
     target, alone, joint = PAPER[template]
-    assert [p.text for p in templates.target_prompts(y)] == [
+    assert [p.text for p in templates._target_prompts(y)] == [
         target.replace("{target}", name) for name in targets
     ]
-    assert [p.text for p in templates.sensitive_prompts(s)] == [
+    assert [p.text for p in templates._sensitive_prompts(s)] == [
         alone.replace("{sensitive}", name) for name in sensitive
     ]
-    assert [p.text for p in templates.joint_prompts(y, s)] == [
+    assert [p.text for p in templates._joint_prompts(y, s)] == [
         joint.replace("{target}", a).replace("{sensitive}", b) for a in targets for b in sensitive
     ]
 
@@ -81,11 +81,11 @@ def test_taking_a_slot_out(template: str, target: str, sensitive: str) -> None:
 
 def test_without_sensitive_slot_there_are_target_prompts_only() -> None:
     templates = Templates.from_sentence("a photo of a {}.")
-    assert [p.text for p in templates.target_prompts({"cat": "cat"})] == ["a photo of a cat."]
+    assert [p.text for p in templates._target_prompts({"cat": "cat"})] == ["a photo of a cat."]
     with pytest.raises(PromptError, match="`template` has no slot for them"):
-        templates.sensitive_prompts({"a": "a"})
+        templates._sensitive_prompts({"a": "a"})
     with pytest.raises(PromptError, match="joint prompts are needed"):
-        templates.joint_prompts({"a": "a"}, {"b": "b"})
+        templates._joint_prompts({"a": "a"}, {"b": "b"})
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_joint_prompts_are_the_sentence(
 ) -> None:
     templates = Templates.from_sentence(f"{a}{{target}}{b}{{sensitive}}{c}")
     y, s = parse_names("targets", targets), parse_names("sensitive", sensitive)
-    joint = [p.text for p in templates.joint_prompts(y, s)]
+    joint = [p.text for p in templates._joint_prompts(y, s)]
     assert joint == [f"{a}{t}{b}{v}{c}" for t in targets for v in sensitive]
 
 
@@ -191,7 +191,7 @@ def test_target_prompts_hold_the_words_of_the_sentence(
 ) -> None:
     templates = Templates.from_sentence(f"{a}{{target}}{b}{{sensitive}}{c}")
     for prompt, name in zip(
-        templates.target_prompts(parse_names("targets", targets)), targets, strict=True
+        templates._target_prompts(parse_names("targets", targets)), targets, strict=True
     ):
         without_spaces = "".join(f"{a}{name}{b}{c}".split())
         assert "".join(prompt.text.split()) == without_spaces

@@ -22,7 +22,7 @@ Rows: TypeAlias = npt.NDArray[Any] | Tensor
 CHUNK = 2048
 """Rows that are worked on together: in float32 about what fits into a processor's cache."""
 
-_ENOUGH = 30  # rows that can be compared with text features; see `Features.compare`
+_ENOUGH = 30  # rows that can be compared with text features; see `Features._compare`
 _CONE, _VARIATION = 3.0, 2.0
 
 
@@ -110,12 +110,12 @@ class Features(Sequence[StoredFeature]):
             return some
         return StoredFeature(self.array[index], self._rows[index])
 
-    def chunks(self) -> Iterator[Features]:
+    def _chunks(self) -> Iterator[Features]:
         """Return the rows in order, some thousands at a time."""
         images = max(1, CHUNK // (self._views or 1))
         return (self[i : i + images] for i in range(0, len(self), images))
 
-    def compare(self, texts: Tensor) -> None:
+    def _compare(self, texts: Tensor) -> None:
         """Warn, once, if these seem to come from another model than text features ``[k, dim]``.
 
         Features of a matching model either share a cone with its text features (OpenAI's ViT-B/32:
@@ -127,7 +127,7 @@ class Features(Sequence[StoredFeature]):
         if self._is_compared or len(self) < _ENOUGH:
             return
         self._is_compared = True
-        some = self[:: -(-len(self) // CHUNK)].unit(texts)[:, 0]
+        some = self[:: -(-len(self) // CHUNK)]._unit(texts)[:, 0]
         spread, differences = centred(some, 0), centred(texts, 0)
         along = (spread @ differences.mT).square().sum() / differences.square().sum()
         common = (some @ texts.mT).mean().abs() * self.dim**0.5
@@ -140,25 +140,25 @@ class Features(Sequence[StoredFeature]):
                 stacklevel=5,
             )
 
-    def unit(self, like: Tensor) -> Tensor:
+    def _unit(self, like: Tensor) -> Tensor:
         """Return ``[images, views, dim]``, of length one, as `like` is; one view of rows alone.
 
         Raises:
             FairTTAError: `like` has another dimension, or a row is not finite or zero.
         """
-        return _unit(_tensor(self.array), self._rows, like)
+        return _unit_rows(_tensor(self.array), self._rows, like)
 
 
 def stack(features: Sequence[Any], like: Tensor) -> Tensor:
-    """As `Features.unit` of the rows that these are."""
+    """As `Features._unit` of the rows that these are."""
     if isinstance(features, Features):
-        return features.unit(like)
+        return features._unit(like)
     if not all(isinstance(one, StoredFeature) for one in features):
         raise FairTTAError("`images` should be either images or stored features, not both.")
     if len({one.values.shape for one in features}) > 1:
         raise FairTTAError("`features` should all have the same dimension.")
     rows = torch.stack([_tensor(one.values) for one in features])
-    return _unit(rows, [one.row for one in features], like)
+    return _unit_rows(rows, [one.row for one in features], like)
 
 
 def as_stored(features: Any) -> Any:
@@ -171,7 +171,7 @@ def feature_batches(features: Any) -> Iterable[Any]:
     """Batches for `read_features`: chunks of stored ones, batches as they are, or all as one."""
     features = as_stored(features)
     if isinstance(features, Features):
-        return features.chunks()
+        return features._chunks()
     many = isinstance(features, Iterable) and not isinstance(features, np.ndarray | Tensor)
     return features if many else [features]
 
@@ -183,7 +183,7 @@ def read_features(features: Any, like: Tensor) -> Tensor:
     """
     features = as_stored(features)
     if isinstance(features, Features):
-        return features.unit(like)
+        return features._unit(like)
     shape = list(features.shape) if isinstance(features, np.ndarray | Tensor) else None
     dim = like.shape[-1]
     if shape is None or shape[2:] != [dim] or shape[1] == 0:
@@ -218,7 +218,7 @@ def _tensor(rows: Rows) -> Tensor:
     return torch.from_numpy(np.array(rows, rows.dtype.newbyteorder("="), order="C"))
 
 
-def _unit(rows: Tensor, numbers: Sequence[int], like: Tensor) -> Tensor:
+def _unit_rows(rows: Tensor, numbers: Sequence[int], like: Tensor) -> Tensor:
     if rows.shape[-1] != like.shape[-1]:
         raise FairTTAError(
             f"`features` should have {like.shape[-1]} numbers in a row, as the text features have "

@@ -115,9 +115,9 @@ class AugMix:
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> npt.NDArray[np.float32]:
-        return render(image, size, self.draw(image, size, generator))
+        return render(image, size, self._draw(image, size, generator))
 
-    def draw(
+    def _draw(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> list[Recipe]:
         """What to do for each view; only the image's size is looked at."""

@@ -255,7 +255,7 @@ class Vision:
             if views.n == 1:
                 return first
             # made where the model is: images go there, not their views
-            recipes = [views.draw(i, spec.size, content_generator(i, self.seed)) for i in images]
+            recipes = [views._draw(i, spec.size, content_generator(i, self.seed)) for i in images]
             levels = render_batch(images, spec.size, recipes, backend.device)
             return torch.cat([first.to(levels), spec.normalise(levels)], 1)
         pixels = torch.empty(len(images), views.n, 3, *spec.size, device="cpu")

@@ -275,11 +275,11 @@ def find_context(
     sensitive: Mapping[str, Mapping[str, str]],
 ) -> SharedContext:
     """The context that all prompts of a task share."""
-    prompts = [templates.target_prompts(targets)]
-    prompts += [templates.sensitive_prompts(names) for names in sensitive.values()]
+    prompts = [templates._target_prompts(targets)]
+    prompts += [templates._sensitive_prompts(names) for names in sensitive.values()]
     if templates.joint is not None:
         # a few joint prompts, because a separate joint sentence may have other words
         two = dict(islice(targets.items(), 2))
         for names in sensitive.values():
-            prompts.append(templates.joint_prompts(two, dict(islice(names.items(), 2))))
+            prompts.append(templates._joint_prompts(two, dict(islice(names.items(), 2))))
     return SharedContext(tokenize, prompts)

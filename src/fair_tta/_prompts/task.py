@@ -88,9 +88,9 @@ class Task:
             targets=dict(targets),
             sensitive=sensitive,
             templates=templates,
-            target_prompts=shared.place_named("targets", targets, templates.target_prompts),
+            target_prompts=shared.place_named("targets", targets, templates._target_prompts),
             sensitive_prompts={
-                attribute: shared.place_named("sensitive", names, templates.sensitive_prompts)
+                attribute: shared.place_named("sensitive", names, templates._sensitive_prompts)
                 for attribute, names in sensitive.items()
             },
             _scale=scale,
@@ -98,7 +98,7 @@ class Task:
             _owner=object(),
         )
 
-    def anew(self) -> Task:
+    def _anew(self) -> Task:
         """The same task for the weights as they are now."""
         return self._with(self.sensitive)
 
@@ -168,7 +168,7 @@ class Task:
         names = self.sensitive[attribute]
         return self.remember(
             ("joint", attribute),
-            lambda: self._shared.place(self.templates.joint_prompts(self.targets, names)),
+            lambda: self._shared.place(self.templates._joint_prompts(self.targets, names)),
         )
 
     def sentence_prompts(self, sentences: Sequence[str]) -> PromptSet:
@@ -177,7 +177,7 @@ class Task:
 
     def phrase_features(self, phrases: Sequence[str]) -> Tensor:
         """Unit features of the target sentence with other phrases in its slot: ``[n, dim]``."""
-        prompts = self.templates.target_prompts(dict(zip(phrases, phrases, strict=True)))
+        prompts = self.templates._target_prompts(dict(zip(phrases, phrases, strict=True)))
         return self.own_features(self._shared.place(prompts))
 
     @property
@@ -278,7 +278,7 @@ class Task:
                 gradient[episodes] += pulled
         return gradient
 
-    def count_tokens(self, prompts: PromptSet) -> int:
+    def _count_tokens(self, prompts: PromptSet) -> int:
         """How many tokens the text tower sees of these prompts."""
         return self._shortened(prompts).tokens.ids.numel()
 
@@ -358,4 +358,4 @@ class CurrentTask:
         """Exchange the task and clear the cache, once no thread is at work that would refill it."""
         with borrowed(self.task.backend):
             self.task.cache.clear()
-            self.task = self.task.anew()
+            self.task = self.task._anew()

@@ -131,7 +131,7 @@ class Templates:
         joint: A photo of a {sensitive} celebrity {target}.
     """
 
-    others: tuple[Templates, ...] = ()
+    _others: tuple[Templates, ...] = ()
     """Further templates: of all of them the features of a prompt are the unit mean."""
 
     def __init__(self, target: str, sensitive: str | None = None, joint: str | None = None) -> None:
@@ -163,10 +163,10 @@ class Templates:
         """
 
         def written(name: str) -> str | list[str] | None:
-            every = [getattr(templates, name) for templates in (self, *self.others)]
+            every = [getattr(templates, name) for templates in (self, *self._others)]
             if None in every:
                 return None
-            return [write_out(s) for s in every] if self.others else write_out(every[0])
+            return [write_out(s) for s in every] if self._others else write_out(every[0])
 
         return {name: written(name) for name in ("target", "sensitive", "joint")}
 
@@ -176,19 +176,19 @@ class Templates:
     def _fill(self, name: str, phrases: Mapping[str, str], missing: str) -> Prompt:
         """One prompt of all templates; `missing` is what to raise if one lacks the sentence."""
         prompts = []
-        for templates in (self, *self.others):
+        for templates in (self, *self._others):
             sentence = getattr(templates, name)
             if sentence is None:
-                which = f" (in {write_out(templates.target)!r})" if self.others else ""
+                which = f" (in {write_out(templates.target)!r})" if self._others else ""
                 raise PromptError(missing.format(which))
             prompts.append(fill(sentence, phrases))
         return Prompt(prompts[0].parts, tuple(prompt.text for prompt in prompts[1:]))
 
-    def target_prompts(self, targets: Mapping[str, str]) -> list[Prompt]:
+    def _target_prompts(self, targets: Mapping[str, str]) -> list[Prompt]:
         """One prompt for each target."""
         return [self._fill(TARGET, {TARGET: phrase}, "") for phrase in targets.values()]
 
-    def sensitive_prompts(self, names: Mapping[str, str]) -> list[Prompt]:
+    def _sensitive_prompts(self, names: Mapping[str, str]) -> list[Prompt]:
         """One prompt for each value of a sensitive attribute."""
         missing = (
             "`sensitive` names were given, but `template` has no slot for them{}: put "
@@ -197,7 +197,7 @@ class Templates:
         )
         return [self._fill(SENSITIVE, {SENSITIVE: name}, missing) for name in names.values()]
 
-    def joint_prompts(self, targets: Mapping[str, str], names: Mapping[str, str]) -> list[Prompt]:
+    def _joint_prompts(self, targets: Mapping[str, str], names: Mapping[str, str]) -> list[Prompt]:
         """One prompt for each pair, target by target: ``[(y0,s0), (y0,s1), .., (y1,s0), ..]``."""
         missing = (
             "joint prompts are needed, but `template` does not define them{}: use one "
@@ -221,9 +221,9 @@ def parse_template(template: object, with_sensitive: bool) -> Templates:
         return Templates.from_sentence(template)
     if isinstance(template, list | tuple) and template:
         every = [parse_template(one, with_sensitive) for one in template]
-        every = [templates for one in every for templates in (one, *one.others)]
+        every = [templates for one in every for templates in (one, *one._others)]
         first = copy(every[0])
-        first.others = tuple(every[1:])
+        first._others = tuple(every[1:])
         return first
     if isinstance(template, Mapping):
         known = {TARGET, SENSITIVE, "joint"}

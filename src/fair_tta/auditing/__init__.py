@@ -3,7 +3,8 @@
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._document import SCHEMA_ID, AuditDocument, schema
 from fair_tta.auditing._examination import Associations, ChangedImage, Examination
-from fair_tta.auditing._measure import audit, compare
+from fair_tta.auditing._measure import audit as audit
+from fair_tta.auditing._measure import compare as compare
 from fair_tta.auditing._mitigate import Mitigation
 from fair_tta.metrics._scores import Scores
 
@@ -16,7 +17,5 @@ __all__ = [
     "Examination",
     "Mitigation",
     "Scores",
-    "audit",
-    "compare",
     "schema",
 ]

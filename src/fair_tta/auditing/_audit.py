@@ -271,7 +271,7 @@ class Audit(Written):
 
     def to_dataframe(self) -> Any:
         """A pandas DataFrame with a row per image: label, sensitive values, answers of each run."""
-        columns, pandas = self.need_columns("to_dataframe"), require("pandas", "fairlearn")
+        columns, pandas = self._need_columns("to_dataframe"), require("pandas", "fairlearn")
         table = {"y_true": columns.names(columns.truth)}
         table |= {_column(a): column for a, column in columns.sensitive.items()}
         answers = zip(self.runs, columns.answers, strict=True)
@@ -287,7 +287,7 @@ class Audit(Written):
             run: its name.
             metrics: functions of y_true and y_pred; accuracy and count if None.
         """
-        columns, pandas = self.need_columns("to_metric_frame"), require("pandas", "fairlearn")
+        columns, pandas = self._need_columns("to_metric_frame"), require("pandas", "fairlearn")
         fairlearn = require("fairlearn.metrics", "fairlearn")
         if metrics is None:
             metrics = {"accuracy": lambda y, p: float((y == p).mean()), "count": fairlearn.count}
@@ -298,7 +298,7 @@ class Audit(Written):
             sensitive_features=pandas.DataFrame(columns.sensitive),
         )
 
-    def need_columns(self, what: str) -> Columns:
+    def _need_columns(self, what: str) -> Columns:
         """The columns, or an error that explains why `what` is not possible."""
         if self.columns is None:
             raise FairTTAError(

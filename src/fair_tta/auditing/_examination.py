@@ -162,7 +162,7 @@ class Associations:
     logits: Mapping[str, Mapping[str, Mapping[str, float]]]
 
     @classmethod
-    def of(cls, task: Task) -> Associations:
+    def _of(cls, task: Task) -> Associations:
         """The associations of a task's prompts.
 
         Raises:

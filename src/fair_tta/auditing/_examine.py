@@ -239,7 +239,7 @@ def examine_answers(
     origin = classifier_provenance(classifier) | dict(provenance or {})
     how = read_interval(interval)
     with classifier._current.borrow() as task:
-        associations = Associations.of(task)
+        associations = Associations._of(task)
     document = examine_predictions(associations, adapters, passing(), how, origin, notes)
     return Examination(document, changed.images(classifier._vision.load))
 

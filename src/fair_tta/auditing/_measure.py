@@ -131,7 +131,7 @@ def audit(
     n, names = len(columns.truth), tuple(map(str, columns.targets))
     classes = tuple(name for name in names if name != NO_CLASS)
     attributes = {attribute: tuple(map(str, of)) for attribute, of in columns.values.items()}
-    checked = (scores or Scores()).checked(n)
+    checked = (scores or Scores())._checked(n)
     columns = replace(columns, targets=names, values={**attributes}, scores=(checked,))
     data_hash = _data_hash(columns)  # of what was passed, whether images are known or not
     if digests is None:
@@ -235,7 +235,7 @@ def compare(audits: Iterable[Audit]) -> Audit:
     audits = list(audits)
     if not audits:
         raise FairTTAError("`audits` should be a list of audits (got none).")
-    columns = [a.need_columns("compare") for a in audits]
+    columns = [a._need_columns("compare") for a in audits]
     document = audits[0].document
     made = document.settings
     for other in audits:
@@ -294,7 +294,7 @@ def compare(audits: Iterable[Audit]) -> Audit:
 
 def _runs_among(together: Columns, measured: Audit, how: Bootstrap) -> Sequence[doc.RunFigures]:
     """Return the runs of an audit, measured again if more is known now of its images."""
-    columns, document = measured.need_columns("compare"), measured.document
+    columns, document = measured._need_columns("compare"), measured.document
     all_differ = together.image_count == together.n
     knows_images = all_differ or are_equal(columns.contents, together.contents)
     if knows_images and are_equal(columns.clusters, together.clusters):

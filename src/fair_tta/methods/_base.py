@@ -368,9 +368,9 @@ def check_adapter(adapter: Any, task: Task) -> Adapter:
             "features, such as AssociationCorrection(), LogitBalance() or ZeroShot()."
         )
     if checked.needs.prompt_gradient:
-        if task.templates.others:
+        if task.templates._others:
             raise PromptError(
-                f"{name} tunes the words of one template (got {1 + len(task.templates.others)}): "
+                f"{name} tunes the words of one template (got {1 + len(task.templates._others)}): "
                 "pass one sentence as `template`, or choose a method that does not tune the prompt."
             )
         try:

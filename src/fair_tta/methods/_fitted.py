@@ -115,7 +115,7 @@ class ReferenceBatch:
 def compare(images: Any, task: Task) -> None:
     """Warn if these are stored features that do not seem to belong to the text side."""
     if isinstance(images, Features):
-        images.compare(torch.cat([task.target_features, *task.sensitive_features.values()]))
+        images._compare(torch.cat([task.target_features, *task.sensitive_features.values()]))
 
 
 def encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[Any]:
@@ -129,7 +129,7 @@ def encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[
     stream, is_stored = iter(images), isinstance(images, Features)
     parts = iter(lambda: list(islice(stream, classifier._batch_size)), [])
     with image_bar(images, progress) as bar:
-        for part in images.chunks() if is_stored else parts:
+        for part in images._chunks() if is_stored else parts:
             yield part if is_stored else classifier.encode(part, with_views=False)
             bar.update(len(part))
 
@@ -204,7 +204,7 @@ class FittedMethod(Adapter):
                 f"{name} has not been fitted: call `{fit_call(self.needs)}` with {self._enough} or "
                 "more images like those to come, or pass the path of a saved one as `adapter`."
             )
-        reference.check(name, settings_of(self))
+        reference._check(name, settings_of(self))
         if task is not None:
             reference.identity.check(task, f"this {name}")
         return reference
@@ -397,14 +397,14 @@ def save_adapter(adapter: Adapter, path: str | os.PathLike[str], task: Task) -> 
     else:
         adapter._check_fitted(task)
         reference = Reference(type(adapter).__name__, 0, TaskIdentity.of(task), {})
-    reference.save(path, settings_of(adapter))
+    reference._save(path, settings_of(adapter))
 
 
 def load_one_of(path: str | os.PathLike[str], kinds: Iterable[type[T]]) -> T:
     """Return the method that `save_adapter` has written, if it is of one of these classes."""
     by_name: dict[str, Any] = {kind.__name__: kind for kind in kinds}
     learnt_with = {name: getattr(kind, "_learnt_with", ()) for name, kind in by_name.items()}
-    reference, settings = Reference.read(path, learnt_with)
+    reference, settings = Reference._read(path, learnt_with)
     kind = by_name[reference.method]
     if issubclass(kind, FittedMethod):
         settings["reference"] = reference

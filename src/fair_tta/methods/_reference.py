@@ -121,7 +121,7 @@ class Reference:
         """For `fair_tta._identity.describe`."""
         return {"images": self.images, "sha256": self.digest}
 
-    def save(self, path: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
+    def _save(self, path: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
         """Write a safetensors file, with a description in its metadata: whole or not at all.
 
         Args:
@@ -133,7 +133,7 @@ class Reference:
         write_whole(path, save(tensors, {"about": _json(about)}))
 
     @classmethod
-    def read(
+    def _read(
         cls, path: str | os.PathLike[str], learnt_with: Mapping[str, tuple[str, ...]]
     ) -> tuple[Reference, dict[str, Any]]:
         """What `save` has written, and all settings of the method. No code is run.
@@ -178,7 +178,7 @@ class Reference:
         return reference, settings
 
     @staticmethod
-    def is_in(path: str | os.PathLike[str]) -> bool:
+    def _is_in(path: str | os.PathLike[str]) -> bool:
         """Whether a file is one that `save` has written, of any method."""
         try:
             with safe_open(path, "pt") as file:
@@ -186,7 +186,7 @@ class Reference:
         except (SafetensorError, OSError):
             return False
 
-    def check(self, method: str, settings: Mapping[str, Any]) -> None:
+    def _check(self, method: str, settings: Mapping[str, Any]) -> None:
         """Raise unless it is of a method with these settings."""
         if self.method != method:
             raise FairTTAError(

@@ -157,7 +157,7 @@ def _of_confidences(
     clusters: Column | None = None,
 ) -> Estimate:
     columns = parse_columns(y_true, [y_pred], None, None, None, clusters)
-    scores = Scores(confidence=confidence).checked(columns.n)
+    scores = Scores(confidence=confidence)._checked(columns.n)
     return _measured(definition, replace(columns, scores=(scores,)), interval)
 
 

@@ -157,7 +157,7 @@ def paired_difference(
     how = read_interval(interval)
     columns = _read(y_true, [before, after], sensitive, targets, values, clusters)
     if scores is not None:
-        checked = (of_run.checked(columns.n) for of_run in scores)
+        checked = (of_run._checked(columns.n) for of_run in scores)
         columns = replace(columns, scores=tuple(checked))
     if clusters is not None and isinstance(metric, Metric) and metric.change is None:
         raise FairTTAError(

@@ -74,7 +74,7 @@ class Scores:
         entropies = {a: normalised_entropies(of) for a, of in (sensitive or {}).items()}
         return cls(p.max(1), normalised_entropies(p), sensitive_entropy=entropies)
 
-    def checked(self, length: int) -> Scores:
+    def _checked(self, length: int) -> Scores:
         """The same as arrays of this length."""
         found: dict[str, Any] = {}
         for name in ("confidence", *_NUMBERS):

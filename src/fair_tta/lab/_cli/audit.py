@@ -247,12 +247,12 @@ def read_labels(
 def log_prompts(classifier: FairTPTClassifier) -> None:
     """What the model is asked: names such as 0 and 1 make no sentence, and nobody would notice."""
     task = classifier._task
-    sets = {"targets": task.templates.target_prompts(task.targets)}
-    sets |= {a: task.templates.sensitive_prompts(names) for a, names in task.sensitive.items()}
+    sets = {"targets": task.templates._target_prompts(task.targets)}
+    sets |= {a: task.templates._sensitive_prompts(names) for a, names in task.sensitive.items()}
     for name, prompts in sets.items():
         more = ", ..." if len(prompts) > 6 else ""
-        if task.templates.others:
-            more += f", and those of {len(task.templates.others)} further templates"
+        if task.templates._others:
+            more += f", and those of {len(task.templates._others)} further templates"
         log(f"Prompts, {name}: {', '.join(repr(p.text) for p in prompts[:6])}{more}")
     asked = {"--targets '": task.targets}
     asked |= {f"--sensitive '{name}: ": names for name, names in task.sensitive.items()}

@@ -93,7 +93,7 @@ def mitigate_command(
         from fair_tta.methods._registry import parse_adapters
 
         file = out / ADAPTER
-        if file.exists() and not Reference.is_in(file):
+        if file.exists() and not Reference._is_in(file):
             text = f"{str(file)!r} is not a file of fair-tta: choose another place (--out)."
             raise FairTTAError(text)
         classifier = options.make_classifier(context, asked, groups)

@@ -347,7 +347,7 @@ def _templates(given: Iterable[str], with_sensitive: bool) -> Templates:
         sentences += filter(str.strip, lines)
     templates = parse_template(sentences if given else None, with_sensitive)
     if with_sensitive:
-        templates.sensitive_prompts({"": ""})  # raises if a sentence has no slot for them
+        templates._sensitive_prompts({"": ""})  # raises if a sentence has no slot for them
     return templates
 
 
@@ -404,6 +404,6 @@ def make_classifier(
     if NOTE in embedded_notes(context):
         log(NOTE)
     if features is not None:
-        features.features[:1].unit(classifier._task.target_features)  # raises if they do not fit
+        features.features[:1]._unit(classifier._task.target_features)  # raises if they do not fit
         compare(features.features, classifier._task)
     return classifier

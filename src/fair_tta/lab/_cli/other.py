@@ -202,7 +202,7 @@ def fit_command(
         from fair_tta.methods._registry import parse_adapter
 
         _check_file(out)
-        if out.is_file() and out.stat().st_size and not Reference.is_in(out):
+        if out.is_file() and out.stat().st_size and not Reference._is_in(out):
             raise FairTTAError(
                 f"`out` should be a new file, or one of `fair-tta fit` (got {str(out)!r}, which is "
                 "something else): choose another name."

@@ -71,7 +71,7 @@ class SAGE(Adapter):
 
     def _sentences(self, task: Task) -> list[str]:
         """All sentences, template by template."""
-        own = [write_out(one.target) for one in (task.templates, *task.templates.others)]
+        own = [write_out(one.target) for one in (task.templates, *task.templates._others)]
         templates = own if len(own) > 1 else [opening + own[0] for opening in OPENINGS]
         return [
             fill(parse_sentence("templates", template, {TARGET}), {TARGET: phrase}).text

@@ -142,7 +142,7 @@ class SEM(Adapter):
             return torch.stack(latents(sentences).chunk(len(prompts)))
 
         diverse = latents(self.diverse or DIVERSE)
-        classes = of_prompts(task.templates.target_prompts(task.targets))
+        classes = of_prompts(task.templates._target_prompts(task.targets))
         bias = torch.zeros_like(diverse[0])
         for names in task.sensitive.values():
             values = [latents(sentences) for sentences in self._sentences(task, names)]
@@ -161,7 +161,7 @@ class SEM(Adapter):
     def _sentences(self, task: Task, names: Mapping[str, str]) -> list[Sequence[str]]:
         """Sentences that say each value of an attribute."""
         wordings = dict(self.wordings or ())
-        prompts = task.templates.sensitive_prompts(names)
+        prompts = task.templates._sensitive_prompts(names)
         return [
             wordings.get(value, (prompt.text, *prompt.others))
             for value, prompt in zip(names, prompts, strict=True)

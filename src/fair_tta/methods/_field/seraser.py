@@ -82,7 +82,7 @@ def _centre(image: Image.Image, size: tuple[int, int]) -> Pixels:
 
 
 @dataclass(frozen=True)
-class KLFromUniform:
+class KLFromUniform(Loss):
     """``mean over auxiliary images of KL(uniform || p)``, as in the public code of SEraser.
 
     Args:

@@ -70,7 +70,7 @@ class Objective:
     copies: int = 1
 
 
-class Loss(Hashable, Protocol):
+class Loss(Protocol):
     """Says what is minimised; hashable, so that its prompts are made once per task."""
 
     def objective(self, task: Task) -> Objective:
@@ -89,7 +89,7 @@ def objective_of(loss: Loss, task: Task) -> Objective:
 
 
 @dataclass(frozen=True)
-class TargetLoss:
+class TargetLoss(Loss):
     """``l(Y)``, the target's entropy alone: TPT's loss, up to the constant ``log |Y|``."""
 
     def objective(self, task: Task) -> Objective:
@@ -97,7 +97,7 @@ class TargetLoss:
 
 
 @dataclass(frozen=True)
-class _SensitiveLoss:
+class _SensitiveLoss(Loss):
     joint: bool = False
     separate: bool = False
 

@@ -58,7 +58,7 @@ def initial_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tenso
 
     Features do not depend on the image there, so the text tower goes forward once for all.
     """
-    key, tokens = (term, context.shape[1]), task.count_tokens(term.prompts)
+    key, tokens = (term, context.shape[1]), task._count_tokens(term.prompts)
     if tokens > TOKENS_AT_ONCE:
         features = task.remember(
             ("features", *key), lambda: task.encode_many(term.prompts, context[:1])
@@ -92,7 +92,7 @@ def _back(leaf: Tensor, features: Tensor, cotangents: Tensor) -> Tensor:
 
 def term_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tensor) -> Tensor:
     """The gradient of one term where each image has a context of its own."""
-    tokens = task.count_tokens(term.prompts)
+    tokens = task._count_tokens(term.prompts)
     if tokens > TOKENS_AT_ONCE:
         # First through the small head to the features, then through the text tower part by part.
         features = task.encode_many(term.prompts, context)

@@ -73,7 +73,7 @@ _OPTIMIZERS = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD)
 
 
 @dataclass(frozen=True)
-class FixedRate:
+class FixedRate(RatePolicy):
     """The same rate for every image, with an optimiser of `torch.optim`.
 
     Args:
@@ -116,7 +116,7 @@ class _FixedStepper:
 
 
 @dataclass(frozen=True)
-class ELRA:
+class ELRA(RatePolicy):
     """Entropic learning-rate adaptation: step until the target loss has changed by `beta`.
 
     With t the context and g the first gradient of the whole objective::
