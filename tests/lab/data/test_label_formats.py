@@ -127,7 +127,7 @@ def cpu_seconds(work: Callable[[], Any]) -> float:
 def test_a_bomb_is_not_unpacked(root: Path) -> None:
     sheet_of(root / "labels.xlsx", SHEET_HEADER + " " * 2**25)
     assert (root / "labels.xlsx").stat().st_size < 2**16
-    with pytest.raises(DatasetError, match="33,5..,... bytes when it is unpacked"):
+    with pytest.raises(DatasetError, match=r"33,5..,... bytes when it is unpacked"):
         LabelTable(root / "labels.xlsx", [])
 
 
@@ -156,7 +156,7 @@ def test_tables_with_too_many_cells(root: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("fair_tta.lab.data._label_files._MOST_CELLS", 14)
     with pytest.raises(DatasetError, match="more than 14 cells"):
         list(LabelTable(root / "labels.xlsx", []).rows(HEADER))
-    with pytest.raises(DatasetError, match="3 rows x 5 columns.*at most 14 cells"):
+    with pytest.raises(DatasetError, match=r"3 rows x 5 columns.*at most 14 cells"):
         list(LabelTable(root / "labels.parquet", []).rows(HEADER))
     assert len(list(LabelTable(root / "labels.parquet", []).rows(HEADER[:4]))) == 3
 
