@@ -26,11 +26,11 @@ from scipy.special import ndtri
 
 from fair_tta.metrics import Bootstrap
 from fair_tta.metrics import _definitions as definitions
-from fair_tta.metrics import _extremes as extremes
-from fair_tta.metrics._columns import Columns, Floats
+from fair_tta.metrics._answer_table import Columns, Floats
 from fair_tta.metrics._metric import Figure, Metric
-from fair_tta.metrics._noise import noise_of
-from fair_tta.metrics._typical_gap import typical_gap_change, withheld
+from fair_tta.metrics.intervals import _extremes as extremes
+from fair_tta.metrics.intervals._noise import noise_of
+from fair_tta.metrics.intervals._typical_gap import typical_gap_change, withheld
 
 HOW = Bootstrap()
 REACH = float(ndtri(0.975) + ndtri(0.8))  # standard errors of a change shown in 8 of 10 audits

@@ -26,8 +26,8 @@ from coverage import Design
 from fair_tta import audit, compare
 from fair_tta.auditing._judge import Verdict, verdict_on
 from fair_tta.errors import SmallGroupWarning
-from fair_tta.metrics._columns import Columns
-from fair_tta.metrics._estimate import SMALL
+from fair_tta.metrics._answer_table import Columns
+from fair_tta.metrics._estimates import SMALL
 
 MOST_LOST = 0.05
 

@@ -20,7 +20,7 @@ from fair_tta import (
     LogitBalance,
     ZeroShot,
 )
-from fair_tta._images import stored
+from fair_tta.images import _stored as stored
 from fair_tta.methods import load_adapter
 
 DIM, SCALE, N = 32, 20.0, 700

@@ -18,9 +18,10 @@ from PIL.Image import Image
 from torch import Tensor
 
 from fair_tta._cache import Cache
-from fair_tta._images.batches import ahead, are_files, in_turn
-from fair_tta._images.load import ImageInput, image_bar, is_single_image
-from fair_tta._images.stored import (
+from fair_tta.errors import FairTTAError, ImageError, ModelError, check_count, check_number
+from fair_tta.images._batches import ahead, are_files, in_turn
+from fair_tta.images._load import ImageInput, image_bar, is_single_image
+from fair_tta.images._stored import (
     CHUNK,
     Features,
     StoredFeature,
@@ -29,24 +30,12 @@ from fair_tta._images.stored import (
     read_features,
     stack,
 )
-from fair_tta._images.views import AugMix
-from fair_tta._images.vision import Vision, image_digest
-from fair_tta._models import Backend
-from fair_tta._models.load import load, with_compiled_vision
-from fair_tta._models.stored import TextTable, sees_images
-from fair_tta._prompts.task import CurrentTask, Task
-from fair_tta._prompts.templates import (
-    AnyTemplate,
-    Names,
-    parse_names,
-    parse_sensitive,
-    parse_template,
-)
-from fair_tta.errors import FairTTAError, ImageError, ModelError, check_count, check_number
+from fair_tta.images._views import AugMix
+from fair_tta.images._vision import Vision, image_digest
 from fair_tta.methods import AssociationCorrection, FairTPT, ZeroShot
 from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, not_finite
 from fair_tta.methods._cross_fit import CrossFitted
-from fair_tta.methods._fitted import (
+from fair_tta.methods._fitting import (
     ClassLabels,
     SensitiveLabels,
     compare,
@@ -55,13 +44,24 @@ from fair_tta.methods._fitted import (
 )
 from fair_tta.methods._predictions import fetch, is_own, to_predictions
 from fair_tta.methods._registry import Adapters, AnyAdapter, find_adapter
-from fair_tta.metrics._bootstrap import DEFAULT, Interval
+from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval
+from fair_tta.models import Backend
+from fair_tta.models._loading import load, with_compiled_vision
+from fair_tta.models._stored_text import TextTable, sees_images
 from fair_tta.prediction import Prediction, Predictions, facts_table, shortened
+from fair_tta.prompts._task import CurrentTask, Task
+from fair_tta.prompts._templates import (
+    AnyTemplate,
+    Names,
+    parse_names,
+    parse_sensitive,
+    parse_template,
+)
 
 if TYPE_CHECKING:
     from fair_tta.auditing import Audit, Examination, Mitigation
     from fair_tta.auditing._run import HarmSets
-    from fair_tta.metrics._columns import Column, Sensitive
+    from fair_tta.metrics._answer_table import Column, Sensitive
 
 _MANY = 20  # images of a call; with more its cost is logged
 _LARGEST = sys.float_info.max  # less than some whole numbers, which are less than infinity

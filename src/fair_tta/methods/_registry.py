@@ -31,10 +31,10 @@ from fair_tta import methods as adapters
 from fair_tta.errors import FairTTAError, near
 from fair_tta.methods import Chained
 from fair_tta.methods._base import Adapter, check_instance
-from fair_tta.methods._field.seraser import DistortedViews, KLFromUniform
-from fair_tta.methods._fitted import FittedMethod, load_one_of
-from fair_tta.methods._tuning.losses import SLoss, SuperTSLoss, TSLoss
-from fair_tta.methods._tuning.rates import ELRA, FixedRate
+from fair_tta.methods._fitting import FittedMethod, load_one_of
+from fair_tta.methods.field._seraser import DistortedViews, KLFromUniform
+from fair_tta.methods.tuning._losses import SLoss, SuperTSLoss, TSLoss
+from fair_tta.methods.tuning._rates import ELRA, FixedRate
 
 _CHOICES: tuple[dict[str, type[Any]], ...] = (
     {"elra": ELRA, "fixed": FixedRate},

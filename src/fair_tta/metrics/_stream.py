@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics import _columns as columns
-from fair_tta.metrics._bootstrap import Interval, read_interval
-from fair_tta.metrics._estimate import Estimate, Over, warn_small
+from fair_tta.metrics import _answer_table as columns
+from fair_tta.metrics._estimates import Estimate, Over, warn_small
 from fair_tta.metrics._metric import OwnMetric
 from fair_tta.metrics.definitions import METRICS
+from fair_tta.metrics.intervals._bootstrap import Interval, read_interval
 
 
 @dataclass

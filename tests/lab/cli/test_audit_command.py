@@ -25,7 +25,7 @@ from extending_page import documented
 from fair_tta import FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta.auditing import Audit, compare
 from fair_tta.extend import AugMix
-from fair_tta.lab._runs.store import ROWS, Store
+from fair_tta.lab.runs._store import ROWS, Store
 from fair_tta.miniature import BADGES
 from fair_tta.miniature._model import FOLDER
 

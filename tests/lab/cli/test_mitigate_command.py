@@ -14,7 +14,7 @@ from fits import fit_on
 from fair_tta import FairTPTClassifier, Features, LogitBalance
 from fair_tta.auditing import Audit
 from fair_tta.auditing._mitigate import COMPARED
-from fair_tta.lab._cli.audit import audit_command
+from fair_tta.lab.cli._audit import audit_command
 from fair_tta.miniature import BADGES
 
 DRAWN = BADGES.draw(450)
@@ -123,7 +123,7 @@ def test_after_a_kill_nothing_is_encoded_again_for_the_fits(
 
     monkeypatch.setattr(FairTPTClassifier, "encode", counted)
     with monkeypatch.context() as patched:
-        patched.setattr("fair_tta.lab.folder.Runner.stream", killed)
+        patched.setattr("fair_tta.lab._folder.Runner.stream", killed)
         mitigate(badges, out, *labels, code=130)
     assert sum(calls) >= 45
     calls.clear()

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from safetensors.torch import save_file
 
+from fair_tta.datasets import FeatureFile, read_features, read_text_features
+from fair_tta.datasets._labels import Labels
+from fair_tta.datasets._records import Problem, ProblemKind, Record
 from fair_tta.errors import DatasetError
-from fair_tta.lab.data import FeatureFile, read_features, read_text_features
-from fair_tta.lab.data._labels import Labels
-from fair_tta.lab.data._records import Problem, ProblemKind, Record
 
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3) + 1
 IDS = ["a.jpg", "sub/b.jpg", "7", "ünï"]

@@ -17,12 +17,12 @@ from torch import Tensor
 from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
 from fair_tta._identity import describe_adapter
 from fair_tta.extend import FittedMethod, Outcome, Reference, Task
-from fair_tta.lab._runs.bank import ImageSource
-from fair_tta.lab._runs.job import WorkUnit, job_of
-from fair_tta.lab._runs.reference import fit_adapters, fit_on_folder
-from fair_tta.lab._runs.worker import start_worker
+from fair_tta.images._stored import ImageSource
+from fair_tta.lab.runs._job import WorkUnit, job_of
+from fair_tta.lab.runs._reference import fit_adapters, fit_on_folder
+from fair_tta.lab.runs._worker import start_worker
 from fair_tta.methods._base import Adapter, Needs, UsesTexts
-from fair_tta.methods._fitted import ReferenceBatch
+from fair_tta.methods._fitting import ReferenceBatch
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
