@@ -24,8 +24,7 @@ import numpy as np
 from coverage import Design, Tally, designs
 from scipy.special import ndtri
 
-from fair_tta.metrics import Bootstrap
-from fair_tta.metrics import _definitions as definitions
+from fair_tta.metrics import Bootstrap, definitions
 from fair_tta.metrics._answer_table import Columns, Floats
 from fair_tta.metrics._metric import Figure, Metric
 from fair_tta.metrics.intervals import _extremes as extremes

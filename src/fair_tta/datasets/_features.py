@@ -19,8 +19,7 @@ from fair_tta._io import open_file, printable
 from fair_tta.datasets._label_files import first_three, spellings
 from fair_tta.datasets._labels import PATH_COLUMNS
 from fair_tta.errors import DatasetError, require
-from fair_tta.images._stored import Features
-from fair_tta.images._stored import ImageSource
+from fair_tta.images._stored import Features, ImageSource
 
 ID_COLUMNS = ("id", "ids", *PATH_COLUMNS, "paths", "files", "filenames", "name", "names")
 """Where ids are looked for, if no name is given."""

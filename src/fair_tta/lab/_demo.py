@@ -20,10 +20,10 @@ from fair_tta.auditing._document import EstimateFields
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets import Record
 from fair_tta.datasets._records import choose
+from fair_tta.images._stored import ImageSource
 from fair_tta.lab._terminal import NarrowTable
 from fair_tta.lab.report import GalleryImage, Overview, html_many
 from fair_tta.lab.report._numbers import times
-from fair_tta.images._stored import ImageSource
 from fair_tta.lab.runs._columns import RunColumns
 from fair_tta.lab.runs._job import Job, Question, WorkUnit
 from fair_tta.lab.runs._local import Local

@@ -23,12 +23,12 @@ from fair_tta.datasets._features import FeatureFile
 from fair_tta.datasets._labels import Labels, LabelValues
 from fair_tta.datasets._records import Problem, ProblemKind, Problems, Record, check_counts, choose
 from fair_tta.errors import FairTTAError
+from fair_tta.images._stored import ImageSource
 from fair_tta.lab._gallery import GroupGallery
 from fair_tta.lab._unlabelled import EXAMINATION as EXAMINATION
 from fair_tta.lab._unlabelled import EXAMINATION_PAGE as EXAMINATION_PAGE
 from fair_tta.lab._unlabelled import FITS, examine_folder
 from fair_tta.lab.report import write_report
-from fair_tta.images._stored import ImageSource
 from fair_tta.lab.runs._columns import RunColumns
 from fair_tta.lab.runs._job import job_of
 from fair_tta.lab.runs._local import Local

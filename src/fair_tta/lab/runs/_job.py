@@ -16,8 +16,8 @@ from fair_tta._cache import Cache
 from fair_tta._identity import feature_identity, fingerprint, lasting_name, version
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
-from fair_tta.images._views import AugMix
 from fair_tta.images._stored import ImageSource
+from fair_tta.images._views import AugMix
 from fair_tta.lab.runs._store import Key
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter

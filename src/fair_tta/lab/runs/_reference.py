@@ -21,9 +21,8 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets._features import FeatureFile, is_feature_file, read_features
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.images._batches import Decoder
-from fair_tta.images._stored import StoredFeature
+from fair_tta.images._stored import ImageSource, StoredFeature
 from fair_tta.images._vision import image_digest
-from fair_tta.images._stored import ImageSource
 from fair_tta.lab.runs._image_files import kept_features, read_image
 from fair_tta.lab.runs._runner import batched
 from fair_tta.lab.runs._worker import (
