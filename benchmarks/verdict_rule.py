@@ -62,7 +62,7 @@ FULL = [
     churning("7x2 of 140, one lifted .25, 5 % churn", np.full((7, 2), 140), 0.5, 0.25, 0.05),
     churning("7x2 of 40, one lifted .4, 10 % churn", np.full((7, 2), 40), 0.4, 0.4, 0.1),
     churning("3x3 of 220, one lifted .25, 10 % churn", np.full((3, 3), 220), 0.5, 0.25, 0.1),
-    churning("10x5 of 40, one lifted .5, 5 % churn", np.full((10, 5), 40), 0.2, 0.5, 0.05),
+    churning("10x2 of 60, one lifted .5, 5 % churn", np.full((10, 2), 60), 0.2, 0.5, 0.05),
     churning("2x2, one of 30 lifted .4", [[30, 1000], [1000, 1000]], 0.4, 0.4, 0.1),
 ]
 SMALL_GROUPS = [

@@ -9,7 +9,7 @@ from picture_canvas import INK, LINE, MUTED, PALE, TEAL, Canvas
 ROOT = Path(__file__).parents[1]
 LAB = {
     "cli | app": "commands; the same in a browser",
-    "bench | folder": "tables of the paper; audits of folders",
+    "folder": "audits of folders",
     "report | data": "pages and cards; datasets and labels",
     "runs": "work units, stored rows, engines",
 }

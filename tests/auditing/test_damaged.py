@@ -23,22 +23,22 @@ def saved() -> str:
     """Two runs on two classes and four groups of two attributes, with all that runs report."""
     generator = np.random.default_rng(0)
     classes = ["land bird", "water bird"]
-    truth = [classes[i % 2] for i in range(160)]
+    truth = [classes[i % 2] for i in range(320)]
     values = {
-        "place": [("land", "water")[i // 2 % 2] for i in range(160)],
-        "light": [("day", "night")[i // 4 % 2] for i in range(160)],
+        "place": [("land", "water")[i // 2 % 2] for i in range(320)],
+        "light": [("day", "night")[i // 4 % 2] for i in range(320)],
     }
     runs = []
-    for name, wrong in (("zero-shot", 40), ("tpt", 20)):
-        answers = [classes[(i + (i % 160 < wrong)) % 2] for i in range(160)]
-        entropies = {attribute: generator.uniform(size=160) for attribute in values}
+    for name, wrong in (("zero-shot", 80), ("tpt", 40)):
+        answers = [classes[(i + (i % 320 < wrong)) % 2] for i in range(320)]
+        entropies = {attribute: generator.uniform(size=320) for attribute in values}
         scores = Scores(
-            confidence=generator.uniform(size=160),
-            entropy=generator.uniform(size=160),
-            entropy_zero_shot=generator.uniform(size=160),
+            confidence=generator.uniform(size=320),
+            entropy=generator.uniform(size=320),
+            entropy_zero_shot=generator.uniform(size=320),
             sensitive_entropy=entropies,
             sensitive_entropy_zero_shot=entropies,
-            relative_step=generator.uniform(size=160),
+            relative_step=generator.uniform(size=320),
         )
         run = audit(
             truth, answers, values, name=name, scores=scores, seconds=16.0, adapter=TPT(),

@@ -102,10 +102,11 @@ def test_the_table_is_that_of_the_audits(episodes: list[Episode], audits: dict[s
         (wga,) = (row for row in below if row[0].startswith("Worst-group accuracy (class / group)"))
         changes = {c.run: c.adjusted for c in audit.document.comparisons}
         for run, cell_below in zip(audit.document.runs, wga[1:], strict=True):
-            _, method, n, gap, change, accuracy, worst, cost = next(rows)
+            _, method, n, gap, change, balanced, accuracy, worst, cost = next(rows)
             assert (method[0], n[0]) == (run.name, str(2 * IMAGES))
             for cell_above, figure in (
                 (gap, run.metrics.typical_gap),
+                (balanced, run.metrics.balanced_accuracy),
                 (accuracy, run.metrics.accuracy),
                 (worst, run.metrics.worst_group_accuracy),
             ):

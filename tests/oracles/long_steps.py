@@ -39,7 +39,7 @@ from fair_tta.methods._tuning.rates import LONG_STEP
 
 LOSSES: dict[str, Any] = {"S": SLoss(), "TS": TSLoss(), "super-TS": SuperTSLoss()}
 SHORT_TOLERANCE = 1e-4
-LONG_TOLERANCE = 1e-3  # eight times the largest of 384 cases
+LONG_TOLERANCE = 1e-3  # five times the largest of 387 answers (docs/methods.md)
 EDGES = (0.0, LONG_STEP, 10.0, 100.0, math.inf)
 
 

@@ -160,17 +160,18 @@ WITH_VIEWS = {name: METHODS[name] for name in METHODS if name == "ZeroShot" or n
 _SHOWN = "LogitBalance"  # whose changed answers the report shows
 _IMAGES_SHOWN = 12  # for each task
 _GAP = "typical_gap"
-_BESIDE = {"accuracy": "Acc", "worst_group_accuracy": "WGA"}
+_BESIDE = {"balanced_accuracy": "Bal", "accuracy": "Acc", "worst_group_accuracy": "WGA"}
 _STYLES = {1: "green", -1: "red", 0: ""}
 
 DEMO_LEGEND = (
     "Percent; n: images. Gap: by how much two groups of a class typically differ in accuracy; "
-    "change: from zero-shot on the same images, with its 95 % CI; Acc: accuracy; WGA: accuracy of "
-    "the worst group of class and attributes. + better, - worse than zero-shot: the paired "
-    "interval, which allows for the number of methods, excludes 0. Cost: times a zero-shot answer, "
-    "views included. Methods with 64 views take longer and were run on fewer images of birds, "
-    "which show large changes only. Association is AssociationCorrection. LogitBalance was fitted "
-    f"on {REFERENCE_IMAGES} other images without labels."
+    "change: from zero-shot on the same images, with its 95 % CI; Bal: balanced accuracy, the mean "
+    "of all groups; Acc: accuracy; WGA: accuracy of the worst group of class and attributes. + "
+    "better, - worse than zero-shot: the paired interval, which allows for the number of methods, "
+    "excludes 0. Cost: times a zero-shot answer, views included. Methods with 64 views take longer "
+    "and were run on fewer images of birds, which show large changes only. Association is "
+    f"AssociationCorrection. LogitBalance was fitted on {REFERENCE_IMAGES} other images without "
+    "labels."
 )
 
 
@@ -189,7 +190,7 @@ def to_audits(episodes: Sequence[Episode]) -> dict[str, Audit]:
 
 
 def demo_table(audits: Iterable[tuple[str, Audit]]) -> Overview:
-    """The typical gap of each run of each audit and its change, accuracy, worst group and cost."""
+    """The typical gap of each run of each audit, its change, accuracies, worst group and cost."""
     rows = []
     for task, audit in audits:
         document = audit.document

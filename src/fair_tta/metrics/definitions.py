@@ -106,8 +106,10 @@ BIAS = Metric(
     "disparity.",
     formula="sum_i M_ii / K - min_{y, s} M^(s)_yy / K^(s)_y",
     no_disparity="0",
-    notes="The n is that of the worst group. The interval is made from the noise of all groups "
-    "together; its ends are not accuracy minus those of `worst_group_accuracy`.",
+    notes="The n is that of the worst group. The interval is that of the largest of the "
+    "differences accuracy - group accuracy, by draws of the noise that both have in common. It is "
+    "not accuracy minus the ends of `worst_group_accuracy`, which come from exact intervals of the "
+    "groups alone.",
 )
 BIAS_S = Metric(
     "bias_s",

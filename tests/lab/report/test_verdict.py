@@ -207,16 +207,6 @@ def test_the_sentence_names_the_figure_that_it_rests_on() -> None:
     assert "Shown on the typical gap; worst group and EOD: cannot tell." in helps.more
 
 
-def test_an_older_audit_without_the_typical_gap_has_a_page() -> None:
-    document = compare([made(CLEAR), made(BETTER, "M")]).to_dict()
-    for run in document["runs"]:
-        del run["metrics"]["typical_gap"]
-    del document["comparisons"][0]["differences"]["typical_gap"]
-    page = Page(html(document)).text
-    assert "no verdict on the gap" in page
-    assert "not recorded by the version that made this audit" in page
-
-
 def test_nothing_wrong_is_not_called_wrong() -> None:
     seen = cards_of(made(dict.fromkeys(CLEAR, (300, 300))))[0]
     assert (seen.heading, seen.tone) == ("What is seen", "")

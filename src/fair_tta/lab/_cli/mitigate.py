@@ -63,9 +63,9 @@ def mitigate_command(
     """Choose a method by labelled images, and write it to a file that is ready to use.
 
     Methods are cross-fitted without labels, and the one with the lowest typical gap is taken among
-    those that significantly narrow it and do not significantly cost accuracy or the worst group; if
-    there is none, the report says why. After Ctrl-C or a kill the same command goes on. Images that
-    cannot be used are listed; the exit code is then 4.
+    those that significantly narrow it, answer better than chance and cost neither accuracy nor any
+    group significantly; if there is none, the report gives the reason. After Ctrl-C or a kill the
+    same command goes on. Images that cannot be used are listed; the exit code is then 4.
     """
     if labels is None and not sensitive_column:
         raise typer.BadParameter(

@@ -13,13 +13,12 @@ import sys
 import unicodedata
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path, PureWindowsPath
-from typing import Any
+from typing import IO, Any, NamedTuple
 from zipfile import ZipFile
 
 from fair_tta._io import images_below, open_file, printable
@@ -27,20 +26,29 @@ from fair_tta.errors import DatasetError, near, require
 from fair_tta.lab.data._records import Problem, ProblemKind
 
 _SEPARATORS = ",;\t|"
+_PLAIN_PATH = re.compile(
+    r"\w[\w-]*(/\w[\w-]*)*(\.\w+)?", re.ASCII
+)  # of which nothing is left to do
 _START = 4096  # bytes that tell what a file is
-_MOST_UNPACKED = 2**30  # bytes of an Excel file
+_MOST_CELLS = 20_000_000  # of columns that are read: each takes some 100 bytes as an object
+_MOST_COLUMNS = 2**14  # as many as Excel has
+_MOST_SHEET_ROWS = 2**20  # likewise
+_FREELY = 2**24  # bytes that a file may always be when it is unpacked: seconds of a processor
+_MOST_UNPACKED = 2**30  # bytes of a table
+_TABLE_TIMES = 100  # by which tables are packed: sheets that people have some 15 to 50
+_AT_ONCE = 2**16  # cells of parquet
 
-Lines = Callable[[Sequence[str]], Iterator[tuple[int, Mapping[str, Any] | None]]]
-"""The lines of a table, each with its cells by column, at least those asked for; None if it has not
-as many cells as the header."""
 
-
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):  # of which there may be millions
     """The wanted cells of one row, stripped, and the line of the file where it ends."""
 
     line: int
     cells: dict[str, str]
+
+
+Lines = Callable[[Sequence[str]], Iterator[tuple[int, dict[str, str] | None]]]
+"""The lines of a table, each with the cells that are asked for, by column and stripped; None if it
+has not as many cells as the header."""
 
 
 class LabelTable:
@@ -73,6 +81,11 @@ class LabelTable:
                 self.header, self._lines = _json_lines(path, text)
             else:
                 self.header, self._lines = _csv(path, to_csv(text), wanted)
+        if len(self.header) > _MOST_COLUMNS:
+            raise DatasetError(
+                f"{str(path)!r} has {len(self.header):,} columns, more than {_MOST_COLUMNS:,}: "
+                "keep those that you need."
+            )
         missing = [name for name in wanted if name not in self.header]
         if missing:
             raise DatasetError(
@@ -94,7 +107,7 @@ class LabelTable:
             if cells is None:
                 yield Problem(ProblemKind.MALFORMED_ROW, f"{self.path.name} line {line}")
             else:
-                yield Row(line, {name: _text(cells.get(name)).strip() for name in columns})
+                yield Row(line, cells)
         if official is not None and count != official:
             yield Problem(ProblemKind.PARTIAL, f"{self.path.name}: {count} instead of {official}")
 
@@ -123,11 +136,12 @@ def _csv(path: Path, text: str, wanted: Sequence[str]) -> tuple[list[str], Lines
         next(raw(_SEPARATORS[0]))  # raises
     header, separator = max(found, key=lambda one: (set(wanted) <= set(one[0]), len(one[0])))
 
-    def lines(_: Sequence[str]) -> Iterator[tuple[int, dict[str, str] | None]]:
+    def lines(columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str] | None]]:
         for line, row in islice(raw(separator), 1, None):
             if any(map(str.strip, row)):  # spreadsheets leave others at the end
                 is_whole = len(row) >= len(header) and not any(map(str.strip, row[len(header) :]))
-                yield line, dict(zip(header, row, strict=False)) if is_whole else None
+                cells = dict(zip(header, row, strict=False))
+                yield line, _cells(cells, columns) if is_whole else None
 
     return header, lines
 
@@ -137,34 +151,114 @@ def _excel(path: Path, data: bytes) -> tuple[list[str], Lines]:
 
     with _reading(path, "an Excel file"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of styles that it does not know
-        size = sum(part.file_size for part in ZipFile(io.BytesIO(data)).infolist())
-        if size > _MOST_UNPACKED:
-            raise ValueError(f"it has more than {_MOST_UNPACKED} bytes when it is unpacked")
+        check_unpacked(unpacked_size(io.BytesIO(data)), len(data), _TABLE_TIMES)
         sheet = openpyxl.load_workbook(io.BytesIO(data), True, data_only=True).worksheets[0]
         sheet.reset_dimensions()  # some programs write wrong ones
-        lines = enumerate(sheet.iter_rows(values_only=True), start=1)
-        rows = [(line, [*map(_text, row)]) for line, row in lines if any(map(_text, row))]
-    header = _trimmed(rows[0][1] if rows else [])
-    cells = [(line, dict(zip(header, row, strict=False))) for line, row in rows[1:]]
-    return header, lambda _: iter(cells)
+        top, names = next(_sheet_rows(sheet, 1, None), (0, ()))
+        header = _trimmed(map(_text, names))
+        # cells without a name are not looked at: one at the right edge makes 16,384 of a row
+        rows = list(_sheet_rows(sheet, top + 1, len(header))) if header else []
 
-
-def _parquet(path: Path, data: bytes) -> tuple[list[str], Lines]:
-    arrow, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
-    with _reading(path, "parquet"):
-        file = parquet.ParquetFile(arrow.BufferReader(data))
-        header = [f.name for f in file.schema_arrow if not arrow.types.is_nested(f.type)]
-
-    def lines(columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-        with _reading(path, "parquet"):
-            batches = file.iter_batches(columns=list(dict.fromkeys(columns)), batch_size=1024)
-            yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
+    def lines(columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+        places = {name: header.index(name) for name in columns}
+        for line, row in rows:
+            cells = {name: row[place] for name, place in places.items() if place < len(row)}
+            yield line, _cells(cells, columns)
 
     return header, lines
 
 
+def _sheet_rows(sheet: Any, first: int, columns: int | None) -> Iterator[tuple[int, Sequence[Any]]]:
+    """Yield the rows of a sheet that are not blank, with their numbers, from the first on.
+
+    Raises:
+        ValueError: there are more rows or cells than a table of labels has.
+    """
+    cells = 0
+    rows = sheet.iter_rows(min_row=first, max_col=columns, values_only=True)
+    for line, row in enumerate(rows, start=first):
+        if line > _MOST_SHEET_ROWS:  # a number in the file, which may be any
+            raise ValueError(f"it has more than {_MOST_SHEET_ROWS:,} rows")
+        cells += len(row)  # of blank rows too, which take their time
+        if cells > _MOST_CELLS:
+            raise ValueError(f"it has more than {_MOST_CELLS:,} cells: keep what you need")
+        if any(value is not None and value != "" for value in row):
+            yield line, row
+
+
+def _parquet(path: Path, data: bytes) -> tuple[list[str], Lines]:
+    arrow, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
+    types = arrow.types
+    with _reading(path, "parquet"):
+        schema = parquet.read_schema(arrow.BufferReader(data))
+        fields = [field for field in schema if not types.is_nested(field.type)]
+        # a text that many rows share stays one text
+        texts = [f.name for f in fields if types.is_string(f.type) or types.is_large_string(f.type)]
+        file = parquet.ParquetFile(arrow.BufferReader(data), read_dictionary=texts)
+        header = _trimmed(field.name for field in fields)
+    written = {field.name.strip(): field.name for field in reversed(fields)}
+
+    def lines(columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+        names = list(dict.fromkeys(columns))
+        chosen = [written[name] for name in names]
+        total = file.metadata.num_rows
+        with _reading(path, "parquet"):
+            if total * len(names) > _MOST_CELLS:
+                raise ValueError(
+                    f"it has {total:,} rows x {len(names)} columns that are read, and at most "
+                    f"{_MOST_CELLS:,} cells are: keep the rows that you need"
+                )
+            check_unpacked(_column_bytes(file.metadata, chosen), len(data), _TABLE_TIMES)
+            size = max(1, _AT_ONCE // max(1, len(names)))
+            yield from ((line, {}) for line in range(1, total + 1) if not names)
+            numbers = count(1)
+            for batch in file.iter_batches(size, columns=chosen) if names else ():
+                cells = [_column_texts(arrow, batch.column(name)) for name in chosen]
+                for *row, line in zip(*cells, numbers, strict=False):
+                    yield line, dict(zip(names, row, strict=True))
+
+    return header, lines
+
+
+def _column_bytes(metadata: Any, names: Collection[str]) -> int:
+    """Return how many bytes some columns of a parquet file are when they are unpacked."""
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    columns = (group.column(j) for group in groups for j in range(metadata.num_columns))
+    return sum(c.total_uncompressed_size for c in columns if c.path_in_schema in names)
+
+
+def _column_texts(arrow: Any, column: Any) -> list[str]:
+    """Return the cells of a column as text; equal ones are made once."""
+    try:
+        coded = column if arrow.types.is_dictionary(column.type) else column.dictionary_encode()
+    except arrow.ArrowNotImplementedError:  # not of all types
+        return [_text(value).strip() for value in column.to_pylist()]
+    places = coded.indices.fill_null(len(coded.dictionary)).to_pylist()
+    # the dictionary of a batch has the texts of all batches before it
+    used = sorted({*places} - {len(coded.dictionary)})
+    values = coded.dictionary.take(arrow.array(used, arrow.int64())).to_pylist()
+    texts = {place: _text(value).strip() for place, value in zip(used, values, strict=True)}
+    texts[len(coded.dictionary)] = ""
+    return [*map(texts.__getitem__, places)]
+
+
+def unpacked_size(file: IO[bytes] | Path) -> int:
+    """Return how many bytes the parts of a zip file say that they are."""
+    with ZipFile(file) as archive:
+        return sum(part.file_size for part in archive.infolist())
+
+
+def check_unpacked(unpacked: int, packed: int, times: int) -> None:
+    """Raise ValueError if a file would become too large, or is packed as no honest one is."""
+    if unpacked > _MOST_UNPACKED or unpacked > max(_FREELY, times * packed):
+        raise ValueError(
+            f"it would be {unpacked:,} bytes when it is unpacked, {unpacked // max(1, packed):,} "
+            "times what it is: save it again in another format"
+        )
+
+
 def _json_lines(path: Path, text: str) -> tuple[list[str], Lines]:
-    def lines(_: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    def raw() -> Iterator[tuple[int, dict[str, Any]]]:
         for line, written in enumerate(io.StringIO(text, newline=None), start=1):
             if written.strip():
                 with _reading(path, f"JSON lines, in line {line}"):
@@ -173,7 +267,15 @@ def _json_lines(path: Path, text: str) -> tuple[list[str], Lines]:
                         raise ValueError("not an object")
                 yield line, row
 
-    return [*dict.fromkeys(name for _, row in lines(()) for name in row)], lines
+    def lines(columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+        return ((line, _cells(row, columns)) for line, row in raw())
+
+    return [*dict.fromkeys(name for _, row in raw() for name in row)], lines
+
+
+def _cells(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, str]:
+    """Return the cells of some columns as text; one that is not there is empty."""
+    return {name: _text(row.get(name)).strip() for name in columns}
 
 
 @contextmanager
@@ -197,6 +299,8 @@ def _trimmed(names: Iterable[str]) -> list[str]:
 
 def _text(value: Any) -> str:
     """A cell as CSV would have it: a whole number has no point, what is true or false is so."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
@@ -282,10 +386,22 @@ def find_images(
 
 def file_of(path: Path) -> str:
     """One text for one file, however its path is spelt; links to folders are followed."""
-    place = os.path.join(real_folder(os.path.join(os.getcwd(), path.parent)), path.name)
+    folder, name = os.path.split(path)
+    return _file_in(os.getcwd(), folder, name)
+
+
+def _file_in(here: str, folder: str, name: str) -> str:
+    """`file_of` a name in a folder, which may be relative to the current one."""
+    place = os.path.join(_real_below(here, folder), name)
     if sys.platform == "darwin":  # whose disks do not tell these apart
         place = unicodedata.normalize("NFC", place)
     return os.path.normcase(place)
+
+
+@lru_cache(maxsize=2**16)
+def _real_below(here: str, folder: str) -> str:
+    """Return a folder without links."""
+    return real_folder(os.path.join(here, folder))
 
 
 @lru_cache(maxsize=2**16)  # a dataset may have a folder for each person
@@ -363,6 +479,8 @@ def first_three(names: Sequence[str]) -> str:
 
 def key_of(path: Path, images: Path, name: str) -> str:
     """The name within the folder of the images; outside of it as it is written."""
+    if _PLAIN_PATH.fullmatch(name) and os.path.join(images, name) == str(path):
+        return name
     found, asked = os.path.abspath(path), os.path.abspath(images)
     for folder in (asked, real_folder(asked)):
         if os.path.normcase(found).startswith(os.path.normcase(os.path.join(folder, ""))):

@@ -244,6 +244,8 @@ class Labels:
         return rename_values([values], self.rename)[0]
 
     def _renamed(self, row: Record) -> Record:
+        if not self.rename:
+            return row
         sensitive = {a: self._label(a, value) for a, value in row.sensitive.items()}
         return replace(row, target=self._label(self.target, row.target), sensitive=sensitive)
 
@@ -358,16 +360,15 @@ class LabelValues:
                 key = key_of(path, images, name)
             elif name not in features.places:
                 problem = Problem(ProblemKind.NO_FEATURES, name)
-            odd = [name for name in columns if cells[name] not in allowed.get(name, cells.values())]
+            odd = [name for name, values in allowed.items() if cells[name] not in values]
             if odd:
                 what = ", ".join(f"{name} {cells[name]!r}" for name in odd)
                 problem = Problem(ProblemKind.UNKNOWN_VALUE, f"{where} ({what})")
             attributes = {attribute: cells[attribute] for attribute in sensitive}
-            record = Record(path, cells[target_column], attributes, key)
+            source = None
             if cluster is not None:
-                of = cells[cluster]
-                record = replace(record, cluster="" if of.lower() in MISSING else of)
-            yield record, problem
+                source = "" if cells[cluster].lower() in MISSING else cells[cluster]
+            yield Record(path, cells[target_column], attributes, key, source), problem
 
 
 def rename_values(
