@@ -11,8 +11,7 @@ from fairlearn.metrics import (  # type: ignore[import-untyped]
 )
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]
 
-from fair_tta import FairTPT, FairTPTClassifier, OrthCali, ZeroShot
-from fair_tta.auditing import compare
+from fair_tta import FairTPT, FairTPTClassifier, OrthCali, ZeroShot, compare
 from fair_tta.extend import Adapter
 from fair_tta.miniature import TASKS
 

@@ -80,7 +80,7 @@ def test_the_public_names_are_those_on_record() -> None:
     """After a change on purpose: ``python tools/house.py --write-api``, and the changelog."""
     assert house.public_api() == house.API.read_text("utf-8")
     for name in set(house.public_modules()) - {"fair_tta.lab"}:
-        public = importlib.import_module(name).__all__
+        public = all_of(name)
         assert all(hasattr(importlib.import_module(name), one) for one in public), name
 
 
