@@ -237,7 +237,7 @@ def examine_classifier(
 
     def answers() -> Iterator[tuple[str, Image, Sequence[Prediction]]]:
         number = count()
-        for batch in in_turn(images, classifier.vision.load, classifier.batch_size):
+        for batch in in_turn(images, classifier._load, classifier.batch_size):
             if batch.error is not None:
                 raise batch.error
             found = _predictions(classifier, batch.images, [ZeroShot(), *methods.values()])
@@ -276,7 +276,7 @@ def examine_answers(
     origin = classifier_provenance(classifier) | dict(provenance or {})
     how, associations = read_interval(interval), classifier.associations()
     document = examine_predictions(associations, adapters, passing(), how, origin, notes)
-    return Examination(document, changed.images(classifier.vision.load))
+    return Examination(document, changed.images(classifier._load))
 
 
 def named_adapters(adapters: Adapters | None) -> dict[str, Adapter]:

@@ -115,6 +115,7 @@ def audit_command(
     reference_is_data: options.ReferenceIsData = False,
     features: options.Features = None,
     id_column: options.IdColumn = None,
+    by_position: options.ByPosition = False,
     text_features: options.TextFeatures = None,
     scale: options.Scale = None,
     seed: options.Seed = 0,
@@ -232,9 +233,8 @@ def read_labels(
     path, cluster = given["path_column"], given["cluster_column"]
     images = images if stored is None else stored.path
     columns = target, sensitive, path, renames, left_out, cluster
-    values = Labels(images, labels, *columns, stored).scan(skip_unknown=given["skip_unknown"])
-    if stored is not None and stored.ids is None:
-        log(f"No ids in --features: row by row, its {values.rows} vectors are those of --labels.")
+    found = Labels(images, labels, *columns, stored, given["by_position"])
+    values = found.scan(skip_unknown=given["skip_unknown"])
     if given["targets"]:
         asked = usage("--targets", targets_option, given["targets"])
     else:

@@ -127,6 +127,21 @@ def _path_column(table: LabelTable, images: Path, features: FeatureFile | None) 
     return max(columns, key=lambda column: (there[column], named[column], column == usual))
 
 
+def _column_of_names(table: LabelTable, others: Collection[str]) -> str | None:
+    """Return a column that names images, by its own name or its values; None if there is none."""
+    columns = [column for column in table.header if column not in others]
+    usual = known_path_column(columns)
+    if usual is not None:
+        return usual
+    rows = [row.cells for row in islice(table.rows(columns), _TRIED) if isinstance(row, Row)]
+    return next((c for c in columns if any(_is_image(cells[c]) for cells in rows)), None)
+
+
+def _is_image(name: str) -> bool:
+    """Return whether something is named like a file of an image."""
+    return Path(name).suffix.lower() in ENDINGS
+
+
 def _match(
     features: FeatureFile, labels: str, rows: Sequence[Row | Problem], column: str, skip: bool
 ) -> None:
@@ -182,6 +197,8 @@ class Labels:
         cluster: the column of the person or source that an image comes from, if there is one; an
             image whose cell is empty is a cluster of its own.
         features: in place of images.
+        by_position: let rows without ids belong to the rows of a label file that has names, in the
+            order of both.
     """
 
     images: Path
@@ -193,6 +210,7 @@ class Labels:
     left_out: tuple[Problem, ...] = ()
     cluster: str | None = None
     features: FeatureFile | None = None
+    by_position: bool = False
 
     def __post_init__(self) -> None:
         read = [*self.columns, *self._clusters]
@@ -225,6 +243,7 @@ class Labels:
             raise DatasetError(f"`labels_csv` should be a file (got {str(self.file)!r}).")
         table = LabelTable(self.file, wanted if self.path is None else [self.path, *wanted])
         if stored is not None and stored.ids is None:
+            self._check_position(table)
             named, read = _NUMBER, wanted
         else:
             named = self.path or _path_column(table, self.images, stored)
@@ -242,6 +261,21 @@ class Labels:
         count += sum(not problem.kind.is_of_file for problem in self.left_out)
         values = LabelValues(self, raw, count, table.sha256, columns, rows)
         return rename_values([values], self.rename)[0]
+
+    def _check_position(self, table: LabelTable) -> None:
+        """Raise if features without ids would be joined by their order to rows that have names."""
+        names = self.path or _column_of_names(table, {*self.columns, *self._clusters})
+        if names is not None and not self.by_position and self.features is not None:
+            raise DatasetError(
+                f"{self.features.path.name!r} has no ids, and {self.file.name!r} has names, in the "
+                f"column {names!r}: store the ids beside the features; or, if both have their rows "
+                "in the same order for certain, say so with `by_position`."
+            )
+
+    @property
+    def is_joined_by_position(self) -> bool:
+        """Whether features and labels belong together by nothing but the order of their rows."""
+        return self.features is not None and self.features.ids is None
 
     def _renamed(self, row: Record) -> Record:
         if not self.rename:
