@@ -337,6 +337,8 @@ def compare_command(
         runs = [Labels(Path(), *pair, (), path_column).scan() for pair in pairs]
         values, *runs = rename_values([values, *runs], renames)
         known = {*values.names(target_column), *classes}
+        for column in sensitive_column:
+            values.check_spellings(column)
         for run in runs:
             _check_answers(run, known)
         found = _measured(values, dict(zip(names, runs, strict=True)), known)

@@ -10,7 +10,7 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from fair_tta.lab.data._records import (
     settle_repeats,
 )
 from fair_tta.lab.data._tasks import BenchmarkTask
-from fair_tta.metrics._spelling import escaped
+from fair_tta.metrics._spelling import escaped, folded, same_names
 
 if TYPE_CHECKING:
     from fair_tta.lab.data._features import FeatureFile
@@ -174,6 +174,9 @@ def known_path_column(header: Sequence[str]) -> str | None:
     return next((names[known] for known in PATH_COLUMNS if known in names), None)
 
 
+_MOST_RENAMED = 20  # values that a message shows how to rename
+_MOST_SPELLINGS = 5  # values with several spellings that a message shows
+
 MOST_VALUES = 1000  # more different values than this in a column are a mistake
 
 
@@ -306,21 +309,46 @@ class LabelValues:
     _columns: Sequence[str] = field(repr=False)
     _rows: Sequence[Row | Problem] = field(repr=False)
 
-    def _find_value(self, column: str, written: str) -> str | None:
-        """Return the value of a column that is written so, or so when it is `escaped`."""
-        values = self.raw.get(column, {})
-        if written in values:
-            return written
-        return next((value for value in values if escaped(value) == written), None)
-
     def names(self, column: str) -> list[str]:
-        """All labels of a column, sorted."""
+        """Return all labels of a column, sorted.
+
+        Raises:
+            DatasetError: there are too many, or some are spellings of one another.
+        """
         if len(self.raw[column]) > MOST_VALUES:
             raise DatasetError(
                 f"column {column!r} of {str(self.labels.file)!r} holds more than {MOST_VALUES} "
                 "different values: is it the right one?"
             )
+        self.check_spellings(column)
         return sorted({self.labels._label(column, value) for value in self.raw[column]})
+
+    def check_spellings(self, column: str) -> None:
+        """Raise if labels of a column read alike, such as CIRCLE and circle, with renames to paste.
+
+        Case, composed letters, spaces and invisible characters are all that differs.
+        """
+        counts: Counter[str] = Counter()
+        for value, n in self.raw[column].items():
+            counts[self.labels._label(column, value)] += n
+        groups = same_names(counts)
+        if not groups:
+            return
+        options = []
+        for spellings in groups:
+            # of the most frequent spelling, one that can be typed as it is shown
+            label = max(spellings, key=lambda name: (escaped(name) == name, counts[name]))
+            others = {value for value in self.raw[column]
+                      if self.labels._label(column, value) in spellings}  # fmt: skip
+            options += [rename_option(column, v, label) for v in sorted(others - {label})]
+        shown = [
+            " and ".join(f"{escaped(name)!r} ({counts[name]} rows)" for name in spellings)
+            for spellings in groups[:_MOST_SPELLINGS]
+        ]
+        raise DatasetError(
+            f"column {column!r} of {self.labels.file.name!r} holds values that read alike: "
+            f"{'; '.join(shown)}. If they mean the same, rename them:\n{' '.join(options)}"
+        )
 
     def allowed(self, named: Mapping[str, Any], *, skip_unknown: bool) -> dict[str, set[str]]:
         """For each column the values in the file whose labels were named.
@@ -330,8 +358,9 @@ class LabelValues:
             skip_unknown: whether other values are to be left out; they are an error otherwise.
         """
         allowed: dict[str, set[str]] = {}
-        unknown = []
+        unknown, options = [], list[str]()
         for column, counts in self.raw.items():
+            by_fold = {folded(label): label for label in named[column]}
             known = {v for v in counts if self.labels._label(column, v) in named[column]}
             allowed[column] = known
             unknown += [
@@ -339,12 +368,17 @@ class LabelValues:
                 for value, n in counts.items()
                 if value not in known
             ]
+            options += [
+                rename_option(column, value, by_fold[folded(value)])
+                for value in counts
+                if value not in known and folded(value) in by_fold
+            ]
         if unknown and not skip_unknown:
             more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
             raise DatasetError(
                 f"{self.labels.file.name!r} holds values that were not named: "
                 f"{', '.join(unknown[:10])}{more}. Name them, rename them (`rename`) or leave "
-                "their rows out (`skip_unknown`)."
+                f"their rows out (`skip_unknown`).{' '.join(['', *options[:_MOST_RENAMED]])}"
             )
         return allowed
 
@@ -416,13 +450,16 @@ def rename_values(
         DatasetError: a value is in none of the tables.
     """
     renamed: list[dict[str, dict[str, str]]] = [{} for _ in tables]
-    for column, labels in rename.items():
+    known = dict.fromkeys(value for table in tables for of in table.raw.values() for value in of)
+    for asked, labels in rename.items():
+        columns = list(dict.fromkeys(chain(*(table.raw for table in tables))))
+        column = _as_shown(asked, columns) or asked
         missing = set(labels)
         for table, found in zip(tables, renamed, strict=True):
             for written, label in labels.items():
-                value = table._find_value(column, written)
+                value = _as_shown(written, table.raw.get(column, ()))
                 if value is not None:
-                    found.setdefault(column, {})[value] = label
+                    found.setdefault(column, {})[value] = _as_shown(label, known) or label
                     missing.discard(written)
         if missing:
             held = sorted({value for table in tables for value in table.raw.get(column, ())})
@@ -434,6 +471,19 @@ def rename_values(
     return [replace(table, labels=replace(table.labels, rename=names)) for table, names in pairs]
 
 
+def _as_shown(written: str, names: Collection[str]) -> str | None:
+    """Return the name that is written so, or that `rename_option` shows so; None if none is."""
+    if written in names:
+        return written
+    return next((name for name in names if _shown(name) == written), None)
+
+
+def _shown(name: str) -> str:
+    """Return a name as options have it: `escaped`, and without a backslash before a separator."""
+    text = escaped(name)
+    return f"{text[:-1]}\\x5c" if text.endswith("\\") else text
+
+
 def rename_option(column: str, value: str, label: str) -> str:
     r"""Return the option of a command that renames a value.
 
@@ -441,7 +491,7 @@ def rename_option(column: str, value: str, label: str) -> str:
         >>> print(rename_option("ratio", "1:2", "low"))
         --rename 'ratio: 1\:2=low'
     """
-    shown = [escaped(part) for part in (column, value, label)]
+    shown = [_shown(part) for part in (column, value, label)]
     parts = [re.sub("([,:=])", r"\\\1", part) for part in shown]
     return f"--rename {shlex.quote('{}: {}={}'.format(*parts))}"
 
