@@ -681,7 +681,7 @@ def test_thresholds(folder: Path, tiny_model: str) -> None:
     page, card = ((folder / "out" / n).read_text("utf-8") for n in ("report.html", "card.md"))
     assert html.escape(line) in page
     assert line.replace(">", "&gt;") in card
-    assert "without an interval (" in page
+    assert "not judged; tpt has n/a (no interval" in page
     assert "Fail if" in call(*arguments, "--fail-if", "accuracy < 0", code=4).stderr
 
 
