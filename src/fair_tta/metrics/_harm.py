@@ -76,7 +76,7 @@ def _shares(
         )
     if isinstance(harmful, str | bytes) or not isinstance(harmful, Collection) or not len(harmful):
         raise FairTTAError(f"`harmful` should be a list of classes (got {harmful!r}).")
-    columns = parse_columns(first, answers, sensitive, None, values)
+    columns = parse_columns(first, answers, sensitive, None, values, truth_has_classes=False)
     warn_small(columns.sizes(Over.SENSITIVE), stacklevel=5)
     bad = np.array([target in set(harmful) for target in columns.targets], np.bool_)
     counted, level = [bad[codes] for codes in columns.answers], read_interval(interval).level
