@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fair_tta.datasets._labels import Labels, LabelValues, rename_option
+from fair_tta.datasets._labels import Labels, LabelValues, rename_option, rename_values
 from fair_tta.errors import DatasetError
 from fair_tta.lab.cli._names import parse_renames
 
@@ -66,13 +66,9 @@ def test_different_values_stay(tmp_path: Path) -> None:
 def test_what_is_printed_is_found(tmp_path_factory: pytest.TempPathFactory, names: Any) -> None:
     column, value, label = names
     folder = tmp_path_factory.mktemp("labels")
-    values = LabelValues(
-        Labels(folder, folder / "labels.csv", column, ()), {column: {value: 1, label: 1}}, 2, [],
-        [],
-    )  # fmt: skip
+    labels = Labels(folder, folder / "labels.csv", column, ())
+    values = LabelValues(labels, {column: {value: 1, label: 1}}, 2, [], [])
     option, text = shlex.split(rename_option(column, value, label))
     assert option == "--rename"
-    from fair_tta.datasets._labels import rename_values
-
     (renamed,) = rename_values([values], parse_renames([text]))
     assert renamed.labels.rename == {column: {value: label}}
