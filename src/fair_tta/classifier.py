@@ -344,10 +344,11 @@ class FairTPTClassifier:
                 return next(self._stream([images], progress, skip=True))
             self.adapter._check_ready()
             return self._predict_batch([self._load(images)])[0]
+        adapter = self.adapter
         stream = self._stream(checked_images(images), progress, errors == "skip")
         if isinstance(images, Iterator):
             return stream
-        return Predictions(list(stream), self.targets, self.adapter)
+        return Predictions(list(stream), self.targets, adapter)
 
     def _stream(
         self,
@@ -360,11 +361,17 @@ class FairTPTClassifier:
 
         The digest of each image that could be read is added to `digests`.
         """
-        self.adapter._check_ready()
-        return self._streamed(images, progress, skip, digests)
+        adapter = self.adapter  # the same for all, though another thread may fit it meanwhile
+        adapter._check_ready()
+        return self._streamed(adapter, images, progress, skip, digests)
 
     def _streamed(
-        self, images: Iterable[Any], progress: bool, skip: bool, digests: list[str] | None
+        self,
+        adapter: Adapter,
+        images: Iterable[Any],
+        progress: bool,
+        skip: bool,
+        digests: list[str] | None,
     ) -> Iterator[Any]:
         batches = ahead if are_files(images) else in_turn
         size = self._batch_size
@@ -378,7 +385,7 @@ class FairTPTClassifier:
                 readable = [im for im in batch.images if not isinstance(im, ImageError)]
                 if digests is not None:
                     digests.extend(map(image_digest, readable))
-                answers = self._predict_batch(readable)
+                answers = self._predict_batch(readable, adapter)
                 del readable
                 batch.images.clear()  # room for others
                 batch.settle()
@@ -429,9 +436,11 @@ class FairTPTClassifier:
                 "with_adapter('association-correction')."
             )
 
-    def _predict_batch(self, images: Sequence[Any]) -> list[Prediction]:
+    def _predict_batch(
+        self, images: Sequence[Any], adapter: Adapter | None = None
+    ) -> list[Prediction]:
         """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
-        adapter = self.adapter  # another thread may fit it meanwhile
+        adapter = self.adapter if adapter is None else adapter
         needs = adapter.needs
         if not images:
             return []
@@ -519,7 +528,7 @@ class FairTPTClassifier:
                 found = adapter.adapt(seen, encoded).probabilities
                 if bool(found.isfinite().all()):
                     return fetch({0: found})[0].numpy()
-            answers = self._predict_batch(features)
+            answers = self._predict_batch(features, adapter)
             return np.array([list(answer.probabilities.values()) for answer in answers])
 
     def encode(self, images: Sequence[ImageInput], *, with_views: bool = True) -> Tensor:
