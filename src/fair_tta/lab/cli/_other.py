@@ -214,7 +214,7 @@ def fit_command(
         with progress_bars(progress) as bars:
             fitted = fit_on_folder(classifier, {adapter: method}, where, progress=bars("images"))
         (found,) = fitted.adapters.values()
-        found.save(out)  # type: ignore[attr-defined]
+        classifier.with_adapter(found).save(out)
         options.log_fitted(fitted)
         log(f"Written: {str(out)!r}.")
     if fitted.left_out:
