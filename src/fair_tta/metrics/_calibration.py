@@ -162,7 +162,7 @@ def expected_calibration_error(
         >>> round(error.value, 3)
         0.2
     """
-    columns = parse_columns(y_true, [y_pred], None, None, None)
+    columns = parse_columns(y_true, [y_pred], None, None, None, truth_has_classes=False)
     sure = check_unit("confidence", confidence, len(columns.truth))
     return calibration(columns.truth == columns.answers[0], sure, bins, interval)
 
@@ -178,7 +178,7 @@ def group_calibration_error(
     interval: Interval | None = None,
 ) -> dict[Any, Estimate]:
     """`expected_calibration_error` of each group, by name; empty groups are NaN."""
-    columns = parse_columns(y_true, [y_pred], sensitive, None, values)
+    columns = parse_columns(y_true, [y_pred], sensitive, None, values, truth_has_classes=False)
     sure = check_unit("confidence", confidence, len(columns.truth))
     right = columns.truth == columns.answers[0]
     names = [group[0] if len(group) == 1 else group for group in columns.groups]

@@ -125,7 +125,7 @@ def read_uploaded(labels: Labels, staged: Mapping[str, UploadedFile]) -> LabelVa
     values = labels.scan()
     column = values._columns[0]
     rows = [
-        replace(row, cells={**row.cells, column: _found(row.cells[column], known)})
+        row._replace(cells={**row.cells, column: _found(row.cells[column], known)})
         if isinstance(row, Row)
         else row
         for row in values._rows

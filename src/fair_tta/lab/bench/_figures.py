@@ -74,7 +74,9 @@ def measure(columns: RunColumns) -> dict[str, float]:
     Groups are those of class and sensitive values. With several attributes groups are
     their intersections and ASI is the mean over attributes.
     """
-    labels = parse_columns(columns.truth, [columns.labels], columns.sensitive, None, None)
+    labels = parse_columns(
+        columns.truth, [columns.labels], columns.sensitive, None, None, truth_has_classes=False
+    )
     scores, counts = columns.scores(), labels.counts()
     indifference = [np.mean(of) for of in (scores.sensitive_entropy or {}).values()]
     found = {
