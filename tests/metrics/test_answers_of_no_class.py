@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,10 @@ WITH_PLACES = {
 }  # fmt: skip
 
 
+def with_places(call: Any, answers: Any) -> Any:
+    return call(TRUTH, answers, sensitive=PLACE)
+
+
 def stream(truth: Any, answers: Any, sensitive: Any) -> Any:
     found = metrics.MetricStream()
     for half in (slice(0, 80), slice(80, None)):
@@ -30,11 +36,8 @@ def stream(truth: Any, answers: Any, sensitive: Any) -> Any:
     return found.compute()
 
 
-CALLS = {
-    **{
-        name: lambda answers, call=call: call(TRUTH, answers, sensitive=PLACE)
-        for name, call in WITH_PLACES.items()
-    },
+CALLS: dict[str, Callable[[Any], Any]] = {
+    **{name: partial(with_places, call) for name, call in WITH_PLACES.items()},
     "accuracy": lambda answers: metrics.accuracy(TRUTH, answers),
     "stream": lambda answers: stream(TRUTH, answers, PLACE),
     "paired": lambda answers: metrics.paired_difference(
