@@ -309,16 +309,19 @@ def parse_columns(
 def _check_answers(truth: list[Hashable], answers: list[Hashable]) -> None:
     """Warn if some answers are none of the labels, and raise an error if all are.
 
-    Labels of one class alone say nothing about the others, so they only warn.
+    Images of one class alone do not show what the other classes are: an answer is then unknown only
+    if it reads like the label.
     """
     labels = set(truth)
     unknown = list(dict.fromkeys(answer for answer in answers if answer not in labels))
     if not unknown:
         return
+    meant = likely_labels([*map(str, unknown)], [*map(str, labels)])
+    if len(labels) < 2 and not meant:
+        return
     classes = listed([*map(repr, distinct_names("targets", None, truth))])
     named = listed([*map(repr, unknown)])
-    if len(unknown) == len(set(answers)) and len(labels) > 1:
-        meant = likely_labels([*map(str, unknown)], [*map(str, labels)])
+    if len(unknown) == len(set(answers)):
         translate = f"translate them, such as by {meant}, or " if meant else ""
         raise FairTTAError(
             f"`y_pred` should be among the classes, {classes}, but no answer is (got {named}): "
