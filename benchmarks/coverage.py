@@ -38,19 +38,19 @@ from scipy.special import ndtr, ndtri
 
 from fair_tta._io import write_whole
 from fair_tta.metrics import Bootstrap, definitions
+from fair_tta.metrics._answer_table import Columns, Floats, Ints
 from fair_tta.metrics._calibration import mean
-from fair_tta.metrics._columns import Columns, Floats, Ints
-from fair_tta.metrics._extremes import ByDraws
-from fair_tta.metrics._intervals import (
+from fair_tta.metrics._metric import Figure, Metric
+from fair_tta.metrics._rates import true_positive
+from fair_tta.metrics.intervals._closed_forms import (
     mcnemar,
     mean_change_ends,
     mean_rate_ends,
     paired_ends,
     wilson_ends,
 )
-from fair_tta.metrics._metric import Figure, Metric
-from fair_tta.metrics._noise import CellRates
-from fair_tta.metrics._rates import true_positive
+from fair_tta.metrics.intervals._extremes import ByDraws
+from fair_tta.metrics.intervals._noise import CellRates
 
 LEVEL = 0.95
 HOLDS = 0.94  # at least, in every design

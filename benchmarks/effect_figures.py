@@ -13,7 +13,7 @@ from effect_pictures import Pictures, Question
 from fair_tta import Features, ZeroShot
 from fair_tta.auditing._measure import lacks_values
 from fair_tta.metrics import Bootstrap, Estimate, definitions
-from fair_tta.metrics._columns import Columns, parse_columns
+from fair_tta.metrics._answer_table import Columns, parse_columns
 
 METRICS = {
     "accuracy": definitions.ACCURACY,

@@ -21,9 +21,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from fair_tta import FairTPTClassifier, ZeroShot
-from fair_tta._models import resolve
 from fair_tta.miniature import TASKS
 from fair_tta.miniature._world import DrawnImage, MiniatureTask, WorldSplit
+from fair_tta.models import resolve
 
 SEEDS = 10
 TEST, VALIDATION, REFERENCE = 2000, 0, 3000

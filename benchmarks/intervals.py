@@ -16,7 +16,7 @@ import numpy as np
 
 from fair_tta.auditing._run import corrected_differences
 from fair_tta.metrics import Bootstrap
-from fair_tta.metrics._columns import Columns
+from fair_tta.metrics._answer_table import Columns
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics.definitions import METRICS
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fair_tta.metrics import Estimate
-from fair_tta.metrics._estimate import direction
+from fair_tta.metrics._estimates import direction
 
 PAGE = Path(__file__).parents[1] / "docs" / "real-clip.md"
 

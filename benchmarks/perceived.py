@@ -20,7 +20,7 @@ from fair_tta import OrthCali, metrics
 from fair_tta.errors import SmallGroupWarning
 from fair_tta.extend import Adapter
 from fair_tta.lab._demo import METHODS, Episode, run_episodes
-from fair_tta.metrics._columns import Floats
+from fair_tta.metrics._answer_table import Floats
 from fair_tta.metrics._perceived import pseudo_equalized_odds_difference
 from fair_tta.miniature import TASKS
 from fair_tta.miniature._world import WorldSplit

@@ -15,7 +15,7 @@ import sys
 import numpy as np
 
 from fair_tta.metrics import Bootstrap, Estimate
-from fair_tta.metrics._columns import Floats, Ints
+from fair_tta.metrics._answer_table import Floats, Ints
 from fair_tta.metrics._perceived import pseudo_equalized_odds_difference, pseudo_odds
 
 LEAST = 0.93

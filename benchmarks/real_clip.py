@@ -32,8 +32,8 @@ from page_blocks import PAGE, change, level, table, write_blocks
 
 from fair_tta import FairTPTClassifier, Features, audit, compare
 from fair_tta.auditing import Audit
+from fair_tta.datasets import DEFAULT_AGES, MAIN_TASKS, PAPER_TASKS, BenchmarkTask
 from fair_tta.errors import FairTTAError, SmallGroupWarning, SmallReferenceWarning
-from fair_tta.lab.data import DEFAULT_AGES, MAIN_TASKS, PAPER_TASKS, BenchmarkTask
 from fair_tta.methods._cross_fit import FOLDS
 from fair_tta.methods._registry import ADAPTERS, parse_adapter
 

@@ -21,8 +21,8 @@ from torch.nn.functional import interpolate
 from transformers import CLIPVisionConfig, CLIPVisionModelWithProjection
 from views import SIZE, photo
 
-from fair_tta._images.draw import Recipe, _mixed, render, render_batch, rgb
-from fair_tta._images.views import AugMix, content_generator
+from fair_tta.images._draw import Recipe, _mixed, render, render_batch, rgb
+from fair_tta.images._views import AugMix, content_generator
 
 CHUNK = 4  # views of 224 pixels whose chains fit into the cache of one core
 

@@ -27,14 +27,14 @@ from PIL import Image
 from speed import photo, transformers_model
 
 from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO
+from fair_tta.datasets._labels import Labels
 from fair_tta.extend import AugMix
-from fair_tta.lab._runs.bank import ImageSource
-from fair_tta.lab._runs.job import job_of
-from fair_tta.lab._runs.local import Local
-from fair_tta.lab._runs.runner import Runner
-from fair_tta.lab._runs.worker import Worker
-from fair_tta.lab.data._labels import Labels
-from fair_tta.lab.folder import audit_folder
+from fair_tta.images._stored import ImageSource
+from fair_tta.lab._folder import audit_folder
+from fair_tta.lab.runs._job import job_of
+from fair_tta.lab.runs._local import Local
+from fair_tta.lab.runs._runner import Runner
+from fair_tta.lab.runs._worker import Worker
 from fair_tta.methods._registry import find_adapter
 
 PART = 8  # of 64 views, which are timed for Zero

@@ -45,11 +45,11 @@ from torch import nn
 from fair_tta import FairTPTClassifier, Features, miniature
 from fair_tta._cache import Cache
 from fair_tta._identity import environment, weights_hash
-from fair_tta._models import resolve
 from fair_tta.errors import ImageError
 from fair_tta.extend import AugMix
 from fair_tta.methods._registry import parse_adapter
 from fair_tta.metrics import Bootstrap
+from fair_tta.models import resolve
 
 BATCH, CACHE = 32, 2**24
 ON_FEATURES = (

@@ -44,11 +44,11 @@ from fair_tta import (
     Zero,
     ZeroShot,
 )
-from fair_tta._images.draw import render_batch
-from fair_tta._images.views import content_generator
-from fair_tta._models.load import find_device
 from fair_tta.auditing._measure import lacks_values
 from fair_tta.extend import AugMix
+from fair_tta.images._draw import render_batch
+from fair_tta.images._views import content_generator
+from fair_tta.models._loading import find_device
 
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path[:0] = [str(TESTS / part) for part in ("helpers", "oracles")]

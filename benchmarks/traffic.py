@@ -27,9 +27,9 @@ def main() -> None:
     import devices
     import families
 
-    from fair_tta._images.draw import Renderer
-    from fair_tta._models import resolve
     from fair_tta.extend import AugMix
+    from fair_tta.images._draw import Renderer
+    from fair_tta.models import resolve
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--layers", type=int, default=families.LAYERS)

@@ -10,7 +10,7 @@ better and for the worse. Five minutes.
 images: how many images would show the change that was seen, by ``n (2.8 sd / change)^2`` from an
 audit that did not show it, and in how many audits of so many images, whose rates are those seen, it
 is shown; 80 % would be right. For the worst group and EOD, ``sd / change`` is the largest over the
-forms after. Half an hour.
+forms after. Five minutes with 100 audits.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ import numpy as np
 from coverage import Design, Tally, designs
 from scipy.special import ndtri
 
-from fair_tta.metrics import Bootstrap
-from fair_tta.metrics import _definitions as definitions
-from fair_tta.metrics import _extremes as extremes
-from fair_tta.metrics._columns import Columns, Floats
+from fair_tta.metrics import Bootstrap, definitions
+from fair_tta.metrics._answer_table import Columns, Floats
 from fair_tta.metrics._metric import Figure, Metric
-from fair_tta.metrics._noise import noise_of
-from fair_tta.metrics._typical_gap import typical_gap_change, withheld
+from fair_tta.metrics.intervals import _extremes as extremes
+from fair_tta.metrics.intervals._noise import noise_of
+from fair_tta.metrics.intervals._typical_gap import typical_gap_change, withheld
 
 HOW = Bootstrap()
 REACH = float(ndtri(0.975) + ndtri(0.8))  # standard errors of a change shown in 8 of 10 audits

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "oracles"))
 
 from augmix_reference import reference_views
 
-from fair_tta._images.views import AugMix, content_generator
+from fair_tta.images._views import AugMix, content_generator
 
 SIZE = (224, 224)
 

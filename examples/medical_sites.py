@@ -9,7 +9,7 @@ sees what differs between them: name that, for example how the image was taken.
 import argparse
 
 from fair_tta import FairTPTClassifier
-from fair_tta.lab.data import read_folder
+from fair_tta.datasets import read_folder
 
 parser = argparse.ArgumentParser(description="Findings by site.")
 parser.add_argument("images", help="folder of images")

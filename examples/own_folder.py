@@ -9,8 +9,8 @@ import argparse
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, Features, Zero, ZeroShot, audit, compare
 from fair_tta.auditing import Scores
+from fair_tta.datasets import read_folder
 from fair_tta.extend import AugMix
-from fair_tta.lab.data import read_folder
 
 TARGETS = {"cat": "cat", "dog": "dog"}
 PLACES = {"indoors": "in a house", "outdoors": "outdoors"}

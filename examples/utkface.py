@@ -11,8 +11,8 @@ import argparse
 
 from fair_tta import FairTPT, FairTPTClassifier, Features, OrthCali, Zero, ZeroShot, audit, compare
 from fair_tta.auditing import Scores
+from fair_tta.datasets import AgeCut, find_task, read_utkface
 from fair_tta.extend import AugMix
-from fair_tta.lab.data import AgeCut, find_task, read_utkface
 
 parser = argparse.ArgumentParser(description="Methods of the paper on UTKFace.")
 parser.add_argument("data", help="folder of UTKFace, or of several datasets")

@@ -11,8 +11,8 @@ import argparse
 
 from fair_tta import FairTPT, FairTPTClassifier, Features, OrthCali, Zero, ZeroShot, audit, compare
 from fair_tta.auditing import Scores
+from fair_tta.datasets import find_task, read_waterbirds
 from fair_tta.extend import AugMix
-from fair_tta.lab.data import find_task, read_waterbirds
 
 parser = argparse.ArgumentParser(description="Methods of the paper on Waterbirds.")
 parser.add_argument("data", help="folder of Waterbirds, or of several datasets")

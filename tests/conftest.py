@@ -35,14 +35,14 @@ def _quiet() -> None:
 
 @lru_cache(maxsize=8)
 def _loaded(model: str, options: tuple[tuple[str, Any], ...], _: Any) -> Any:
-    from fair_tta._models.load import load
+    from fair_tta.models._loading import load
 
     return load(model, **dict(options))
 
 
 def _load_once(model: Any, processor: Any = None, **options: Any) -> Any:
-    from fair_tta._models.load import load
     from fair_tta.miniature import FOLDER
+    from fair_tta.models._loading import load
 
     folder = FOLDER if model == "miniature" else Path(model) if isinstance(model, str) else None
     if processor is not None or folder is None or not folder.is_dir():
@@ -55,7 +55,7 @@ def _load_once(model: Any, processor: Any = None, **options: Any) -> Any:
 @pytest.fixture
 def loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of a model is loaded once in this process, while its files stay as they are."""
-    for module in ("classifier", "lab._runs.job"):
+    for module in ("classifier", "lab.runs._job"):
         monkeypatch.setattr(f"fair_tta.{module}.load", _load_once)
 
 

@@ -14,9 +14,9 @@ from checks import SENSITIVE, TEMPLATE, picture
 
 from fair_tta import FairTPTClassifier, FairTTAError, Templates
 from fair_tta._cache import size_of
-from fair_tta._models import TransformersBackend
-from fair_tta._prompts.task import Task
 from fair_tta.extend import Cache, Texts
+from fair_tta.models import TransformersBackend
+from fair_tta.prompts._task import Task
 
 
 def test_the_oldest_go_when_bytes_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,6 +133,6 @@ def test_what_was_begun_before_it_was_cleared_is_not_kept() -> None:
 
 
 def test_without_a_cache_no_digest_of_an_image_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fair_tta._images.vision.image_digest", None)
+    monkeypatch.setattr("fair_tta.images._vision.image_digest", None)
     clf = FairTPTClassifier("miniature", ["circle", "square"], cache=Cache(0))
     assert len(clf.predict([picture(0), picture(0)])) == 2

@@ -33,12 +33,12 @@ from fair_tta import (
     Zero,
     ZeroShot,
 )
-from fair_tta._images.views import Identity
-from fair_tta._models import TransformersBackend
-from fair_tta._prompts.task import Task
 from fair_tta.errors import ImageError, PromptError, SmallGroupWarning
 from fair_tta.extend import Adapter, AugMix, Cache, Needs, Outcome, task_of
+from fair_tta.images._views import Identity
+from fair_tta.models import TransformersBackend
 from fair_tta.prediction import Predictions
+from fair_tta.prompts._task import Task
 
 
 @pytest.fixture(scope="module")

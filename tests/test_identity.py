@@ -18,7 +18,7 @@ from torch import nn
 from fair_tta import FairTPT, FairTPTClassifier, Templates, ZeroShot
 from fair_tta._identity import describe, describe_adapter, feature_identity, fingerprint
 from fair_tta.extend import AugMix
-from fair_tta.lab._runs.job import job_of, load_backend
+from fair_tta.lab.runs._job import job_of, load_backend
 
 
 class InFile:

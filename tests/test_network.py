@@ -33,7 +33,7 @@ from pathlib import Path
 from fair_tta.extend import AugMix
 from fair_tta import FairTPTClassifier, FairTTAError, miniature
 from fair_tta.errors import ImageError
-from fair_tta.lab._cli import app
+from fair_tta.lab.cli import app
 
 folder, pictures = sys.argv[1:]
 paths = sorted(map(str, Path(pictures).iterdir()))

@@ -26,8 +26,8 @@ from fair_tta import (
     ZeroShot,
     miniature,
 )
-from fair_tta._images.fetch import _is_public, fetch_image
 from fair_tta.errors import ImageError, PromptError
+from fair_tta.images._fetch import _is_public, fetch_image
 from fair_tta.miniature._model import FOLDER
 
 LABELS = ["of a water bird", "of a land bird"]

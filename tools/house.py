@@ -103,7 +103,7 @@ def predict_modules() -> set[str]:
 
 def audit_modules() -> set[str]:
     """What ``fair-tta audit`` of eight rows passes through; a run before it has imported all."""
-    from fair_tta.lab._cli import app
+    from fair_tta.lab.cli import app
     from fair_tta.miniature import BIRDS
 
     with (

@@ -13,9 +13,9 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 
 from fair_tta import FairTPTClassifier, ZeroShot, miniature
-from fair_tta._images.draw import render, render_batch
-from fair_tta._images.views import content_generator
 from fair_tta.extend import AugMix
+from fair_tta.images._draw import render, render_batch
+from fair_tta.images._views import content_generator
 from fair_tta.miniature import MiniatureTask
 from fair_tta.prediction import Prediction
 from picture_canvas import INK, MUTED, RED, TEAL, Canvas

@@ -22,9 +22,9 @@ import numpy as np
 import torch
 
 from fair_tta import FairTPTClassifier, Features, Prediction, ZeroShot, __version__
+from fair_tta.datasets import BenchmarkTask, Record
 from fair_tta.errors import ImageError, SmallReferenceWarning
 from fair_tta.extend import Adapter, AugMix
-from fair_tta.lab.data import BenchmarkTask, Record
 from paper.images import TaskImages
 from paper.tables import Setting, Table
 

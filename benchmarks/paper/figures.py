@@ -12,8 +12,8 @@ import numpy as np
 
 from fair_tta import Prediction, audit, compare, metrics
 from fair_tta.auditing import Audit, Scores
+from fair_tta.datasets import BenchmarkTask
 from fair_tta.errors import SmallGroupWarning
-from fair_tta.lab.data import BenchmarkTask
 from paper.answers import Answer, TaskAnswers
 from paper.printed import AVERAGE, Printed, printed_figures
 from paper.tables import TABLES, Setting, Table

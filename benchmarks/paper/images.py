@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from fair_tta.errors import DatasetError
-from fair_tta.lab.data import (
+from fair_tta.datasets import (
     AgeCut,
     BenchmarkTask,
     Dataset,
@@ -18,6 +17,7 @@ from fair_tta.lab.data import (
     read_dataset,
     read_folder,
 )
+from fair_tta.errors import DatasetError
 from fair_tta.miniature import TASKS, WorldSplit
 from paper.tables import Table
 

@@ -20,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this folder is the package `paper`
 
 from fair_tta import FairTTAError
-from fair_tta.lab.data import AgeCut, Split
+from fair_tta.datasets import AgeCut, Split
 from paper.answers import Options, answer_tasks, replace_file
 from paper.figures import Figure, TaskFigures, average_figures, task_figures
 from paper.images import (

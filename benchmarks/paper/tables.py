@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from fair_tta import ELRA, FixedRate, methods
+from fair_tta.datasets import MAIN_TASKS, MORE_TASKS, BenchmarkTask
 from fair_tta.extend import Adapter, Loss, RatePolicy
-from fair_tta.lab.data import MAIN_TASKS, MORE_TASKS, BenchmarkTask
 from fair_tta.methods import (
     TPT,
     FairTPT,

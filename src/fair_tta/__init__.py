@@ -8,11 +8,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fair_tta._images.stored import Features
-    from fair_tta._prompts.templates import Templates
     from fair_tta.auditing import audit, compare
     from fair_tta.classifier import FairTPTClassifier
     from fair_tta.errors import FairTTAError
+    from fair_tta.images._stored import Features
     from fair_tta.methods import (
         TPT,
         AssociationCorrection,
@@ -23,9 +22,10 @@ if TYPE_CHECKING:
         Zero,
         ZeroShot,
     )
-    from fair_tta.methods._tuning.rates import ELRA, FixedRate
+    from fair_tta.methods.tuning._rates import ELRA, FixedRate
     from fair_tta.pipeline import FairPipeline
     from fair_tta.prediction import Prediction
+    from fair_tta.prompts._templates import Templates
 
 __version__ = "0.3.0"
 
@@ -52,13 +52,13 @@ __all__ = [
 ]
 
 _NAMES = {
-    "_images.stored": "Features",
-    "_prompts.templates": "Templates",
+    "images._stored": "Features",
+    "prompts._templates": "Templates",
     "auditing": "audit compare",
     "classifier": "FairTPTClassifier",
     "errors": "FairTTAError",
     "methods": "ZeroShot TPT Zero OrthCali FairTPT FairTPTMO AssociationCorrection LogitBalance",
-    "methods._tuning.rates": "ELRA FixedRate",
+    "methods.tuning._rates": "ELRA FixedRate",
     "pipeline": "FairPipeline",
     "prediction": "Prediction",
 }

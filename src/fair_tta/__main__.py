@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from fair_tta.lab._cli import app
+    from fair_tta.lab.cli import app
 
     app(prog_name="fair-tta")

@@ -25,11 +25,11 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from fair_tta._images.vision import probe_image
 from fair_tta._linalg import unit
-from fair_tta._models.load import model_name, model_origin
-from fair_tta._models.stored import sees_images
-from fair_tta._prompts.templates import Templates
+from fair_tta.images._vision import probe_image
+from fair_tta.models._loading import model_name, model_origin
+from fair_tta.models._stored_text import sees_images
+from fair_tta.prompts._templates import Templates
 
 _PACKAGES = "torch transformers open_clip_torch torchjd numpy pillow opencv-python-headless"
 

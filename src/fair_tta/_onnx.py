@@ -19,13 +19,13 @@ from torch.utils._pytree import tree_leaves
 
 from fair_tta._io import leads_out, open_file, write_whole
 from fair_tta._linalg import unit
-from fair_tta._models.borrow import made_once
-from fair_tta._models.load import load
-from fair_tta._models.stored import TextTable
-from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, ModelError, check_number, require
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted
+from fair_tta.models._loading import load
+from fair_tta.models._model_lock import made_once
+from fair_tta.models._stored_text import TextTable
+from fair_tta.prompts._task import Task
 
 __all__ = ["OnnxBackend"]
 

@@ -18,9 +18,10 @@ from PIL.Image import Image
 from torch import Tensor
 
 from fair_tta._cache import Cache
-from fair_tta._images.batches import ahead, are_files, in_turn
-from fair_tta._images.load import ImageInput, image_bar, is_single_image
-from fair_tta._images.stored import (
+from fair_tta.errors import FairTTAError, ImageError, ModelError, check_count, check_number
+from fair_tta.images._batches import ahead, are_files, in_turn
+from fair_tta.images._load import ImageInput, image_bar, is_single_image
+from fair_tta.images._stored import (
     CHUNK,
     Features,
     StoredFeature,
@@ -29,24 +30,12 @@ from fair_tta._images.stored import (
     read_features,
     stack,
 )
-from fair_tta._images.views import AugMix
-from fair_tta._images.vision import Vision, image_digest
-from fair_tta._models import Backend
-from fair_tta._models.load import load, with_compiled_vision
-from fair_tta._models.stored import TextTable, sees_images
-from fair_tta._prompts.task import CurrentTask, Task
-from fair_tta._prompts.templates import (
-    AnyTemplate,
-    Names,
-    parse_names,
-    parse_sensitive,
-    parse_template,
-)
-from fair_tta.errors import FairTTAError, ImageError, ModelError, check_count, check_number
+from fair_tta.images._views import AugMix
+from fair_tta.images._vision import Vision, image_digest
 from fair_tta.methods import AssociationCorrection, FairTPT, ZeroShot
 from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, not_finite
 from fair_tta.methods._cross_fit import CrossFitted
-from fair_tta.methods._fitted import (
+from fair_tta.methods._fitting import (
     ClassLabels,
     SensitiveLabels,
     compare,
@@ -55,13 +44,24 @@ from fair_tta.methods._fitted import (
 )
 from fair_tta.methods._predictions import fetch, is_own, to_predictions
 from fair_tta.methods._registry import Adapters, AnyAdapter, find_adapter
-from fair_tta.metrics._bootstrap import DEFAULT, Interval
+from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval
+from fair_tta.models import Backend
+from fair_tta.models._loading import load, with_compiled_vision
+from fair_tta.models._stored_text import TextTable, sees_images
 from fair_tta.prediction import Prediction, Predictions, facts_table, shortened
+from fair_tta.prompts._task import CurrentTask, Task
+from fair_tta.prompts._templates import (
+    AnyTemplate,
+    Names,
+    parse_names,
+    parse_sensitive,
+    parse_template,
+)
 
 if TYPE_CHECKING:
     from fair_tta.auditing import Audit, Examination, Mitigation
     from fair_tta.auditing._run import HarmSets
-    from fair_tta.metrics._columns import Column, Sensitive
+    from fair_tta.metrics._answer_table import Column, Sensitive
 
 _MANY = 20  # images of a call; with more its cost is logged
 _LARGEST = sys.float_info.max  # less than some whole numbers, which are less than infinity
@@ -343,7 +343,7 @@ class FairTPTClassifier:
             if errors == "skip":
                 return next(self._stream([images], progress, skip=True))
             self.adapter._check_ready()
-            return self._predict_batch([self._vision.load(images)])[0]
+            return self._predict_batch([self._load(images)])[0]
         adapter = self.adapter
         stream = self._stream(checked_images(images), progress, errors == "skip")
         if isinstance(images, Iterator):
@@ -380,7 +380,7 @@ class FairTPTClassifier:
         compare(images, self._task)
         place, start = 0, perf_counter()
         with image_bar(images, progress) as bar:
-            for batch in batches(images, self._load_or_error if skip else self._vision.load, size):
+            for batch in batches(images, self._load_or_error if skip else self._load, size):
                 failed = [im if isinstance(im, ImageError) else None for im in batch.images]
                 readable = [im for im in batch.images if not isinstance(im, ImageError)]
                 if digests is not None:
@@ -403,9 +403,24 @@ class FairTPTClassifier:
 
     def _load_or_error(self, image: Any) -> Any:
         try:
-            return self._vision.load(image)
+            return self._load(image)
         except ImageError as error:
             return error
+
+    def _load(self, image: Any) -> Any:
+        """`Vision.load`, but refuse what may be features, of which an image would be made."""
+        is_array = isinstance(image, np.ndarray | Tensor)
+        if is_array and image.ndim == 2 and sees_images(self._backend):
+            with self._current.borrow() as task:
+                dim = task.target_features.shape[-1]
+            if image.shape[1] == dim:
+                raise FairTTAError(
+                    f"`images` should not be a two-dimensional array with rows of {dim} numbers, "
+                    f"as long as the features of {self._backend.name} (got {list(image.shape)}): "
+                    "pass Features(array) if its rows are features, or array[:, :, None] if it is "
+                    "a grey image."
+                )
+        return self._vision.load(image)
 
     def _log_cost(self, images: Iterable[Any], seconds: float) -> None:
         """Once, if there are many images, each with many views; `seconds` an image took."""
@@ -530,7 +545,7 @@ class FairTPTClassifier:
         if is_single_image(images):
             raise ImageError("`images` should be a list of images (got one): encode([image]).")
         parts = []
-        for batch in in_turn(checked_images(images), self._vision.load, sys.maxsize):
+        for batch in in_turn(checked_images(images), self._load, sys.maxsize):
             if batch.error is not None:
                 raise batch.error.__cause__ or batch.error
             with self._current.borrow() as task:

@@ -1,11 +1,9 @@
 """Base classes and types for authors of methods, losses, rates, views, models and caches."""
 
 from fair_tta._cache import Cache
-from fair_tta._images.views import AugMix, Views
-from fair_tta._models import Backend, Tokens
 from fair_tta._onnx import OnnxBackend
-from fair_tta._prompts.task import Task
 from fair_tta.classifier import FairTPTClassifier
+from fair_tta.images._views import AugMix, Views
 from fair_tta.methods._base import (
     Adapter,
     FindsTexts,
@@ -15,12 +13,14 @@ from fair_tta.methods._base import (
     Texts,
     UsesTexts,
 )
-from fair_tta.methods._fitted import FittedMethod
+from fair_tta.methods._fitting import FittedMethod
 from fair_tta.methods._reference import Reference
-from fair_tta.methods._tuning.losses import Loss, Objective, Term
-from fair_tta.methods._tuning.prompt import PromptTuning
-from fair_tta.methods._tuning.rates import RatePolicy
-from fair_tta.methods._tuning.weights import WeightTuning
+from fair_tta.methods.tuning._loop import PromptTuning
+from fair_tta.methods.tuning._losses import Loss, Objective, Term
+from fair_tta.methods.tuning._rates import RatePolicy
+from fair_tta.methods.tuning._weights import WeightTuning
+from fair_tta.models import Backend, Tokens
+from fair_tta.prompts._task import Task
 
 __all__ = [
     "Adapter",

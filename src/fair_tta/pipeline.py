@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from fair_tta._cache import Cache
-from fair_tta._images.fetch import ADDRESSES, fetch_image
-from fair_tta._images.load import is_single_image, load_image
-from fair_tta._images.views import AugMix
-from fair_tta._models import resolve
-from fair_tta._models.load import find_device, move
-from fair_tta._prompts.templates import Names, parse_names
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import ImageError, PromptError, check_count, check_number
+from fair_tta.images._fetch import ADDRESSES, fetch_image
+from fair_tta.images._load import is_single_image, load_image
+from fair_tta.images._views import AugMix
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._registry import find_adapter
+from fair_tta.models import resolve
+from fair_tta.models._loading import find_device, move
 from fair_tta.prediction import Score
+from fair_tta.prompts._templates import Names, parse_names
 
 _KEPT = 16  # classifiers, one for each set of labels and sentence
 

@@ -14,15 +14,15 @@ import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, OrthCali, Zero, ZeroShot
-from fair_tta._models import TransformersBackend
 from fair_tta.auditing import Associations, Examination
 from fair_tta.auditing._examination import ExaminationDocument
 from fair_tta.auditing._examine import NOTICE
 from fair_tta.errors import ImageError
 from fair_tta.extend import Adapter, AugMix
 from fair_tta.metrics import Bootstrap
-from fair_tta.metrics._intervals import wilson
 from fair_tta.metrics._perceived import pseudo_equalized_odds_difference, r_squared
+from fair_tta.metrics.intervals._closed_forms import wilson
+from fair_tta.models import TransformersBackend
 
 IMAGES = [picture(i) for i in range(10)]
 ADAPTERS: dict[str, Adapter] = {"zero": Zero(), "orth": OrthCali(lam=0), "tuned": FairTPT()}

@@ -12,7 +12,7 @@ from fair_tta import FairTPTClassifier, Features
 from fair_tta.auditing import Audit, Scores, audit, compare
 from fair_tta.auditing._document import COMPARED
 from fair_tta.lab.report import html, markdown
-from fair_tta.metrics._columns import join_clusters
+from fair_tta.metrics._answer_table import join_clusters
 
 IMAGES, TIMES = 240, 5
 

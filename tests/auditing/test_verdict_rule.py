@@ -100,6 +100,7 @@ def test_small_groups_turn_green_into_looks_smaller() -> None:
     assert (tried.heading, tried.tone) == ("What was tried", "")
     assert tried.text.startswith("M makes the gap look smaller: ")
     assert "6 more images of dog / out" in tried.text
+    assert "Seen on the typical gap" in tried.more
     assert todo.text == "Add 6 more images of dog / out, and compare again."
     assert in_short(found.document) == "M makes the gap look smaller"
     assert recommended(found.document) is None
@@ -161,6 +162,8 @@ def test_no_first_screen_contradicts_itself(cells: list[tuple[int, float, float]
     if is_green:
         assert not any("Not measurable" in sign for sign in not_measurable(document))
         assert not re.search(r"costs|hurts|cannot tell whether|uncertain", tried.text)
+    else:
+        assert "M narrows the gap:" not in tried.text
         assert todo.more == ""
     if "typically differ by" in tried.text:
         assert "balanced accuracy" in tried.text

@@ -27,7 +27,7 @@ from stage import Skipped, Stage
 Scenario = Callable[[Stage], object]
 
 PRELOADED = (
-    "matplotlib.figure open_clip pyarrow.parquet fair_tta.lab._cli.options fair_tta.lab.folder "
+    "matplotlib.figure open_clip pyarrow.parquet fair_tta.lab.cli._options fair_tta.lab._folder "
     "fair_tta.lab.report"
 ).split()
 

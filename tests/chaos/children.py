@@ -103,7 +103,7 @@ def start(
 
 
 def _command(arguments: Sequence[str], moments: Moments, before: Callable[[], None]) -> int:
-    from fair_tta.lab._cli import app
+    from fair_tta.lab.cli import app
 
     moments.install()
     before()

@@ -44,8 +44,8 @@ class Moments:
 
     def install(self) -> None:
         """From now on, in this process."""
-        from fair_tta._images.vision import Vision
-        from fair_tta.lab._runs.store import _INSERT, Store, StoredRow, _record
+        from fair_tta.images._vision import Vision
+        from fair_tta.lab.runs._store import _INSERT, Store, StoredRow, _record
 
         append, load, replace = Store.append, Vision.load, os.replace
 

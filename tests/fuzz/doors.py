@@ -28,17 +28,17 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from fair_tta import FairTPTClassifier, LogitBalance, ZeroShot, miniature
-from fair_tta._images.views import AugMix, Identity
-from fair_tta._models import Backend, resolve
 from fair_tta.auditing import Audit, Examination, audit
-from fair_tta.lab._runs.store import ROWS, Key, Store, StoredRow
-from fair_tta.lab.data._labels import Labels
-from fair_tta.lab.data._records import Problem
+from fair_tta.datasets._labels import Labels
+from fair_tta.datasets._records import Problem
+from fair_tta.images._views import AugMix, Identity
 from fair_tta.lab.report import examination_html, html, markdown
+from fair_tta.lab.runs._store import ROWS, Key, Store, StoredRow
 from fair_tta.methods import load_adapter
 from fair_tta.methods._reference import _digest
 from fair_tta.methods._registry import ADAPTERS, parse_adapter
 from fair_tta.metrics import Bootstrap
+from fair_tta.models import Backend, resolve
 
 ANSWER, REASON = "answer", "row with a reason"
 Door = Callable[[Random, Path], str]

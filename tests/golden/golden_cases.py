@@ -48,7 +48,7 @@ from fair_tta import (
 )
 from fair_tta.errors import SmallGroupWarning, SmallReferenceWarning
 from fair_tta.extend import AugMix
-from fair_tta.lab._cli import app
+from fair_tta.lab.cli import app
 from fair_tta.methods import (
     MEMO,
     SAGE,

@@ -16,8 +16,8 @@ import transformers
 from checks import picture
 from typer.testing import CliRunner
 
-from fair_tta.lab._cli import app
-from fair_tta.lab._runs.store import ROWS, Store, StoredRow
+from fair_tta.lab.cli import app
+from fair_tta.lab.runs._store import ROWS, Store, StoredRow
 
 NAMES = [
     *("--targets", "cat=of a cat", "--targets", "dog=of a dog, black"),

@@ -13,7 +13,7 @@ import pytest
 import torch
 from devices import Pair
 
-from fair_tta._models import resolve
+from fair_tta.models import resolve
 
 
 def _open_clip() -> tuple[Any, Any, Any]:

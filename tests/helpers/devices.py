@@ -16,7 +16,7 @@ from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from fair_tta._models import Backend
+from fair_tta.models import Backend
 
 PRETEND = "pretend"
 NAME = os.environ.get("FAIR_TTA_TEST_DEVICE", PRETEND)

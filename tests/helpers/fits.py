@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fair_tta.extend import Adapter
-from fair_tta.methods._fitted import fit_encoded, fit_method, settings_of
+from fair_tta.methods._fitting import fit_encoded, fit_method, settings_of
 
 M = TypeVar("M", bound=Adapter)
 

@@ -20,10 +20,10 @@ import torch
 from PIL import Image
 
 from fair_tta import FairTPTClassifier, ZeroShot
-from fair_tta._images.load import ImageInput
-from fair_tta._models import resolve
 from fair_tta.errors import ImageError
 from fair_tta.extend import AugMix
+from fair_tta.images._load import ImageInput
+from fair_tta.models import resolve
 
 ROOM = 2 << 30  # bytes that may be asked for; 12,000 x 1 pixels would need five
 SIZE = 224
@@ -107,7 +107,7 @@ def python_api(folder: Path, backend: Any) -> None:
 def commands(folder: Path) -> None:
     from typer.testing import CliRunner
 
-    from fair_tta.lab._cli import app
+    from fair_tta.lab.cli import app
 
     model = ["--model", str(folder / "model"), "--views", "4"]
 

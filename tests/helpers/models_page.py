@@ -18,7 +18,7 @@ from checks import assert_splice_is_exact
 from families import TRANSFORMERS, seeded
 from families_open_clip import OPEN_CLIP, build, shrunk
 
-from fair_tta._models import OpenClipBackend, TransformersBackend
+from fair_tta.models import OpenClipBackend, TransformersBackend
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 BEGIN, END = "<!-- begin generated -->", "<!-- end generated -->"

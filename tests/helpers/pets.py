@@ -8,7 +8,7 @@ from pathlib import Path
 from checks import picture
 from dataset_fixtures import write_csv
 
-from fair_tta.lab.data import BenchmarkTask, Dataset, read_folder
+from fair_tta.datasets import BenchmarkTask, Dataset, read_folder
 
 TASK = BenchmarkTask(
     "pets",

@@ -13,8 +13,8 @@ from checks import SENSITIVE, TARGETS, TEMPLATE
 from torch import Tensor, nn
 
 from fair_tta import FairTPTClassifier
-from fair_tta._models import OpenClipBackend, TransformersBackend
 from fair_tta.extend import AugMix
+from fair_tta.models import OpenClipBackend, TransformersBackend
 
 
 def classifier(dtype: torch.dtype = torch.float64, **more: Any) -> tuple[Any, FairTPTClassifier]:

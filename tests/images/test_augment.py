@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fair_tta._images import augment
+from fair_tta.images import _augment as augment
 
 Pixels = npt.NDArray[np.uint8]
 light = settings(max_examples=40, deadline=None, database=None)

@@ -10,8 +10,8 @@ import pytest
 import torch
 from checks import picture
 
-from fair_tta._images import augment
-from fair_tta._images import draw as batch
+from fair_tta.images import _augment as augment
+from fair_tta.images import _draw as batch
 
 HEIGHT, WIDTH = 40, 52
 

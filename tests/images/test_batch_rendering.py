@@ -10,9 +10,9 @@ import pytest
 import torch
 from checks import picture
 
-from fair_tta._images import augment
-from fair_tta._images.draw import Recipe, render, render_batch
-from fair_tta._images.views import AugMix, content_generator
+from fair_tta.images import _augment as augment
+from fair_tta.images._draw import Recipe, render, render_batch
+from fair_tta.images._views import AugMix, content_generator
 
 CPU = torch.device("cpu")
 PICTURES = [picture(i, size) for i, size in enumerate([(52, 40), (33, 77), (52, 40)])]

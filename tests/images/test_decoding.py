@@ -17,9 +17,9 @@ from checks import picture
 from PIL import Image
 
 from fair_tta import FairTPTClassifier
-from fair_tta._images.batches import Decoder, ahead, are_files, in_turn
-from fair_tta._images.load import load_image
 from fair_tta.errors import ImageError
+from fair_tta.images._batches import Decoder, ahead, are_files, in_turn
+from fair_tta.images._load import load_image
 
 BOTH = pytest.mark.parametrize("batches", [ahead, in_turn])
 
@@ -86,7 +86,7 @@ def test_large_images_wait_until_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 100 pixels, half may be worked on at once; one that is larger has all to itself."""
-    monkeypatch.setattr("fair_tta._images.batches.MOST_PIXELS", 100)
+    monkeypatch.setattr("fair_tta.images._batches.MOST_PIXELS", 100)
     paths = large_files(tmp_path, [2, 2, 1, 4, 30, 1, 1])
     alive = WeakValueDictionary[int, Image.Image]()
     most = [0]
@@ -113,7 +113,7 @@ def test_large_images_wait_until_there_is_room(
 def test_images_that_are_needed_first_do_not_wait_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fair_tta._images.batches.MOST_PIXELS", 100)
+    monkeypatch.setattr("fair_tta.images._batches.MOST_PIXELS", 100)
     paths = large_files(tmp_path, [30, 20, 4])
     with closing(Decoder()) as decoder:
         later = deque(decoder.submit(paths[:1], load_image))
@@ -130,7 +130,7 @@ def test_large_images_have_the_answers_of_small_batches(
     clf = FairTPTClassifier("miniature", ["circle", "square"], batch_size=4)
     expected = clf.predict_proba(paths)
     features = clf.encode(paths, with_views=False)
-    monkeypatch.setattr("fair_tta._images.batches.MOST_PIXELS", 500)
+    monkeypatch.setattr("fair_tta.images._batches.MOST_PIXELS", 500)
     clf.forget()
     assert clf.predict_proba(paths) == pytest.approx(expected, abs=1e-4)
     clf.forget()

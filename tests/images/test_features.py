@@ -11,9 +11,9 @@ from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from PIL import Image
 
 from fair_tta import FairTPTClassifier, Zero
-from fair_tta._images import vision as features
-from fair_tta._models import TransformersBackend
 from fair_tta.extend import AugMix, Cache
+from fair_tta.images import _vision as features
+from fair_tta.models import TransformersBackend
 
 
 def test_pictures_alone_go_through_the_tower_some_at_a_time(

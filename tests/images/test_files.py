@@ -19,11 +19,11 @@ from cli_fixtures import NAMES, audit_arguments, call, write_labels
 from cli_fixtures import tiny_model as tiny_model
 
 from fair_tta import FairTPTClassifier
-from fair_tta._images.load import load_image
 from fair_tta._io import Unlisted, walk
+from fair_tta.datasets import find_task, read_utkface
+from fair_tta.datasets._records import ProblemKind
 from fair_tta.errors import ImageError
-from fair_tta.lab.data import find_task, read_utkface
-from fair_tta.lab.data._records import ProblemKind
+from fair_tta.images._load import load_image
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs pipes and links")
 PATIENCE = 30.0  # seconds, for what should take none

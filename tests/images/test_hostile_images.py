@@ -21,8 +21,8 @@ from checks import picture
 from cli_fixtures import call, write_labels
 from PIL import Image
 
-from fair_tta._images.load import MOST_ENLARGED, Metered, check_enlarged, load_image
 from fair_tta.errors import ImageError
+from fair_tta.images._load import MOST_ENLARGED, Metered, check_enlarged, load_image
 
 
 def line(width: int, height: int) -> bytes:
@@ -270,7 +270,7 @@ def test_exif_takes_no_more_memory_than_its_file(kind: str, tmp_path: Path) -> N
     code = (
         "import re, sys\n"
         "from fair_tta.errors import ImageError\n"
-        "from fair_tta._images.load import load_image\n"
+        "from fair_tta.images._load import load_image\n"
         "def peak():\n"
         "    with open('/proc/self/status') as file:\n"
         "        return int(re.search(r'VmHWM:\\s*(\\d+)', file.read())[1])\n"

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fair_tta.methods._field.deyo import PatchShuffle
+from fair_tta.methods.field._deyo import PatchShuffle
 
 
 def patches(picture: torch.Tensor, grid: int) -> list[bytes]:

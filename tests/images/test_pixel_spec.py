@@ -15,8 +15,8 @@ from families_open_clip import OPEN_CLIP
 from PIL import Image, ImageOps
 
 from fair_tta import FairTPTClassifier
-from fair_tta._images.vision import PixelSpec
 from fair_tta.extend import AugMix
+from fair_tta.images._vision import PixelSpec
 
 Change = Callable[[Image.Image], Image.Image]
 

@@ -8,8 +8,8 @@ import torch
 from checks import picture
 
 from fair_tta import FairTPTClassifier, FairTTAError, Zero
-from fair_tta._images.draw import Renderer
 from fair_tta.extend import AugMix
+from fair_tta.images._draw import Renderer
 
 CPU, OTHER = torch.device("cpu"), torch.device("meta")
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fair_tta import FairTTAError, Features
-from fair_tta._images.stored import CHUNK, stack
-from fair_tta._images.vision import image_digest
 from fair_tta.errors import FeatureMismatchWarning
+from fair_tta.images._stored import CHUNK, stack
+from fair_tta.images._vision import image_digest
 
 DIM = 8
 

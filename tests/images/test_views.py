@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fair_tta._images.draw import Recipe, render, resize
-from fair_tta._images.load import load_image
-from fair_tta._images.views import AugMix, Identity, Views, content_generator
 from fair_tta.errors import FairTTAError
+from fair_tta.images._draw import Recipe, render, resize
+from fair_tta.images._load import load_image
+from fair_tta.images._views import AugMix, Identity, Views, content_generator
 
 light = settings(max_examples=40, deadline=None, database=None)
 STRATEGIES: list[Views] = [Identity(), AugMix(5), AugMix(5, severity=10, width=2)]

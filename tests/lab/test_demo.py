@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 from fair_tta import TPT, LogitBalance, Zero, ZeroShot
 from fair_tta.auditing import Audit
 from fair_tta.extend import Adapter, AugMix
-from fair_tta.lab._cli import app
 from fair_tta.lab._demo import (
     METHODS,
     ONE_VIEW,
@@ -34,10 +33,11 @@ from fair_tta.lab._demo import (
     to_html,
     to_rich,
 )
-from fair_tta.lab._runs.job import Job
+from fair_tta.lab.cli import app
 from fair_tta.lab.report._numbers import times
+from fair_tta.lab.runs._job import Job
 from fair_tta.metrics import Estimate
-from fair_tta.metrics._estimate import undefined
+from fair_tta.metrics._estimates import undefined
 from fair_tta.miniature import TASKS
 
 IMAGES = 8
@@ -135,7 +135,7 @@ def test_logit_balance_is_fitted_for_each_task_and_not_on_what_is_asked(
 
 def test_views_are_part_of_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the time of this process alone: a busy machine may take longer for anything."""
-    monkeypatch.setattr("fair_tta.lab._runs.worker.time.perf_counter", time.process_time)
+    monkeypatch.setattr("fair_tta.lab.runs._worker.time.perf_counter", time.process_time)
     methods: dict[str, Adapter] = {"one": ZeroShot(), "many": Zero()}
     one, many = run_episodes([TASKS["badges"]], methods, seeds=[0], images=4)
     assert sum(row.seconds for row in many.answers) > sum(row.seconds for row in one.answers)

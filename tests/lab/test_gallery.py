@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from checks import picture
 
+from fair_tta.datasets._records import Record
 from fair_tta.lab._gallery import MOST_IN_GALLERY, OF_EACH_KIND, GroupGallery
-from fair_tta.lab._runs.store import Key, StoredRow
-from fair_tta.lab.data._records import Record
+from fair_tta.lab.runs._store import Key, StoredRow
 
 
 def answer(label: str, probability: float) -> StoredRow:

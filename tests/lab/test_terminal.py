@@ -16,13 +16,13 @@ from rich.text import Text
 from fair_tta import Prediction
 from fair_tta.auditing._document import Difference
 from fair_tta.lab import _terminal as progress
-from fair_tta.lab._cli import predict as predict_output
-from fair_tta.lab._cli.tables import SHOWN_METRICS, _table
 from fair_tta.lab._demo import shown_figure, to_rich
 from fair_tta.lab._terminal import NarrowTable
+from fair_tta.lab.cli import _predict as predict_output
+from fair_tta.lab.cli._tables import SHOWN_METRICS, _table
 from fair_tta.lab.report import Overview
 from fair_tta.lab.report._numbers import duration, plain_number, times
-from fair_tta.metrics._estimate import Estimate, undefined
+from fair_tta.metrics._estimates import Estimate, undefined
 
 WIDTHS = [60, 80, 120]
 NAMES = [

@@ -25,9 +25,9 @@ from torch import Tensor
 
 from fair_tta import ELRA, TPT, FairTPT, FairTPTMO, FixedRate, OrthCali, Templates, Zero
 from fair_tta._linalg import unit
-from fair_tta._models import OpenClipBackend, TransformersBackend
-from fair_tta._prompts.task import Task
 from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
+from fair_tta.models import OpenClipBackend, TransformersBackend
+from fair_tta.prompts._task import Task
 
 TARGETS = {"cat": "cat", "dog": "black dog", "bird": "water bird"}
 ONE = {"sex": {"m": "male", "f": "female"}}

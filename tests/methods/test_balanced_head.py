@@ -17,7 +17,7 @@ from fair_tta import FairTTAError
 from fair_tta._linalg import unit
 from fair_tta.errors import SmallReferenceWarning
 from fair_tta.methods import BalancedHead
-from fair_tta.methods._own.balanced_head import _chosen_head, anchored_head, cell_weights
+from fair_tta.methods.corrections._balanced_head import _chosen_head, anchored_head, cell_weights
 
 Array = Any
 SCALE = 20.0

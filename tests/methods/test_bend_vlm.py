@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fair_tta import TPT, FairTTAError
 from fair_tta.methods import BendVLM
-from fair_tta.methods._field.bend_vlm import bend
+from fair_tta.methods.field._bend_vlm import bend
 
 optimize: Any = pytest.importorskip("scipy.optimize")
 Array = npt.NDArray[np.float64]

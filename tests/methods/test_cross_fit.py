@@ -13,8 +13,8 @@ from PIL.Image import Image
 
 from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, Prediction, ZeroShot
 from fair_tta._identity import fingerprint
-from fair_tta._images.vision import image_digest
 from fair_tta.errors import SmallReferenceWarning
+from fair_tta.images._vision import image_digest
 from fair_tta.methods import UMFC
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit

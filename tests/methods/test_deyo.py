@@ -13,11 +13,11 @@ from checks import picture
 from plain_towers import classifier
 
 from fair_tta import FairTTAError, FixedRate
-from fair_tta._images.views import content_generator
 from fair_tta._linalg import unit
 from fair_tta.errors import TowerError
+from fair_tta.images._views import content_generator
 from fair_tta.methods import DeYO
-from fair_tta.methods._field.deyo import NOTHING_PASSED, PatchShuffle
+from fair_tta.methods.field._deyo import NOTHING_PASSED, PatchShuffle
 
 
 def both_features(clf: Any, image: Any) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from random_task import DIM, Drawn, drawn, random_units, softmax
 from torch import Tensor
 
 from fair_tta.methods import EpisodicTIE
-from fair_tta.methods._field.tie import nearest
+from fair_tta.methods.field._tie import nearest
 
 
 def answer(case: Drawn) -> Tensor:

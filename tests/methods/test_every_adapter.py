@@ -34,11 +34,10 @@ from fair_tta import (
     Zero,
     ZeroShot,
 )
-from fair_tta._images.views import Identity
 from fair_tta._linalg import unit
-from fair_tta._models import TransformersBackend
 from fair_tta.errors import PromptError
 from fair_tta.extend import Adapter, AugMix
+from fair_tta.images._views import Identity
 from fair_tta.methods import (
     MEMO,
     SAGE,
@@ -67,8 +66,9 @@ from fair_tta.methods import (
 from fair_tta.methods import _registry as text_form
 from fair_tta.methods._base import NO_CLASS, NO_IMAGE
 from fair_tta.methods._predictions import NOT_FINITE
-from fair_tta.methods._tuning.rates import BOUNDED, LONG, NO_STEP
+from fair_tta.methods.tuning._rates import BOUNDED, LONG, NO_STEP
 from fair_tta.metrics._scores import Scores
+from fair_tta.models import TransformersBackend
 
 TARGETS = ["cat", "black dog", "water bird"]
 SENSITIVE = {"sex": ["male", "female"], "age": ["young", "old", "not old"]}

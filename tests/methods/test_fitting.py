@@ -25,9 +25,9 @@ from fair_tta.errors import ModelError, PromptError, SmallReferenceWarning
 from fair_tta.extend import FittedMethod, Outcome, Reference, Task
 from fair_tta.methods import BalancedHead, load_adapter
 from fair_tta.methods._base import Adapter, Needs, UsesTexts, check_adapter
-from fair_tta.methods._fitted import ReferenceBatch
-from fair_tta.methods._paper.fair_tpt import FairTPT
+from fair_tta.methods._fitting import ReferenceBatch
 from fair_tta.methods._reference import _digest
+from fair_tta.methods.paper._fair_tpt import FairTPT
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 

@@ -13,7 +13,7 @@ import long_steps
 import pytest
 
 from fair_tta import FairTPT, FairTPTMO, miniature
-from fair_tta.methods._tuning.rates import LONG_STEP
+from fair_tta.methods.tuning._rates import LONG_STEP
 
 METHODS = [(FairTPT, "super-TS"), *product([FairTPTMO], long_steps.LOSSES)]
 

@@ -10,7 +10,7 @@ from checks import picture
 from plain_towers import classifier, entropy, norm_parameters, tuned
 
 from fair_tta import FixedRate
-from fair_tta._images.views import Identity
+from fair_tta.images._views import Identity
 from fair_tta.methods import MEMO
 
 

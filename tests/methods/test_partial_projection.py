@@ -18,10 +18,10 @@ from random_task import DIM, Drawn, drawn, joint_of, random_units, softmax, unre
 from torch import Tensor
 
 from fair_tta import TPT, FairTPTClassifier, Templates
-from fair_tta._images.views import Identity
 from fair_tta.errors import PromptError
+from fair_tta.images._views import Identity
 from fair_tta.methods import PartialProjection
-from fair_tta.methods._field.partial_projection import balance_part
+from fair_tta.methods.field._partial_projection import balance_part
 
 optimize: Any = pytest.importorskip("scipy.optimize")
 linalg: Any = pytest.importorskip("scipy.linalg")

@@ -19,10 +19,10 @@ from random_task import Drawn, drawn, joint_of, random_units
 from torch import Tensor
 
 from fair_tta import FairTPTClassifier, FairTTAError, Templates
-from fair_tta._images.views import Identity
 from fair_tta.errors import PromptError
+from fair_tta.images._views import Identity
 from fair_tta.methods import PerceptionCLIP
-from fair_tta.methods._field.perception_clip import given_context
+from fair_tta.methods.field._perception_clip import given_context
 
 
 def by_formula(

@@ -15,9 +15,9 @@ from plain_towers import classifier
 from fair_tta import FairTPTClassifier, FairTTAError, Zero, ZeroShot
 from fair_tta.errors import TowerError
 from fair_tta.extend import Needs, Outcome, PixelAdapter, Task
-from fair_tta.lab._runs.bank import ImageSource
-from fair_tta.lab._runs.job import WorkUnit, job_of
-from fair_tta.lab._runs.worker import Worker
+from fair_tta.images._stored import ImageSource
+from fair_tta.lab.runs._job import WorkUnit, job_of
+from fair_tta.lab.runs._worker import Worker
 from fair_tta.methods import SAR, DeYO, DistortedViews, SEraser, Tent
 from fair_tta.methods._registry import parse_adapter
 

@@ -17,8 +17,8 @@ from random_task import DIM, Drawn, drawn, random_units, softmax
 from torch import Tensor
 
 from fair_tta import TPT, FairTPTClassifier, FairTTAError, ZeroShot
-from fair_tta._images.views import Identity
 from fair_tta.errors import PromptError
+from fair_tta.images._views import Identity
 from fair_tta.methods import RoboShot
 
 Array = npt.NDArray[np.float64]

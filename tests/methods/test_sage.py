@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from random_task import random_units
 
 from fair_tta import FairTPTClassifier, FairTTAError
-from fair_tta._images.views import Identity
 from fair_tta.errors import PromptError
+from fair_tta.images._views import Identity
 from fair_tta.methods import SAGE
-from fair_tta.methods._field.sage import OPENINGS, widest
+from fair_tta.methods.field._sage import OPENINGS, widest
 
 TEMPLATES = ("a photo of a {}.", "a drawing of a {target}.", "a {} on water", "a bird, not a {}")
 

@@ -12,7 +12,7 @@ from plain_towers import classifier, entropy, tuned
 
 from fair_tta import FairTTAError, FixedRate
 from fair_tta.methods import SAR
-from fair_tta.methods._tuning.weights import NO_VIEW_PASSED
+from fair_tta.methods.tuning._weights import NO_VIEW_PASSED
 
 
 def sam_step(margin: float, radius: float) -> Any:

@@ -16,10 +16,10 @@ from safetensors.torch import save_file
 
 from fair_tta import FairTPTClassifier, FairTTAError, ZeroShot
 from fair_tta._identity import fingerprint
-from fair_tta._models import TransformersBackend
 from fair_tta.methods import SEM
-from fair_tta.methods._field.sem import DIVERSE
-from fair_tta.methods._fitted import load_one_of, save_adapter
+from fair_tta.methods._fitting import load_one_of, save_adapter
+from fair_tta.methods.field._sem import DIVERSE
+from fair_tta.models import TransformersBackend
 
 TARGETS = ["cat", "black dog", "bird"]
 SENSITIVE = {"sex": ["male", "female"], "age": ["young", "old", "not old"]}

@@ -16,8 +16,8 @@ from torch.nn.functional import kl_div
 
 from fair_tta import ELRA, FairTTAError, FixedRate
 from fair_tta.methods import DistortedViews, KLFromUniform, SEraser
-from fair_tta.methods._tuning.directions import WeightedSum
-from fair_tta.methods._tuning.prompt import tune
+from fair_tta.methods.tuning._directions import WeightedSum
+from fair_tta.methods.tuning._loop import tune
 
 
 def pair(image: Any, _: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from checks import picture
 from fits import fit_on
 
 from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
-from fair_tta._models import TransformersBackend
+from fair_tta.models import TransformersBackend
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 

@@ -13,10 +13,10 @@ import torch
 from checks import picture
 
 from fair_tta import FairTPTClassifier, FairTTAError, ZeroShot
-from fair_tta._models import TransformersBackend
-from fair_tta._models.protocol import Backend
 from fair_tta.methods import TTR
-from fair_tta.methods._field.ttr import NOT_EPISODIC
+from fair_tta.methods.field._ttr import NOT_EPISODIC
+from fair_tta.models import TransformersBackend
+from fair_tta.models._backend import Backend
 
 TARGETS, TEMPLATE = ["cat", "black dog"], "a photo of a {}."
 

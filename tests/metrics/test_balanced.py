@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fair_tta import metrics
 from fair_tta.errors import SmallGroupWarning
 from fair_tta.metrics import Bootstrap, definitions
-from fair_tta.metrics._intervals import mean_change_ends, mean_rate_ends, paired_ends
+from fair_tta.metrics.intervals._closed_forms import mean_change_ends, mean_rate_ends, paired_ends
 
 Case = list[tuple[str, str, str]]
 ROWS = st.lists(

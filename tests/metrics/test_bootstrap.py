@@ -14,8 +14,8 @@ import pytest
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 from fair_tta.metrics import Bootstrap, Estimate, Over, _rates, definitions
-from fair_tta.metrics._bootstrap import resampled
-from fair_tta.metrics._columns import Columns, Floats, Ints, parse_columns
+from fair_tta.metrics._answer_table import Columns, Floats, Ints, parse_columns
+from fair_tta.metrics.intervals._bootstrap import resampled
 
 
 def noisy(

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from fair_tta import FairTPTClassifier, audit, metrics
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import Bootstrap, Estimate
+from fair_tta.metrics._answer_table import parse_columns
 from fair_tta.metrics._calibration import calibration
-from fair_tta.metrics._columns import parse_columns
-from fair_tta.metrics._own_figures import calibration_error
+from fair_tta.metrics._score_figures import calibration_error
 from fair_tta.metrics._scores import Scores
 from fair_tta.miniature import BIRDS
 

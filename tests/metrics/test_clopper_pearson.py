@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fair_tta.metrics import worst_group_accuracy
-from fair_tta.metrics._intervals import clopper_pearson_ends
+from fair_tta.metrics.intervals._closed_forms import clopper_pearson_ends
 
 stats: Any = pytest.importorskip("scipy.stats")
 

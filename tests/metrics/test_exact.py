@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._intervals import paired_ends, wilson
+from fair_tta.metrics.intervals._closed_forms import paired_ends, wilson
 
 stats: Any = pytest.importorskip("scipy.stats")
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 from fair_tta.metrics import Bootstrap, Estimate, Over
-from fair_tta.metrics._columns import parse_columns
+from fair_tta.metrics._answer_table import parse_columns
 from fair_tta.metrics._groups import SELECTION_GAPS, gaps_of_classes
 from fair_tta.metrics._perceived import pseudo_odds
 

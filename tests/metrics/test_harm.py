@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fair_tta import FairTTAError
 from fair_tta.errors import SmallGroupWarning
 from fair_tta.metrics import harm_rate, harm_rate_change
-from fair_tta.metrics._intervals import paired_ends
+from fair_tta.metrics.intervals._closed_forms import paired_ends
 
 stats: Any = pytest.importorskip("scipy.stats")
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fair_tta.metrics._intervals import step_down
+from fair_tta.metrics.intervals._closed_forms import step_down
 
 
 def rejected(p_values: list[float], error: float) -> set[int]:

@@ -19,11 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fair_tta.metrics import Bootstrap, definitions
+from fair_tta.metrics._answer_table import Columns
 from fair_tta.metrics._calibration import mean
-from fair_tta.metrics._columns import Columns
-from fair_tta.metrics._estimate import Estimate
-from fair_tta.metrics._extremes import ByDraws
+from fair_tta.metrics._estimates import Estimate
 from fair_tta.metrics._metric import Figure, Metric
+from fair_tta.metrics.intervals._extremes import ByDraws
 
 ALL = (
     definitions.ACCURACY,

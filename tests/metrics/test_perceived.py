@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 from fair_tta.metrics import Bootstrap
-from fair_tta.metrics._columns import Floats, Ints
+from fair_tta.metrics._answer_table import Floats, Ints
 from fair_tta.metrics._perceived import (
     pseudo_equalized_odds_difference,
     pseudo_odds,

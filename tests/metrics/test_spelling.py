@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from fair_tta import FairTTAError, audit, metrics
-from fair_tta.metrics._spelling import (
+from fair_tta._spelling import (
     escaped,
     folded,
     likely_labels,

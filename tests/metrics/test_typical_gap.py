@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from fair_tta import FairTTAError, audit, compare
 from fair_tta.metrics import Bootstrap
-from fair_tta.metrics._columns import Columns
+from fair_tta.metrics._answer_table import Columns
 from fair_tta.metrics._metric import Metric
-from fair_tta.metrics._typical_gap import _blocks, _Moments
 from fair_tta.metrics.definitions import METRICS, TYPICAL_GAP
+from fair_tta.metrics.intervals._typical_gap import _blocks, _Moments
 
 
 def drawn(

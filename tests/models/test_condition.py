@@ -21,11 +21,11 @@ from torch import nn
 from transformers import CLIPImageProcessor
 
 from fair_tta import FairTPT, FairTPTClassifier, ZeroShot
-from fair_tta._models.borrow import explained
 from fair_tta.errors import ModelError, TowerError
 from fair_tta.extend import Adapter, AugMix
 from fair_tta.methods import Tent
 from fair_tta.miniature._model import FOLDER
+from fair_tta.models._model_lock import explained
 
 
 def classify(model: Any, adapter: Adapter | None = None) -> Any:

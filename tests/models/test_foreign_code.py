@@ -23,9 +23,11 @@ from checks import picture
 from cli_fixtures import NAMES, call
 
 from fair_tta import FairTPTClassifier
-from fair_tta._models import load, resolve, untrusted
 from fair_tta.errors import ModelError
 from fair_tta.miniature._model import FOLDER
+from fair_tta.models import _allowed_models as untrusted
+from fair_tta.models import _loading as load
+from fair_tta.models import resolve
 
 EVERY = hostile.OPEN_CLIP | hostile.TRANSFORMERS
 

@@ -23,8 +23,8 @@ from families_open_clip import OPEN_CLIP, build, registered, shrunk
 from open_clip.tokenizer import HFTokenizer
 
 from fair_tta import FairTPTClassifier
-from fair_tta._models import Backend, OpenClipBackend, Tokens, resolve
 from fair_tta.errors import ModelError, PromptError
+from fair_tta.models import Backend, OpenClipBackend, Tokens, resolve
 
 # METHODS 6.3: attention in both directions and no mask of the padding, so every position sees it.
 MAY_NOT_CUT = {"CLIPA", "MobileCLIP-S", "SigLIP", "SigLIP 2"}

@@ -12,7 +12,7 @@ import torch
 from checks import picture
 
 from fair_tta import FairTTAError
-from fair_tta._models import OpenClipBackend, TransformersBackend
+from fair_tta.models import OpenClipBackend, TransformersBackend
 
 
 def project(hidden: Any, norm: Any, matrix: Any) -> Any:

@@ -20,9 +20,9 @@ from PIL.Image import Image
 from torch import Tensor
 
 from fair_tta import FairTPTClassifier
-from fair_tta._models import OpenClipBackend, TransformersBackend, resolve
 from fair_tta.errors import ModelError
 from fair_tta.extend import Backend, Tokens
+from fair_tta.models import OpenClipBackend, TransformersBackend, resolve
 
 CONFIG = {
     "embed_dim": 16,

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from fair_tta import FairTPTClassifier
-from fair_tta._models import OpenClipBackend, Tokens, TransformersBackend
-from fair_tta._models.prefix_sharing import Tree
-from fair_tta._models.towers import TextTower
-from fair_tta._prompts.context import concatenate
-from fair_tta._prompts.task import Task
 from fair_tta.extend import AugMix
+from fair_tta.models import OpenClipBackend, Tokens, TransformersBackend
+from fair_tta.models._prefix_sharing import Tree
+from fair_tta.models._towers import TextTower
+from fair_tta.prompts._context import concatenate
+from fair_tta.prompts._task import Task
 
 # Causal, read off at the end of text, and made of blocks that take a mask. CoCa is causal too, but
 # appends a class token that sees the whole prompt.

@@ -13,10 +13,10 @@ import transformers
 from fits import fit_on
 
 from fair_tta import AssociationCorrection, FairTPTClassifier, FairTTAError, Features, LogitBalance
-from fair_tta._models.protocol import Backend
-from fair_tta._models.stored import TextTable
 from fair_tta.errors import ModelError, PromptError, TowerError
 from fair_tta.methods._base import Adapter, check_adapter
+from fair_tta.models._backend import Backend
+from fair_tta.models._stored_text import TextTable
 
 NAMES: dict[str, Any] = {
     "targets": ["cat", "dog"],

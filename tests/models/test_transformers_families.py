@@ -15,8 +15,8 @@ from checks import (
     assert_zero_shot_is,
 )
 
-from fair_tta._models import Tokens, TransformersBackend
 from fair_tta.errors import PromptError
+from fair_tta.models import Tokens, TransformersBackend
 
 Parts = tuple[str, Any, Any, Any]
 

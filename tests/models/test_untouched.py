@@ -22,10 +22,10 @@ import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 
 from fair_tta import FairTPT, FairTPTClassifier, ZeroShot
-from fair_tta._models import borrow
-from fair_tta._models.borrow import borrowed, untouched
 from fair_tta.errors import ModelError
 from fair_tta.extend import AugMix
+from fair_tta.models import _model_lock as borrow
+from fair_tta.models._model_lock import borrowed, untouched
 
 
 class Broken(Exception):

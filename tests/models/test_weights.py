@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn.utils import parametrize, prune
 
 from fair_tta import FairTPT, FairTPTClassifier, OrthCali, ZeroShot
-from fair_tta._models.borrow import state_of
 from fair_tta.extend import AugMix
+from fair_tta.models._model_lock import state_of
 
 PICTURES = [picture(0), picture(1)]
 

@@ -31,11 +31,11 @@ from fair_tta import (
     OrthCali,
 )
 from fair_tta import methods as adapters
-from fair_tta._images.draw import Renderer
 from fair_tta.extend import AugMix
+from fair_tta.images._draw import Renderer
 from fair_tta.methods import SAR, SEM, TTR, SLoss, SuperTSLoss, TSLoss
-from fair_tta.methods._tuning.directions import Aggregator, combine
-from fair_tta.methods._tuning.upgrad import upgrad_weights
+from fair_tta.methods.tuning._directions import Aggregator, combine
+from fair_tta.methods.tuning._upgrad import upgrad_weights
 
 pytest_plugins = ("device_models",)
 

@@ -13,9 +13,9 @@ from checks import picture
 from devices import Pair
 
 from fair_tta import TPT, FairTPTClassifier, Zero, ZeroShot
-from fair_tta._images.draw import Renderer, render_batch
-from fair_tta._images.views import content_generator
 from fair_tta.extend import AugMix
+from fair_tta.images._draw import Renderer, render_batch
+from fair_tta.images._views import content_generator
 
 pytest_plugins = ("device_models",)
 

@@ -27,7 +27,7 @@ WARP_LEVELS = 1 if int(cv2.__version__.split(".")[0]) >= 5 else 9
 
 
 class Drawn(Protocol):
-    """What was drawn for a view: see fair_tta._images.draw.Recipe."""
+    """What was drawn for a view: see fair_tta.images._draw.Recipe."""
 
     @property
     def box(self) -> tuple[int, int, int, int]: ...

@@ -32,10 +32,10 @@ if __name__ == "__main__":
 import literal
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, Templates, miniature
-from fair_tta._prompts.task import Task
-from fair_tta._prompts.templates import Prompt
 from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
-from fair_tta.methods._tuning.rates import LONG_STEP
+from fair_tta.methods.tuning._rates import LONG_STEP
+from fair_tta.prompts._task import Task
+from fair_tta.prompts._templates import Prompt
 
 LOSSES: dict[str, Any] = {"S": SLoss(), "TS": TSLoss(), "super-TS": SuperTSLoss()}
 SHORT_TOLERANCE = 1e-4

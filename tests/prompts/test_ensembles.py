@@ -14,11 +14,11 @@ from checks import picture
 from fits import fit_on, save
 
 from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, Templates, ZeroShot
-from fair_tta._models import TransformersBackend
 from fair_tta.auditing import Audit
 from fair_tta.errors import PromptError
-from fair_tta.lab._runs.job import job_of
+from fair_tta.lab.runs._job import job_of
 from fair_tta.methods import load_adapter
+from fair_tta.models import TransformersBackend
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 

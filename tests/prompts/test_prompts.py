@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fair_tta import Templates
-from fair_tta._prompts.templates import parse_names, parse_sensitive
+from fair_tta.datasets import PAPER_TASKS
 from fair_tta.errors import PromptError
-from fair_tta.lab.data import PAPER_TASKS
+from fair_tta.prompts._templates import parse_names, parse_sensitive
 
 PERSON = "A photo of a {sensitive} {target} person."
 CELEBRITY = "A photo of a {sensitive} celebrity {target}."

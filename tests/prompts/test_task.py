@@ -11,8 +11,8 @@ import families
 import pytest
 from checks import make_task
 
-from fair_tta._models import TransformersBackend
-from fair_tta._models.borrow import borrowed
+from fair_tta.models import TransformersBackend
+from fair_tta.models._model_lock import borrowed
 
 
 @pytest.mark.parametrize("name", ["context", "target_features", "sensitive_features"])
@@ -42,7 +42,7 @@ def test_a_thread_that_has_the_model_is_not_kept_from_its_features(
             getattr(other, name)
 
     waits, has = Thread(target=construct, daemon=True), Thread(target=predict, daemon=True)
-    monkeypatch.setattr("fair_tta._prompts.task.borrowed", watched)
+    monkeypatch.setattr("fair_tta.prompts._task.borrowed", watched)
     for thread in (has, waits):
         thread.start()
     for thread in (has, waits):

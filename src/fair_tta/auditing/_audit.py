@@ -17,8 +17,8 @@ from fair_tta._io import open_file, write_whole
 from fair_tta.auditing._document import AuditDocument, ComparedGroup, EstimateFields
 from fair_tta.auditing._judge import not_measurable
 from fair_tta.errors import FairTTAError, require
-from fair_tta.metrics._columns import Columns
-from fair_tta.metrics._estimate import Estimate, label, listed
+from fair_tta.metrics._answer_table import Columns
+from fair_tta.metrics._estimates import Estimate, label, listed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from msgspec.json import schema_components
 from msgspec.structs import asdict
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._estimate import Estimate, Over
+from fair_tta.metrics._estimates import Estimate, Over
 from fair_tta.metrics._metric import Figure
 from fair_tta.metrics.definitions import METRICS
 

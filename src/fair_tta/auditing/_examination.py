@@ -11,9 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from PIL.Image import Image
 
-from fair_tta._images.stored import StoredFeature
 from fair_tta._io import write_whole
-from fair_tta._prompts.task import Task
 from fair_tta.auditing._audit import Written
 from fair_tta.auditing._document import (
     AdapterFields,
@@ -26,8 +24,10 @@ from fair_tta.auditing._document import (
     read_origin,
 )
 from fair_tta.errors import FairTTAError, ImageError
+from fair_tta.images._stored import StoredFeature
 from fair_tta.metrics._perceived import prompt_associations
 from fair_tta.prediction import Prediction
+from fair_tta.prompts._task import Task
 
 
 class GroupLabels(Part, frozen=True):

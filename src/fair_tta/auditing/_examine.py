@@ -14,25 +14,29 @@ from msgspec import convert
 from PIL.Image import Image
 
 from fair_tta._identity import ORIGIN, classifier_provenance, describe_adapter, environment
-from fair_tta._images.batches import in_turn
-from fair_tta._images.load import image_bar, is_single_image
 from fair_tta.auditing import _examination as doc
 from fair_tta.auditing._document import AdapterFields, Difference, Measured
 from fair_tta.auditing._examination import Associations, ChangedImages, Examination
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
+from fair_tta.images._batches import in_turn
+from fair_tta.images._load import image_bar, is_single_image
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
-from fair_tta.methods._fitted import compare
+from fair_tta.methods._fitting import compare
 from fair_tta.methods._registry import Adapters, find_adapter
 from fair_tta.metrics import average_sensitive_indifference
-from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
+from fair_tta.metrics._answer_table import Floats
 from fair_tta.metrics._calibration import mean
-from fair_tta.metrics._columns import Floats
-from fair_tta.metrics._estimate import SMALL, listed
-from fair_tta.metrics._intervals import images_for_change, images_for_half_width, wilson
+from fair_tta.metrics._estimates import SMALL, listed
 from fair_tta.metrics._perceived import pseudo_odds, r_squared
 from fair_tta.metrics._scores import CollectedScores
+from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
+from fair_tta.metrics.intervals._closed_forms import (
+    images_for_change,
+    images_for_half_width,
+    wilson,
+)
 from fair_tta.prediction import Prediction
 
 HALF_WIDTH = 0.05
@@ -200,7 +204,7 @@ def examine_classifier(
 
     def answers() -> Iterator[tuple[str, Image, Sequence[Prediction]]]:
         number = count()
-        for batch in in_turn(images, classifier._vision.load, classifier._batch_size):
+        for batch in in_turn(images, classifier._load, classifier._batch_size):
             if batch.error is not None:
                 raise batch.error
             found = _predictions(classifier, batch.images, [ZeroShot(), *methods.values()])
@@ -241,7 +245,7 @@ def examine_answers(
     with classifier._current.borrow() as task:
         associations = Associations._of(task)
     document = examine_predictions(associations, adapters, passing(), how, origin, notes)
-    return Examination(document, changed.images(classifier._vision.load))
+    return Examination(document, changed.images(classifier._load))
 
 
 def named_adapters(adapters: Adapters | None) -> dict[str, Adapter]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fair_tta.auditing import _document as doc
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._estimate import direction, label, listed
+from fair_tta.metrics._estimates import direction, label, listed
 from fair_tta.metrics.definitions import METRICS
 
 

@@ -22,8 +22,7 @@ from fair_tta._identity import (
     describe_adapter,
     environment,
 )
-from fair_tta._images.load import image_bar, is_single_image
-from fair_tta._images.vision import image_digest
+from fair_tta._spelling import likely_labels
 from fair_tta.auditing import _document as doc
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._run import (
@@ -35,9 +34,10 @@ from fair_tta.auditing._run import (
 )
 from fair_tta.classifier import checked_images
 from fair_tta.errors import FairTTAError, SmallGroupWarning, UnknownAnswerWarning, check_number
+from fair_tta.images._load import image_bar, is_single_image
+from fair_tta.images._vision import image_digest
 from fair_tta.methods._registry import AnyAdapter
-from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
-from fair_tta.metrics._columns import (
+from fair_tta.metrics._answer_table import (
     NO_CLASS,
     ONE_ATTRIBUTE,
     Column,
@@ -52,9 +52,9 @@ from fair_tta.metrics._columns import (
     read_column,
     read_sensitive,
 )
-from fair_tta.metrics._estimate import SMALL, Over, listed, small_groups, warn_small
+from fair_tta.metrics._estimates import SMALL, Over, listed, small_groups, warn_small
 from fair_tta.metrics._scores import Scores
-from fair_tta.metrics._spelling import likely_labels
+from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
 from fair_tta.prediction import Prediction, Predictions
 
 _MOST_UNKNOWN = 20  # different answers that are no class, named in a document
@@ -412,7 +412,7 @@ def predict_knowing(
     methods = {known: classifier.with_adapter(adapter.knowing(*known)) for known in set(rows)}
     stream, values_of, bar = iter(images), iter(rows), image_bar(images, progress)
     while batch := list(islice(stream, classifier._batch_size)):
-        loaded = _with_digests(map(classifier._vision.load, batch), digests)
+        loaded = _with_digests(map(classifier._load, batch), digests)
         features = classifier.encode(loaded, with_views=adapter.needs.views)
         own = list(islice(values_of, len(batch)))
         if len(own) < len(batch):

@@ -9,20 +9,20 @@ from typing import Any
 from msgspec import structs
 from PIL.Image import Image
 
-from fair_tta._images.stored import Features
-from fair_tta._images.vision import image_digest
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._judge import not_measurable, recommended, verdict_on
 from fair_tta.auditing._measure import audit_classifier, compare
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
+from fair_tta.images._stored import Features
+from fair_tta.images._vision import image_digest
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
-from fair_tta.methods._fitted import encoded
+from fair_tta.methods._fitting import encoded
 from fair_tta.methods._registry import parse_adapters
-from fair_tta.metrics._columns import Column, Sensitive, check_clusters, parse_columns
+from fair_tta.metrics._answer_table import Column, Sensitive, check_clusters, parse_columns
 
 COMPARED = ("zero-shot", "association-correction", "logit-balance")
 """What labels decide between; the first is what the others are compared with."""
@@ -78,7 +78,7 @@ def mitigate_classifier(
 
     def loaded() -> Iterator[Image]:
         for one in several:
-            image = classifier._vision.load(one)
+            image = classifier._load(one)
             digests.append(image_digest(image))
             yield image
 

@@ -14,14 +14,15 @@ from msgspec import structs
 from fair_tta.auditing import _document as doc
 from fair_tta.auditing._document import Difference, Measured
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics import _intervals, definitions
-from fair_tta.metrics._bootstrap import Bootstrap
-from fair_tta.metrics._columns import NO_CLASS, Columns, Floats, Mask
-from fair_tta.metrics._estimate import Estimate, Over, direction, label
+from fair_tta.metrics import definitions
+from fair_tta.metrics._answer_table import NO_CLASS, Columns, Floats, Mask
+from fair_tta.metrics._estimates import Estimate, Over, direction, label
 from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups, share_of
-from fair_tta.metrics._own_figures import calibration_error, mean_change, mean_of
 from fair_tta.metrics._perceived import pseudo_odds
+from fair_tta.metrics._score_figures import calibration_error, mean_change, mean_of
 from fair_tta.metrics._scores import Scores
+from fair_tta.metrics.intervals import _closed_forms as _intervals
+from fair_tta.metrics.intervals._bootstrap import Bootstrap
 
 HarmSets = Mapping[str, Sequence[Hashable]] | Sequence[Hashable]
 """Classes that should not be answered, or ``{name of a set: classes}``."""

@@ -15,22 +15,21 @@ import torch
 from rich.text import Text
 
 from fair_tta._identity import classifier_provenance
-from fair_tta._models import resolve
 from fair_tta.auditing import Audit, compare
 from fair_tta.auditing._document import EstimateFields
 from fair_tta.classifier import FairTPTClassifier
-from fair_tta.lab._runs.bank import ImageSource
-from fair_tta.lab._runs.columns import RunColumns
-from fair_tta.lab._runs.job import Job, Question, WorkUnit
-from fair_tta.lab._runs.local import Local
-from fair_tta.lab._runs.reference import fit_on_images
-from fair_tta.lab._runs.runner import Progress, Runner
-from fair_tta.lab._runs.store import StoredRow
+from fair_tta.datasets import Record
+from fair_tta.datasets._records import choose
+from fair_tta.images._stored import ImageSource
 from fair_tta.lab._terminal import NarrowTable
-from fair_tta.lab.data import Record
-from fair_tta.lab.data._records import choose
 from fair_tta.lab.report import GalleryImage, Overview, html_many
 from fair_tta.lab.report._numbers import times
+from fair_tta.lab.runs._columns import RunColumns
+from fair_tta.lab.runs._job import Job, Question, WorkUnit
+from fair_tta.lab.runs._local import Local
+from fair_tta.lab.runs._reference import fit_on_images
+from fair_tta.lab.runs._runner import Progress, Runner
+from fair_tta.lab.runs._store import StoredRow
 from fair_tta.methods import (
     TPT,
     AssociationCorrection,
@@ -42,9 +41,10 @@ from fair_tta.methods import (
     ZeroShot,
 )
 from fair_tta.methods._base import Adapter
-from fair_tta.metrics._estimate import Estimate, direction
+from fair_tta.metrics._estimates import Estimate, direction
 from fair_tta.metrics.definitions import METRICS
 from fair_tta.miniature._world import DrawnImage, MiniatureTask, WorldSplit
+from fair_tta.models import resolve
 from fair_tta.prediction import Prediction
 
 METHODS: dict[str, Adapter] = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fair_tta._images.load import load_image
+from fair_tta.datasets._records import Record
 from fair_tta.errors import ImageError
-from fair_tta.lab._runs.store import StoredRow
-from fair_tta.lab.data._records import Record
+from fair_tta.images._load import load_image
 from fair_tta.lab.report import GalleryImage
+from fair_tta.lab.runs._store import StoredRow
 
 OF_EACH_KIND = 2  # images of each class in each group
 

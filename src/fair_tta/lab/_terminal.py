@@ -34,7 +34,7 @@ from rich.text import Text
 from fair_tta._io import printable, printable_lines
 
 if TYPE_CHECKING:
-    from fair_tta.lab._runs.reference import Counting
+    from fair_tta.lab.runs._reference import Counting
 
 _NAME = 12  # characters of a name that stay together where it is narrow
 _FILE = 160  # characters of a line of a file, where a table has room

@@ -14,15 +14,15 @@ from fair_tta.auditing import Examination
 from fair_tta.auditing._examine import examine_answers
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
-from fair_tta.lab._runs.bank import ImageSource
-from fair_tta.lab._runs.job import job_of
-from fair_tta.lab._runs.local import Local
-from fair_tta.lab._runs.reference import Counting, FittedAdapters, fit_adapters
-from fair_tta.lab._runs.runner import Engine, Runner
-from fair_tta.lab._runs.store import ROWS, Store
+from fair_tta.images._stored import ImageSource
+from fair_tta.lab.runs._job import job_of
+from fair_tta.lab.runs._local import Local
+from fair_tta.lab.runs._reference import Counting, FittedAdapters, fit_adapters
+from fair_tta.lab.runs._runner import Engine, Runner
+from fair_tta.lab.runs._store import ROWS, Store
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
-from fair_tta.metrics._bootstrap import DEFAULT, Bootstrap
+from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap
 from fair_tta.prediction import Prediction
 
 NO_IMAGE = (

@@ -13,10 +13,10 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from fair_tta._images.vision import Vision
-from fair_tta._models.stored import sees_images
-from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, ModelError, PromptError, TowerError, check_number
+from fair_tta.images._vision import Vision
+from fair_tta.models._stored_text import sees_images
+from fair_tta.prompts._task import Task
 
 
 @dataclass(frozen=True)

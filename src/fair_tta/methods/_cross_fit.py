@@ -12,11 +12,11 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from fair_tta._images.vision import image_digest
-from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError, SmallReferenceWarning
+from fair_tta.images._vision import image_digest
 from fair_tta.methods._base import Adapter, Needs, Outcome
-from fair_tta.methods._fitted import FittedMethod, fit_encoded
+from fair_tta.methods._fitting import FittedMethod, fit_encoded
+from fair_tta.prompts._task import Task
 
 FOLDS = 5
 

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from fair_tta._linalg import shape_of
-from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import Adapter, Outcome, not_finite
-from fair_tta.methods._tuning.entropy import normalised_entropy
+from fair_tta.methods.tuning._entropy import normalised_entropy
 from fair_tta.metrics.simplex import distance, flip_margin
 from fair_tta.prediction import Prediction
+from fair_tta.prompts._task import Task
 
 NOT_FINITE = "adaptation gave values that are not finite; this is the zero-shot answer"
 _TARGET = "\0target"  # beside the names of attributes

@@ -17,14 +17,14 @@ from safetensors.torch import save
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from fair_tta._images.vision import probe_image
 from fair_tta._io import write_whole
 from fair_tta._linalg import unit
-from fair_tta._models.borrow import borrowed, made_once
-from fair_tta._models.load import model_name
-from fair_tta._models.stored import sees_images
-from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
+from fair_tta.images._vision import probe_image
+from fair_tta.models._loading import model_name
+from fair_tta.models._model_lock import borrowed, made_once
+from fair_tta.models._stored_text import sees_images
+from fair_tta.prompts._task import Task
 
 _ALIKE = 0.999  # least cosine: bfloat16 and other devices are above it, other weights below
 _SAME_SCALE = 0.01  # in relation to its size

@@ -27,14 +27,33 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from fair_tta import methods as adapters
 from fair_tta.errors import FairTTAError, near
-from fair_tta.methods import Chained
-from fair_tta.methods._base import Adapter, check_instance
-from fair_tta.methods._field.seraser import DistortedViews, KLFromUniform
-from fair_tta.methods._fitted import FittedMethod, load_one_of
-from fair_tta.methods._tuning.losses import SLoss, SuperTSLoss, TSLoss
-from fair_tta.methods._tuning.rates import ELRA, FixedRate
+from fair_tta.methods._base import Adapter, Chained, check_instance
+from fair_tta.methods._fitting import FittedMethod, load_one_of
+from fair_tta.methods.corrections._association_correction import (
+    AssociationCorrection,
+)
+from fair_tta.methods.corrections._balanced_head import BalancedHead
+from fair_tta.methods.corrections._logit_balance import LogitBalance
+from fair_tta.methods.field._bend_vlm import BendVLM
+from fair_tta.methods.field._deyo import DeYO
+from fair_tta.methods.field._entropy_baselines import MEMO, SAR, Tent
+from fair_tta.methods.field._partial_projection import PartialProjection
+from fair_tta.methods.field._perception_clip import PerceptionCLIP
+from fair_tta.methods.field._roboshot import RoboShot
+from fair_tta.methods.field._sage import SAGE
+from fair_tta.methods.field._sem import SEM
+from fair_tta.methods.field._seraser import DistortedViews, KLFromUniform, SEraser
+from fair_tta.methods.field._tie import TIE, EpisodicTIE, TIEStar
+from fair_tta.methods.field._ttr import TTR
+from fair_tta.methods.field._umfc import UMFC
+from fair_tta.methods.paper._fair_tpt import FairTPT, FairTPTMO
+from fair_tta.methods.paper._orthcali import OrthCali
+from fair_tta.methods.paper._tpt import TPT
+from fair_tta.methods.paper._zero import Zero
+from fair_tta.methods.paper._zero_shot import ZeroShot
+from fair_tta.methods.tuning._losses import SLoss, SuperTSLoss, TSLoss
+from fair_tta.methods.tuning._rates import ELRA, FixedRate
 
 _CHOICES: tuple[dict[str, type[Any]], ...] = (
     {"elra": ELRA, "fixed": FixedRate},
@@ -240,31 +259,31 @@ def _candidates(module: ModuleType) -> list[str]:
 
 
 ADAPTERS: dict[str, type[Any]] = {
-    "zero-shot": adapters.ZeroShot,
-    "sage": adapters.SAGE,
-    "zero": adapters.Zero,
-    "memo": adapters.MEMO,
-    "sar": adapters.SAR,
-    "tent": adapters.Tent,
-    "ttr": adapters.TTR,
-    "umfc": adapters.UMFC,
-    "tpt": adapters.TPT,
-    "seraser": adapters.SEraser,
-    "deyo": adapters.DeYO,
-    "association-correction": adapters.AssociationCorrection,
-    "episodic-tie": adapters.EpisodicTIE,
-    "orthcali": adapters.OrthCali,
-    "partial-projection": adapters.PartialProjection,
-    "perception-clip": adapters.PerceptionCLIP,
-    "roboshot": adapters.RoboShot,
-    "sem": adapters.SEM,
-    "bend-vlm": adapters.BendVLM,
-    "logit-balance": adapters.LogitBalance,
-    "balanced-head": adapters.BalancedHead,
-    "tie": adapters.TIE,
-    "tie-star": adapters.TIEStar,
-    "fair-tpt": adapters.FairTPT,
-    "fair-tpt-mo": adapters.FairTPTMO,
+    "zero-shot": ZeroShot,
+    "sage": SAGE,
+    "zero": Zero,
+    "memo": MEMO,
+    "sar": SAR,
+    "tent": Tent,
+    "ttr": TTR,
+    "umfc": UMFC,
+    "tpt": TPT,
+    "seraser": SEraser,
+    "deyo": DeYO,
+    "association-correction": AssociationCorrection,
+    "episodic-tie": EpisodicTIE,
+    "orthcali": OrthCali,
+    "partial-projection": PartialProjection,
+    "perception-clip": PerceptionCLIP,
+    "roboshot": RoboShot,
+    "sem": SEM,
+    "bend-vlm": BendVLM,
+    "logit-balance": LogitBalance,
+    "balanced-head": BalancedHead,
+    "tie": TIE,
+    "tie-star": TIEStar,
+    "fair-tpt": FairTPT,
+    "fair-tpt-mo": FairTPTMO,
 }
 """Every method by its name on the command line; what needs least comes first."""
 

@@ -10,12 +10,12 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._bootstrap import Bootstrap
-from fair_tta.metrics._columns import Floats, Ints, Mask, check_length
-from fair_tta.metrics._estimate import Estimate, undefined
-from fair_tta.metrics._extremes import ExtremeChange
-from fair_tta.metrics._intervals import Ends, quantile_of_normal
-from fair_tta.metrics._noise import DRAWS
+from fair_tta.metrics._answer_table import Floats, Ints, Mask, check_length
+from fair_tta.metrics._estimates import Estimate, undefined
+from fair_tta.metrics.intervals._bootstrap import Bootstrap
+from fair_tta.metrics.intervals._closed_forms import Ends, quantile_of_normal
+from fair_tta.metrics.intervals._extremes import ExtremeChange
+from fair_tta.metrics.intervals._noise import DRAWS
 
 
 def normalised_entropies(probabilities: Any) -> Floats:
@@ -137,7 +137,7 @@ def calibration_change(
     """The error of a second run minus that of a first on the same images.
 
     The error is a sum of absolute values, so its change has the interval of a change of extremes,
-    see `fair_tta.metrics._extremes`, from the noise of all bins of both runs together.
+    see `fair_tta.metrics.intervals._extremes`, from the noise of all bins of both runs together.
     """
     weights = [_weights(of_run, bins) for of_run in sure]
     errors = [w * (r - s)[:, None] for w, r, s in zip(weights, right, sure, strict=True)]

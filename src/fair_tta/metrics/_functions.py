@@ -11,9 +11,7 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 
 from fair_tta.metrics import definitions
-from fair_tta.metrics._bootstrap import Interval, read_interval
-from fair_tta.metrics._calibration import read_entropies
-from fair_tta.metrics._columns import (
+from fair_tta.metrics._answer_table import (
     Column,
     Columns,
     Sensitive,
@@ -22,11 +20,13 @@ from fair_tta.metrics._columns import (
     parse_columns,
     read_clusters,
 )
-from fair_tta.metrics._estimate import Estimate, Over, check_over, warn_small
+from fair_tta.metrics._calibration import read_entropies
+from fair_tta.metrics._estimates import Estimate, Over, check_over, warn_small
 from fair_tta.metrics._metric import Figure, OwnMetric
-from fair_tta.metrics._own_figures import indifference, indifference_change
+from fair_tta.metrics._score_figures import indifference, indifference_change
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics.definitions import METRICS
+from fair_tta.metrics.intervals._bootstrap import Interval, read_interval
 
 P = ParamSpec("P")
 Targets = Sequence[Hashable] | None

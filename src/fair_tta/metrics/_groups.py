@@ -13,10 +13,8 @@ from functools import partial
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics import _extremes as extremes
 from fair_tta.metrics import _rates as rates_of
-from fair_tta.metrics._bootstrap import Bootstrap, Interval, read_interval
-from fair_tta.metrics._columns import (
+from fair_tta.metrics._answer_table import (
     Column,
     Columns,
     Floats,
@@ -26,12 +24,14 @@ from fair_tta.metrics._columns import (
     check_clusters,
     parse_columns,
 )
-from fair_tta.metrics._estimate import Estimate, Over, label, left_out, undefined, warn_small
-from fair_tta.metrics._extremes import class_ends
-from fair_tta.metrics._intervals import wilson
+from fair_tta.metrics._estimates import Estimate, Over, label, left_out, undefined, warn_small
 from fair_tta.metrics._metric import Figure, Metric, with_reason
-from fair_tta.metrics._rate_intervals import change_ends
 from fair_tta.metrics._scores import Scores
+from fair_tta.metrics.intervals import _extremes as extremes
+from fair_tta.metrics.intervals._accuracies import change_ends
+from fair_tta.metrics.intervals._bootstrap import Bootstrap, Interval, read_interval
+from fair_tta.metrics.intervals._closed_forms import wilson
+from fair_tta.metrics.intervals._extremes import class_ends
 
 Targets = Sequence[Hashable] | None
 

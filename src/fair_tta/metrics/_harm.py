@@ -7,8 +7,7 @@ from collections.abc import Collection, Hashable, Mapping
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._bootstrap import Interval, read_interval
-from fair_tta.metrics._columns import (
+from fair_tta.metrics._answer_table import (
     Column,
     Sensitive,
     Values,
@@ -16,8 +15,9 @@ from fair_tta.metrics._columns import (
     parse_columns,
     read_column,
 )
-from fair_tta.metrics._estimate import Estimate, Over, label, warn_small
+from fair_tta.metrics._estimates import Estimate, Over, label, warn_small
 from fair_tta.metrics._groups import share_of
+from fair_tta.metrics.intervals._bootstrap import Interval, read_interval
 
 
 def harm_rate(
@@ -87,7 +87,9 @@ def _shares(
         )
     if isinstance(harmful, str | bytes) or not isinstance(harmful, Collection) or not len(harmful):
         raise FairTTAError(f"`harmful` should be a list of classes (got {harmful!r}).")
-    columns = parse_columns(first, answers, sensitive, None, values, clusters)
+    columns = parse_columns(
+        first, answers, sensitive, None, values, clusters, truth_has_classes=False
+    )
     check_clusters(columns.clusters)
     warn_small(columns.sizes(Over.SENSITIVE), stacklevel=4)
     bad = np.array([target in set(harmful) for target in columns.targets], np.bool_)

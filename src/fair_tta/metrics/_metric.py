@@ -11,11 +11,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._bootstrap import Bootstrap, resampled, resampled_change
-from fair_tta.metrics._columns import NO_CLASS, Columns, Floats
-from fair_tta.metrics._estimate import Estimate, Over, direction, left_out, listed, undefined
-from fair_tta.metrics._extremes import ByDraws
-from fair_tta.metrics._intervals import Ends, step_down
+from fair_tta.metrics._answer_table import NO_CLASS, Columns, Floats
+from fair_tta.metrics._estimates import Estimate, Over, direction, left_out, listed, undefined
+from fair_tta.metrics.intervals._bootstrap import Bootstrap, resampled, resampled_change
+from fair_tta.metrics.intervals._closed_forms import Ends, step_down
+from fair_tta.metrics.intervals._extremes import ByDraws
 
 ChangeInterval: TypeAlias = Callable[[Columns, int, int, float], Ends]
 """Columns, the two runs and the level to the ends of the change; NaN where there is none."""

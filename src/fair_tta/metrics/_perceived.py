@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics import _bootstrap
-from fair_tta.metrics._bootstrap import Bootstrap, Interval
+from fair_tta.metrics._answer_table import Column, Floats, Ints, read_clusters
 from fair_tta.metrics._calibration import check_probabilities, read_array
-from fair_tta.metrics._columns import Column, Floats, Ints, read_clusters
-from fair_tta.metrics._estimate import Estimate, undefined
+from fair_tta.metrics._estimates import Estimate, undefined
 from fair_tta.metrics._rates import ratio
 from fair_tta.metrics.definitions import EQUALIZED_ODDS
+from fair_tta.metrics.intervals import _bootstrap
+from fair_tta.metrics.intervals._bootstrap import Bootstrap, Interval
 
 _NO_CHANGE = 1e-6  # of a probability from image to image: the rounding of single precision
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
+from fair_tta.metrics._answer_table import check_length
 from fair_tta.metrics._calibration import (
     check_probabilities,
     check_unit,
     normalised_entropies,
     read_array,
 )
-from fair_tta.metrics._columns import check_length
 
 if TYPE_CHECKING:
     from fair_tta.prediction import Prediction

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from fair_tta.metrics import _extremes as extremes
-from fair_tta.metrics import _own_figures as own
-from fair_tta.metrics import _rate_intervals as intervals
 from fair_tta.metrics import _rates as rates
-from fair_tta.metrics._estimate import Over
-from fair_tta.metrics._extremes import ByDraws, run_ends
+from fair_tta.metrics import _score_figures as own
+from fair_tta.metrics._estimates import Over
 from fair_tta.metrics._metric import Figure, Metric, OwnMetric
+from fair_tta.metrics.intervals import _accuracies as intervals
+from fair_tta.metrics.intervals import _extremes as extremes
+from fair_tta.metrics.intervals._extremes import ByDraws, run_ends
 
 _PAIRS, _VALUES = Over.TARGET_AND_SENSITIVE, Over.SENSITIVE
 

@@ -10,7 +10,7 @@ import pytest
 from paper_scripts import Script
 from paper_scripts import script as script
 
-from fair_tta.lab.data import read_dataset
+from fair_tta.datasets import read_dataset
 from fair_tta.methods import ZeroShot
 
 

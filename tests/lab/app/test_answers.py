@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from fair_tta import FairTPTClassifier, FairTTAError, OrthCali, Zero
-from fair_tta._images.views import content_generator
 from fair_tta.errors import ImageError
 from fair_tta.extend import AugMix
-from fair_tta.lab._runs.reference import fit_on_folder
+from fair_tta.images._views import content_generator
 from fair_tta.lab.app._answers import (
     answers_html,
     certificate,
@@ -23,6 +22,7 @@ from fair_tta.lab.app._answers import (
     kept_views,
 )
 from fair_tta.lab.app._questions import Classifiers, Fields, chosen_methods, sandboxed, why_not
+from fair_tta.lab.runs._reference import fit_on_folder
 from fair_tta.methods._registry import ADAPTERS
 from fair_tta.miniature import BIRDS
 
@@ -64,7 +64,7 @@ def test_what_a_method_needs_is_told_beside_what_others_answer(picture: str) -> 
     plain = Classifiers(views=4).of(Fields("water bird, land bird"))
     html = answers_html(plain, chosen_methods(["zero-shot", "fair-tpt", "umfc"]), picture)
     assert "FairTPT needs sensitive attribute values" in html
-    assert "UMFC has seen no reference images yet" in html
+    assert "UMFC has not been fitted" in html
     assert 'data-method="zero-shot"' in html
 
 

@@ -18,11 +18,11 @@ import pytest
 from typer.testing import CliRunner
 
 from fair_tta import FairTTAError
-from fair_tta.lab._cli import app
 from fair_tta.lab.app import _server as serving
 from fair_tta.lab.app._page import AppContext, is_embedded
 from fair_tta.lab.app._server import UploadLimits, private_folder
 from fair_tta.lab.app._uploads import guessed
+from fair_tta.lab.cli import app
 from fair_tta.miniature import FOLDER
 
 
@@ -106,7 +106,7 @@ def test_without_gradio_the_command_says_what_to_install(monkeypatch: pytest.Mon
 @pytest.mark.slow
 def test_nothing_imports_gradio_before_the_app_is_built() -> None:
     code = (
-        "import sys, fair_tta, fair_tta.lab.app, fair_tta.lab.app._page, fair_tta.lab._cli\n"
+        "import sys, fair_tta, fair_tta.lab.app, fair_tta.lab.app._page, fair_tta.lab.cli\n"
         "print('gradio' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fair_tta.datasets._labels import Labels, known_path_column
+from fair_tta.datasets._records import Problem, ProblemKind
 from fair_tta.errors import DatasetError
 from fair_tta.lab.app import UploadLimits
 from fair_tta.lab.app._uploads import (
@@ -20,8 +22,6 @@ from fair_tta.lab.app._uploads import (
     read_uploaded,
     stage,
 )
-from fair_tta.lab.data._labels import Labels, known_path_column
-from fair_tta.lab.data._records import Problem, ProblemKind
 
 
 @given(st.text())

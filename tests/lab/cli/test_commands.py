@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 
 import fair_tta
 from fair_tta.errors import FairTTAError
-from fair_tta.lab._cli import app, console
-from fair_tta.lab._cli.console import exits, log, usage
 from fair_tta.lab._terminal import progress_bars
+from fair_tta.lab.cli import _console as console
+from fair_tta.lab.cli import app
+from fair_tta.lab.cli._console import exits, log, usage
 from fair_tta.methods._registry import ADAPTERS
 
 ROOT = Path(__file__).parents[3]
@@ -31,7 +32,7 @@ def test_ctrl_c_says_whether_finished_answers_are_kept(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fair_tta.lab._cli.options.make_classifier", interrupted)
+    monkeypatch.setattr("fair_tta.lab.cli._options.make_classifier", interrupted)
     for command in ("predict", "examine"):
         names = [command, "a.png", "--targets", "cat,dog", "--sensitive", "x,y"]
         assert "goes on" not in call(*names, code=130).stderr
@@ -233,7 +234,7 @@ def test_shell_completion_after_help() -> None:
 def test_what_needs_no_model_does_not_wait_for_one() -> None:
     code = (
         "import sys\n"
-        "from fair_tta.lab._cli import app\n"
+        "from fair_tta.lab.cli import app\n"
         "heavy = {'torch', 'transformers', 'PIL', 'cv2', 'matplotlib', 'rich', 'pydantic'}\n"
         "for words in ('audit --help', 'mitigate --help', '--help', '--version'):\n"
         "    app(words.split(), standalone_mode=False)\n"
@@ -249,7 +250,7 @@ def test_a_wrong_label_file_is_refused_before_torch_is_imported(tmp_path: Path) 
     (tmp_path / "labels.csv").write_text("file,animal,place\na.png,cat,sea\n")
     code = (
         "import sys\n"
-        "from fair_tta.lab._cli import app\n"
+        "from fair_tta.lab.cli import app\n"
         "labels = ['--labels', 'labels.csv', '--sensitive-column', 'plaice', '--out', 'o']\n"
         "for words in (['audit', '--images', '.'], ['mitigate', '.']):\n"
         "    assert app([*words, *labels], standalone_mode=False) == 3\n"

@@ -14,7 +14,7 @@ from cli_fixtures import call
 
 from fair_tta._io import text_cell
 from fair_tta.auditing import Audit, audit, compare
-from fair_tta.lab._cli import predict
+from fair_tta.lab.cli import _predict as predict
 from fair_tta.prediction import Prediction
 
 N = 240

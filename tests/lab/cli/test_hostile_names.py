@@ -13,7 +13,7 @@ from checks import picture
 from cli_fixtures import tiny_model as tiny_model
 from typer.testing import CliRunner
 
-from fair_tta.lab._cli import app
+from fair_tta.lab.cli import app
 
 HOSTILE = "\x1b[31m\x1b]0;x\x07\x9b2J\u202e[red]"
 PLACE, CAT, DOG = f"pl{HOSTILE}", f"cat{HOSTILE}", f"dog{HOSTILE}"

@@ -24,8 +24,8 @@ STOPPING = """
 import os
 import signal
 import time
-from fair_tta.lab._cli import app
-from fair_tta.lab._runs.store import Store
+from fair_tta.lab.cli import app
+from fair_tta.lab.runs._store import Store
 
 append = Store.append
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if the tests run in background

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fair_tta import FairTTAError
-from fair_tta.lab._cli.names import parse_renames, sensitive_option, targets_option
+from fair_tta.lab.cli._names import parse_renames, sensitive_option, targets_option
 
 
 def test_targets() -> None:

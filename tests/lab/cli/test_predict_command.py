@@ -22,8 +22,8 @@ from extending_page import documented
 from fair_tta import AssociationCorrection, FairTPTClassifier, Zero
 from fair_tta._io import printable
 from fair_tta.extend import AugMix
-from fair_tta.lab._cli import app
-from fair_tta.lab._cli.options import find_images
+from fair_tta.lab.cli import app
+from fair_tta.lab.cli._options import find_images
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ def test_a_reader_that_has_enough(pictures: Path, tiny_model: str) -> None:
     os.close(reading)  # as `head` does
     code = (
         "import os, sys\n"
-        "from fair_tta.lab._cli import app\n"
+        "from fair_tta.lab.cli import app\n"
         "closed, codes = os.dup(1), []\n"
         "for way in ([], ['--json']):\n"
         "    os.dup2(closed, 1)\n"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from fair_tta.lab._cli.names import prompt_problems
-from fair_tta.lab.data import PAPER_TASKS
+from fair_tta.datasets import PAPER_TASKS
+from fair_tta.lab.cli._names import prompt_problems
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 import dataset_fixtures as made
 import pytest
 
+from fair_tta.datasets import PAPER_TASKS, BenchmarkTask, ProblemKind, Split, find_task, read_celeba
 from fair_tta.errors import DatasetError
-from fair_tta.lab.data import PAPER_TASKS, BenchmarkTask, ProblemKind, Split, find_task, read_celeba
 
 HAIR = find_task("CelebA", "hair color", "gender")
 CELEBA_TASKS = [task for task in PAPER_TASKS if task.dataset == "CelebA"]

@@ -8,8 +8,7 @@ from pathlib import Path
 import dataset_fixtures as made
 import pytest
 
-from fair_tta.errors import DatasetError
-from fair_tta.lab.data import (
+from fair_tta.datasets import (
     PAPER_TASKS,
     AgeCut,
     BenchmarkTask,
@@ -19,7 +18,8 @@ from fair_tta.lab.data import (
     find_task,
     read_fairface,
 )
-from fair_tta.lab.data._fairface import bracket_of
+from fair_tta.datasets._fairface import bracket_of
+from fair_tta.errors import DatasetError
 
 AGE_RACE = find_task("FairFace", "age", "race")
 GENDER_RACE = find_task("FairFace", "gender", "race")

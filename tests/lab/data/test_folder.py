@@ -19,8 +19,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fair_tta.errors import DatasetError
-from fair_tta.lab.data import (
+from fair_tta.datasets import (
     PAPER_TASKS,
     BenchmarkTask,
     Dataset,
@@ -29,8 +28,9 @@ from fair_tta.lab.data import (
     Record,
     read_folder,
 )
-from fair_tta.lab.data import _label_files as paths
-from fair_tta.lab.data._labels import MISSING, Labels
+from fair_tta.datasets import _label_files as paths
+from fair_tta.datasets._labels import MISSING, Labels
+from fair_tta.errors import DatasetError
 
 COLUMNS: dict[str, Any] = {"target_column": "animal", "sensitive_columns": "place"}
 
@@ -383,7 +383,7 @@ def test_an_unreadable_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("fair_tta.lab.data._label_files.open_file", refuse)
+    monkeypatch.setattr("fair_tta.datasets._label_files.open_file", refuse)
     with pytest.raises(DatasetError, match=r"cannot read '.*labels.csv': Permission denied\."):
         read_folder(root / "images", root / "labels.csv", **COLUMNS)
 

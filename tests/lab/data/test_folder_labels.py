@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fair_tta._io import printable
+from fair_tta.datasets._label_files import LabelTable
+from fair_tta.datasets._labels import Labels
+from fair_tta.datasets._records import Problem, ProblemKind, Problems, Record, collect
 from fair_tta.errors import DatasetError
-from fair_tta.lab.data._label_files import LabelTable
-from fair_tta.lab.data._labels import Labels
-from fair_tta.lab.data._records import Problem, ProblemKind, Problems, Record, collect
 
 rows = st.lists(
     st.tuples(st.sampled_from("abcde"), st.sampled_from("xy"), st.sampled_from("uv")), min_size=1

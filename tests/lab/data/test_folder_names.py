@@ -9,10 +9,10 @@ import pytest
 from checks import picture
 
 from fair_tta._io import Unlisted
+from fair_tta.datasets import Problem, ProblemKind
+from fair_tta.datasets import _labels as module
+from fair_tta.datasets._labels import FOLDER_LABELS, write_labels_of_folders
 from fair_tta.errors import DatasetError
-from fair_tta.lab.data import Problem, ProblemKind
-from fair_tta.lab.data import _labels as module
-from fair_tta.lab.data._labels import FOLDER_LABELS, write_labels_of_folders
 
 
 def draw(photos: Path, *places: str) -> None:

@@ -18,10 +18,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from fair_tta.datasets import Problem, ProblemKind, Record, read_folder
+from fair_tta.datasets._label_files import LabelTable, Row, _match_ends
+from fair_tta.datasets._labels import Labels
 from fair_tta.errors import DatasetError
-from fair_tta.lab.data import Problem, ProblemKind, Record, read_folder
-from fair_tta.lab.data._label_files import LabelTable, Row, _match_ends
-from fair_tta.lab.data._labels import Labels
 
 HEADER = ["path", "animal", "place", "age", "is_wild"]
 ROWS: list[list[Any]] = [
@@ -153,7 +153,7 @@ def test_tables_with_too_many_cells(root: Path, monkeypatch: pytest.MonkeyPatch)
     """By rows and columns, before rows become objects."""
     for name in ("labels.xlsx", "labels.parquet"):
         WRITERS[name](root / name, [HEADER, *ROWS])
-    monkeypatch.setattr("fair_tta.lab.data._label_files._MOST_CELLS", 14)
+    monkeypatch.setattr("fair_tta.datasets._label_files._MOST_CELLS", 14)
     with pytest.raises(DatasetError, match="more than 14 cells"):
         list(LabelTable(root / "labels.xlsx", []).rows(HEADER))
     with pytest.raises(DatasetError, match=r"3 rows x 5 columns.*at most 14 cells"):
@@ -169,7 +169,7 @@ def test_tables_with_too_many_columns(
         (root / name).write_text("a,b,c,d,e\n1,2,3,4,5\n")
     else:
         WRITERS[name](root / name, [HEADER, *ROWS])
-    monkeypatch.setattr("fair_tta.lab.data._label_files._MOST_COLUMNS", 4)
+    monkeypatch.setattr("fair_tta.datasets._label_files._MOST_COLUMNS", 4)
     with pytest.raises(DatasetError, match="has 5 columns, more than 4"):
         LabelTable(root / name, [])
 

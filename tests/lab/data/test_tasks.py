@@ -9,9 +9,7 @@ import dataset_fixtures as made
 import pytest
 
 from fair_tta import FairTTAError, Templates
-from fair_tta._prompts.templates import parse_names, parse_sensitive
-from fair_tta.errors import DatasetError
-from fair_tta.lab.data import (
+from fair_tta.datasets import (
     MAIN_TASKS,
     MORE_TASKS,
     PAPER_TASKS,
@@ -20,6 +18,8 @@ from fair_tta.lab.data import (
     find_task,
     read_dataset,
 )
+from fair_tta.errors import DatasetError
+from fair_tta.prompts._templates import parse_names, parse_sensitive
 
 # As the paper's tables of results call them.
 MAIN = {

@@ -9,8 +9,7 @@ import dataset_fixtures as made
 import pytest
 
 from fair_tta import FairTTAError
-from fair_tta.errors import DatasetError
-from fair_tta.lab.data import (
+from fair_tta.datasets import (
     PAPER_TASKS,
     AgeCut,
     BenchmarkTask,
@@ -18,6 +17,7 @@ from fair_tta.lab.data import (
     find_task,
     read_utkface,
 )
+from fair_tta.errors import DatasetError
 
 AGE_RACE = find_task("UTKFace", "age", "race")
 GENDER_RACE = find_task("UTKFace", "gender", "race")

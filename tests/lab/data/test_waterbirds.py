@@ -9,8 +9,8 @@ from pathlib import Path
 import dataset_fixtures as made
 import pytest
 
+from fair_tta.datasets import ProblemKind, Split, read_waterbirds
 from fair_tta.errors import DatasetError
-from fair_tta.lab.data import ProblemKind, Split, read_waterbirds
 
 FOLDER = "waterbird_complete95_forest2water2"
 CODES = {Split.TRAIN: "0", Split.VALIDATION: "1", Split.TEST: "2"}

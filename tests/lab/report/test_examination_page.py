@@ -21,7 +21,7 @@ from fair_tta.extend import Adapter
 from fair_tta.lab.report import _examination as sentences
 from fair_tta.lab.report import examination_html
 from fair_tta.metrics import Bootstrap
-from fair_tta.metrics._columns import Floats
+from fair_tta.metrics._answer_table import Floats
 from fair_tta.prediction import Prediction
 
 PLACE = {"place": ["on water", "on land"]}

@@ -22,7 +22,7 @@ from fair_tta.auditing import Audit
 from fair_tta.auditing._document import Measured
 from fair_tta.lab.report import GalleryImage, html, html_many, write_report
 from fair_tta.lab.report._numbers import duration, interval, p_value, percent
-from fair_tta.metrics._intervals import clopper_pearson_ends, mean_rate_ends, wilson
+from fair_tta.metrics.intervals._closed_forms import clopper_pearson_ends, mean_rate_ends, wilson
 
 THREE = {"age": ["young", "middle", "old"], "gender": ["man", "woman"], "hat": ["hat", "bare"]}
 

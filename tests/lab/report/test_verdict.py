@@ -12,7 +12,7 @@ from verdict_samples import BETTER, CLEAR, EVEN, FAIRER, answers, made
 
 from fair_tta import audit, compare
 from fair_tta.auditing import Audit, Scores
-from fair_tta.lab._cli.tables import print_verdict
+from fair_tta.lab.cli._tables import print_verdict
 from fair_tta.lab.report import html, markdown
 from fair_tta.lab.report._first_screen import banners, figure_of
 from fair_tta.lab.report._sentences import Card

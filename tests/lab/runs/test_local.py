@@ -14,15 +14,15 @@ import pytest
 from checks import picture
 from cli_fixtures import tiny_model as tiny_model
 
-from fair_tta.lab._runs import local
+from fair_tta.lab.runs import _local as local
 
 DRIVER = """
 import multiprocessing, sys, time
 from fair_tta import FairTPTClassifier, Zero
-from fair_tta.lab._runs.job import WorkUnit, job_of
-from fair_tta.lab._runs.local import Local
-from fair_tta.lab._runs.bank import ImageSource
-from fair_tta.lab._runs.runner import Runner
+from fair_tta.lab.runs._job import WorkUnit, job_of
+from fair_tta.lab.runs._local import Local
+from fair_tta.images._stored import ImageSource
+from fair_tta.lab.runs._runner import Runner
 
 if __name__ == "__main__":
     clf = FairTPTClassifier(sys.argv[1], ["cat", "dog"])

@@ -15,14 +15,14 @@ from test_runner import Late
 from torch import Tensor
 
 from fair_tta import FairTPTClassifier, Prediction, ZeroShot
+from fair_tta.datasets._labels import Labels
 from fair_tta.extend import Adapter, AugMix, Needs, Outcome, Task
-from fair_tta.lab._runs.bank import ImageSource
-from fair_tta.lab._runs.job import job_of
-from fair_tta.lab._runs.local import Local
-from fair_tta.lab._runs.runner import Engine, Runner
-from fair_tta.lab._runs.store import Store
-from fair_tta.lab.data._labels import Labels
-from fair_tta.lab.folder import audit_folder
+from fair_tta.images._stored import ImageSource
+from fair_tta.lab._folder import audit_folder
+from fair_tta.lab.runs._job import job_of
+from fair_tta.lab.runs._local import Local
+from fair_tta.lab.runs._runner import Engine, Runner
+from fair_tta.lab.runs._store import Store
 from fair_tta.methods import TTR
 
 COUNT, BROKEN, COPY = 11, 4, 6

@@ -17,12 +17,12 @@ from torch import Tensor
 from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
 from fair_tta._identity import describe_adapter
 from fair_tta.extend import FittedMethod, Outcome, Reference, Task
-from fair_tta.lab._runs.bank import ImageSource
-from fair_tta.lab._runs.job import WorkUnit, job_of
-from fair_tta.lab._runs.reference import fit_adapters, fit_on_folder
-from fair_tta.lab._runs.worker import start_worker
+from fair_tta.images._stored import ImageSource
+from fair_tta.lab.runs._job import WorkUnit, job_of
+from fair_tta.lab.runs._reference import fit_adapters, fit_on_folder
+from fair_tta.lab.runs._worker import start_worker
 from fair_tta.methods._base import Adapter, Needs, UsesTexts
-from fair_tta.methods._fitted import ReferenceBatch
+from fair_tta.methods._fitting import ReferenceBatch
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
@@ -147,8 +147,8 @@ def test_shared_pictures_are_known_by_content(clf: FairTPTClassifier, folder: Pa
 @pytest.mark.parametrize(
     ("adapter", "message"),
     [
-        (Labelled(), r"'m' needs the attribute values of its reference images, .*reference=FILE"),
-        (InItsOwnWay(), "'m' cannot be fitted on a folder: no `fit_encoded`"),
+        (Labelled(), r"'m' needs the attribute values of its reference images, .*sensitive=values"),
+        (InItsOwnWay(), "'m' cannot be fitted on a folder: no FittedMethod"),
         (ZeroShot(), r"a reference goes with a method that is to be fitted \(got m\)"),
     ],
 )
@@ -198,5 +198,5 @@ def test_an_image_that_the_model_fails_on_is_left_out(
 def test_unfitted_methods_are_refused_before_any_work(clf: FairTPTClassifier) -> None:
     with pytest.raises(FairTTAError, match="'m' needs the attribute values of its reference"):
         fit_adapters(clf, {"m": Labelled()}, None, list)
-    with pytest.raises(FairTTAError, match="LogitBalance has seen no reference images yet"):
+    with pytest.raises(FairTTAError, match="LogitBalance has not been fitted"):
         clf.examine(iter([]), [LogitBalance()])

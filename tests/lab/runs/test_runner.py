@@ -17,12 +17,12 @@ from cli_fixtures import tiny_model as tiny_model
 
 from fair_tta import FairTPTClassifier, Zero, ZeroShot
 from fair_tta.extend import AugMix
-from fair_tta.lab._runs.bank import ImageSource
-from fair_tta.lab._runs.job import Job, WorkUnit, job_of
-from fair_tta.lab._runs.local import Local
-from fair_tta.lab._runs.runner import Pool, Runner, batched
-from fair_tta.lab._runs.store import Store
-from fair_tta.lab._runs.worker import ImageRows, Worker, load_source
+from fair_tta.images._stored import ImageSource
+from fair_tta.lab.runs._job import Job, WorkUnit, job_of
+from fair_tta.lab.runs._local import Local
+from fair_tta.lab.runs._runner import Pool, Runner, batched
+from fair_tta.lab.runs._store import Store
+from fair_tta.lab.runs._worker import ImageRows, Worker, load_source
 
 
 class Late:
@@ -207,7 +207,7 @@ def test_the_next_unit_is_decoded_while_one_is_worked_on(
         at_work.append(sorted(decoded))
         return finish(self, unit, loading)
 
-    monkeypatch.setattr("fair_tta.lab._runs.worker.load_source", load)
+    monkeypatch.setattr("fair_tta.lab.runs._worker.load_source", load)
     monkeypatch.setattr(Worker, "begin", begun)
     monkeypatch.setattr(Worker, "_finish", finished)
     pictures = asked(tmp_path, 8)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from fair_tta.errors import DamagedRowWarning, StoreError
-from fair_tta.lab._runs.store import ROWS, Key, Store, StoredRow
+from fair_tta.lab.runs._store import ROWS, Key, Store, StoredRow
 from fair_tta.prediction import Prediction
 
 PREDICTION = Prediction(
@@ -227,7 +227,7 @@ WRITER = """
 import sys
 import time
 sys.path.insert(0, sys.argv[2])
-from fair_tta.lab._runs.store import Store
+from fair_tta.lab.runs._store import Store
 from test_store import row
 with Store(sys.argv[1]) as store:
     for batch in range(100):

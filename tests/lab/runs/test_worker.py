@@ -14,9 +14,9 @@ from cli_fixtures import tiny_model as tiny_model
 from fair_tta import TPT, FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta.errors import ModelError
 from fair_tta.extend import Adapter, AugMix
-from fair_tta.lab._runs.bank import ImageSource
-from fair_tta.lab._runs.job import Job, WorkUnit, job_of
-from fair_tta.lab._runs.worker import ImageRows, Worker
+from fair_tta.images._stored import ImageSource
+from fair_tta.lab.runs._job import Job, WorkUnit, job_of
+from fair_tta.lab.runs._worker import ImageRows, Worker
 
 METHODS: tuple[Adapter, ...] = (ZeroShot(), TPT(), FairTPT())
 
@@ -118,7 +118,7 @@ def test_each_method_is_charged_what_it_looks_at(
 ) -> None:
     """By a clock that moves when pictures are encoded and when a method works."""
     now = [0.0]
-    monkeypatch.setattr("fair_tta.lab._runs.worker.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("fair_tta.lab.runs._worker.time.perf_counter", lambda: now[0])
     encode, predict = FairTPTClassifier.encode, FairTPTClassifier._predict_encoded
 
     def encoding(self: Any, images: Any, **options: Any) -> Any:
@@ -126,9 +126,9 @@ def test_each_method_is_charged_what_it_looks_at(
         now[0] += found.shape[0] * found.shape[1]
         return found
 
-    def working(self: Any, features: Any, **more: Any) -> Any:
+    def working(self: Any, *given: Any) -> Any:
         now[0] += {"ZeroShot": 0.2, "TPT": 20.0, "FairTPT": 40.0}[type(self.adapter).__name__]
-        return predict(self, features, **more)
+        return predict(self, *given)
 
     monkeypatch.setattr(FairTPTClassifier, "encode", encoding)
     monkeypatch.setattr(FairTPTClassifier, "_predict_encoded", working)
@@ -167,7 +167,7 @@ def test_large_pictures_are_worked_on_a_few_at_a_time(
         return encode(self, images, **options)
 
     monkeypatch.setattr(FairTPTClassifier, "encode", counted)
-    monkeypatch.setattr("fair_tta._images.batches.MOST_PIXELS", 5 * 52 * 40)
+    monkeypatch.setattr("fair_tta.images._batches.MOST_PIXELS", 5 * 52 * 40)
     for known in ([], [0]):
         batches.clear()
         found = ask(job, *asked, known=known)

@@ -33,9 +33,9 @@ from torchjd.linalg import QuadprogProjector
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, FairTTAError
 from fair_tta.extend import AugMix
-from fair_tta.methods._tuning.directions import Aggregator, WeightedSum, combine, needed_terms
-from fair_tta.methods._tuning.losses import SLoss
-from fair_tta.methods._tuning.upgrad import upgrad_weights
+from fair_tta.methods.tuning._directions import Aggregator, WeightedSum, combine, needed_terms
+from fair_tta.methods.tuning._losses import SLoss
+from fair_tta.methods.tuning._upgrad import upgrad_weights
 
 
 def gramian_of(jacobian: Tensor) -> Tensor:

@@ -8,10 +8,10 @@ from checks import make_task
 from torch import Tensor, nn
 
 from fair_tta._cache import Cache
-from fair_tta._models import TransformersBackend
-from fair_tta._prompts.task import Task
-from fair_tta.methods._tuning.losses import TargetLoss
-from fair_tta.methods._tuning.prompt import graph_bytes, initial_gradient
+from fair_tta.methods.tuning._loop import graph_bytes, initial_gradient
+from fair_tta.methods.tuning._losses import TargetLoss
+from fair_tta.models import TransformersBackend
+from fair_tta.prompts._task import Task
 
 
 def test_what_is_saved_is_counted_once_and_weights_are_not() -> None:

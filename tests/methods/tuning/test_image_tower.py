@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from fair_tta import FairTPTClassifier
 from fair_tta._linalg import unit
-from fair_tta._models import OpenClipBackend, TransformersBackend
 from fair_tta.errors import TowerError
 from fair_tta.methods import Tent
-from fair_tta.methods._tuning import weights as image_tower
-from fair_tta.methods._tuning.weights import ImageTower, is_norm, tuned_names
+from fair_tta.methods.tuning import _weights as image_tower
+from fair_tta.methods.tuning._weights import ImageTower, is_norm, tuned_names
+from fair_tta.models import OpenClipBackend, TransformersBackend
 
 FAMILIES = [
     pytest.param(kind, make, id=f"{kind.__name__}-{name}", marks=families.marks(name))

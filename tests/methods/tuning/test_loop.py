@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO
-from fair_tta._models import OpenClipBackend, TransformersBackend
-from fair_tta._prompts.task import Task
 from fair_tta.extend import AugMix
-from fair_tta.methods._tuning.losses import PromptLoss, SLoss, SuperTSLoss, TargetLoss, TSLoss
-from fair_tta.methods._tuning.prompt import initial_gradient
+from fair_tta.methods.tuning._loop import initial_gradient
+from fair_tta.methods.tuning._losses import PromptLoss, SLoss, SuperTSLoss, TargetLoss, TSLoss
+from fair_tta.models import OpenClipBackend, TransformersBackend
+from fair_tta.prompts._task import Task
 
 FAMILIES = [
     pytest.param(kind, make, id=f"{kind.__name__}-{name}", marks=families.marks(name))

@@ -16,17 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fair_tta._linalg import unit
-from fair_tta._models import TransformersBackend
-from fair_tta._prompts.task import Task
 from fair_tta.errors import FairTTAError
 from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
-from fair_tta.methods._tuning.entropy import (
+from fair_tta.methods.tuning._entropy import (
     count_kept,
     marginal,
     most_confident,
     normalised_entropy,
 )
-from fair_tta.methods._tuning.losses import Objective, TargetLoss, Term, objective_of
+from fair_tta.methods.tuning._losses import Objective, TargetLoss, Term, objective_of
+from fair_tta.models import TransformersBackend
+from fair_tta.prompts._task import Task
 
 
 class NoTerms:
@@ -209,7 +209,7 @@ def test_blocks_change_nothing(task: Task, monkeypatch: pytest.MonkeyPatch) -> N
     (direct,) = torch.autograd.grad(task.encode(prompts, leaf), leaf, cotangent)
     torch.testing.assert_close(whole[1], direct, rtol=1e-4, atol=1e-4)
     for tokens in (1, 30, 100, 300):
-        monkeypatch.setattr("fair_tta._prompts.task.TOKENS_AT_ONCE", tokens)
+        monkeypatch.setattr("fair_tta.prompts._task.TOKENS_AT_ONCE", tokens)
         torch.testing.assert_close(task.encode_many(prompts, context), whole[0])
         pulled = task.pull_back(prompts, context, cotangent)
         torch.testing.assert_close(pulled, whole[1], rtol=1e-4, atol=1e-4)

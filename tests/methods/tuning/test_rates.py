@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fair_tta import ELRA, TPT, FairTPTClassifier, FairTTAError, FixedRate, miniature
 from fair_tta.extend import AugMix
-from fair_tta.methods._tuning.rates import BOUNDED, LONG, NO_STEP, ZERO_GRADIENT
+from fair_tta.methods.tuning._rates import BOUNDED, LONG, NO_STEP, ZERO_GRADIENT
 
 CONTEXT = torch.tensor([[[3.0, 0.0], [0.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])  # norms 5, 5
 

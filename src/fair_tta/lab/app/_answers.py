@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from PIL import Image
 
-from fair_tta._images.views import Views, content_generator
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
+from fair_tta.images._views import Views, content_generator
 from fair_tta.lab.app._questions import FIELDS, Fields, note
 from fair_tta.lab.report._page import embedded
 from fair_tta.methods._base import Adapter
-from fair_tta.methods._tuning.entropy import most_confident
+from fair_tta.methods.tuning._entropy import most_confident
 from fair_tta.miniature import BADGES, TASKS, MiniatureTask
 from fair_tta.prediction import Prediction
 

@@ -12,10 +12,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
 
-from fair_tta._models.load import model_name
+from fair_tta.datasets._labels import Labels
 from fair_tta.errors import FairTTAError, require
-from fair_tta.lab._runs.reference import fit_on_folder
-from fair_tta.lab._runs.runner import Progress
 from fair_tta.lab.app._answers import answers_html, draw_examples, draw_folder, fields_of
 from fair_tta.lab.app._questions import (
     FIELDS,
@@ -37,9 +35,11 @@ from fair_tta.lab.app._uploads import (
     images_among,
     staged_reference,
 )
-from fair_tta.lab.data._labels import Labels
+from fair_tta.lab.runs._reference import fit_on_folder
+from fair_tta.lab.runs._runner import Progress
 from fair_tta.methods._registry import ADAPTERS
 from fair_tta.miniature import BADGES, FOLDER
+from fair_tta.models._loading import model_name
 
 T = TypeVar("T")
 

@@ -12,23 +12,23 @@ from threading import Lock
 from typing import NamedTuple, TypeVar
 
 from fair_tta._cache import Cache
-from fair_tta._images.views import AugMix
-from fair_tta._models import Backend
-from fair_tta._models.load import load
-from fair_tta._prompts.templates import Templates, default_template
 from fair_tta.classifier import FairTPTClassifier
+from fair_tta.datasets._labels import LabelValues
 from fair_tta.errors import FairTTAError
-from fair_tta.lab._cli.names import (
+from fair_tta.images._views import AugMix
+from fair_tta.lab.app._server import UploadLimits
+from fair_tta.lab.cli._names import (
     attributes_option,
     column_names,
     sensitive_option,
     targets_option,
 )
-from fair_tta.lab.app._server import UploadLimits
-from fair_tta.lab.data._labels import LabelValues
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._registry import ADAPTERS
+from fair_tta.models import Backend
+from fair_tta.models._loading import load
+from fair_tta.prompts._templates import Templates, default_template
 
 T = TypeVar("T")
 

@@ -15,13 +15,10 @@ from typing import NamedTuple
 
 from fair_tta._io import ENDINGS, write_row
 from fair_tta.classifier import FairTPTClassifier
+from fair_tta.datasets._label_files import LabelTable, Row
+from fair_tta.datasets._labels import Labels, LabelValues, known_path_column
 from fair_tta.errors import FairTTAError
-from fair_tta.lab._runs.runner import Progress
-from fair_tta.lab.app._questions import Classifiers, Fields, need_reference
-from fair_tta.lab.app._server import UploadLimits
-from fair_tta.lab.data._label_files import LabelTable, Row
-from fair_tta.lab.data._labels import Labels, LabelValues, known_path_column
-from fair_tta.lab.folder import (
+from fair_tta.lab._folder import (
     AUDIT,
     CARD,
     EXAMINATION,
@@ -32,6 +29,9 @@ from fair_tta.lab.folder import (
     audit_folder,
     examine_folder,
 )
+from fair_tta.lab.app._questions import Classifiers, Fields, need_reference
+from fair_tta.lab.app._server import UploadLimits
+from fair_tta.lab.runs._runner import Progress
 from fair_tta.methods._base import Adapter
 
 _LONGEST = 120  # characters of a name

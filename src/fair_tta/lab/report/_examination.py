@@ -13,7 +13,7 @@ from fair_tta.lab.report._drawings import Dot, dot_plot
 from fair_tta.lab.report._numbers import count, of_hundred, percent, points, whole
 from fair_tta.lab.report._page import embedded, render
 from fair_tta.lab.report._sentences import MANY_CHANGED, Card
-from fair_tta.metrics._estimate import direction
+from fair_tta.metrics._estimates import direction
 
 LITTLE = 0.1
 """Logits: smaller associations of prompts are called hardly any."""

@@ -329,7 +329,8 @@ def rests_on(row: MethodRow) -> str:
     favour = [name for name, direction in better.items() if direction > 0]
     if not favour:
         return ""
-    sentence = f"Shown on {_and(favour)}"
+    seen = "Seen" if row.judgement.small_groups else "Shown"
+    sentence = f"{seen} on {_and(favour)}"
     for words, sign in (("cannot tell", 0), ("worse", -1)):
         others = [name.removeprefix("the ") for name, x in better.items() if x == sign]
         sentence += f"; {_and(others)}: {words}" if others else ""

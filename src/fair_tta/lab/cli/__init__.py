@@ -1,0 +1,61 @@
+"""The command ``fair-tta``.
+
+A command imports what it works with when it runs, so that help and completion do not wait for
+PyTorch.
+"""
+
+from __future__ import annotations
+
+import sys
+from io import TextIOWrapper
+from typing import Annotated
+
+import typer
+
+from fair_tta import __version__
+from fair_tta.lab.cli import _audit as audit
+from fair_tta.lab.cli import _examine as examine
+from fair_tta.lab.cli import _mitigate as mitigate
+from fair_tta.lab.cli import _other as other
+from fair_tta.lab.cli import _predict as predict
+from fair_tta.lab.cli._console import Commands
+
+app = typer.Typer(
+    cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+for function in (
+    other.demo_command,
+    other.app_command,
+    predict.predict_command,
+    examine.examine_command,
+    audit.audit_command,
+    audit.compare_command,
+    mitigate.mitigate_command,
+    other.fit_command,
+    other.report_command,
+    other.adapters_command,
+):
+    first = " ".join((function.__doc__ or "").partition("\n\n")[0].split())  # whole, not cut
+    app.command(function.__name__.removesuffix("_command"), short_help=first)(function)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fair-tta {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Zero-shot predictions that depend less on an attribute you name, and how large the gap is.
+
+    Exit codes: 0 done; 1 an error in fair-tta itself; 2 the command is wrong; 3 the input cannot
+    be used; 4 done, but some rows or images were left out; 5 done, and a --fail-if of an audit
+    holds; 130 stopped by Ctrl-C; 141 the reader of the output went away.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):  # of files and pipes, not UTF-8 on Windows
+        sys.stdout.reconfigure(errors="backslashreplace")

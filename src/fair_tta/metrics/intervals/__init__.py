@@ -1,0 +1,1 @@
+"""Intervals of rates, extremes, gaps and resamples."""

@@ -1,0 +1,97 @@
+"""Intervals of accuracy, of balanced accuracy and of the worst group, and of their changes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fair_tta.metrics._answer_table import Columns, Floats, Mask
+from fair_tta.metrics._estimates import Over
+from fair_tta.metrics.intervals import _extremes as extremes
+from fair_tta.metrics.intervals._closed_forms import (
+    Ends,
+    clopper_pearson_ends,
+    mean_change_ends,
+    mean_rate_ends,
+    paired_ends,
+    wilson,
+)
+from fair_tta.metrics.intervals._extremes import ByDraws, run_ends
+
+
+def overall_ends(columns: Columns, run: int, level: float) -> Ends:
+    """The accuracy of a run (Wilson)."""
+    right = columns.answers[run] == columns.truth
+    weight = columns.weight(np.ones(len(right), np.bool_), right)
+    hits, n = (part.sum() for part in columns.right_and_all(run, Over.SENSITIVE))
+    return wilson(hits * weight, n * weight, level)
+
+
+def balanced_ends(columns: Columns, run: int, level: float) -> Ends:
+    """The mean accuracy of groups (Price and Bonett)."""
+    if columns.clusters is not None:
+        return run_ends(extremes.balanced, columns, run, level)
+    low, high = mean_rate_ends(*_of_present(columns, run, Over.TARGET_AND_SENSITIVE), level)
+    return max(0.0, low), min(1.0, high)
+
+
+def overall_change(columns: Columns, before: int, after: int, level: float) -> Ends:
+    """The change of accuracy (Bonett and Price)."""
+    was, now = (columns.answers[run] == columns.truth for run in (before, after))
+    low, high = change_ends(columns, np.ones(len(was), np.bool_), was, now, level)
+    if columns.clusters is None:
+        return low, high
+    # Draws take the images of each cell as given, totals of clusters do not: persons may be in
+    # several cells.
+    drawn = ByDraws(extremes.overall)(columns, before, after, level)
+    return min(low, drawn[0]), max(high, drawn[1])
+
+
+def change_ends(columns: Columns, some: Mask, was: Mask, now: Mask, level: float) -> Ends:
+    """The change of the share of some images (Bonett and Price), as many as count with clusters."""
+    change = now.astype(np.float64) - was
+    weight = columns.weight(some, change, level)
+    counts = np.array([(some & was & ~now).sum(), (some & ~was & now).sum(), some.sum()])
+    loss, gain, n = weight * counts
+    low, high = paired_ends(loss, gain, n, level)
+    return max(-1.0, float(low)), min(1.0, float(high))
+
+
+def balanced_change(columns: Columns, before: int, after: int, level: float) -> Ends:
+    """The change of the mean accuracy of groups."""
+    if columns.clusters is not None:
+        return ByDraws(extremes.balanced)(columns, before, after, level)
+    loss, gain, n = _losses_and_gains(columns, before, after)
+    some = n > 0
+    low, high = mean_change_ends(loss[some], gain[some], n[some], level)
+    return max(-1.0, low), min(1.0, high)
+
+
+def _losses_and_gains(columns: Columns, before: int, after: int) -> tuple[Floats, Floats, Floats]:
+    """Images no longer right, newly right, and all, of each class in each group."""
+    was, now = (columns.answers[run] == columns.truth for run in (before, after))
+    return columns.totals(was & ~now), columns.totals(~was & now), columns.totals()
+
+
+def lowest_ends(over: Over, columns: Columns, run: int, level: float) -> Ends:
+    """The accuracy of the worst group, from exact intervals (Clopper and Pearson).
+
+    Lower: of all groups the lowest end, each with the full error, as that of the truly worst group
+    alone must not fail. Upper: nine tenths of the error are shared by the groups that may be the
+    worst; the tenth says which may.
+    """
+    right, n = _of_present(columns, run, over)
+    error = (1 - level) / 2
+    each = clopper_pearson_ends(right, n, 1 - 2 * 0.1 * error / (len(n) + 1))
+    may_be_worst = each[0] <= each[1].min()
+    low, _ = clopper_pearson_ends(right, n, level)
+    _, high = clopper_pearson_ends(
+        right[may_be_worst], n[may_be_worst], 1 - 2 * 0.9 * error / may_be_worst.sum()
+    )
+    return float(low.min()), float(high.min())
+
+
+def _of_present(columns: Columns, run: int, over: Over) -> tuple[Floats, Floats]:
+    """Right answers and images of the groups that have images, as many as count with clusters."""
+    right, n = columns.right_and_all(run, over)
+    weight = columns.weights(run, over)[n > 0]
+    return right[n > 0] * weight, n[n > 0] * weight
