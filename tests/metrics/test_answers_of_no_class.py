@@ -13,7 +13,7 @@ from fair_tta.errors import FairTTAError, UnknownAnswerWarning
 
 TRUTH = ["cat", "dog"] * 80
 PLACE = ["land"] * 80 + ["water"] * 80
-ANSWERS = ["cat", "dog", "dog", "cat"] + TRUTH[4:]
+ANSWERS = ["cat", "dog", "dog", "cat", *TRUTH[4:]]
 WITH_PLACES = {
     name: getattr(metrics, name)
     for name in (
