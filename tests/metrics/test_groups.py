@@ -231,7 +231,7 @@ def test_renaming_and_reordering_change_nothing(
 @settings(max_examples=30, deadline=None)
 @given(columns(3, 2))
 def test_an_absent_group_is_reported_and_changes_no_other(case: Case) -> None:
-    named = {"targets": CLASSES, "values": VALUES}
+    named: Any = {"targets": CLASSES, "values": VALUES}
     plain, listed = everything(*case, targets=CLASSES), everything(*case, **named)
     assert listed == pytest.approx(plain, nan_ok=True)
     absent = metrics.group_accuracy(*case, **named)["other"]
