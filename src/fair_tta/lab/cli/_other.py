@@ -198,7 +198,6 @@ def fit_command(
     with exits(context, reference="--images"):
         from fair_tta.lab._terminal import progress_bars
         from fair_tta.lab.runs._reference import check_fittable, fit_on_folder
-        from fair_tta.methods._fitting import save_adapter
         from fair_tta.methods._reference import Reference
         from fair_tta.methods._registry import parse_adapter
 
@@ -214,8 +213,8 @@ def fit_command(
         where: Any = options.stored_features(context) or images
         with progress_bars(progress) as bars:
             fitted = fit_on_folder(classifier, {adapter: method}, where, progress=bars("images"))
-        (method,) = fitted.adapters.values()
-        save_adapter(method, out, classifier._task)
+        (fitted_method,) = fitted.adapters.values()
+        classifier.with_adapter(fitted_method).save(out)
         options.log_fitted(fitted)
         log(f"Written: {str(out)!r}.")
     if fitted.left_out:

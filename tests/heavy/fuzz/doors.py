@@ -21,7 +21,6 @@ import openpyxl
 import pyarrow
 import pyarrow.parquet
 import torch
-from fits import fit_on, save
 from mutations import mutated, mutated_json, mutated_text, with_true_checksums
 from PIL import Image
 from safetensors import safe_open
@@ -320,11 +319,10 @@ def fitted() -> bytes:
     """A file of a fitted method."""
     from tempfile import TemporaryDirectory
 
-    method = fit_on(
-        LogitBalance(), classifier(), [p.image for p in miniature.BIRDS.draw(8, seed=1)]
-    )
+    images = [drawn.image for drawn in miniature.BIRDS.draw(8, seed=1)]
+    balanced = classifier().with_adapter(LogitBalance()).fit(images)
     with TemporaryDirectory() as folder:
-        save(method, Path(folder) / "fitted.safetensors")
+        balanced.save(Path(folder) / "fitted.safetensors")
         return (Path(folder) / "fitted.safetensors").read_bytes()
 
 
