@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import fair_tta
 from fair_tta import ELRA, FixedRate, methods
 from fair_tta.datasets import MAIN_TASKS, MORE_TASKS, BenchmarkTask
 from fair_tta.extend import Adapter, Loss, RatePolicy
@@ -217,8 +218,8 @@ def every_method() -> tuple[Setting, ...]:
     that has no default.
     """
     settings = []
-    for name in methods.__all__:
-        method = getattr(methods, name)
+    public = {name: getattr(home, name) for home in (fair_tta, methods) for name in home.__all__}
+    for name, method in sorted(public.items()):
         if not (inspect.isclass(method) and issubclass(method, Adapter)):
             continue  # a loss, or what makes views
         if method in (methods.Chained, ZeroShot):
