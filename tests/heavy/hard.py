@@ -95,9 +95,7 @@ def run(name: str, machine: Machine, seed: int) -> bool:
     """One run of the suite, told in one line; whether it passed."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(machine.processes)]
     command += [f"--hypothesis-seed={seed}", *machine.options]
-    path = os.pathsep.join(
-        filter(None, [str(ROOT / "tests/heavy"), os.environ.get("PYTHONPATH")])
-    )
+    path = os.pathsep.join(filter(None, [str(ROOT / "tests/heavy"), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, **machine.settings, "HF_HUB_OFFLINE": "1", "PYTHONPATH": path}
     log, start = LOGS / f"{name}.log", time.monotonic()
     with log.open("w") as file, busy(machine.busy):
