@@ -85,7 +85,7 @@ def test_the_public_names_are_those_on_record() -> None:
 
 
 def test_nothing_but_the_command_and_the_app_needs_the_command() -> None:
-    others = [p for p in house.PACKAGE.rglob("*.py") if not {"_cli", "app"} & {*p.parts}]
+    others = [p for p in house.PACKAGE.rglob("*.py") if not {"cli", "app"} & {*p.parts}]
     needing = [p.name for p in others if "fair_tta.lab.cli" in p.read_text("utf-8")]
     assert needing == ["__main__.py"]
 

@@ -128,7 +128,9 @@ def test_two_classes_equal_fairlearn(case: Case) -> None:
 def test_rates_equal_scikit_learn(case: Case) -> None:
     sklearn: Any = pytest.importorskip("sklearn.metrics")
     y_true, y_pred, sensitive = map(np.array, case)
-    assert metrics.accuracy(y_true, y_pred).value == sklearn.accuracy_score(y_true, y_pred)
+    assert metrics.accuracy(y_true, y_pred, targets=CLASSES).value == sklearn.accuracy_score(
+        y_true, y_pred
+    )
     table = metrics.group_rates(*case, targets=CLASSES, values=VALUES)
     for cell, rates in table.items():
         assert isinstance(cell, tuple)
@@ -180,22 +182,24 @@ def test_worst_group_and_bias_by_hand(case: Case) -> None:
         (Over.TARGET_AND_SENSITIVE, np.char.add(y_true, sensitive)),
     ):
         worst = min(right[keys == k].mean() for k in set(keys.tolist()))
-        found = metrics.worst_group_accuracy(*case, over=over)
+        found = metrics.worst_group_accuracy(*case, over=over, targets=CLASSES)
         assert found.value == pytest.approx(worst)
         assert found.n in {int((keys == k).sum()) for k in set(keys.tolist())}
-        bias = metrics.bias(*case, over=over)
+        bias = metrics.bias(*case, over=over, targets=CLASSES)
         assert bias.value == pytest.approx(right.mean() - worst, abs=1e-12)
         for figure in (found, bias):
             assert figure.low is not None
             assert figure.high is not None
             assert 0 <= figure.low <= figure.value <= figure.high <= 1
-    default = metrics.worst_group_accuracy(*case)
-    assert default == metrics.worst_group_accuracy(*case, over=Over.TARGET_AND_SENSITIVE)
+    default = metrics.worst_group_accuracy(*case, targets=CLASSES)
+    assert default == metrics.worst_group_accuracy(
+        *case, over=Over.TARGET_AND_SENSITIVE, targets=CLASSES
+    )
 
 
 def everything(y_true: Any, y_pred: Any, sensitive: Any, **names: Any) -> list[float]:
     figures = [
-        metrics.accuracy(y_true, y_pred),
+        metrics.accuracy(y_true, y_pred, targets=CLASSES),
         *(
             f(y_true, y_pred, sensitive, **names)
             for f in (
@@ -227,14 +231,15 @@ def test_renaming_and_reordering_change_nothing(
 @settings(max_examples=30, deadline=None)
 @given(columns(3, 2))
 def test_an_absent_group_is_reported_and_changes_no_other(case: Case) -> None:
-    plain, listed = everything(*case), everything(*case, values=VALUES)
+    named: Any = {"targets": CLASSES, "values": VALUES}
+    plain, listed = everything(*case, targets=CLASSES), everything(*case, **named)
     assert listed == pytest.approx(plain, nan_ok=True)
-    absent = metrics.group_accuracy(*case, values=VALUES)["other"]
+    absent = metrics.group_accuracy(*case, **named)["other"]
     assert math.isnan(absent.value)
     assert absent.n == 0
     assert absent.reason == "no images: other"
-    assert list(metrics.group_accuracy(*case, values=VALUES)) == VALUES
-    worst = metrics.worst_group_accuracy(*case, values=VALUES, over=Over.SENSITIVE)
+    assert list(metrics.group_accuracy(*case, **named)) == VALUES
+    worst = metrics.worst_group_accuracy(*case, **named, over=Over.SENSITIVE)
     assert worst.reason is not None
     assert "other" in worst.reason
 
@@ -286,7 +291,7 @@ def test_gaps_of_classes_are_differences_of_rates() -> None:
 def test_several_attributes_make_intersections() -> None:
     y_true, y_pred = ["cat"] * 120, ["cat"] * 90 + ["dog"] * 30
     both = {"sex": ["man", "woman"] * 60, "age": ["old"] * 60 + ["young"] * 60}
-    found = metrics.group_accuracy(y_true, y_pred, both)
+    found = metrics.group_accuracy(y_true, y_pred, both, targets=["cat", "dog"])
     assert {group: figure.value for group, figure in found.items()} == {
         ("man", "old"): 1,
         ("man", "young"): 0.5,
@@ -294,7 +299,9 @@ def test_several_attributes_make_intersections() -> None:
         ("woman", "young"): 0.5,
     }
     assert found[("man", "old")].n == 30
-    cells = metrics.group_accuracy(y_true, y_pred, both, over=Over.TARGET_AND_SENSITIVE)
+    cells = metrics.group_accuracy(
+        y_true, y_pred, both, over=Over.TARGET_AND_SENSITIVE, targets=["cat", "dog"]
+    )
     assert cells[("cat", "man", "young")].value == 0.5
     assert cells[("dog", "man", "young")].reason == "no images: dog / man / young"
 

@@ -412,7 +412,7 @@ def predict_knowing(
     methods = {known: classifier.with_adapter(adapter.knowing(*known)) for known in set(rows)}
     stream, values_of, bar = iter(images), iter(rows), image_bar(images, progress)
     while batch := list(islice(stream, classifier._batch_size)):
-        loaded = _with_digests(map(classifier._vision.load, batch), digests)
+        loaded = _with_digests(map(classifier._load, batch), digests)
         features = classifier.encode(loaded, with_views=adapter.needs.views)
         own = list(islice(values_of, len(batch)))
         if len(own) < len(batch):

@@ -78,7 +78,7 @@ def mitigate_classifier(
 
     def loaded() -> Iterator[Image]:
         for one in several:
-            image = classifier._vision.load(one)
+            image = classifier._load(one)
             digests.append(image_digest(image))
             yield image
 

@@ -71,6 +71,11 @@ class FolderAudit:
     embedded: int = 0
 
 
+_BY_POSITION = (
+    "The features have no ids: they were joined with the labels by the order of the rows of both, "
+    "which nothing here can check."
+)
+
 NumberedRow = tuple[int, Record | Problem]
 """A row of the label file with its number; what is about the whole file has number 0."""
 
@@ -229,6 +234,7 @@ def audit_folder(
                 "sensitive_columns": list(labels.sensitive),
                 "path_column": labels.path,
                 "cluster_column": labels.cluster,
+                "by_position": labels.is_joined_by_position,
                 "rename": {column: dict(names) for column, names in labels.rename.items()},
                 "limit": limit,
                 "sample": sample,
@@ -250,7 +256,13 @@ def audit_folder(
         audit = audits[0] if len(audits) == 1 else compare(audits)
         some = [f"the first {limit}"] * (limit is not None)
         some += [f"a sample of {used}"] * (sample is not None)
-        remarks = [*notes, *fitted.notes, *(f"Not all rows were used: {what}." for what in some)]
+        joined = [_BY_POSITION] if labels.is_joined_by_position else []
+        remarks = [
+            *notes,
+            *joined,
+            *fitted.notes,
+            *(f"Not all rows were used: {what}." for what in some),
+        ]
         noted = structs.replace(
             audit.document,
             warnings=(*remarks, *audit.warnings),

@@ -156,7 +156,7 @@ def _of_confidences(
     interval: Interval | None = 0.95,
     clusters: Column | None = None,
 ) -> Estimate:
-    columns = parse_columns(y_true, [y_pred], None, None, None, clusters)
+    columns = parse_columns(y_true, [y_pred], None, None, None, clusters, truth_has_classes=False)
     scores = Scores(confidence=confidence)._checked(columns.n)
     return _measured(definition, replace(columns, scores=(scores,)), interval)
 

@@ -115,6 +115,7 @@ def audit_command(
     reference_is_data: options.ReferenceIsData = False,
     features: options.Features = None,
     id_column: options.IdColumn = None,
+    by_position: options.ByPosition = False,
     text_features: options.TextFeatures = None,
     scale: options.Scale = None,
     seed: options.Seed = 0,
@@ -232,9 +233,8 @@ def read_labels(
     path, cluster = given["path_column"], given["cluster_column"]
     images = images if stored is None else stored.path
     columns = target, sensitive, path, renames, left_out, cluster
-    values = Labels(images, labels, *columns, stored).scan(skip_unknown=given["skip_unknown"])
-    if stored is not None and stored.ids is None:
-        log(f"No ids in --features: row by row, its {values.rows} vectors are those of --labels.")
+    found = Labels(images, labels, *columns, stored, given["by_position"])
+    values = found.scan(skip_unknown=given["skip_unknown"])
     if given["targets"]:
         asked = usage("--targets", targets_option, given["targets"])
     else:
@@ -337,6 +337,8 @@ def compare_command(
         runs = [Labels(Path(), *pair, (), path_column).scan() for pair in pairs]
         values, *runs = rename_values([values, *runs], renames)
         known = {*values.names(target_column), *classes}
+        for column in sensitive_column:
+            values.check_spellings(column)
         for run in runs:
             _check_answers(run, known)
         found = _measured(values, dict(zip(names, runs, strict=True)), known)

@@ -49,6 +49,7 @@ def mitigate_command(
     model: options.Model = "miniature",
     features: options.Features = None,
     id_column: options.IdColumn = None,
+    by_position: options.ByPosition = False,
     text_features: options.TextFeatures = None,
     scale: options.Scale = None,
     seed: options.Seed = 0,

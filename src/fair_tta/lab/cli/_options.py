@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fair_tta._io import Unlisted, images_below
+from fair_tta._io import Unlisted, images_below, printable
 from fair_tta.errors import PromptError
 from fair_tta.lab.cli._console import NOTE, embedded_notes, log, usage
 from fair_tta.lab.cli._names import sensitive_option, targets_option
@@ -114,6 +114,14 @@ Features = Annotated[
 IdColumn = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Ids in --features.", show_default="by its name"),
+]
+ByPosition = Annotated[
+    bool,
+    typer.Option(
+        "--by-position",
+        help="Vectors of --features without ids belong to the rows of --labels in the order of "
+        "both, although these have names.",
+    ),
 ]
 TextFeatures = Annotated[
     Path | None,
@@ -262,7 +270,8 @@ def refuse_idle(context: typer.Context, **idle: str) -> None:
         hint = "--features"
         raise typer.BadParameter("name either images or --features FILE.", param_hint=hint)
     if given.get("features") is None:
-        idle |= dict.fromkeys(("id_column", "text_features"), "it goes with --features.")
+        parameters = ("id_column", "by_position", "text_features")
+        idle |= dict.fromkeys(parameters, "it goes with --features.")
     else:
         idle["views"] = "stored features have one view."
     if given.get("text_features") is None:
@@ -327,8 +336,12 @@ def stored_features(context: typer.Context) -> FeatureFile | None:
     given = context.params
     if given.get("features") is not None and "features" not in context.meta:
         from fair_tta.datasets._features import read_features
+        from fair_tta.datasets._label_files import first_three
 
         found = read_features(given["features"], id_column=given.get("id_column"))
+        if found.missing:
+            some = first_three([*map(printable, found.missing)])
+            log(f"Left out, as {str(found.path)!r} has no vector of theirs: {some}.")
         context.meta["features"] = found
     stored: FeatureFile | None = context.meta.get("features")
     return stored

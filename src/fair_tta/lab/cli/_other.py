@@ -213,8 +213,8 @@ def fit_command(
         where: Any = options.stored_features(context) or images
         with progress_bars(progress) as bars:
             fitted = fit_on_folder(classifier, {adapter: method}, where, progress=bars("images"))
-        (found,) = fitted.adapters.values()
-        classifier.with_adapter(found).save(out)
+        (fitted_method,) = fitted.adapters.values()
+        classifier.with_adapter(fitted_method).save(out)
         options.log_fitted(fitted)
         log(f"Written: {str(out)!r}.")
     if fitted.left_out:
