@@ -17,7 +17,6 @@ import pytest
 import torch
 from checks import picture
 from devices import Pair
-from fits import fit_on
 
 from fair_tta import (
     ELRA,
@@ -29,7 +28,7 @@ from fair_tta import (
     FixedRate,
     OrthCali,
 )
-from fair_tta.extend import AugMix
+from fair_tta.extend import AugMix, FittedMethod
 from fair_tta.images._draw import Renderer
 from fair_tta.methods import SAR, SEM, TTR, SLoss, SuperTSLoss, TSLoss
 from fair_tta.methods._registry import ADAPTERS
@@ -81,16 +80,18 @@ pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceW
 def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
     settings: dict[str, Any] = {"views": AugMix(8), "scale": 30.0, **more}
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, **settings)
-    if hasattr(adapter, "fit"):
+    clf = clf.with_adapter(adapter)
+    if isinstance(adapter, FittedMethod):
         count = 60 if adapter.needs.class_labels else 12
         images = [picture(100 + i % 12) for i in range(count)]
-        labels: Any = ()
-        if adapter.needs.labels:
-            labels = ({a: [v[i % len(v)] for i in range(count)] for a, v in SENSITIVE.items()},)
-        elif adapter.needs.class_labels:
-            labels = ([TARGETS[i % len(TARGETS)] for i in range(count)],)
-        adapter = fit_on(adapter, clf, images, *labels)
-    return clf.with_adapter(adapter)
+        classes = [TARGETS[i % len(TARGETS)] for i in range(count)]
+        values = {name: [v[i % len(v)] for i in range(count)] for name, v in SENSITIVE.items()}
+        clf.fit(
+            images,
+            classes if adapter.needs.class_labels else None,
+            values if adapter.needs.labels else None,
+        )
+    return clf
 
 
 def assert_same(here: Sequence[Any], there: Sequence[Any], tolerance: float = SAME) -> None:
