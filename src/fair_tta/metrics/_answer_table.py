@@ -17,7 +17,7 @@ from scipy.special import ndtri, stdtrit
 
 from fair_tta._spelling import escaped, unseen_twins
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._estimates import Over, check_over, label
+from fair_tta.metrics._estimates import Over, label
 
 if TYPE_CHECKING:
     from fair_tta.metrics._scores import Scores
@@ -127,7 +127,6 @@ class Columns:
 
     def right_and_all(self, run: int, over: Over) -> tuple[Ints, Ints]:
         """Right answers and images of each of `cells`."""
-        check_over("over", over)
         counts = self.counts(run)
         right, n = np.einsum("gcc->gc", counts), counts.sum(2)
         if over is Over.SENSITIVE:
