@@ -28,7 +28,7 @@ from scipy.stats import t as student
 from fair_tta import ELRA, TPT, FairTPT, FairTPTMO, FixedRate, OrthCali, Zero, ZeroShot
 from fair_tta.extend import Adapter
 from fair_tta.lab._demo import run_episodes
-from fair_tta.miniature import TASKS
+from fair_tta.miniature._world import TASKS
 
 FIRST_SEED = 1000  # the demo reports seed 0, the recipe was chosen on validation images
 LAMBDAS = (100.0, 1000.0, 5000.0, math.inf)

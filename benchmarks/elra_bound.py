@@ -22,7 +22,7 @@ from rich.progress import track
 from fair_tta import ELRA, FairTPT, FairTPTClassifier, FairTPTMO, Prediction
 from fair_tta.extend import Loss
 from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
-from fair_tta.miniature import TASKS, MiniatureTask
+from fair_tta.miniature._world import TASKS, MiniatureTask
 
 FIRST_SEED = 1000  # as in claims.py
 BOUND = 2.0

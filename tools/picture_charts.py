@@ -17,7 +17,8 @@ from matplotlib import style
 from matplotlib.figure import Figure
 
 from fair_tta import AssociationCorrection, ZeroShot, compare, metrics, miniature
-from fair_tta.auditing import Associations, Audit
+from fair_tta.auditing import Audit
+from fair_tta.auditing._examination import Associations
 from fair_tta.extend import Adapter, task_of
 from picture_canvas import INK, LINE, MUTED, RED, TEAL
 from picture_world import balanced, classifier

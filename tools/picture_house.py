@@ -9,11 +9,11 @@ from picture_canvas import INK, LINE, MUTED, PALE, TEAL, Canvas
 ROOT = Path(__file__).parents[1]
 LAB = {
     "cli | app": "commands; the same in a browser",
-    "report": "pages and cards; no figure is computed here",
-    "runs": "units of images, workers, stored rows",
+    "report": "pages, cards and charts of audits",
+    "runs": "work units, stored rows, processes",
 }
 CORE = {
-    "auditing | datasets": "rows + labels → figures",
+    "auditing | datasets": "answers + labels → figures; label files",
     "classifier | pipeline": "the front door",
     "methods": "one file each; losses, directions, rates",
     "images | prompts": "views and features; context and text",

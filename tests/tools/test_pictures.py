@@ -92,7 +92,7 @@ def test_every_package_is_drawn() -> None:
         assert name in shown, "python tools/pictures.py --only architecture"
     root = DOCS.parent / "src" / "fair_tta"
     packages = [*root.glob("*/__init__.py"), *root.glob("lab/*/__init__.py")]
-    found = {path.parent.name.lstrip("_") for path in packages}
+    found = {path.parent.name for path in packages}
     assert found - {"lab", "miniature"} <= drawn
 
 
