@@ -24,7 +24,7 @@ import torch
 from fair_tta import FairTPTClassifier, Features, Prediction, ZeroShot, __version__
 from fair_tta.datasets import BenchmarkTask, Record
 from fair_tta.errors import ImageError, SmallReferenceWarning
-from fair_tta.extend import Adapter, AugMix
+from fair_tta.extend import Adapter, AugMix, task_of
 from paper.images import TaskImages
 from paper.tables import Setting, Table
 
@@ -203,7 +203,7 @@ def answer_tasks(
     backend = None
     for part in parts:
         classifier = options.classifier(part.task, backend)
-        backend = classifier.backend
+        backend = task_of(classifier).backend
         adapters = fit_settings(table.settings, part, classifier)
         work = TaskWork(table, part, options, classifier, adapters, files, rows)
         for seed, records in part.samples.items():
@@ -246,7 +246,7 @@ class TaskWork:
                 # each classifier has a cache of its own.
                 facts |= {"device": options.device, "batch": options.batch_size}
                 facts |= {"threads": torch.get_num_threads()}
-                alone = options.classifier(part.task, classifier.backend)
+                alone = options.classifier(part.task, task_of(classifier).backend)
                 self.classifiers.append(alone.with_adapter(adapter))
             else:
                 self.classifiers.append(classifier.with_adapter(adapter))

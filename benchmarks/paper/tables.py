@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import fair_tta
 from fair_tta import ELRA, FixedRate, methods
 from fair_tta.datasets import MAIN_TASKS, MORE_TASKS, BenchmarkTask
 from fair_tta.extend import Adapter, Loss, RatePolicy
@@ -217,10 +218,11 @@ def every_method() -> tuple[Setting, ...]:
     that has no default.
     """
     settings = []
-    for name in methods.__all__:
-        method = getattr(methods, name)
+    homes = dict.fromkeys(fair_tta.__all__, fair_tta) | dict.fromkeys(methods.__all__, methods)
+    for name, module in sorted(homes.items()):
+        method = getattr(module, name)
         if not (inspect.isclass(method) and issubclass(method, Adapter)):
-            continue  # a loss, or what makes views
+            continue  # a loss, or no part of a method
         if method in (methods.Chained, ZeroShot):
             continue
         adapter = method()
