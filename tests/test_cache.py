@@ -14,7 +14,8 @@ from checks import SENSITIVE, TEMPLATE, picture
 
 from fair_tta import FairTPTClassifier, FairTTAError, Templates
 from fair_tta._cache import size_of
-from fair_tta.extend import Cache, Texts
+from fair_tta.extend import Cache
+from fair_tta.methods._base import Texts
 from fair_tta.models import TransformersBackend
 from fair_tta.prompts._task import Task
 

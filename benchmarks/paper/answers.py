@@ -16,17 +16,20 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from fair_tta import FairTPTClassifier, Features, Prediction, ZeroShot, __version__
-from fair_tta.datasets import BenchmarkTask, Record
+from fair_tta.datasets import BenchmarkTask
 from fair_tta.errors import ImageError, SmallReferenceWarning
 from fair_tta.extend import Adapter, AugMix, task_of
 from paper.images import TaskImages
 from paper.tables import Setting, Table
+
+if TYPE_CHECKING:
+    from fair_tta.datasets._records import Record
 
 AnswerKey = tuple[int, str]
 """A seed and the digest of an image file."""

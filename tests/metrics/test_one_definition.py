@@ -35,7 +35,8 @@ WHAT_FOLLOWS = """
 import inspect, mkdocs_metrics
 from pathlib import Path
 from fair_tta import metrics
-from fair_tta.auditing import Audit, audit, compare, schema
+from fair_tta.auditing import Audit, audit, compare
+from fair_tta.auditing._document import schema
 from fair_tta.lab.report import html, markdown
 from fair_tta.metrics import best_group_accuracy, definitions
 
@@ -93,7 +94,7 @@ def test_every_metric_is_described_and_documented(name: str) -> None:
     assert metric.name == name
     assert metric.title
     assert metric.meaning.endswith(".")
-    function = getattr(metrics, name.removesuffix("_s"))  # `over=Over.SENSITIVE`
+    function = getattr(metrics, name.removesuffix("_s"))  # `over="sensitive"`
     documentation = inspect.getdoc(function)
     assert documentation
     assert metric.formula in documentation
@@ -129,4 +130,4 @@ def test_the_reference_has_the_place_of_the_functions() -> None:
     assert page.count(mkdocs_metrics.MARK) == 1
     assert "tools/mkdocs_metrics.py" in (ROOT / "mkdocs.yml").read_text("utf-8")
     filled = mkdocs_metrics.on_page_markdown(page)
-    assert "bias(y_true, y_pred, sensitive, *, over=Over.TARGET_AND_SENSITIVE, " in filled
+    assert "bias(y_true, y_pred, sensitive, *, over='target and sensitive', " in filled

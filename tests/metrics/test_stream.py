@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
-from fair_tta.metrics import Estimate, MetricStream, Over
+from fair_tta.metrics import Estimate, MetricStream
 
 Row = tuple[str, str, str]
 CLASSES, VALUES = ("bird", "cat", "dog"), ("man", "other", "woman")
@@ -47,7 +47,7 @@ def one_shot(y_true: Any, y_pred: Any, sensitive: Any, **names: Any) -> dict[str
         )
     }
     for name in ("worst_group_accuracy", "bias"):
-        found[f"{name}_s"] = getattr(metrics, name)(*every, over=Over.SENSITIVE, **names)
+        found[f"{name}_s"] = getattr(metrics, name)(*every, over="sensitive", **names)
     return found
 
 

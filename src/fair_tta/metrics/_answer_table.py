@@ -18,7 +18,7 @@ from scipy.special import ndtri, stdtrit
 
 from fair_tta._spelling import escaped, likely_labels, unseen_twins
 from fair_tta.errors import FairTTAError, UnknownAnswerWarning
-from fair_tta.metrics._estimates import Over, check_over, label, listed
+from fair_tta.metrics._estimates import Over, label, listed
 
 if TYPE_CHECKING:
     from fair_tta.metrics._scores import Scores
@@ -128,7 +128,6 @@ class Columns:
 
     def right_and_all(self, run: int, over: Over) -> tuple[Ints, Ints]:
         """Right answers and images of each of `cells`."""
-        check_over("over", over)
         counts = self.counts(run)
         right, n = np.einsum("gcc->gc", counts), counts.sum(2)
         if over is Over.SENSITIVE:

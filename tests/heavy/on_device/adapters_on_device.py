@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -29,10 +28,10 @@ from fair_tta import (
     FixedRate,
     OrthCali,
 )
-from fair_tta import methods as adapters
 from fair_tta.extend import AugMix, FittedMethod
 from fair_tta.images._draw import Renderer
 from fair_tta.methods import SAR, SEM, TTR, SLoss, SuperTSLoss, TSLoss
+from fair_tta.methods._registry import ADAPTERS
 from fair_tta.methods.tuning._directions import Aggregator, combine
 from fair_tta.methods.tuning._upgrad import upgrad_weights
 
@@ -47,13 +46,11 @@ SAME = 1e-4
 """Between the CPU, which has float64 for what is delicate, and a device, which has float32."""
 
 
-def is_adapter(name: str) -> bool:
-    kind = getattr(adapters, name)
-    is_method = is_dataclass(kind) and hasattr(kind, "adapt") and name != "Chained"
-    return is_method and not hasattr(kind, "knowing")  # TIE needs true values
-
-
-EXPORTED = {name: getattr(adapters, name)() for name in adapters.__all__ if is_adapter(name)}
+EXPORTED = {
+    kind.__name__: kind()
+    for kind in ADAPTERS.values()
+    if not hasattr(kind, "knowing")  # TIE needs true values
+}
 AUTOENCODER = autoencoders.random_weights(families.DIM, 32)
 EXPORTED["SEM"] = SEM(
     autoencoder=autoencoders.saved(Path(mkdtemp()) / "sae.safetensors", AUTOENCODER)

@@ -373,7 +373,7 @@ def test_a_run_that_fails_leaves_the_files_of_the_one_before(folder: Path, tiny_
     assert {path.name: path.read_bytes() for path in (folder / "out").iterdir()} == before
 
 
-@pytest.mark.filterwarnings("default::fair_tta.errors.DamagedRowWarning")
+@pytest.mark.filterwarnings("default:.*as written:UserWarning")
 def test_damage_is_told_and_mended(folder: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
     first = call(*arguments, code=4)

@@ -18,7 +18,8 @@ from fair_tta.lab.app._questions import FIELDS, Fields, note
 from fair_tta.lab.report._page import embedded
 from fair_tta.methods._base import Adapter
 from fair_tta.methods.tuning._entropy import most_confident
-from fair_tta.miniature import BADGES, TASKS, MiniatureTask
+from fair_tta.miniature import BADGES
+from fair_tta.miniature._world import TASKS, MiniatureTask
 from fair_tta.prediction import Prediction
 
 

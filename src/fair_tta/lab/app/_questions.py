@@ -107,7 +107,7 @@ class Fields(NamedTuple):
 
 
 class Classifiers:
-    """The classifiers of one model; arguments are those of `fair_tta.lab.app.serve`."""
+    """The classifiers of one model; arguments are those of `fair_tta.lab.serve`."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from fair_tta.lab.cli import _options as options
 from fair_tta.lab.cli._console import LEFT_OUT, embedded_notes, exits
 
 if TYPE_CHECKING:
-    from fair_tta.auditing import AuditDocument
+    from fair_tta.auditing._document import AuditDocument
     from fair_tta.classifier import FairTPTClassifier
 
 ADAPTER = "adapter.safetensors"
