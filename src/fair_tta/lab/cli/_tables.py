@@ -158,8 +158,7 @@ def _pseudo_eod_table(document: AuditDocument) -> Group:
         for attribute, odds in perceived.items():
             row = [f"{run.name}, {attribute}" if len(perceived) > 1 else run.name]
             row.append(NONE if balanced is None else figure_cell(balanced, ""))
-            for figure in (odds.eod, odds.pseudo_eod):
-                row.append("" if figure is None else figure_cell(figure, ""))
+            row += [figure_cell(odds.eod, ""), figure_cell(odds.pseudo_eod, "")]
             change = changes.get(run.name, {}).get(attribute)
             if change is None:
                 row += ["", ""]
@@ -195,8 +194,10 @@ def harm_table(document: AuditDocument, classes: str) -> Group:
     return make_table(title, ["method", "group", "n", "rate"], rows, words=(0, 1))
 
 
-def figure_cell(figure: EstimateFields, sign: str) -> str:
-    """Return percent with its interval."""
+def figure_cell(figure: EstimateFields | None, sign: str) -> str:
+    """Return percent with its interval; nothing if there is no figure."""
+    if figure is None:
+        return ""
     if figure.is_withheld:
         return NONE
     text = f"{100 * (figure.value or 0.0):{sign}.1f}"
