@@ -13,7 +13,7 @@ import pytest
 from fits import fit_on
 
 from fair_tta import FairTPTClassifier, LogitBalance, ZeroShot
-from fair_tta.miniature import TASKS
+from fair_tta.miniature._world import TASKS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

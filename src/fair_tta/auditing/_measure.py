@@ -52,7 +52,7 @@ from fair_tta.metrics._answer_table import (
     read_column,
     read_sensitive,
 )
-from fair_tta.metrics._estimates import SMALL, Over, listed, small_groups, warn_small
+from fair_tta.metrics._estimates import SMALL, Over, listed, read_over, small_groups, warn_small
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
 from fair_tta.prediction import Prediction, Predictions
@@ -165,7 +165,9 @@ def audit(
             clusters=columns.cluster_count,
             different_images=columns.different_images,
         ),
-        settings=doc.IntervalSettings(how.level, how.resamples, how.seed, how.strata, SMALL),
+        settings=doc.IntervalSettings(
+            how.level, how.resamples, how.seed, read_over("strata", how.strata), SMALL
+        ),
         runs=(run,),
         comparisons=(),
         provenance=environment() | dict.fromkeys(ORIGIN) | describe(dict(provenance or {})),

@@ -18,7 +18,7 @@ from scipy.special import ndtri, stdtrit
 
 from fair_tta._spelling import escaped, likely_labels, unseen_twins
 from fair_tta.errors import FairTTAError, UnknownAnswerWarning
-from fair_tta.metrics._estimates import Over, check_over, label, listed
+from fair_tta.metrics._estimates import Over, label, listed
 
 if TYPE_CHECKING:
     from fair_tta.metrics._scores import Scores
@@ -128,7 +128,6 @@ class Columns:
 
     def right_and_all(self, run: int, over: Over) -> tuple[Ints, Ints]:
         """Right answers and images of each of `cells`."""
-        check_over("over", over)
         counts = self.counts(run)
         right, n = np.einsum("gcc->gc", counts), counts.sum(2)
         if over is Over.SENSITIVE:
@@ -267,6 +266,7 @@ def parse_columns(
     if not truth:
         raise FairTTAError("`y_true` should have at least one row (got none).")
     given = [read_column("y_pred", column, len(truth)) for column in answers]
+    names = distinct_names("targets", targets, chain(truth, *given))
     for column in given:
         if targets is None and _are_text(truth).isdisjoint(_are_text(column)):
             raise FairTTAError(
@@ -275,7 +275,6 @@ def parse_columns(
             )
         if targets is None and truth_has_classes:
             _check_answers(truth, column)
-    names = distinct_names("targets", targets, chain(truth, *given))
     columns = read_sensitive(sensitive, len(truth))
     if values is not None and not isinstance(values, Mapping):
         if len(columns) != 1:
@@ -307,15 +306,21 @@ def parse_columns(
 
 
 def _check_answers(truth: list[Hashable], answers: list[Hashable]) -> None:
-    """Warn if some answers are none of the labels, and raise an error if all are."""
+    """Warn if some answers are none of the labels, and raise an error if all are.
+
+    Images of one class alone do not show what the other classes are: an answer is then unknown only
+    if it reads like the label.
+    """
     labels = set(truth)
     unknown = list(dict.fromkeys(answer for answer in answers if answer not in labels))
     if not unknown:
         return
+    meant = likely_labels([*map(str, unknown)], [*map(str, labels)])
+    if len(labels) < 2 and not meant:
+        return
     classes = listed([*map(repr, distinct_names("targets", None, truth))])
     named = listed([*map(repr, unknown)])
     if len(unknown) == len(set(answers)):
-        meant = likely_labels([*map(str, unknown)], [*map(str, labels)])
         translate = f"translate them, such as by {meant}, or " if meant else ""
         raise FairTTAError(
             f"`y_pred` should be among the classes, {classes}, but no answer is (got {named}): "

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 
@@ -27,12 +27,20 @@ class Over(Enum):
     """Images with one sensitive value, as in the paper's text."""
 
 
-def check_over(argument: str, over: Over) -> None:
-    """An error unless it is a choice of `Over`."""
-    if not isinstance(over, Over):
-        raise FairTTAError(
-            f"`{argument}` should be a choice of Over, such as {Over.SENSITIVE} (got {over!r})."
-        )
+GroupsOver: TypeAlias = Literal["target and sensitive", "sensitive"]
+"""The same in the words of arguments."""
+
+_OVER = {"target and sensitive": Over.TARGET_AND_SENSITIVE, "sensitive": Over.SENSITIVE}
+
+
+def read_over(argument: str, over: Over | GroupsOver) -> Over:
+    """Return what a group is; an error if the words say neither."""
+    if isinstance(over, Over):
+        return over
+    if over not in _OVER:
+        words = " or ".join(map(repr, _OVER))
+        raise FairTTAError(f"`{argument}` should be {words} (got {over!r}).")
+    return _OVER[over]
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class MetricStream:
         self._add(tuple(state["attributes"]), counts)
 
     def compute(self) -> dict[str, Estimate]:
-        """All metrics that rest on answers alone, by name; ``_s`` is for `Over.SENSITIVE`."""
+        """All metrics that rest on answers alone, by name; ``_s`` is for ``over="sensitive"``."""
         rows = self._columns(self._attributes, self._counts, are_all=True)
         warn_small(rows.sizes(Over.TARGET_AND_SENSITIVE))
         how = None if self.interval is None else read_interval(self.interval)

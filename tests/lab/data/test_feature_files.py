@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from safetensors.torch import save_file
 
-from fair_tta.datasets import FeatureFile, read_features, read_text_features
+from fair_tta.datasets import read_text_features
+from fair_tta.datasets._features import FeatureFile, read_features
 from fair_tta.datasets._labels import Labels
 from fair_tta.datasets._records import Problem, ProblemKind, Record
 from fair_tta.errors import DatasetError

@@ -112,7 +112,7 @@ def _warnings_as_notes() -> Iterator[None]:
 
 def _message(error: Exception, names: Mapping[str, str]) -> str:
     if isinstance(error, FairTTAError):
-        return error.named(names)
+        return error._named(names)
     if isinstance(error, MemoryError):
         return "there is not enough memory: try a smaller --batch-size, or fewer --workers."
     if isinstance(error, OSError) and error.errno in _FULL:
@@ -135,5 +135,5 @@ def usage(option: str, read: Callable[..., T], *arguments: object) -> T:
         return read(*arguments)
     except FairTTAError as error:
         names = {name: f"--{name}" for name in ("targets", "sensitive", "template")}
-        text = error.named({**names, option.lstrip("-").lower(): option})
+        text = error._named({**names, option.lstrip("-").lower(): option})
         raise typer.BadParameter(printable_lines(text), param_hint=option) from None

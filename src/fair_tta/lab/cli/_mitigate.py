@@ -24,7 +24,7 @@ from fair_tta.lab.cli._options import (
 )
 
 if TYPE_CHECKING:
-    from fair_tta.auditing import AuditDocument
+    from fair_tta.auditing._document import AuditDocument
     from fair_tta.classifier import FairTPTClassifier
 
 ADAPTER = "adapter.safetensors"

@@ -50,7 +50,7 @@ def app_command(
     Nothing is sent anywhere. What is uploaded lies in a temporary folder and is deleted at the end.
     """
     with exits(context):
-        from fair_tta.lab.app import serve
+        from fair_tta.lab import serve
 
         def ready(url: str) -> None:
             log(f"{url}  (Ctrl-C ends it and deletes what was uploaded)")
@@ -101,7 +101,8 @@ def demo_command(
         from fair_tta._io import write_whole
         from fair_tta.lab import _demo as demo
         from fair_tta.lab.cli._tables import print_verdict
-        from fair_tta.miniature import BIRDS, TASKS
+        from fair_tta.miniature import BIRDS
+        from fair_tta.miniature._world import TASKS
 
         logging.disable_progress_bar()  # one bar is enough
 

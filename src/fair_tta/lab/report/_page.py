@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from PIL import Image
 
 from fair_tta._io import printable, write_whole
-from fair_tta.auditing import Audit, AuditDocument
+from fair_tta.auditing import Audit
+from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._judge import not_measurable
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.report import _drawings as charts
