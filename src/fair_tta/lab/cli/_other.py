@@ -92,7 +92,7 @@ def demo_command(
 
     The same numbers come out each time, but for the cost.
     """
-    from fair_tta.lab._terminal import progress_bars, show
+    from fair_tta.lab._terminal import progress_bars, show, show_table
 
     with exits(context), progress_bars(None) as bars:
         _check_file(out)
@@ -125,7 +125,7 @@ def demo_command(
         with_views = demo.to_audits(few)
         table = demo.demo_table([*audits.items(), *with_views.items()])
         write_whole(out, demo.to_html(episodes, audits, with_views, table).encode())
-        show(demo.to_rich(table))
+        show_table(demo.to_rich(table))
         show(demo.DEMO_LEGEND + "\n")
         print_verdict([(name, audit.document) for name, audit in audits.items()])
         show(f"The report is in {out}: open it in a browser.")
