@@ -121,8 +121,8 @@ def conclusion(document: AuditDocument) -> tuple[str | None, str]:
             f"{c.run} {verdict_on(document, c).objection}" for c in document.comparisons
         )
         return None, f"No method is chosen: {reasons}."
-    change = found.adjusted.typical_gap.shown("+", "")
-    balanced = found.adjusted.balanced_accuracy.shown("+", "")
+    change = found.adjusted.typical_gap.to_text("+", "")
+    balanced = found.adjusted.balanced_accuracy.to_text("+", "")
     level, n = f"{100 * document.settings.level:g} %", len(document.comparisons)
     return found.run, (
         f"{found.run} is chosen: it changes the typical gap by {change} points ({level} CI, "

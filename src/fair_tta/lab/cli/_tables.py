@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
-from fair_tta.auditing._document import AuditDocument, EstimateFields
+from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._examination import Examination, ExaminationDocument, PerceivedAttribute
 from fair_tta.auditing._judge import not_measurable
 from fair_tta.lab._folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, FolderAudit
@@ -19,6 +19,7 @@ from fair_tta.lab.report._first_screen import SAID_FIRST, Figure, banners, figur
 from fair_tta.lab.report._method_rows import NamedAudit, cost_sentence
 from fair_tta.lab.report._numbers import ARROW, MINUS, NONE, SPACE, images
 from fair_tta.lab.runs._store import ROWS
+from fair_tta.metrics._estimates import Estimate
 
 SHOWN_METRICS = {
     "accuracy": "accuracy",
@@ -128,7 +129,7 @@ def _perceived(document: AuditDocument) -> NarrowTable:
     for run in document.runs:
         for attribute, odds in (run.perceived or {}).items():
             change = changes.get(run.name, {}).get(attribute)
-            cells: list[tuple[EstimateFields | None, str]] = [(odds.eod, ""), (odds.pseudo_eod, "")]
+            cells: list[tuple[Estimate | None, str]] = [(odds.eod, ""), (odds.pseudo_eod, "")]
             cells += [(change.eod, "+"), (change.pseudo_eod, "+")] if change else [(None, "")] * 2
             name = f"{run.name}, {attribute}" if len(run.perceived or {}) > 1 else run.name
             texts = ["" if figure is None else figure_cell(figure, sign) for figure, sign in cells]
@@ -143,7 +144,7 @@ def _perceived(document: AuditDocument) -> NarrowTable:
     return NarrowTable(titles, rows, title)
 
 
-def _table(title: str, runs: Mapping[str, Mapping[str, EstimateFields]], sign: str) -> NarrowTable:
+def _table(title: str, runs: Mapping[str, Mapping[str, Estimate]], sign: str) -> NarrowTable:
     rows = [
         [name, *(figure_cell(figures[metric], sign) for metric in SHOWN_METRICS)]
         for name, figures in runs.items()
@@ -164,7 +165,7 @@ def harm_table(document: AuditDocument, classes: str) -> NarrowTable:
     return NarrowTable(titles, rows, title)
 
 
-def figure_cell(figure: EstimateFields, sign: str) -> str:
+def figure_cell(figure: Estimate, sign: str) -> str:
     """Percent with its interval."""
     if figure.is_withheld:
         return NONE
